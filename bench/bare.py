@@ -1,5 +1,8 @@
-"""What the gateway is measured against: Litestar answering a POST with the body it got (`app`), and ASGI without any
-framework answering one with a stream of server-sent events that were made beforehand (`raw`), and nothing else."""
+"""Servers that the gateway is compared with.
+
+`app` is Litestar answering a POST with the body of the request. `raw` is ASGI without a framework answering a POST with
+a stream of server-sent events that were prepared beforehand.
+"""
 
 import json
 from typing import Any, Final
@@ -19,11 +22,11 @@ app = Litestar([echo], openapi_config=None, logging_config=None)
 
 
 def _event(text: str) -> bytes:
-    """As large as one of A2A 1.0."""
+    """Return an event as large as one of A2A 1.0."""
     artifact = {"artifactId": "0198f5c2-0000-7000-8000-000000000000", "parts": [{"text": text}]}
     ids = {"taskId": "0198f5c2-0000-7000-8000-000000000001", "contextId": "0198f5c2-0000-7000-8000-000000000002"}
-    told = {"jsonrpc": "2.0", "id": 1, "result": {"artifactUpdate": {**ids, "artifact": artifact, "append": True}}}
-    return b"data: " + json.dumps(told, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
+    response = {"jsonrpc": "2.0", "id": 1, "result": {"artifactUpdate": {**ids, "artifact": artifact, "append": True}}}
+    return b"data: " + json.dumps(response, separators=(",", ":"), ensure_ascii=False).encode() + b"\n\n"
 
 
 _EVENTS: Final = [_event(f" token{number:03}") for number in range(TOKENS)]
@@ -31,7 +34,8 @@ _HEADERS: Final = [(b"content-type", b"text/event-stream")]
 
 
 async def raw(scope: Scope, receive: Receive, send: Send) -> None:
-    """POST /: a stream of 200 tokens, each an event and a call of `send`. POST /think: one event, and no end."""
+    """Answer POST / with a stream of 200 tokens, each an event and a call of `send`. Answer POST /think with one event,
+    and leave the stream open."""
     if scope["type"] != "http":
         return
     while (await receive()).get("more_body"):

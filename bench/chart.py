@@ -1,4 +1,4 @@
-"""Rows as a bar chart: SVG without a script or a font of its own, readable on light and on dark ground."""
+"""Bar chart of rows: SVG without a script or its own font, readable on a light and a dark background."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -8,9 +8,9 @@ from bench.comparison import GATEWAY, Row
 
 WIDTH: Final = 760
 BARS: Final = 180
-"""Where the bars begin; the names of the servers stand before."""
+"""Horizontal position at which the bars begin, after the names of the servers."""
 FIGURES: Final = 150
-"""Room for the figures behind the longest bar."""
+"""Width for the figures after the longest bar."""
 BAR: Final = 18
 LINE: Final = 24
 HEADING: Final = 26
@@ -34,7 +34,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 
 
 def draw(title: str, note: str, rows: Sequence[Row]) -> str:
-    """Jobs a second as horizontal bars, grouped by work. All bars have one scale."""
+    """Draw jobs per second as horizontal bars, grouped by work. All bars have one scale."""
     longest = max((row.figures.rate for row in rows), default=0) or 1
     groups = len({row.work for row in rows})
     height = TOP + groups * (HEADING + 8) + len(rows) * LINE

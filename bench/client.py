@@ -1,4 +1,4 @@
-"""A client of HTTP/1.1 on bare sockets: a client library would cost more than what is measured."""
+"""HTTP/1.1 client on bare sockets: a client library would cost more than the measured work."""
 
 import asyncio
 import time
@@ -7,13 +7,13 @@ from typing import Self
 
 
 class Connection:
-    """One keep-alive connection, one call after the other."""
+    """Keep-alive connection that makes one call after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
         self.waited = 0.0
-        """Seconds from the last request to the first bytes of its answer's body, where that came in chunks."""
+        """Seconds from the last request to the first bytes of the response body, if that came in chunks."""
         self._sent_at = 0.0
 
     @classmethod
@@ -25,7 +25,8 @@ class Connection:
         return await self._read(path)
 
     async def post(self, path: str, body: bytes, headers: str = "") -> bytes:
-        """The body of the answer. `headers`: lines, each ended by CR LF. Exits where the answer is no success."""
+        """Send a request and return the response body. `headers` are lines, each ended by CR LF. Exits if the response
+        is not successful."""
         self._send(path, body, headers)
         return await self._read(path)
 
@@ -36,7 +37,7 @@ class Connection:
         return b"".join([piece async for piece in self._chunks()])
 
     async def follow(self, method: str, path: str, body: bytes = b"", headers: str = "") -> AsyncGenerator[bytes]:
-        """A stream as it comes, piece by piece. `headers` = as of `post`."""
+        """Yield the pieces of a stream as they arrive. `headers` are given as for `post`."""
         self._send(path, body, headers, method)
         if await self._head(path) is not None:
             raise SystemExit(f"{path}: not a stream")
@@ -44,7 +45,7 @@ class Connection:
             yield piece
 
     async def read_until(self, path: str, body: bytes, headers: str, wanted: bytes) -> None:
-        """Read a stream until something was said; the connection is of no use afterwards."""
+        """Read a stream until a piece contains `wanted`. The connection cannot be used afterwards."""
         self._send(path, body, headers)
         if await self._head(path) is not None:
             raise SystemExit(f"{path}: not a stream")
@@ -65,7 +66,7 @@ class Connection:
         self._writer.write(head.encode() + body)
 
     async def _head(self, path: str) -> int | None:
-        """The length of the body; None where it comes in chunks (RFC 9112, 7.1)."""
+        """Return the length of the body, or None if it comes in chunks (RFC 9112, 7.1)."""
         head = await self._reader.readuntil(b"\r\n\r\n")
         length: int | None = None
         for line in head.split(b"\r\n"):

@@ -40,16 +40,16 @@ from bench.work import Job
 MARK: Final = "<!-- bench.cluster -->"
 AIMS: Final[Mapping[str, float]] = {DISPATCH: 8, FAN_OUT: 10, "replay": 100, "events": 20_000}
 _SSE: Final = "Accept: text/event-stream\r\n"
-_SAID: Final = re.compile(rb'"type":"message.part","part":\{[^{}]*"content":"\s*(\d+)"')
-"""Not the whole message, which comes in the end."""
+_TIMESTAMP: Final = re.compile(rb'"type":"message.part","part":\{[^{}]*"content":"\s*(\d+)"')
+"""Time in a streamed part. The final event with the whole message does not match."""
 _RUNS: Final = "runs of the echo agent, A2A"
-_WORDS: Final = 1000
-"""Of a run that nobody follows."""
+_WORDS_PER_RUN: Final = 1000
+"""Number of words of a run that has no readers."""
 
 
 @contextmanager
 def running(database: str, folder: Path, count: int) -> Generator[list[Server]]:
-    """So many nodes."""
+    """Start the nodes, and stop them at the end."""
     with ExitStack() as stack:
         nodes: list[Server] = []
         for number in range(count):
@@ -87,7 +87,7 @@ def measure(database: str, folder: Path, options: argparse.Namespace) -> Cluster
 
 
 def _add_slow_flush(figures: ClusterFigures, folder: Path, options: argparse.Namespace) -> ClusterFigures:
-    """Repeat the runs on a server of the bench's own whose flushes are slow."""
+    """Repeat the runs on the bench's own database server, whose flushes are slow."""
     if not slow_flush.has_compiler():
         return replace(figures, flush=options.flush, without_flush=f"needs a C compiler ({slow_flush.COMPILER})")
     folder.mkdir()
@@ -106,7 +106,7 @@ def _server_of(database: str) -> str:
     return f"{version}, synchronous_commit {commit[0] if commit else 'unknown'}"
 
 
-# How soon
+# Latencies
 
 
 async def _waits(nodes: Sequence[Server], options: argparse.Namespace) -> list[Waits]:
@@ -125,7 +125,7 @@ async def _waits(nodes: Sequence[Server], options: argparse.Namespace) -> list[W
 
 
 async def _dispatch(nodes: Sequence[Server], times: int) -> Waits:
-    """One run after the other, on one node after the other, each read to its end."""
+    """Measure runs in turn on all nodes, each read to its end."""
     body = work.encode({**work.acp_run("echo"), "mode": "stream"})
     connections = [await Connection.open(node.port) for node in nodes]
     found, used = list[float](), 0.0
@@ -135,7 +135,7 @@ async def _dispatch(nodes: Sequence[Server], times: int) -> Waits:
         took = 0.0
         async with aclosing(connections[number % len(nodes)].follow("POST", "/acp/runs", body)) as pieces:
             async for piece in pieces:
-                # `run.created` is the acceptance; what comes next is the first event of the run.
+                # `run.created` confirms the request; the next one is the first event of the run.
                 if not took and b"run.in-progress" in piece:
                     took = (time.perf_counter() - begun) * 1000
         if number >= 0:
@@ -146,23 +146,23 @@ async def _dispatch(nodes: Sequence[Server], times: int) -> Waits:
 
 
 async def _fan_out(nodes: Sequence[Server], times: int) -> tuple[list[float], list[float]]:
-    """Milliseconds from a word to its readers on the node of its run, and on another."""
+    """Return the milliseconds from a word to its readers: on the node of its run, and on another."""
     first, other = nodes[0], nodes[-1]
     starting = await Connection.open(first.port)
     body = work.encode({**work.acp_run("stamp", str(times)), "mode": "async"})
     run_id = json.loads(await starting.post("/acp/runs", body))["run_id"]
-    same, away = await asyncio.gather(*(_hear(node, run_id, times) for node in (first, other)))
+    same, away = await asyncio.gather(*(_measure_delays(node, run_id, times) for node in (first, other)))
     starting.close()
     return same, away
 
 
-async def _hear(node: Server, run_id: str, times: int) -> list[float]:
+async def _measure_delays(node: Server, run_id: str, times: int) -> list[float]:
     begun, found = time.monotonic_ns(), list[float]()
     async for piece in _events_of(node, run_id):
         now = time.monotonic_ns()
-        for said in map(int, _SAID.findall(piece)):
-            if said > begun:  # what had been said before is caught up
-                found.append((now - said) / 1e6)
+        for sent in map(int, _TIMESTAMP.findall(piece)):
+            if sent > begun:  # earlier words are catch-up
+                found.append((now - sent) / 1e6)
     return found
 
 
@@ -174,7 +174,8 @@ async def _events_of(node: Server, run_id: str) -> AsyncGenerator[bytes]:
 
 
 async def _replay(nodes: Sequence[Server], events: int, times: int) -> list[Waits]:
-    """The first time and the others: a node that did not run it has nothing of it in memory."""
+    """Measure the first and the repeated replays of a log. A node that did not execute the run has nothing in
+    memory."""
     starting = await Connection.open(nodes[0].port)
     words = " ".join(f"w{number}" for number in range(events))
     body = work.encode({**work.acp_run("stream", words), "mode": "sync"})
@@ -182,26 +183,26 @@ async def _replay(nodes: Sequence[Server], events: int, times: int) -> list[Wait
     starting.close()
     took, used = list[float](), nodes[-1].cpu
     for _ in range(1 + times):
-        begun, told = time.perf_counter(), 0
+        begun, count = time.perf_counter(), 0
         async for piece in _events_of(nodes[-1], run_id):
-            told += piece.count(b'"message.part"')
+            count += piece.count(b'"message.part"')
         took.append((time.perf_counter() - begun) * 1000)
-        if told != events:
-            raise SystemExit(f"{told} events were replayed, and not {events}")
+        if count != events:
+            raise SystemExit(f"{count} events were replayed, and not {events}")
     used = (nodes[-1].cpu - used) / (1 + times) * 1000
     name = f"a log of {events} events, read on another node"
     return [Waits(f"{name}: first", took[:1]), Waits(f"{name}: again", took[1:], AIMS["replay"], used)]
 
 
-# How many
+# Rates
 
 
 def _events(database: str, nodes: Sequence[Server], options: argparse.Namespace) -> Load:
-    """Runs of many words that nobody follows, on all nodes: what is counted is what is in the log."""
-    words = " ".join(f"word{number:04}" for number in range(_WORDS))
-    said = {**work.acp_run("stream", words), "mode": "sync"}
+    """Measure long runs without readers on all nodes. The count is that of events in the log."""
+    words = " ".join(f"word{number:04}" for number in range(_WORDS_PER_RUN))
+    body = {**work.acp_run("stream", words), "mode": "sync"}
     found = Load("events to the log, of long runs", len(nodes), aim=AIMS["events"])
-    job = work.posted("/acp/runs", lambda _: said, b'"completed"')
+    job = work.posted("/acp/runs", lambda _: body, b'"completed"')
     for rate, counted, took in _rounds(nodes, job, options, database):
         found.rounds.append(Rate(counted / took, rate.median, rate.cpu, rate.busy))
     return found
@@ -216,9 +217,9 @@ def _runs(nodes: Sequence[Server], options: argparse.Namespace) -> Load:
 def _rounds(
     nodes: Sequence[Server], job: Job, options: argparse.Namespace, database: str = ""
 ) -> Generator[tuple[Rate, int, float]]:
-    """Rates, events that came into the log, seconds."""
+    """Yield the rate, the number of events added to the log, and the seconds of each round."""
     jobs = options.connections
-    for share in (1 / 4, 1):  # what is imported and compiled late costs the first
+    for share in (1 / 4, 1):  # imports and compilation slow down the first jobs
         rate, _ = asyncio.run(_share_out(nodes, job, jobs, options.connections))
         jobs = choose_jobs(rate.per_second, options.seconds * share, options.connections)
     for _ in range(options.rounds):
@@ -228,7 +229,7 @@ def _rounds(
 
 
 async def _share_out(nodes: Sequence[Server], job: Job, jobs: int, connections: int) -> tuple[Rate, float]:
-    """The connections go to one node after the other."""
+    """Distribute the connections over the nodes in turn, and return the rate and the seconds."""
     times: list[float] = []
     places = itertools.cycle(nodes)
 
@@ -241,11 +242,11 @@ async def _share_out(nodes: Sequence[Server], job: Job, jobs: int, connections: 
         connection.close()
 
     each = jobs // connections
-    used, at_work, begun = sum(node.cpu for node in nodes), _cpu_of_machine(), time.perf_counter()
+    used, ticks_before, begun = sum(node.cpu for node in nodes), _cpu_of_machine(), time.perf_counter()
     await asyncio.gather(*(caller(next(places), number * each, each) for number in range(connections)))
     took = time.perf_counter() - begun
     used = sum(node.cpu for node in nodes) - used
-    busy, total = (after - before for after, before in zip(_cpu_of_machine(), at_work, strict=True))
+    busy, total = (after - before for after, before in zip(_cpu_of_machine(), ticks_before, strict=True))
     times.sort()
     median = times[len(times) // 2] * 1000
     return Rate(len(times) / took, median, used / len(times) * 1000, busy / total if total else 0.0), took
@@ -260,7 +261,7 @@ def _count_events(database: str) -> int:
 
 
 def _cpu_of_machine() -> tuple[int, int]:
-    """Ticks in which its cores were at work, and all."""
+    """Return the ticks in which the machine's cores were busy, and all ticks."""
     try:
         ticks = [int(each) for each in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
     except OSError:

@@ -1,4 +1,4 @@
-"""What several gateways on one PostgreSQL were measured to do: as a file, and as a table."""
+"""Results of the measurement of several gateways on one PostgreSQL: as a file, and as a table."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,14 +15,14 @@ SAME_NODE: Final = "a word: said on a node, it is read on the same"
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Milliseconds that something took, each time."""
+    """Durations of one operation, in milliseconds."""
 
     name: str
     times: list[float]
     aim: float | None = None
-    """Of the median."""
+    """Target for the median, in milliseconds."""
     cpu: float | None = None
-    """Milliseconds of the nodes' CPU time each, on which neighbours have less of an influence."""
+    """CPU time of all nodes per operation, in milliseconds. Other programs on the machine influence it less."""
 
     @property
     def p50(self) -> float:
@@ -35,26 +35,26 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Of one round."""
+    """Result of one round."""
 
     per_second: float
     median: float
-    """Milliseconds a job."""
+    """Milliseconds per job."""
     cpu: float
-    """Milliseconds of CPU time a job, of all nodes together."""
+    """CPU time of all nodes per job, in milliseconds."""
     busy: float
-    """Of all cores of the machine, the share that was at work, whoever it worked for."""
+    """Share of the time of all cores in which they were busy, with any program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The same work on so many nodes."""
+    """One kind of work on a number of nodes."""
 
     name: str
     nodes: int
     rounds: list[Rate] = field(default_factory=list[Rate])
     aim: float | None = None
-    """A second."""
+    """Target per second."""
     slow: list[Rate] = field(default_factory=list[Rate])
     """Rounds on a server with a slow flush."""
 
@@ -68,15 +68,15 @@ class ClusterFigures:
     nodes: int
     connections: int
     events: int
-    """That are replayed."""
+    """Number of events in the replayed log."""
     load_before: float
-    """The machine's load average before all this: what else was at work."""
+    """Load average of the machine before the measurement, caused by other programs."""
     waits: list[Waits] = field(default_factory=list[Waits])
     loads: list[Load] = field(default_factory=list[Load])
     flush: float = 0.0
-    """Milliseconds that a flush takes longer in the column of slow flushes; 0 = there is none."""
+    """Milliseconds added to a flush in the column of slow flushes; 0 if there is no such column."""
     without_flush: str = ""
-    """Why the column of slow flushes is empty."""
+    """Reason why the column of slow flushes is empty."""
 
 
 def load(path: Path) -> ClusterFigures:

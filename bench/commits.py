@@ -2,9 +2,9 @@
 
     .venv/bin/python -m bench.commits COMMIT... [--jobs 1200] [--rounds 5] [--only A2A]
 
-Each commit's code is taken out of git and run by this interpreter, so that the packages are today's, and so is the
-client. A round visits every work on every commit once, in turn; the figures are medians of what the server's CPU time a
-job was in multiples of a bare Litestar's in the same round. A work that a commit does not know is left out.
+The code of each commit is extracted from git and run by this interpreter, so packages and client are today's. A round
+visits every work on every commit once, in turn. The figures are medians of the server's CPU time per job, in multiples
+of a bare Litestar's in the same round. A work that a commit does not support is left out.
 """
 
 import argparse
@@ -32,7 +32,7 @@ WORKS: Final[Mapping[str, Job]] = {
 
 
 def take_out(commit: str, folder: Path) -> Path:
-    """The folder that has the code of a commit."""
+    """Extract the code of a commit, and return its folder."""
     archive = subprocess.run(["git", "archive", commit], cwd=_PROJECT, capture_output=True, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
@@ -66,7 +66,7 @@ def main() -> None:
 def compare(
     bare: Server, gateways: Mapping[str, Server], works: Mapping[str, Job], options: argparse.Namespace
 ) -> Mapping[tuple[str, str], Sequence[float]]:
-    """By commit and work, of each round: CPU time a job, in multiples of a bare Litestar's."""
+    """Return the CPU time per job of each round, in multiples of a bare Litestar's, by commit and work."""
     found: dict[tuple[str, str], list[float]] = {}
     unknown: set[tuple[str, str]] = set()
     for number in range(options.rounds + 1):

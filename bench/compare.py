@@ -43,7 +43,7 @@ CALLS: Final = "One piece of work"
 STREAMS: Final = "Stream of 200 tokens"
 
 NOWHERE: Final = "http://127.0.0.1:9"
-"""Nothing listens there: what a server would fetch from the network fails at once."""
+"""URL on which nothing listens, so that every fetch from the network fails at once."""
 OFFLINE: Final = {
     **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"), NOWHERE),
     **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
@@ -55,13 +55,14 @@ OFFLINE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """An official server."""
+    """Official server of a protocol."""
 
     peer: str
-    """The folder of its environment."""
+    """Name of the folder of its environment."""
     package: str
     app: str = ""
-    """In `bench/reference`, for uvicorn; the development server of LangGraph brings its own."""
+    """Application in `bench/reference`, served by uvicorn. Empty for LangGraph, which has its own development
+    server."""
 
     def command(self, connections: int) -> list[str]:
         python = PEERS / self.peer / "bin" / "python"
@@ -169,13 +170,14 @@ def compare(options: argparse.Namespace) -> Comparison:
 def start(
     home: Path, wanted: set[str], connections: int, stack: ExitStack, comparison: Comparison
 ) -> Mapping[str, Server]:
-    """By name, one after the other. What cannot be started is left out, and the comparison says why."""
+    """Start the servers one after the other, and return them by name. A server that cannot start is left out, and the
+    comparison records the reason."""
     found = {
         BARE: stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare")),
         RAW: stack.enter_context(server.running(server.uvicorn("bench.bare:raw"), home / "raw")),
         GATEWAY: stack.enter_context(server.running(server.gateway(), home / "gateway")),
     }
-    lent = _lend(home / "lent")
+    lent = _link_accelerators(home / "lent")
     for name in [each for each in REFERENCES if each in wanted]:
         reference = REFERENCES[name]
         if not (PEERS / reference.peer / "bin" / "python").is_file():
@@ -200,7 +202,8 @@ def start(
 def _targets(
     works: Sequence[Work], started: Mapping[str, Server], options: argparse.Namespace
 ) -> dict[tuple[str, str, str], Target]:
-    """By table, work and server, warm, each with as many jobs as take about the seconds that were asked for."""
+    """Return the targets by table, work and server, after a warm-up. Each has as many jobs as take about
+    `options.seconds`."""
     jobs: dict[tuple[str, str, str], Job] = {(CALLS, BARE_WORK, BARE): work.bare()}
     for each in works:
         jobs[each.table, each.name, GATEWAY] = each.gateway
@@ -210,7 +213,7 @@ def _targets(
         if on in started:
             _say(f"warm up: {name}, {on}")
             count = options.connections
-            for share in (1 / 4, 1):  # what is imported and compiled late costs the first
+            for share in (1 / 4, 1):  # imports and compilation slow down the first jobs
                 rate = server.measure(started[on], job, count, options.connections).rate
                 count = choose_jobs(rate, options.seconds * share, options.connections)
             targets[table, name, on] = Target(started[on], job, count)
@@ -218,12 +221,12 @@ def _targets(
 
 
 def choose_jobs(rate: float, seconds: float, connections: int) -> int:
-    """The same number for each connection, one at least."""
+    """Return the number of jobs: the same number for each connection, at least one."""
     return max(1, round(rate * seconds / connections)) * connections
 
 
 def write_charts(comparison: Comparison, folder: Path) -> None:
-    """One for each table. The bare server is not drawn: beside its bar, all others would be too short to compare."""
+    """Draw one chart for each table. The bare server is left out: next to its bar, all others would be too short."""
     folder.mkdir(parents=True, exist_ok=True)
     note = f"Jobs a second at {comparison.connections} connections, server on one core: longer is better"
     for name, each in tables(rows(comparison)).items():
@@ -234,7 +237,7 @@ def write_charts(comparison: Comparison, folder: Path) -> None:
 
 
 def write_block(page: Path, mark: str, text: str) -> None:
-    """In the place of the block of code that follows the mark."""
+    """Replace the block of code after the mark."""
     before, found, after = page.read_text(encoding="utf-8").partition(mark)
     begin, end, rest = after.partition("\n```\n\n")
     if not (found and end and begin.startswith("\n```\n")):
@@ -260,7 +263,7 @@ def _processor() -> str:
 
 
 def own_version() -> str:
-    """With the commit, where this is a checkout."""
+    """Return the gateway's version, with the commit if this is a checkout."""
     done = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=REFERENCE, capture_output=True, text=True, check=False
     )
@@ -268,7 +271,7 @@ def own_version() -> str:
 
 
 def _version(reference: Reference) -> str:
-    """Of the package and of the uvicorn below it."""
+    """Return the versions of the package and of its uvicorn."""
     code = (
         "import sys; from importlib.metadata import version; print(', '.join(f'{each} {version(each)}' for each in "
         f"({reference.package!r}, 'uvicorn')), f'on Python {{sys.version.split()[0]}}')"
@@ -277,9 +280,9 @@ def _version(reference: Reference) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def _lend(folder: Path) -> Path:
-    """The event loop and the HTTP parser of the gateway, for servers whose SDK does not ask for them: what is compared
-    is not uvicorn with them and uvicorn without."""
+def _link_accelerators(folder: Path) -> Path:
+    """Link the event loop and the HTTP parser of the gateway, for servers whose SDK does not require them. Otherwise
+    the comparison would be that of uvicorn with and without them."""
     folder.mkdir(parents=True)
     for name in ("httptools", "uvloop"):
         spec = find_spec(name)

@@ -1,4 +1,4 @@
-"""What a comparison with the official servers has measured: as a file, and as tables."""
+"""Results of a comparison with the official servers: as a file, and as tables."""
 
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,20 +13,20 @@ from bench.server import Figures, median
 GATEWAY: Final = "gateway"
 BARE: Final = "bare Litestar"
 RAW: Final = "raw ASGI"
-"""A stream that was made beforehand, sent event by event without a framework."""
+"""Server that sends a prepared stream event by event, without a framework."""
 BARE_WORK: Final = "POST echo"
-"""The work of the bare server, which is no protocol's."""
+"""Work of the bare server, which belongs to no protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One work on one server."""
+    """Results of one work on one server."""
 
     table: str
     work: str
     server: str
     jobs: int
-    """Of each round."""
+    """Number of jobs in each round."""
     rounds: list[Figures] = field(default_factory=list[Figures])
 
 
@@ -36,30 +36,30 @@ class Comparison:
     """UTC, ISO 8601."""
     machine: Mapping[str, str | int]
     versions: dict[str, str]
-    """By server."""
+    """Versions by server."""
     connections: int
     measured: list[Measured] = field(default_factory=list[Measured])
-    """The gateway and the reference of one work stand together."""
+    """Results; those of the gateway and of the reference for one work are adjacent."""
     missing: dict[str, str] = field(default_factory=dict[str, str])
-    """By server that was left out: why."""
+    """Reasons by server that was left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Medians over the rounds; ratios are taken round by round."""
+    """Medians over the rounds. Ratios are computed for each round."""
 
     table: str
     work: str
     server: str
     figures: Figures
     drift: tuple[float, float]
-    """Milliseconds of CPU a job in the first and in the last round: some servers get slower with what they keep."""
+    """Milliseconds of CPU per job in the first and in the last round: some servers get slower as they store more."""
     bare: float | None
-    """CPU a job, in multiples of the bare server's."""
+    """CPU per job, in multiples of the bare server's."""
     rate_ratio: float | None
-    """Jobs a second of the gateway, in multiples of this server's; None where there is nothing to compare."""
+    """Jobs per second of the gateway, in multiples of this server's; None if there is no comparison."""
     cpu_ratio: float | None
-    """CPU a job of the gateway, in multiples of this server's."""
+    """CPU per job of the gateway, in multiples of this server's."""
 
 
 def load(path: Path) -> Comparison:
@@ -67,7 +67,7 @@ def load(path: Path) -> Comparison:
 
 
 def save(comparison: Comparison, path: Path) -> None:
-    """Every round, and the rows that follow from them, so that nobody has to compute them again."""
+    """Save every round, and the rows that are computed from them."""
     content = msgspec.to_builtins(comparison) | {"rows": msgspec.to_builtins(rows(comparison))}
     path.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
 
@@ -77,7 +77,7 @@ def rows(comparison: Comparison) -> list[Row]:
     gateway = {each.work: each.rounds for each in comparison.measured if each.server == GATEWAY}
     found: list[Row] = []
     for each in comparison.measured:
-        ours = None if each.server in (GATEWAY, BARE) else gateway.get(each.work)
+        gateway_rounds = None if each.server in (GATEWAY, BARE) else gateway.get(each.work)
         found.append(
             Row(
                 each.table,
@@ -86,15 +86,15 @@ def rows(comparison: Comparison) -> list[Row]:
                 median(each.rounds),
                 (each.rounds[0].cpu, each.rounds[-1].cpu),
                 _ratio(each.rounds, bare, _cpu),
-                _ratio(ours, each.rounds, _rate),
-                _ratio(ours, each.rounds, _cpu),
+                _ratio(gateway_rounds, each.rounds, _rate),
+                _ratio(gateway_rounds, each.rounds, _cpu),
             )
         )
     return found
 
 
 def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """By name of the table, in the order of the rows."""
+    """Return the rows by the name of their table, in the order of the rows."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row.table, []).append(row)
@@ -136,7 +136,8 @@ def _factor(value: float | None) -> str:
 def _ratio(
     first: Sequence[Figures] | None, second: Sequence[Figures] | None, of: Callable[[Figures], float]
 ) -> float | None:
-    """None where one of them was not measured, or took less CPU time than the system's clock can see."""
+    """Return the median ratio. None if one of them was not measured, or took less CPU time than the system's clock can
+    measure."""
     pairs = [(of(one), of(other)) for one, other in zip(first or (), second or (), strict=bool(first and second))]
     return statistics.median(one / other for one, other in pairs) if pairs and all(b for _, b in pairs) else None
 

@@ -3,8 +3,8 @@ POST echo in the same run.
 
     .venv/bin/python -m bench.echo [--jobs 2000] [--connections 16] [--rounds 5] [--only A2A]
 
-A round visits every target once, in turn, so that what else the machine does hits all alike; the figures are medians
-over the rounds. CPU is the server process's own user and system time. Server and client have a core of their own each.
+A round visits every target once, in turn, so that other load on the machine affects all alike. The figures are medians
+over the rounds. CPU is the server process's own user and system time. Server and client are pinned to different cores.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from bench.server import Figures
 
 BARE = "bare Litestar"
 STREAM_JOBS = 10
-"""Jobs for which one stream of 200 tokens counts."""
+"""Number of jobs that one stream of 200 tokens counts as."""
 
 
 def main() -> None:

@@ -28,11 +28,11 @@ STREAMS: Final[dict[str, tuple[Job, str, Job]]] = {
     ),
     "ACP": (work.acp_stream(), "acp-sdk", work.acp_stream("/runs", "echo")),
 }
-"""By protocol: asked of the gateway; the official server, and what it is asked."""
+"""Streams by protocol: the gateway's job, the official server, and the job of that server."""
 
 
 async def wait_for_first(target: Server, job: Job, jobs: int) -> float:
-    """Milliseconds, median."""
+    """Return the median wait in milliseconds."""
     connection = await Connection.open(target.port)
     waited: list[float] = []
     for number in range(jobs):
@@ -52,16 +52,16 @@ def main() -> None:
     found: dict[tuple[str, str], list[float]] = {}
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        told = Comparison("", {}, {}, 1)
-        started = start(Path(folder), {each[1] for each in streams.values()}, 1, stack, told)
+        comparison = Comparison("", {}, {}, 1)
+        started = start(Path(folder), {each[1] for each in streams.values()}, 1, stack, comparison)
         for number in range(options.rounds + 1):  # the first warms up
-            for name, (ours, reference, theirs) in streams.items():
-                for on, job in ((GATEWAY, ours), (reference, theirs)):
+            for name, (gateway_job, reference, reference_job) in streams.items():
+                for on, job in ((GATEWAY, gateway_job), (reference, reference_job)):
                     if on in started:
                         waited = asyncio.run(wait_for_first(started[on], job, options.jobs if number else 10))
                         if number:
                             found.setdefault((name, on), []).append(waited)
-    for name, why in told.missing.items():
+    for name, why in comparison.missing.items():
         print(f"left out: {name}, {why}")
     print("first event of a stream of 200 words, 1 connection, median ms")
     for (name, on), each in found.items():

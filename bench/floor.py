@@ -1,5 +1,7 @@
-"""The least that a proxy can be: Litestar in front, httpx on aiohttp's connections behind, and bytes handed on as they
-come. It keeps nothing and understands nothing. Runs in an environment that has litestar, uvicorn and httpx-aiohttp.
+"""Simplest possible proxy: Litestar in front, httpx on aiohttp's connections behind, and bytes forwarded as they
+arrive.
+
+It stores nothing and parses nothing. Runs in an environment that has litestar, uvicorn and httpx-aiohttp.
 """
 
 import os
@@ -12,7 +14,7 @@ from litestar import Litestar, Request, Response, post
 from litestar.response import Stream
 
 UPSTREAM: Final = os.environ["BENCH_UPSTREAM"]
-"""The URL that every call goes to."""
+"""URL that every call goes to."""
 
 
 @post("/a2a", status_code=200)

@@ -1,5 +1,5 @@
 """What an idle stream costs: the memory of the gateway's process for each stream of an agent that has said one word and
-goes on thinking. Beside it that of the official A2A server, and of ASGI without a framework.
+is still thinking. For comparison, that of the official A2A server, and of ASGI without a framework.
 
     .venv/bin/python -m bench.idle [--streams 1000] [--only A2A]
 """
@@ -33,7 +33,7 @@ async def think(text: str) -> AsyncGenerator[str]:
 
 
 async def open_streams(port: int, request: Request, count: int) -> list[Connection]:
-    """Until each has had its first event and the word of its agent."""
+    """Open streams, and wait until each has its first event and the word of its agent."""
     connections: list[Connection] = []
 
     async def open_one() -> None:
@@ -47,12 +47,12 @@ async def open_streams(port: int, request: Request, count: int) -> list[Connecti
 
 
 def resident(target: Server) -> int:
-    """Bytes."""
+    """Return the resident memory of a server in bytes."""
     return int(Path(f"/proc/{target.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def targets() -> Mapping[str, tuple[Sequence[str], Mapping[str, str], Request]]:
-    """By name: the command, its environment, and what is asked for."""
+    """Return the command, its environment and the request of each target, by name."""
     gateway = server.gateway("think=bench.idle:think")
     found: dict[str, tuple[Sequence[str], Mapping[str, str], Request]] = {
         name: (gateway, {}, request) for name, request in STREAMS.items()
@@ -65,7 +65,8 @@ def targets() -> Mapping[str, tuple[Sequence[str], Mapping[str, str], Request]]:
 
 
 async def measure(target: Server, request: Request, count: int) -> float:
-    """Bytes a stream, after as many have been opened and closed before, so that what is kept of them is there."""
+    """Return the bytes per stream. Other streams have been opened and closed before, so memory that stays allocated
+    after them is not counted."""
     for connection in await open_streams(target.port, request, 100):
         connection.close()
     before = resident(target)

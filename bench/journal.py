@@ -22,7 +22,7 @@ from babelgate.gateway.storage.transaction import Transaction
 
 _ROUNDS: Final = 5
 _RUNS: Final = 32
-"""Threads on which something is said at the same time."""
+"""Number of threads that are written at the same time."""
 _EVENTS: Final = 10_000
 
 
@@ -34,8 +34,8 @@ def _change(tx: Transaction, thread_id: str) -> None:
     tx.append(tx.need_thread("o", thread_id), ThreadChanged())
 
 
-def _say(tx: Transaction, thread_id: str, said: list[tuple[PartDelta, bytes]]) -> None:
-    tx.append_all(tx.need_thread("o", thread_id), said, task_id=None, run_id=None, attempt=0)
+def _say(tx: Transaction, thread_id: str, events: list[tuple[PartDelta, bytes]]) -> None:
+    tx.append_all(tx.need_thread("o", thread_id), events, task_id=None, run_id=None, attempt=0)
 
 
 async def measure(url: str, place: str = "", *, shared: bool = False) -> None:
@@ -43,21 +43,21 @@ async def measure(url: str, place: str = "", *, shared: bool = False) -> None:
     await journal.open()
 
     async def show(name: str, count: int, work: Callable[[], Awaitable[None]]) -> None:
-        took: list[float] = []
+        durations: list[float] = []
         for _ in range(_ROUNDS):
             begun = time.perf_counter()
             await work()
-            took.append(time.perf_counter() - begun)
+            durations.append(time.perf_counter() - begun)
         how = f"{name}, shared" if shared else name
-        print(f"{how}: {min(took) / count * 1e6:.1f} µs each, {count / min(took):,.0f} a second")
+        print(f"{how}: {min(durations) / count * 1e6:.1f} µs each, {count / min(durations):,.0f} a second")
 
     async def one_by_one() -> None:
         for _ in range(500):
             await journal.write(_change, f"{place}0")
 
     async def streams() -> None:
-        said = PartDelta(message_id=new_id(), index=0, text="some words ")
-        batch = [(said, encode_event(said))] * 16
+        delta = PartDelta(message_id=new_id(), index=0, text="some words ")
+        batch = [(delta, encode_event(delta))] * 16
         for _ in range(40):
             await asyncio.gather(*(journal.write(_say, f"{place}{each}", batch) for each in range(_RUNS)))
 
@@ -71,8 +71,8 @@ async def measure(url: str, place: str = "", *, shared: bool = False) -> None:
             after = (await journal.page(long, after))[-1].seq
 
     try:
-        made = [await journal.write(_create, f"{place}{each}") for each in range(_RUNS)]
-        pk, long = made[0], made[-1]
+        keys = [await journal.write(_create, f"{place}{each}") for each in range(_RUNS)]
+        pk, long = keys[0], keys[-1]
         await show("commands, one after the other", 500, one_by_one)
         await show(f"events of {_RUNS} streams, 16 at a time", 40 * _RUNS * 16, streams)
         event = PartDelta(message_id=new_id(), index=0, text="some words ")
@@ -84,22 +84,25 @@ async def measure(url: str, place: str = "", *, shared: bool = False) -> None:
 
 
 async def measure_together(url: str) -> None:
-    """Two gateways: each on threads of its own, then both on one, then what one says and the other one hears."""
+    """Measure two gateways: each on different threads, then both on one thread, and then the delay from a commit of one
+    to its notification of the other."""
     nodes = [Journal(url, shared=True) for _ in range(2)]
     for node in nodes:
         await node.open()
     one, other = nodes
-    said = PartDelta(message_id=new_id(), index=0, text="some words ")
-    batch = [(said, encode_event(said))] * 16
+    delta = PartDelta(message_id=new_id(), index=0, text="some words ")
+    batch = [(delta, encode_event(delta))] * 16
     try:
         keys = [await one.write(_create, f"together {n}") for n in range(_RUNS)]
-        took: list[float] = []
+        durations: list[float] = []
         for _ in range(_ROUNDS):
             begun = time.perf_counter()
             for _ in range(40):
                 await asyncio.gather(*(nodes[n % 2].write(_say, f"together {n}", batch) for n in range(_RUNS)))
-            took.append(time.perf_counter() - begun)
-        print(f"events of {_RUNS} streams, two gateways in one process: {40 * _RUNS * 16 / min(took):,.0f} a second")
+            durations.append(time.perf_counter() - begun)
+        print(
+            f"events of {_RUNS} streams, two gateways in one process: {40 * _RUNS * 16 / min(durations):,.0f} a second"
+        )
         begun, races = time.perf_counter(), one.races + other.races
         await asyncio.gather(*(_write_often(node, 250) for node in nodes))
         each = (time.perf_counter() - begun) / 500
@@ -107,11 +110,11 @@ async def measure_together(url: str) -> None:
         print(f"commands of two gateways on one thread: {each * 1e6:.1f} µs each, {races / 500:.2f} times done again")
         channel, waits, commits = other.channels.get(keys[0]), list[float](), list[float]()
         for _ in range(500):
-            heard = asyncio.ensure_future(channel.more())
+            notification = asyncio.ensure_future(channel.more())
             begun = time.perf_counter()
             writing = one.write(_say, "together 0", batch[:1])
             writing.add_done_callback(lambda _, begun=begun: commits.append(time.perf_counter() - begun))
-            await heard
+            await notification
             waits.append(time.perf_counter() - begun)
             await writing
         for what, times in (("acknowledged", commits), ("heard of by the other gateway", waits)):
@@ -138,5 +141,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
     parser.add_argument("--shared", action="store_true")
-    given = parser.parse_args()
-    asyncio.run(compare(given.url) if given.shared else measure(given.url))
+    options = parser.parse_args()
+    asyncio.run(compare(options.url) if options.shared else measure(options.url))

@@ -2,10 +2,10 @@
 
     .venv/bin/python -m bench.pages [--events 50000] [--times 20]
 
-One thread of the echo agent is filled over A2A, run after run. Each list is then asked for at one connection of a
-gateway that has just started on that database, and has shown the same list of a short thread: so `first` reads the
-thread from the database, and the times after that find in memory what the gateway keeps there. An answer that is no
-page, because its protocol has none, is measured as the whole that it is.
+One thread of the echo agent is filled over A2A, run after run. A new gateway is started on this database for each list,
+and first returns the same list of a short thread. Then the list of the long thread is requested on one connection:
+`first` reads the thread from the database, and later times use what the gateway keeps in memory. If a protocol has no
+pages, the complete list is measured.
 """
 
 import argparse
@@ -25,34 +25,34 @@ from bench.client import Connection
 from bench.server import Server
 
 AIM: Final = 50.0
-"""Milliseconds, of the first page."""
+"""Target for the first page, in milliseconds."""
 EVENTS_OF_RUN: Final = 10
-"""What the log holds of a run of the echo agent."""
+"""Number of events in the log of one run of the echo agent."""
 
 Ask = Callable[[Connection, str], Awaitable[bytes]]
-"""(connection, id of a thread) → the answer."""
+"""Function (connection, thread id) → response body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     first: float
-    """Milliseconds; so are the others."""
+    """Milliseconds, as in the other fields."""
     median: float
     most: float
     cpu: float
-    """The server's, of each time after the first."""
+    """CPU time of the server for each request after the first."""
     size: int
-    """Bytes of the answer."""
+    """Bytes of the response."""
 
 
-def _got(path: str) -> Ask:
+def _list_path(path: str) -> Ask:
     return lambda connection, thread: connection.get(path.replace("{thread}", thread))
 
 
 async def _list_tasks(connection: Connection, thread: str) -> bytes:
     params = {"contextId": thread, "pageSize": 50}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
-    return await connection.post("/a2a/echo", work.encode(asked), work.A2A)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
+    return await connection.post("/a2a/echo", work.encode(request), work.A2A)
 
 
 async def _list_items(connection: Connection, thread: str) -> bytes:
@@ -61,16 +61,16 @@ async def _list_items(connection: Connection, thread: str) -> bytes:
 
 LISTS: Final[Mapping[str, Ask]] = {
     "A2A tasks, 50": _list_tasks,
-    "ACP session, whole": _got("/acp/session/{thread}"),
-    "AIEF steps, 10": _got("/agent/echo/ap/v1/agent/tasks/{thread}/steps"),
-    "LangGraph runs, 10": _got("/threads/{thread}/runs"),
-    "LangGraph history, 10": _got("/threads/{thread}/history"),
+    "ACP session, whole": _list_path("/acp/session/{thread}"),
+    "AIEF steps, 10": _list_path("/agent/echo/ap/v1/agent/tasks/{thread}/steps"),
+    "LangGraph runs, 10": _list_path("/threads/{thread}/runs"),
+    "LangGraph history, 10": _list_path("/threads/{thread}/history"),
     "OpenAI items, 20": _list_items,
 }
 
 
 async def fill(port: int, runs: int) -> str:
-    """The id of a thread with so many runs."""
+    """Create a thread with this number of runs, and return its id."""
     connection = await Connection.open(port)
     thread = ""
     for number in range(runs):
@@ -89,15 +89,15 @@ async def measure(gateway: Server, ask: Ask, thread: str, short: str, times: int
     begun = time.perf_counter()
     answer = await ask(connection, thread)
     first = (time.perf_counter() - begun) * 1000
-    taken: list[float] = []
+    durations: list[float] = []
     used = gateway.cpu
     for _ in range(times):
         begun = time.perf_counter()
         await ask(connection, thread)
-        taken.append((time.perf_counter() - begun) * 1000)
+        durations.append((time.perf_counter() - begun) * 1000)
     used = (gateway.cpu - used) / times * 1000
     connection.close()
-    return Row(first, statistics.median(taken), max(taken), used, len(answer))
+    return Row(first, statistics.median(durations), max(durations), used, len(answer))
 
 
 def main() -> None:

@@ -32,12 +32,13 @@ NO_PROXY: Final = (
     *(f"--unset={name}" for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")),
 )
 HTTPX: Final = (*NO_PROXY, "all_proxy=http://127.0.0.1:9", "no_proxy=127.0.0.1")
-"""Where there is a proxy for anything, calls are httpx's own from end to end; for this address there is none."""
+"""Environment in which calls use httpx's own transport from end to end. A proxy for any other address causes that; this
+address bypasses it."""
 
 DIRECT: Final = "direct"
 GATEWAY: Final = "gateway"
 KEY: Final = "sk-4fK9vQ2mZ7xW1bT8"
-"""LiteLLM starts with no weak one. Its server ends with the measurement."""
+"""Key of LiteLLM, which rejects weak ones. The server exists only during the measurement."""
 
 
 def main() -> None:
@@ -58,7 +59,7 @@ def main() -> None:
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:
         home = Path(folder)
-        # Longer than a round: nobody's connection is closed while another is measured.
+        # Longer than a round, so no connection is closed while another target is measured.
         upstream = [*server.uvicorn("bench.upstream:app"), "--timeout-keep-alive", "600"]
         far = servers.enter_context(
             server.running(upstream, home / DIRECT, environment={"BENCH_DELAY": f"{options.delay / 1000}"})
@@ -74,7 +75,7 @@ def main() -> None:
 
 
 def _jobs(path: str, headers: str = "") -> tuple[Job, Job]:
-    """A call and a stream."""
+    """Return the jobs of a call and of a stream."""
     headers = work.A2A + headers
     return (
         work.posted(path, work.a2a_message("SendMessage"), b"TASK_STATE_COMPLETED", headers),
@@ -120,7 +121,7 @@ def _litellm(python: str, home: Path, url: str) -> AbstractContextManager[Server
         "agents": [{"agent_name": "echo", "agent_card_params": card}],
         "general_settings": {"master_key": KEY},
     }
-    (home / "config.yaml").write_text(json.dumps(config))  # which is YAML
+    (home / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
     command = [
         str(Path(python).parent / "litellm"),
         "--config",
@@ -146,8 +147,8 @@ def _measure(
     direct, gateway = rounds[DIRECT], rounds[GATEWAY]
     for name, each in rounds.items():
         found = server.median(each)
-        added = _median(lambda own, other: own.latency - other.latency, each, direct)
-        ratio = _median(lambda own, other: own.rate / other.rate, gateway, each)
+        added = _median(lambda figures, other: figures.latency - other.latency, each, direct)
+        ratio = _median(lambda figures, other: figures.rate / other.rate, gateway, each)
         print(
             f"{name:12}{found.rate:>10.0f}{found.cpu:>12.3f}{found.latency:>11.2f}{added:>10.2f}{ratio:>12.2f}",
             flush=True,
@@ -155,7 +156,7 @@ def _measure(
 
 
 def _median(of: Callable[[Figures, Figures], float], first: list[Figures], second: list[Figures]) -> float:
-    return statistics.median(of(own, other) for own, other in zip(first, second, strict=True))
+    return statistics.median(of(one, other) for one, other in zip(first, second, strict=True))
 
 
 if __name__ == "__main__":

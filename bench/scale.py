@@ -3,11 +3,16 @@
     .venv/bin/python -m bench.scale [--runs 1000 100000] [--jobs 1000]
     .venv/bin/python -m bench.scale --database postgresql://jane@127.0.0.1/name
 
-With `--database`, each size has a schema of its own in that database, which is dropped at the end. Each size is a
-gateway and a database of its own, filled over A2A. Shown are the CPU of one run, the 95th percentile and the CPU of
-searches of threads (as they come, by the newest change, by status, those that are idle and those that failed), a list
-of tasks and the state of one thread out of the middle, the resident memory after the filling, the bytes on disk of one
-run, and the seconds from the start to the first answer.
+Each size has its own gateway and its own database, filled over A2A. With `--database`, each size has its own schema in
+that database, which is dropped at the end. The figures are:
+
+- the CPU of one run;
+- the 95th percentile and the CPU of searches of threads: in default order, by the newest change, by status, only idle
+  ones, and only failed ones;
+- the same of a list of tasks, and of the state of one thread from the middle;
+- the resident memory after the filling;
+- the bytes on disk per run;
+- the seconds from the start to the first response.
 """
 
 import argparse
@@ -34,7 +39,7 @@ from bench.idle import resident
 from bench.server import Server
 
 _FILLERS = 32
-"""Connections that fill a database."""
+"""Number of connections that fill a database."""
 _SEARCHES: Final[Mapping[str, Mapping[str, str]]] = {
     "search": {},
     "changed": {"sort_by": "updated_at"},
@@ -46,29 +51,29 @@ _SEARCHES: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One request. Milliseconds."""
+    """Duration of one request, in milliseconds."""
 
     p95: float
     cpu: float
-    """The server's, on which neighbours have less of an influence."""
+    """CPU time of the server. Other programs on the machine influence it less."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     runs: int
     cpu: float
-    """Milliseconds a run."""
+    """Milliseconds per run."""
     looks: Mapping[str, Look]
     memory: float
     """MB."""
     disk: float
-    """Bytes of a run."""
+    """Bytes per run."""
     start: float
     """Seconds."""
 
 
 async def fill(port: int, runs: int) -> list[str]:
-    """Some thread ids, in the order of their making."""
+    """Fill the database, and return some thread ids in the order of creation."""
     body = work.encode(work.a2a_message("SendMessage")(1))
     threads: list[str] = []
     left = iter(range(runs))
@@ -86,7 +91,7 @@ async def fill(port: int, runs: int) -> list[str]:
 
 
 async def look(gateway: Server, ask: Callable[[Connection], Awaitable[bytes]], jobs: int) -> Look:
-    """At one connection."""
+    """Measure a request on one connection."""
     connection = await Connection.open(gateway.port)
     for _ in range(jobs // 10):
         await ask(connection)  # warms up
@@ -101,7 +106,7 @@ async def look(gateway: Server, ask: Callable[[Connection], Awaitable[bytes]], j
 
 
 def first_answer(folder: Path, database: Sequence[str]) -> float:
-    """Seconds from the start of a gateway on this database to its first answer."""
+    """Return the seconds from the start of a gateway on this database to its first response."""
     begun = time.perf_counter()
     with server.running(server.gateway(*database), folder) as gateway:
 
@@ -127,7 +132,7 @@ def measure(folder: Path, runs: int, jobs: int, schema: str = "", url: str = "")
 
 @contextmanager
 def new_schema(url: str) -> Generator[str]:
-    """The name of an empty one, which is dropped in the end; none without a URL."""
+    """Create an empty schema and yield its name. It is dropped at the end. Without a URL the name is empty."""
     name = f"babelgate_bench_{os.getpid()}_{time.time_ns()}"
     if not url:
         yield ""
@@ -142,12 +147,12 @@ def new_schema(url: str) -> Generator[str]:
 
 
 def within(url: str, schema: str) -> str:
-    """The database, with this schema for everything."""
+    """Return the URL of the database with this schema as its search path."""
     return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema}')}"
 
 
 def bytes_in_schema(url: str, schema: str) -> float:
-    """Of a run: all tables with their indexes, and with what is dead in them and not vacuumed yet."""
+    """Return the bytes per run: all tables with their indexes, including dead rows that are not vacuumed yet."""
     with psycopg.connect(within(url, schema)) as connection:
         found = connection.execute(
             "SELECT sum(pg_total_relation_size(c.oid))::bigint, (SELECT count(*) FROM run)"
@@ -158,7 +163,7 @@ def bytes_in_schema(url: str, schema: str) -> float:
 
 
 def bytes_of_run(database: Path) -> float:
-    """Of a gateway that has stopped: what was in the write-ahead log is in the file."""
+    """Return the bytes per run after the gateway has stopped, so that the write-ahead log is merged into the file."""
     with closing(sqlite3.connect(database)) as connection:
         (runs,) = connection.execute("SELECT count(*) FROM run").fetchone()
     return database.stat().st_size / runs

@@ -1,4 +1,4 @@
-"""Servers under measurement: each a process of its own, pinned to one core where there are two."""
+"""Measured servers: each is a separate process, pinned to one core if the machine has two."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else
 PYTHON = sys.executable
 _PROJECT = Path(__file__).parent.parent
 _COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path(tempfile.gettempdir(), "babelgate-bench"))}
-"""Sources are compiled once, as where a package is installed: half of a start would be that."""
+"""Environment that caches compiled sources, as in an installed package. Compiling would take half of a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +30,20 @@ class Server:
 
     @property
     def cpu(self) -> float:
-        """Seconds of user and system time of the process, its threads, and its children, which it may leave the work
-        to."""
+        """Seconds of user and system time of the process, its threads and its children."""
         return sum(map(_cpu_seconds, (self.pid, *_children(self.pid))))
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one measurement, or medians of several."""
+    """Figures of one measurement, or medians of several."""
 
     rate: float
-    """Jobs a second."""
+    """Jobs per second."""
     cpu: float
-    """Milliseconds of the server's CPU a job."""
+    """Milliseconds of the server's CPU per job."""
     latency: float
-    """Median milliseconds a job."""
+    """Median of milliseconds per job."""
 
 
 def free_port() -> int:
@@ -70,8 +69,8 @@ def running(
     patience: float = 60,
     pinned: bool = True,
 ) -> Generator[Server]:
-    """The server, as soon as it takes connections. `{port}` in the command is its port. `pinned` = to one core, the
-    first."""
+    """Start a server and yield it as soon as it accepts connections. `{port}` in the command becomes its port. `pinned`
+    pins it to the first core."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     with Path(folder, "stderr").open("wb") as errors:
@@ -97,7 +96,7 @@ def running(
 
 
 def pin_client() -> None:
-    """The client on the cores that no server has."""
+    """Pin the client to the cores that have no server."""
     if len(CORES) > 1:
         os.sched_setaffinity(0, CORES[1:])
 
@@ -138,12 +137,12 @@ def _await_port(process: "subprocess.Popen[bytes]", port: int, patience: float, 
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-    said = Path(folder, "stderr").read_text(errors="replace")[-2000:]
-    raise SystemExit(f"did not start: {process.args}\n{said}")
+    errors = Path(folder, "stderr").read_text(errors="replace")[-2000:]
+    raise SystemExit(f"did not start: {process.args}\n{errors}")
 
 
 def _pin(pid: int, cores: Sequence[int]) -> None:
-    """The process with the threads that it has begun; those it begins inherit it."""
+    """Pin a process with its current threads and children. New ones inherit the cores."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), cores)
     for child in _children(pid):

@@ -1,7 +1,7 @@
-"""PostgreSQL whose storage needs some milliseconds for a flush, as a cloud disk or a synchronous standby does.
+"""PostgreSQL whose storage needs some milliseconds per flush, as a cloud disk or a synchronous standby does.
 
-The server is the bench's own. A library that is preloaded (`LD_PRELOAD`) replaces its `fdatasync` by one that waits
-first. It is compiled when it is needed.
+The bench starts its own server. A preloaded library (`LD_PRELOAD`) replaces `fdatasync` with a function that waits
+first. The library is compiled when it is needed.
 """
 
 import shutil
@@ -36,7 +36,7 @@ def has_compiler() -> bool:
 
 @contextmanager
 def slow_server(milliseconds: float) -> Generator[PostgresServer]:
-    """A server whose flushes take so many milliseconds more. Needs a C compiler."""
+    """Start a server whose flushes take this many milliseconds longer. Needs a C compiler."""
     with tempfile.TemporaryDirectory(prefix="babelgate-flush-") as place:
         folder = Path(place)
         folder.chmod(0o755)  # the server may run as another user

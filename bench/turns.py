@@ -1,10 +1,10 @@
 """What a turn costs as its conversation grows: an agent that says 50 words a turn, over each protocol; and one that is
-told all that was said before, as a model is.
+sent the whole conversation each time, as a model is.
 
     .venv/bin/python -m bench.turns [--turns 400]
 
-One caller, one turn after the other; what a turn takes early in the conversation, half way and at its end, as the
-median of 20 turns there. The gateway is a process of its own, on the durable default.
+One caller makes one turn after the other. The figures are medians of 20 turns: early in the conversation, in its
+middle, and at its end. The gateway is a separate process, on the durable default.
 """
 
 import argparse
@@ -39,9 +39,9 @@ def posted(http: httpx.Client, path: str, body: Any, headers: dict[str, str] | N
 
 
 def acp(http: httpx.Client) -> Iterator[Turn]:
-    said = {"agent_name": "stream", "input": [{"role": "user", "parts": [{"content": WORDS}]}]}
-    session = posted(http, "/acp/runs", said).json()["session_id"]
-    yield lambda: posted(http, "/acp/runs", {**said, "session_id": session})
+    request = {"agent_name": "stream", "input": [{"role": "user", "parts": [{"content": WORDS}]}]}
+    session = posted(http, "/acp/runs", request).json()["session_id"]
+    yield lambda: posted(http, "/acp/runs", {**request, "session_id": session})
 
 
 def a2a(agent: str) -> Callable[[httpx.Client], Iterator[Turn]]:
@@ -72,7 +72,7 @@ def langgraph(path: str, **more: Any) -> Callable[[httpx.Client], Iterator[Turn]
 
 
 def state(http: httpx.Client) -> Iterator[Turn]:
-    """The state is looked at after each turn; only the look is timed."""
+    """Read the state after each turn. Only the read is timed."""
     (turn,) = langgraph("wait")(http)
     thread = turn().headers["content-location"].split("/")[2]
     yield turn
@@ -95,16 +95,16 @@ TALKS: dict[str, Callable[[httpx.Client], Iterator[Turn]]] = {
 
 
 def timed(talk: Callable[[httpx.Client], Iterator[Turn]], http: httpx.Client, turns: int) -> list[float]:
-    """Milliseconds of each turn."""
-    taken: list[float] = []
+    """Return the milliseconds of each turn."""
+    times: list[float] = []
     steps = list(talk(http))
     for _ in range(turns):
         for step in steps[:-1]:
             step()
         begun = time.perf_counter()
         steps[-1]()
-        taken.append((time.perf_counter() - begun) * 1000)
-    return taken
+        times.append((time.perf_counter() - begun) * 1000)
+    return times
 
 
 def main() -> None:
@@ -121,9 +121,9 @@ def main() -> None:
             httpx.Client(base_url=f"http://127.0.0.1:{gateway.port}", timeout=60) as http,
         ):
             for name, talk in TALKS.items():
-                taken = timed(talk, http, options.turns)
-                shown = (statistics.median(taken[place : place + WINDOW]) for place in at)
-                print(f"{name:18}" + "".join(f"{each:>9.1f}" for each in shown), flush=True)
+                times = timed(talk, http, options.turns)
+                medians = (statistics.median(times[place : place + WINDOW]) for place in at)
+                print(f"{name:18}" + "".join(f"{each:>9.1f}" for each in medians), flush=True)
 
 
 if __name__ == "__main__":

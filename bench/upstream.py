@@ -1,5 +1,7 @@
-"""An echo agent on an ACP server and on an A2A server, as thin as Litestar lets them be: what the gateway is put in
-front of. A2A is spoken in both generations, and says the words of a text one event each where it is asked for a stream.
+"""Echo agent on an ACP server and on an A2A server, as thin as Litestar allows: the servers behind the measured
+gateway.
+
+A2A is served in both generations. A stream sends each word of the text as an event.
 """
 
 import asyncio
@@ -24,12 +26,12 @@ async def agents() -> Response[bytes]:
 
 @post("/runs", status_code=200)
 async def create(request: Request[Any, Any, Any]) -> Response[bytes]:
-    asked = from_json(await request.body())
-    text = asked["input"][-1]["parts"][0]["content"]
+    request_body = from_json(await request.body())
+    text = request_body["input"][-1]["parts"][0]["content"]
     message = {"role": "agent/echo", "parts": [{"content_type": "text/plain", "content": text}]}
     run = {"agent_name": "echo", "run_id": str(uuid4()), "session_id": str(uuid4()), "created_at": _AT, "output": []}
     done = {**run, "status": "completed", "output": [message], "finished_at": _AT}
-    if asked.get("mode") != "stream":
+    if request_body.get("mode") != "stream":
         return Response(to_json(done), media_type="application/json", headers={"Run-ID": run["run_id"]})
     if " " in text:
         return Stream(_tokens(run, text), media_type="text/event-stream", headers={"Run-ID": str(run["run_id"])})
@@ -46,17 +48,17 @@ async def create(request: Request[Any, Any, Any]) -> Response[bytes]:
 
 
 async def _tokens(run: dict[str, Any], text: str) -> AsyncGenerator[bytes]:
-    """The words, one event each, every few milliseconds, as a model says them."""
-    said: list[str] = []
+    """Yield the words, one event each, every few milliseconds, as a model does."""
+    words: list[str] = []
     message: dict[str, Any] = {"role": "agent/echo", "parts": []}
     yield _frame({"type": "run.created", "run": {**run, "status": "created"}})
     yield _frame({"type": "run.in-progress", "run": {**run, "status": "in-progress"}})
     yield _frame({"type": "message.created", "message": message})
     for word in text.split(" "):
         await asyncio.sleep(DELAY)
-        said.append(f" {word}")
-        yield _frame({"type": "message.part", "part": {"content_type": "text/plain", "content": said[-1]}})
-    message["parts"] = [{"content_type": "text/plain", "content": "".join(said)}]
+        words.append(f" {word}")
+        yield _frame({"type": "message.part", "part": {"content_type": "text/plain", "content": words[-1]}})
+    message["parts"] = [{"content_type": "text/plain", "content": "".join(words)}]
     yield _frame({"type": "message.completed", "message": message})
     yield _frame({"type": "run.completed", "run": {**run, "status": "completed", "output": [message]}})
 
@@ -68,7 +70,7 @@ def _frame(event: dict[str, Any]) -> bytes:
 @get(["/.well-known/agent-card.json", "/a2a/.well-known/agent-card.json"])
 async def card(request: Request[Any, Any, Any]) -> Response[bytes]:
     url = f"{str(request.base_url).rstrip('/')}/a2a"
-    told = {
+    agent_card = {
         "name": "echo",
         "description": "Echo.",
         "version": "1",
@@ -81,21 +83,21 @@ async def card(request: Request[Any, Any, Any]) -> Response[bytes]:
         "defaultOutputModes": ["text/plain"],
         "skills": [{"id": "echo", "name": "echo", "description": "Echo.", "tags": ["echo"]}],
     }
-    return Response(to_json(told), media_type="application/json")
+    return Response(to_json(agent_card), media_type="application/json")
 
 
 @post("/a2a", status_code=200)
 async def call(request: Request[Any, Any, Any]) -> Response[bytes]:
-    asked = from_json(await request.body())
-    is_old = "/" in asked["method"]
-    message = asked["params"]["message"]
+    request_body = from_json(await request.body())
+    is_old = "/" in request_body["method"]
+    message = request_body["params"]["message"]
     ids = {"taskId": str(uuid4()), "contextId": message.get("contextId") or str(uuid4())}
     text = message["parts"][0]["text"]
-    if asked["method"] in ("message/stream", "SendStreamingMessage"):
-        return Stream(_updates(asked["id"], ids, text, is_old=is_old), media_type="text/event-stream")
+    if request_body["method"] in ("message/stream", "SendStreamingMessage"):
+        return Stream(_updates(request_body["id"], ids, text, is_old=is_old), media_type="text/event-stream")
     task = _task(ids, "completed", is_old=is_old)
     task["artifacts"] = [{"artifactId": "said", "parts": [_text(text, is_old=is_old)]}]
-    return Response(_answer(asked["id"], task if is_old else {"task": task}), media_type="application/json")
+    return Response(_answer(request_body["id"], task if is_old else {"task": task}), media_type="application/json")
 
 
 def _answer(reply_id: Any, result: Any) -> bytes:

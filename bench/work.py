@@ -1,4 +1,4 @@
-"""What is asked of a server: one job is what a user would call one piece of work, however many requests it takes."""
+"""Jobs for a server. One job is one piece of work for a user, even if it takes several requests."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -7,7 +7,7 @@ from typing import Any, Final
 from bench.client import Connection
 
 Job = Callable[[Connection, int], Awaitable[None]]
-"""(connection, its number among the jobs)"""
+"""Function (connection, number of the job)."""
 
 TOKENS: Final = " ".join(f"token{number:03}" for number in range(200))
 A2A: Final = "A2A-Version: 1.0\r\n"
@@ -23,7 +23,7 @@ def _expect(answer: bytes, wanted: bytes, name: str) -> None:
 
 
 def posted(path: str, body: Callable[[int], Any], wanted: bytes, headers: str = "") -> Job:
-    """One POST, whose answer holds `wanted`; a stream is read to its end."""
+    """Return a job of one POST whose response must contain `wanted`. A stream is read to its end."""
 
     async def job(connection: Connection, number: int) -> None:
         _expect(await connection.post(path, encode(body(number)), headers), wanted, path)
@@ -51,14 +51,14 @@ def a2a_0_3(path: str = "/a2a/echo") -> Job:
 
 
 def a2a_stream(path: str = "/a2a/stream", method: str = "SendStreamingMessage") -> Job:
-    """An agent that says what it is told, word by word."""
+    """Return a job of a stream: the agent repeats its input word by word."""
     headers = A2A if method[0].isupper() else ""
     return posted(path, a2a_message(method, TOKENS), b"token199", headers)
 
 
 def acp(path: str = "/acp/runs", agent: str = "echo") -> Job:
-    said = acp_run(agent)
-    return posted(path, lambda _: said, b'"completed"')
+    body = acp_run(agent)
+    return posted(path, lambda _: body, b'"completed"')
 
 
 def acp_run(agent: str, text: str = "Hello") -> Mapping[str, Any]:
@@ -66,12 +66,12 @@ def acp_run(agent: str, text: str = "Hello") -> Mapping[str, Any]:
 
 
 def acp_stream(path: str = "/acp/runs", agent: str = "stream") -> Job:
-    said = {**acp_run(agent, TOKENS), "mode": "stream"}
-    return posted(path, lambda _: said, b"run.completed")
+    body = {**acp_run(agent, TOKENS), "mode": "stream"}
+    return posted(path, lambda _: body, b"run.completed")
 
 
 def aief(tasks: str = "/agent/echo/ap/v1/agent/tasks") -> Job:
-    """A task and its step."""
+    """Return a job that creates a task and its step."""
 
     async def job(connection: Connection, number: int) -> None:
         task = json.loads(await connection.post(tasks, b'{"input":"Hello"}'))
@@ -85,7 +85,7 @@ def langgraph_wait(assistant: str = "echo") -> Job:
 
 
 def langgraph_thread(assistant: str = "echo") -> Job:
-    """A thread, and a run on it that is waited for."""
+    """Return a job that creates a thread, and waits for a run on it."""
 
     async def job(connection: Connection, number: int) -> None:
         thread = json.loads(await connection.post("/threads", b"{}"))["thread_id"]
@@ -105,13 +105,13 @@ def langgraph_run(assistant: str, text: str = "Hello") -> Mapping[str, Any]:
 
 
 def openai_chat(model: str = "echo", text: str = "Hello", **more: Any) -> Job:
-    """A completion, of which the gateway keeps nothing, as OpenAI's default is."""
-    said = {"model": model, "messages": [{"role": "user", "content": text}], **more}
-    return posted("/v1/chat/completions", lambda _: said, b"token199" if text == TOKENS else b"Hello")
+    """Return a job of a completion. By default the gateway does not store it, like OpenAI."""
+    body = {"model": model, "messages": [{"role": "user", "content": text}], **more}
+    return posted("/v1/chat/completions", lambda _: body, b"token199" if text == TOKENS else b"Hello")
 
 
 def openai_response(model: str = "echo") -> Job:
-    """A response, which is kept, as OpenAI's default is."""
+    """Return a job of a response. By default the gateway stores it, like OpenAI."""
     return posted("/v1/responses", lambda _: {"model": model, "input": "Hello"}, b"Hello")
 
 
@@ -120,13 +120,13 @@ def runtime(assistant: str = "echo") -> Job:
 
 
 def raw_stream() -> Job:
-    said = acp_run("echo")
-    return posted("/", lambda _: said, b"token199")
+    body = acp_run("echo")
+    return posted("/", lambda _: body, b"token199")
 
 
 def bare() -> Job:
-    said = acp_run("echo")
-    return posted("/", lambda _: said, b"input")
+    body = acp_run("echo")
+    return posted("/", lambda _: body, b"input")
 
 
 GATEWAY: Final[Mapping[str, Job]] = {
@@ -145,4 +145,4 @@ GATEWAY: Final[Mapping[str, Job]] = {
     "LangGraph stream": langgraph_stream(),
     "OpenAI chat stream": openai_chat("stream", TOKENS, stream=True),
 }
-"""By name: each front of the gateway, in front of its demo agents. Streams are of 200 tokens."""
+"""Jobs for the gateway's demo agents, by name: one for each kind of request. Streams have 200 tokens."""

@@ -1,17 +1,23 @@
-"""The canonical model: what an agent run is, in no protocol's words.
+"""Canonical model: agent runs in terms that belong to no protocol.
 
-An **agent** is called on a **thread**, one conversation of one owner. What a caller asks for is a **task**; it is open
-until it is completed, failed, cancelled or rejected, and terminal is final. Each activation of the agent on a task is a
-**run**: from an input, or from the last answer to its questions, to the next stop. Everything that happens is an
-**event**, committed as a numbered **record** of the thread's append-only log.
+An **agent** is called on a **thread**, one conversation of one owner. A caller's request is a **task**. It is open
+until it is completed, failed, cancelled or rejected; these four states are terminal. Each activation of the agent on a
+task is a **run**: from an input, or from the last answer to its questions, to the next stop. Everything that happens is
+an **event**, committed as a numbered **record** of the thread's append-only log.
 
 A view in any protocol (an A2A task, an ACP run, a LangGraph thread state, an OpenAI response, an AIEF step) is a fold
-over records, and a stream is their encoding one by one. So a stream can be replayed from anywhere, a reader can come
-back, and the same run looks the same from every protocol.
+over records, and a stream encodes the records one by one. So a stream can be replayed from any record, a reader can
+reconnect, and the same run looks the same in every protocol.
 
-The module below each name says more: `message`, `run_input`, `event`, `state`, `thread` (snapshots), `fold`, `fault`,
-`feature`, `caller_tool`, `history` (states and their revisions), `agent` (the port behind the hub), `hub` and `store`
-(the ports in front of it), `author` (what in-process agents yield), `replay`.
+Each module describes one part:
+
+- `message`, `run_input`, `event`: contents of the log
+- `state`, `thread`, `fold`, `history`: states, snapshots, projections, and revisions of a thread
+- `fault`, `feature`, `caller_tool`: errors, capabilities of protocols, tools of callers
+- `agent`: the port behind the hub
+- `hub`, `store`: the ports in front of it
+- `author`: values that in-process agents yield
+- `replay`: agents that are started again
 """
 
 from babelgate._renamed import refuse_former_name

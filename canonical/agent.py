@@ -1,5 +1,8 @@
-"""The agent port: one method. Clients of every protocol, wrapped callables and graphs, recorders and test doubles are
-all Agents, so any server can stand in front of any of them."""
+"""The agent port: one method.
+
+Clients of every protocol, wrapped callables and graphs, recorders and test doubles all implement `Agent`. So any server
+can front any of them.
+"""
 
 import json
 import re
@@ -15,15 +18,15 @@ from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.value import Json, JsonObject, Value
 
 AGENT_NAME: Final = re.compile(r"^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$")
-"""To be matched whole (`fullmatch`): a `$` alone lets a line feed through."""
+"""Pattern of a valid agent name. Match it with `fullmatch`: `$` alone also matches before a trailing line feed."""
 
 
 DEFAULT_OWNER: Final = "default"
-"""Everybody, where there are no keys."""
+"""Owner of everything if the gateway has no API keys."""
 
 DETACH: Final = "detach"
-"""The message of the `CancelledError` by which a gateway that stops lets go of a run that it will re-attach to: the
-upstream is not told to cancel."""
+"""Message of the `CancelledError` that detaches a run at shutdown. The upstream is not asked to cancel, because the
+gateway re-attaches to the run after its restart."""
 
 
 class Skill(Value):
@@ -35,32 +38,31 @@ class Skill(Value):
 
 
 class AgentInfo(Value):
-    """What is known of an agent before it is called. Every protocol's own description (card, manifest, model) is made
-    from it."""
+    """Static description of an agent. Every protocol's own description (card, manifest, model) is built from it."""
 
     name: str
-    """Matches `AGENT_NAME`."""
+    """Name that matches `AGENT_NAME`."""
     description: str = ""
     version: str = "1.0.0"
     input_types: tuple[str, ...] = ("text/plain",)
     output_types: tuple[str, ...] = ("text/plain",)
     skills: tuple[Skill, ...] = ()
     schemas: Mapping[str, JsonObject] = {}
-    """JSON Schemas of `input`, `output`, `state`, `config`, of those that are known."""
+    """JSON Schemas of `input`, `output`, `state` and `config`, as far as they are known."""
     metadata: JsonObject = {}
     remembers: bool = False
-    """The agent keeps the conversation itself: it is sent the thread's history only where it has not been at work on
-    the thread before, or starts from an older revision."""
+    """True if the agent keeps the conversation itself. The gateway then sends the history only if the agent has not yet
+    run on the thread, or if the run starts from an older revision."""
     takes_history: bool = True
-    """The agent has a use for what was said before."""
+    """True if the agent uses earlier messages of the thread."""
     stateful: bool = False
-    """The agent has a state of its own and yields `StateSaved` for each of its revisions; otherwise the thread's
-    revisions follow from what was said (`babelgate.canonical.history`)."""
+    """True if the agent keeps the thread's state itself and yields `StateSaved` for each revision. Otherwise the
+    revisions follow from the messages (`babelgate.canonical.history`)."""
     replies: bool = False
-    """It may answer with a message and make no task of it, as A2A has it: A2A callers are told of a task once it is
-    known that there is one."""
+    """True if the agent may answer with a message without creating a task, as A2A allows. A2A callers see a task only
+    once the agent has created one."""
     continuable: bool = False
-    """A terminal ACP run of this agent takes another message (the "agent run" of early ACP)."""
+    """True if a terminal ACP run of this agent accepts another message (the "agent run" of early ACP)."""
 
 
 async def no_past() -> Sequence[Record]:
@@ -77,7 +79,7 @@ async def no_files(message: Message) -> Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """One activation of an agent: everything it may need, none of it to be fetched through the hub."""
+    """All data that an agent needs for one activation. Agents never call the hub."""
 
     owner: str = DEFAULT_OWNER
     agent: str
@@ -87,33 +89,34 @@ class Invocation:
     attempt: int = 1
     cause: Cause = "input"
     input: RunInput = field(default_factory=RunInput)
-    """Of this run; file parts that are in the artifact store have their bytes in `inline`."""
+    """Input of this run. File parts that are in the artifact store have their bytes in `inline`."""
     answers: tuple[InterruptAnswered, ...] = ()
-    """Where this run goes on from questions: all their answers, in the order in which the questions were raised."""
+    """Answers to all questions that this run resumes from, in the order in which the questions were raised."""
     metadata: JsonObject = field(default_factory=dict[str, object])
-    """Of the task: that of its first run's input."""
+    """Metadata of the task, from the input of its first run."""
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where the run does not go on from what the upstream did last, but from what it did once: its ids, as the run
-    bound them that ended so. Who can go on from there need not be told the history."""
+    """Ids that the upstream gave to an earlier run, if this run continues from that run and not from the upstream's
+    last one. An upstream that can continue from them does not need the history."""
     state: JsonObject = field(default_factory=dict[str, object])
-    """Where it does not go on from what the upstream did last: members of the state that callers have changed since
-    the upstream knew it."""
+    """Members of the state that callers have changed since the upstream last saw it. Empty if the run continues from
+    the upstream's last run."""
     opens_thread: bool = False
-    """The first start of the first run of a thread that nothing was said on before."""
+    """True for the first attempt of the first run, if the thread had no messages before."""
     history: tuple[Message, ...] = ()
-    """What was said on the thread before this run, as far as the agent does not remember it by itself."""
+    """Messages of the thread before this run, except those that the agent remembers itself."""
     upstream: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The upstream's own ids, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
+    """Ids from the upstream, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
     thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
-    """The records of this task so far, of those that stand (`babelgate.canonical.replay.standing`): what an
-    agent that is started again has said already."""
+    """Reader of the task's records so far, without voided ones (`babelgate.canonical.replay.standing`). An agent that
+    is started again finds there what it has already sent."""
     with_files: Callable[[Message], Awaitable[Message]] = no_files
-    """A message of the history with the bytes of its files in `inline`."""
+    """Loader that returns a message of the history with the bytes of its files in `inline`."""
     states: Callable[[], Awaitable[StateHistory]] = no_states
-    """The states that the log has of the thread: an agent with a state of its own need not tell what is in them."""
+    """Reader of the thread's revisions in the log. A stateful agent can send a state as its difference to one of
+    them."""
 
-    # What agents are mostly about, in a word; all else is read from the input.
+    # Shortcuts to the members of the input that most agents use.
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -121,7 +124,7 @@ class Invocation:
 
     @property
     def data(self) -> Json:
-        """Input that is no message."""
+        """Input that is not a message."""
         return self.input.data
 
     @property
@@ -130,8 +133,8 @@ class Invocation:
 
     @property
     def text(self) -> str:
-        """What a text-only agent gets: the last message that has text; else, of the data or of the last data part, its
-        `message` or `prompt`, else its only value if that is a string, else all of it as JSON."""
+        """Input of a text-only agent: the last message that has text, else the text of `data` or of the last data part
+        (`data_text`)."""
         for message in reversed(self.messages):
             if any(part.kind == "text" for part in message.parts):
                 return text_of(message.parts)
@@ -142,23 +145,27 @@ class Invocation:
 
     @property
     def input_messages(self) -> tuple[Message, ...]:
-        """The input as messages, for agents that take nothing else: input that is no message stands beside what was
-        said, as data; where nothing was said, the text that it means comes first, and alone if that is all of it."""
+        """Input as messages, for agents that accept nothing else.
+
+        `data` becomes a data part: of the last message if that is the user's, else of a new user message. If there are
+        no messages, the prompt in the data (`prompt_of`) becomes the text of the new message. The data part is then
+        left out if the prompt is all of the data. `data` is ignored if any message already has a data part.
+        """
         if self.data in (None, {}, []) or any(isinstance(p, DataPart) for m in self.messages for p in m.parts):
             return self.messages
         data = DataPart(data=self.data)
         if self.messages and self.messages[-1].role == "user":
             last = self.messages[-1]
             return (*self.messages[:-1], last.replace(parts=(*last.parts, data)))
-        words = None if self.messages else prompt_of(self.data)
-        if words is None:
+        prompt = None if self.messages else prompt_of(self.data)
+        if prompt is None:
             return (*self.messages, Message(role="user", parts=(data,)))
         whole = not isinstance(self.data, dict) or len(self.data) == 1
-        return (Message(role="user", parts=(TextPart(text=words), *(() if whole else (data,)))),)
+        return (Message(role="user", parts=(TextPart(text=prompt), *(() if whole else (data,)))),)
 
     @property
     def tools(self) -> Sequence[CallerTool]:
-        """That the caller declares: what `UseTool` may call."""
+        """Tools that the caller declares, which the agent can call with `UseTool`."""
         return caller_tools(self.config)
 
     @property
@@ -167,16 +174,16 @@ class Invocation:
 
 
 def data_text(data: Json) -> str:
-    """The text in an input that is no message."""
+    """Return the text of an input that is not a message: its prompt (`prompt_of`), else all of it as JSON."""
     if data is None:
         return ""
-    words = prompt_of(data)
-    return json.dumps(data, ensure_ascii=False) if words is None else words
+    prompt = prompt_of(data)
+    return json.dumps(data, ensure_ascii=False) if prompt is None else prompt
 
 
 def prompt_of(data: Json) -> str | None:
-    """The words, where an input that is no message means some: a string; of an object its `message`, its `prompt`, or
-    its only member."""
+    """Return the prompt in an input that is not a message, or None. The prompt is the input itself if it is a string.
+    In an object it is `message`, `prompt`, or the only member."""
     if isinstance(data, str):
         return data
     if isinstance(data, dict):
@@ -190,50 +197,61 @@ class Agent(Protocol):
     def run(self, call: Invocation) -> AsyncIterator[Event]:
         """Yield the events of one run.
 
-        Ids may be left None: the hub fills them. The run pauses if a question is open when the iterator ends, and is
-        done otherwise; `RunEnded` is only needed to give an output or another status. An agent that is started again
-        (`call.attempt`) may say everything again; or, if it goes on from a state that it keeps, first a `RunStarted`
-        that names the messages which are `void`, and then what comes after that state. Raising ends it as failed; a
-        `FaultError` keeps its words, any other exception becomes a fault of the agent. Closing the iterator, or
-        cancelling the task that awaits it, is the cancel.
+        Ids may be left None: the hub fills them. If a question is open when the iterator ends, the run pauses;
+        otherwise it is done. `RunEnded` is needed only to return an output or another status.
+
+        An agent that is started again (`call.attempt`) may repeat everything. An agent that continues from a state that
+        it has saved first yields a `RunStarted` that lists the `void` messages, and then only what follows that state.
+
+        An exception fails the run. A `FaultError` keeps its text; any other exception becomes a fault of the agent. To
+        cancel the run, the hub closes the iterator or cancels the task that awaits it.
         """
         ...
 
 
 @runtime_checkable
 class Reattachable(Protocol):
-    """An agent whose active run outlives the gateway."""
+    """Agent whose active run outlives the gateway."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
-        """Yield the events of the upstream's run from its start; `call.upstream` names it. Those that `call.past()`
-        holds already are dropped by the caller (`babelgate.canonical.replay.ReplayCursor`)."""
+        """Yield the events of the upstream's run from its start; `call.upstream` identifies the run. The caller drops
+        the events that `call.past()` already holds (`babelgate.canonical.replay.ReplayCursor`)."""
         ...
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """An agent with a state of its own that callers may change (`AgentInfo.stateful`)."""
+    """Agent that keeps its own state, which callers may change (`AgentInfo.stateful`)."""
 
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Make a revision and keep it. No run is active meanwhile, and the call belongs to none: its `data` are the
-        members to change, by the agent's own rules, `messages` what is said, `checkpoint` the parent; `removed_ids` are
-        ids of messages to leave out. Raises invalid."""
+        """Save a new revision and return it. Raises invalid.
+
+        No run is active meanwhile, and the call belongs to no run. Its `data` holds the members to change, by the
+        agent's own rules; `messages` are the new messages, and `checkpoint` is the parent. `removed_ids` are ids of
+        messages to leave out.
+        """
         ...
 
 
 @runtime_checkable
 class Introspectable(Protocol):
-    """An agent that can describe its own graph."""
+    """Agent that can describe its own graph."""
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
-        """`nodes`, a list of objects with an `id` each, and `edges`, a list of objects whose `source` and `target` are
-        such ids; what else is in them is the agent's own. With a depth those of graphs inside it, too, so many levels
-        down, or all. None if it cannot say after all."""
+        """Return the agent's graph, or None if the agent cannot describe it.
+
+        `nodes` is a list of objects with an `id`, and `edges` a list of objects whose `source` and `target` are such
+        ids. Other members are the agent's own. `depth` includes graphs inside the graph: a number of levels, or True
+        for all.
+        """
         ...
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
-        """The graphs inside it, by namespace: of each its JSON Schemas, by what they describe. All, or the one that is
-        named; with `recurse` those inside of these, too. None if it cannot say."""
+        """Return the graphs inside the agent's graph by namespace, or None if the agent cannot describe them.
+
+        Each graph is an object of JSON Schemas, by what they describe. `namespace` selects one graph, and None all.
+        `recurse` includes the graphs inside these.
+        """
         ...

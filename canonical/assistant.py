@@ -1,4 +1,4 @@
-"""Assistants: an agent under a name of its own, configured by a caller, in versions."""
+"""Assistants: agents that a caller has configured under another name, in versions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ class Assistant(Value):
     created_at: int
     """Microseconds since 1970, UTC."""
     updated_at: int
-    """Of a version, when it was made."""
+    """Time at which this version was created, in microseconds since 1970, UTC."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssistantChange:
-    """What another version has otherwise; None = as before."""
+    """Changes that make the next version of an assistant; None leaves a field as it is."""
 
     agent: str | None = None
     name: str | None = None
@@ -48,7 +48,8 @@ class AssistantQuery:
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Members that the metadata must have."""
     given: tuple[Assistant, ...] = ()
-    """Those that every owner has, unless they have changed them: listed with the owner's own."""
+    """Assistants that every owner has by default. They are listed with the owner's own, unless the owner has changed
+    them."""
     order: AssistantOrder = "created_at"
     descending: bool = True
     limit: int = 10
@@ -56,10 +57,10 @@ class AssistantQuery:
 
 
 class Assistants(Protocol):
-    """By owner; another owner's are not found."""
+    """Store of assistants, by owner. Another owner's assistants are not found."""
 
     async def create(self, owner: str, assistant: Assistant) -> Assistant:
-        """Raises conflict (the id is taken), too_large."""
+        """Create an assistant. Raises conflict (the id is taken), too_large."""
         ...
 
     async def get(self, owner: str, assistant_id: str) -> Assistant | None: ...
@@ -67,26 +68,26 @@ class Assistants(Protocol):
     async def change(
         self, owner: str, assistant_id: str, change: AssistantChange, given: Assistant | None = None
     ) -> Assistant:
-        """Make the next version, which is the one in use. `given` = what every owner has under this id: it is the first
-        version of an owner's own. Raises not_found, too_large."""
+        """Create the next version and make it the current one. `given` is the default assistant of every owner with
+        this id: it becomes the first version of the owner's copy. Raises not_found, too_large."""
         ...
 
     async def use_version(self, owner: str, assistant_id: str, version: int) -> Assistant:
-        """Take another version into use. Raises not_found."""
+        """Make another version the current one. Raises not_found."""
         ...
 
     async def delete(self, owner: str, assistant_id: str) -> bool:
-        """With all versions; whether there was one."""
+        """Delete an assistant with all its versions. Return True if it existed."""
         ...
 
     async def search(self, owner: str, query: AssistantQuery) -> Listed[Assistant]: ...
 
     async def count(self, owner: str, query: AssistantQuery) -> int:
-        """Of all pages."""
+        """Return the number of matches on all pages."""
         ...
 
     async def versions(self, owner: str, assistant_id: str) -> Sequence[int]:
-        """Newest first; none where the owner has no such assistant."""
+        """Return the version numbers, newest first. The list is empty if the owner has no such assistant."""
         ...
 
     async def version(self, owner: str, assistant_id: str, version: int) -> Assistant | None: ...

@@ -1,4 +1,5 @@
-"""What the author of an in-process agent yields, beside strings, `Message`, `Part`, `Artifact` and canonical events."""
+"""Values that the author of an in-process agent can yield, in addition to strings, `Message`, `Part`, `Artifact` and
+canonical events."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -9,16 +10,19 @@ from babelgate.canonical.value import Json, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question: `answer = yield Ask("Your name?")` stops the run until somebody answers, and
-    `a, b = yield [Ask(…), Ask(…)]` asks two at once. The answer is the caller's text, or JSON where the caller sent
-    data. Where the caller declines, the `yield` raises `Declined`."""
+    """Question to the caller.
+
+    `answer = yield Ask("Your name?")` stops the run until the caller answers, and `a, b = yield [Ask(…), Ask(…)]` asks
+    two questions at once. The answer is the caller's text, or JSON if the caller sent data. If the caller declines, the
+    `yield` raises `Declined`.
+    """
 
     question: str | Message
     schema: JsonObject | None = None
     """JSON Schema of the answer."""
     kind: Literal["input", "approval", "auth"] = "input"
     value: Json = None
-    """Data that goes with the question, for programs that answer it."""
+    """Data sent with the question, for programs that answer it."""
 
     @property
     def message(self) -> Message:
@@ -29,19 +33,22 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class UseTool:
-    """A call of a tool that the caller has: `result = yield UseTool("weather", {"city": "Paris"})` stops the run until
-    the caller gives the result, as its text, or as JSON where it sent data. `yield [UseTool(…), UseTool(…)]` calls two
-    at once. Which tools a caller declares is in the configuration of its call."""
+    """Call of a tool that the caller has.
+
+    `result = yield UseTool("weather", {"city": "Paris"})` stops the run until the caller returns the result: its text,
+    or JSON if the caller sent data. `yield [UseTool(…), UseTool(…)]` calls two tools at once. The configuration of the
+    caller's request declares its tools.
+    """
 
     name: str
     arguments: JsonObject = field(default_factory=dict[str, Any])
 
 
 class Declined(Exception):
-    """The caller declined to answer.
+    """Raised in an agent if the caller declines to answer.
 
-    An agent that can go on without the answer catches it at its `yield`; otherwise the run ends as failed. `answers`
-    holds what was said to all questions of that `yield`, in order, None for those declined.
+    An agent that can continue without the answer catches it at its `yield`; otherwise the run fails. `answers` holds
+    the answers to all questions of that `yield`, in order, with None for declined ones.
     """
 
     def __init__(self, answers: tuple[Json, ...] = ()) -> None:
@@ -51,7 +58,7 @@ class Declined(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A named stage of the work. It ends where the next one begins, or with the run."""
+    """Named stage of the work. It ends when the next one begins, or with the run."""
 
     name: str
     input: Json = None
@@ -59,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call of one of the agent's own tools, made and answered: `yield ToolCall("add", [1, 2], output=3)`."""
+    """Completed call of one of the agent's own tools: `yield ToolCall("add", [1, 2], output=3)`."""
 
     name: str
     input: Json = field(default=None)

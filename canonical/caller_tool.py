@@ -1,4 +1,4 @@
-"""Tools of a caller: what it declares that an agent may call, in whichever of the common forms."""
+"""Tools that a caller offers to the agent, in any of the common forms of declaration."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -9,7 +9,7 @@ from babelgate.canonical.value import Json, JsonObject, Value
 
 
 class CallerTool(Value):
-    """A function that the caller carries out when the agent asks for it (`UseTool`)."""
+    """Function that the caller executes when the agent calls it (`UseTool`)."""
 
     name: str
     description: str = ""
@@ -18,29 +18,32 @@ class CallerTool(Value):
 
 
 def caller_tools(config: JsonObject) -> Sequence[CallerTool]:
-    """The functions among `tools` of a run's configuration, or of its member `configurable`: nested as chat completions
-    have them, flat as responses do, or without a type as AG-UI does. What is no function, or has no name, is left
-    out."""
+    """Return the functions among `tools` in a run's configuration, or in its member `configurable`.
+
+    They may be nested as in chat completions, flat as in responses, or without a type as in AG-UI. Entries that are not
+    functions or have no name are left out.
+    """
     return [tool for tool in map(_tool, declared_tools(config) or ()) if tool is not None]
 
 
 def declared_tools(config: JsonObject) -> list[Json] | None:
-    """What stands there, as it was written, functions or not; None if there is no list."""
-    given: object = config.get("tools")
-    if given is None and isinstance(configurable := config.get("configurable"), dict):
-        given = cast("JsonObject", configurable).get("tools")
-    return cast("list[Json]", given) if isinstance(given, list) else None
+    """Return the list of declared tools verbatim, including entries that are not functions. None if there is no
+    list."""
+    tools: object = config.get("tools")
+    if tools is None and isinstance(configurable := config.get("configurable"), dict):
+        tools = cast("JsonObject", configurable).get("tools")
+    return cast("list[Json]", tools) if isinstance(tools, list) else None
 
 
-def _tool(given: object) -> CallerTool | None:
-    if not isinstance(given, dict):
+def _tool(declaration: object) -> CallerTool | None:
+    if not isinstance(declaration, dict):
         return None
-    told = cast("JsonObject", given)
-    if told.get("type", "function") != "function":
+    function = cast("JsonObject", declaration)
+    if function.get("type", "function") != "function":
         return None
-    nested: Any = told.get("function")
-    told = cast("JsonObject", nested) if isinstance(nested, dict) else told
-    name, description, parameters = told.get("name"), told.get("description"), told.get("parameters")
+    nested: Any = function.get("function")
+    function = cast("JsonObject", nested) if isinstance(nested, dict) else function
+    name, description, parameters = function.get("name"), function.get("description"), function.get("parameters")
     if not isinstance(name, str) or not name:
         return None
     return CallerTool(

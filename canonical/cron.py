@@ -1,4 +1,4 @@
-"""Crons: what is asked of an agent again and again, by a schedule."""
+"""Crons: requests to an agent that are repeated by a schedule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,25 +13,25 @@ class Cron(Value):
     """A UUID."""
     agent: str
     assistant_id: str
-    """A UUID: of the agent itself, or as a caller has configured it."""
+    """UUID of the agent itself, or of an assistant that a caller has configured."""
     protocol: str
-    """Whose words the request is in."""
+    """Protocol that the request is written in."""
     request: JsonObject
-    """The body of each run."""
+    """Request body of each run."""
     schedule: str
     """Five fields: minute, hour, day of month, month, day of week."""
     timezone: str | None = None
-    """An IANA name; UTC without one."""
+    """IANA name; None means UTC."""
     thread_id: str | None = None
-    """Where it runs; None = each run has a thread of its own."""
+    """Thread of the runs; None gives each run a new thread."""
     keep: bool = False
-    """Whether the thread of a run of its own is kept."""
+    """True if the new thread of a run is kept after the run."""
     end_time: int | None = None
-    """Microseconds since 1970, UTC; from then on it runs no more."""
+    """Microseconds since 1970, UTC; no run starts from then on."""
     enabled: bool = True
     metadata: JsonObject = {}
     next_run: int | None = None
-    """When it is to run; None where it is not."""
+    """Time of the next run, in microseconds since 1970, UTC; None if there is no next run."""
     created_at: int = 0
     updated_at: int = 0
 
@@ -57,25 +57,25 @@ CHANGEABLE: Final = frozenset({"request", "schedule", "timezone", "keep", "end_t
 
 
 class Crons(Protocol):
-    """By owner; another owner's are not found."""
+    """Store of crons, by owner. Another owner's crons are not found."""
 
     async def create(self, owner: str, cron: Cron, webhook: str | None = None) -> Cron:
-        """`webhook` = the URL that its runs report to. Raises invalid (a schedule or a time zone that is none),
-        not_found (the thread), too_large, queue_full (there are too many)."""
+        """Create a cron; its runs report to the URL `webhook`. Raises invalid (a wrong schedule or time zone),
+        not_found (the thread), too_large, queue_full (too many crons)."""
         ...
 
     async def get(self, owner: str, cron_id: str) -> Cron | None: ...
 
     async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
-        """`changes` = fields among `CHANGEABLE`. Raises not_found, invalid, too_large."""
+        """Change the fields in `changes`, which are among `CHANGEABLE`. Raises not_found, invalid, too_large."""
         ...
 
     async def delete(self, owner: str, cron_id: str) -> bool:
-        """Whether there was one."""
+        """Delete a cron. Return True if it existed."""
         ...
 
     async def search(self, owner: str, query: CronQuery) -> Listed[Cron]: ...
 
     async def count(self, owner: str, query: CronQuery) -> int:
-        """Of all pages."""
+        """Return the number of matches on all pages."""
         ...

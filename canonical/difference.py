@@ -1,12 +1,11 @@
-"""Delta encoding of states: a state as what is new in it. The log of a long conversation grows with what is said, and
-not with all that was said before each time that it goes on.
+"""Delta encoding of states: a state as its difference to an earlier one.
 
-Most of what changes in a state is at the end of its lists and beside the members that its objects had, so that is what
-a difference can say:
+The log of a long conversation then grows with the new messages only, and not with the whole conversation at each run.
+Most changes of a state append to lists and add members to objects, so a difference has these forms:
 
-- of an object `set` (members with their new values), `in` (members with the difference to their old ones) and `drop`
-  (names of members that are gone);
-- of a list `keep` (how many of its first items stay) and `add` (what stands behind them).
+- for an object: `set` (members with their new values), `in` (members with the difference to their old values) and
+  `drop` (names of removed members);
+- for a list: `keep` (number of first items that stay) and `add` (items after them).
 """
 
 from itertools import takewhile
@@ -18,24 +17,24 @@ from babelgate.canonical.json import MAX_DEPTH, is_identical
 from babelgate.canonical.value import JsonObject, Value
 
 _LEVELS: Final = 3
-"""Of objects that are looked into: a state, its members, and what these hold by name."""
+"""Levels of objects that are compared member by member: a state, its members, and their members."""
 DIFFERENCE_DEPTH: Final = MAX_DEPTH + _LEVELS + 1
-"""Levels of a difference of values of `MAX_DEPTH`: each that is looked into has one more."""
+"""Maximum depth of a difference between values of depth `MAX_DEPTH`: each compared level adds one."""
 
 
 class StateChange(Value):
     """A value as its difference to the values of a revision."""
 
     since: str
-    """Id of the revision."""
+    """Id of the revision that the difference refers to."""
     new: JsonObject
     member: str = ""
-    """Where the values stand in what is told; empty = they are all of it."""
+    """Member of the encoded value that holds the changed values; empty if they are the whole value."""
 
 
 def state_change(since: str, before: JsonObject, after: JsonObject) -> StateChange | None:
-    """`before` = the values of the revision `since`. None where the difference is not much shorter than the values:
-    then these are told, and nobody has to go back for them."""
+    """Return `after` as its difference to `before`, the values of the revision `since`. Return None if the difference
+    is longer than half of the values: storing these whole then saves readers a look back."""
     new = difference(before, after)
     if new is None or 2 * len(msgspec.json.encode(new)) > len(msgspec.json.encode(after)):
         return None
@@ -43,7 +42,7 @@ def state_change(since: str, before: JsonObject, after: JsonObject) -> StateChan
 
 
 def difference(before: Any, after: Any, levels: int = _LEVELS) -> JsonObject | None:
-    """None where the two have nothing in common: `after` is told whole."""
+    """Return the difference, or None if the two values have nothing in common and `after` must be stored whole."""
     if type(before) is not type(after):
         return None
     if isinstance(before, list):
@@ -54,8 +53,8 @@ def difference(before: Any, after: Any, levels: int = _LEVELS) -> JsonObject | N
 
 
 def _list_difference(before: list[Any], after: list[Any]) -> JsonObject | None:
-    kept = sum(1 for _ in takewhile(bool, map(is_identical, before, after)))
-    return {"keep": kept, "add": after[kept:]} if kept else None
+    prefix = sum(1 for _ in takewhile(bool, map(is_identical, before, after)))
+    return {"keep": prefix, "add": after[prefix:]} if prefix else None
 
 
 def _object_difference(before: JsonObject, after: JsonObject, levels: int) -> JsonObject | None:
@@ -70,21 +69,21 @@ def _object_difference(before: JsonObject, after: JsonObject, levels: int) -> Js
                 new[name] = value
             else:
                 within[name] = inner
-    gone = [name for name in before if name not in after]
-    if len(gone) + sum(1 for name in new if name in before) == len(before):
+    dropped = [name for name in before if name not in after]
+    if len(dropped) + sum(1 for name in new if name in before) == len(before):
         return None
-    told = (("set", new), ("in", within), ("drop", gone))
-    return {name: value for name, value in told if value}
+    sections = (("set", new), ("in", within), ("drop", dropped))
+    return {name: value for name, value in sections if value}
 
 
-def apply_difference(before: Any, told: JsonObject) -> Any:
-    """The value that differs so from `before`, of which it shares what stays."""
-    if "keep" in told:
-        known = cast("list[Any]", before) if isinstance(before, list) else []
-        return [*known[: told["keep"]], *told["add"]]
-    made: JsonObject = dict(cast("JsonObject", before)) if isinstance(before, dict) else {}
-    for name in told.get("drop", ()):
-        made.pop(name, None)
-    for name, inner in told.get("in", {}).items():
-        made[name] = apply_difference(made.get(name), inner)
-    return made | told.get("set", {})
+def apply_difference(before: Any, change: JsonObject) -> Any:
+    """Return the value that has this difference to `before`. It shares the unchanged values with `before`."""
+    if "keep" in change:
+        items = cast("list[Any]", before) if isinstance(before, list) else []
+        return [*items[: change["keep"]], *change["add"]]
+    result: JsonObject = dict(cast("JsonObject", before)) if isinstance(before, dict) else {}
+    for name in change.get("drop", ()):
+        result.pop(name, None)
+    for name, inner in change.get("in", {}).items():
+        result[name] = apply_difference(result.get(name), inner)
+    return result | change.get("set", {})

@@ -1,8 +1,8 @@
 """Event sourcing, the events: a union of every fact that a thread's log can hold.
 
-An agent yields the events of its run; the hub adds ids, numbers and times, commits them as records, and is the only one
-that appends. Everything that any protocol shows is derived from records, so an event holds whatever an encoder needs
-and nothing that changes later.
+An agent yields the events of its run. The hub adds ids, numbers and times, and commits them as records; only the hub
+appends to a log. Every view in every protocol is derived from records. So an event holds all that an encoder needs, and
+nothing that changes later.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 Cause = Literal["input", "answer", "follow_up", "update", "cron"]
 Strategy = Literal["reject", "enqueue", "interrupt", "rollback"]
-"""What a new input does on a thread with an active run (the multitask strategies of LangGraph Platform)."""
+"""Effect of a new input on a thread with an active run (the multitask strategies of LangGraph Platform)."""
 
 
 class _Event(Value):
@@ -33,12 +33,12 @@ class ThreadChanged(_Event):
     metadata: JsonObject = {}
     """Merged into the thread's metadata."""
     ttl: int | None = None
-    """Seconds."""
+    """Seconds after the last change until the thread expires."""
     keeps_latest: bool | None = None
-    """At the end of its `ttl` the thread loses all states but the newest, and is not erased."""
+    """True if the thread is pruned to its newest state when its `ttl` ends, and not erased."""
     config: JsonObject = {}
     ephemeral: bool | None = None
-    """Hidden from lists at once, and erased soon after its task has ended."""
+    """True if the thread is hidden from lists at once, and erased soon after its task has ended."""
 
 
 class LossNoted(_Event):
@@ -54,13 +54,13 @@ class TaskCreated(_Event):
     task_id: str
     agent: str
     continues: str | None = None
-    """The terminal task that this one goes on from."""
+    """Id of the terminal task that this one continues."""
     references: tuple[str, ...] = ()
     metadata: JsonObject = {}
     protocol: str = ""
     version: str = ""
     stateful: bool = False
-    """The agent saves the thread's revisions itself."""
+    """True if the agent saves the thread's revisions itself."""
 
 
 class RunCreated(RunInput):
@@ -72,19 +72,19 @@ class RunCreated(RunInput):
     cause: Cause = "input"
     strategy: Strategy = "enqueue"
     start_after: int | None = None
-    """Microseconds since 1970, UTC."""
+    """Earliest start, in microseconds since 1970, UTC."""
 
     @classmethod
     def of(
         cls,
-        given: RunInput,
+        run_input: RunInput,
         *,
         run_id: str,
         cause: Cause,
         strategy: Strategy = "enqueue",
         start_after: int | None = None,
     ) -> "RunCreated":
-        return cls(run_id=run_id, cause=cause, strategy=strategy, start_after=start_after, **given.members())
+        return cls(run_id=run_id, cause=cause, strategy=strategy, start_after=start_after, **run_input.members())
 
     @property
     def input(self) -> RunInput:
@@ -96,19 +96,20 @@ class RunStarted(_Event):
     attempt: int = 1
     node: str = ""
     resumed: bool = msgspec.field(default=False, name="goes_on")
-    """A later attempt that goes on where the one before was cut off: the upstream was re-attached to, or the agent was
-    started again and has said nothing else than before yet. Otherwise it starts over: it says everything anew, and what
-    the run had said is void."""
+    """True if a later attempt continues where the previous one was cut off. The gateway re-attached to the upstream, or
+    the agent was started again and has only repeated itself so far. If False, a later attempt starts over: the agent
+    sends everything again, and the earlier content of the run is void."""
     void: tuple[str, ...] | None = None
-    """Of one that starts over, ids of messages: these alone are void, as the agent goes on from a state that it keeps,
-    and does again what it had not finished. None = all that the run had said."""
+    """Ids of the messages that a restart makes void, if the agent continues from a saved state and repeats only
+    unfinished work. None makes void everything that the run has sent."""
 
     @property
     def is_restart(self) -> bool:
         return self.attempt > 1 and not self.resumed
 
     def is_void(self, message_id: str | None) -> bool:
-        """Whether what the run had said in a message is void; None = in no message."""
+        """Return True if this start makes the run's content in a message void; `message_id` None means content outside
+        messages."""
         return self.is_restart and (self.void is None or message_id in self.void)
 
 
@@ -118,7 +119,7 @@ class UpstreamBound(_Event):
     kind: ClassVar[Literal["upstream_bound"]] = "upstream_bound"
     protocol: str
     ids: dict[str, str]
-    """Some of `task`, `context`, `run`, `session`, `thread`."""
+    """Ids by kind: some of `task`, `context`, `run`, `session`, `thread`."""
 
 
 class TaskChanged(_Event):
@@ -127,7 +128,7 @@ class TaskChanged(_Event):
     message_id: str | None = None
     fault: Fault | None = None
     rollback: bool = False
-    """Of `cancelling`: the run is to be removed once it has ended."""
+    """True if the run is to be removed once it has ended. Set only with the state `cancelling`."""
 
 
 class RunEnded(_Event):
@@ -136,7 +137,7 @@ class RunEnded(_Event):
     reason: RunReason = RunReason.DONE
     fault: Fault | None = None
     output: Json = None
-    """Structured output, if the agent gave any."""
+    """Structured output, if the agent returned any."""
     usage: JsonObject = {}
 
 
@@ -153,7 +154,7 @@ class RunChanged(_Event):
     kind: ClassVar[Literal["run_changed"]] = "run_changed"
     run_id: str
     metadata: JsonObject = {}
-    """All of it, as it is now."""
+    """Complete new metadata."""
 
 
 class MessageStarted(_Event):
@@ -223,7 +224,7 @@ class StepStarted(_Event):
     ns: tuple[str, ...] = ()
     input: Json = None
     input_change: StateChange | None = None
-    """Of an input that is a state, or has one in it (`StateHistory.resolve`)."""
+    """Difference that encodes the input, if this is a state or contains one (`StateHistory.resolve`)."""
 
 
 class StepEnded(_Event):
@@ -249,7 +250,7 @@ class ArtifactAdded(_Event):
     last: bool = True
     origin: Literal["caller", "agent"] = "agent"
     folder: str | None = None
-    """For display only; never a path of ours."""
+    """Folder for display only. It is never used as a path."""
     metadata: JsonObject = {}
 
 
@@ -285,16 +286,16 @@ class StateSaved(_Event):
     as_node: str | None = None
     values: JsonObject | None = None
     delta: JsonObject | None = None
-    """Members that take the place of the parent's, whole; at most one of `values`, `delta` and `change` is given."""
+    """Members that replace those of the parent, whole. At most one of `values`, `delta` and `change` is set."""
     change: StateChange | None = None
     removed_ids: tuple[str, ...] = msgspec.field(default=(), name="forgets")
     """Ids of messages that are no longer part of the conversation."""
     next: tuple[str, ...] = ()
     ns: tuple[str, ...] = ()
     pruned: bool = False
-    """The state itself is gone (`StatesPruned`)."""
+    """True if the state itself has been deleted (`StatesPruned`)."""
     origin: Mapping[str, str] = {}
-    """Of a copy of another thread's: the ids of the upstream's run that ended with it
+    """Ids of the upstream's run that ended with this state, if the revision is copied from another thread
     (`babelgate.canonical.history.Origin`)."""
 
 
@@ -304,7 +305,7 @@ class StatesPruned(_Event):
 
     kind: ClassVar[Literal["states_pruned"]] = "states_pruned"
     checkpoint_id: str
-    """Of the revision that stays."""
+    """Id of the remaining revision."""
 
 
 class Custom(_Event):
@@ -323,7 +324,7 @@ class Native(_Event):
     ns: tuple[str, ...] = ()
     data: Any = None
     change: StateChange | None = None
-    """Of data that are a state, or have one in them."""
+    """Difference that encodes the data, if this is a state or contains one."""
 
 
 AgentEvent = (
@@ -344,8 +345,8 @@ AgentEvent = (
     | Custom
     | Native
 )
-"""What agents say. The hub says some of it, too: the ends of what an agent left open, and messages, files and states
-that callers bring."""
+"""Events that agents send. The hub also appends some of them: ends of items that an agent left open, and messages,
+files and states that callers bring."""
 HubEvent = (
     ThreadChanged
     | TaskCreated
@@ -358,7 +359,7 @@ HubEvent = (
     | InterruptAnswered
     | StatesPruned
 )
-"""What only the hub appends. An agent's own `RunEnded` tells it how the run ends, and is no record."""
+"""Events that only the hub appends. A `RunEnded` from an agent tells the hub how the run ends, and is not recorded."""
 Event = HubEvent | AgentEvent
 
 _ENCODER = msgspec.json.Encoder()
@@ -366,18 +367,17 @@ _HOLDS_FILES = frozenset((PartAdded, ArtifactAdded, InterruptRaised, RunCreated)
 
 
 def encode_event(event: Event) -> bytes:
-    """An event as the log keeps it: JSON, without the members that say nothing beyond their defaults, and without the
-    bytes of files.
+    """Return an event as JSON for the log, without members that have their default and without the bytes of files.
 
     Raises:
-        TypeError, UnicodeEncodeError, RecursionError: if it holds what is no JSON. A number that is none becomes null;
-            `babelgate.gateway.runs.event_check` refuses it before.
+        TypeError, UnicodeEncodeError, RecursionError: if it holds a value that is not JSON. NaN and infinity become
+            null; `babelgate.gateway.runs.event_check` rejects them earlier.
     """
     return _ENCODER.encode(_without_bytes(event) if type(event) in _HOLDS_FILES else event)
 
 
 def whole_message(message: Message) -> list[Event]:
-    """A finished message as events."""
+    """Return the events of a finished message."""
     return [
         MessageStarted(
             message_id=message.message_id,
@@ -408,13 +408,13 @@ class Record(Value, kw_only=False):
     """One committed event of a thread's log."""
 
     seq: int
-    """1, 2, 3… in the thread, without a gap."""
+    """Number in the thread: 1, 2, 3… without a gap."""
     at: int
-    """Microseconds since 1970, UTC; never smaller than the record before."""
+    """Time of the commit in microseconds since 1970, UTC; never earlier than the record before."""
     task_id: str | None
     run_id: str | None
     attempt: int
-    """Which start of the run said it; 0 where no run did."""
+    """Attempt of the run that produced the event; 0 if no run did."""
     event: Event
 
 

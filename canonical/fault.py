@@ -1,5 +1,5 @@
-"""Errors (faults): what went wrong, and whose fault it is. Adapters turn a code into their protocol's own error; nobody
-parses messages."""
+"""Errors (faults): a code, a message for people, and who is to blame. Adapters map the code to their protocol's own
+error; no program parses messages."""
 
 from enum import StrEnum
 from typing import Final, Literal
@@ -9,47 +9,47 @@ from babelgate.canonical.value import JsonObject, Value
 Blame = Literal["caller", "upstream", "us"]
 
 BUSY: Final = "busy"
-"""`details.reason` of a conflict with a run of the thread that has not ended."""
+"""Value of `details.reason` in a conflict with a run of the thread that has not ended."""
 
 
 class FaultCode(StrEnum):
     INVALID = "invalid"
-    """The request does not say what its protocol asks for."""
+    """The request violates its protocol."""
     UNSUPPORTED = "unsupported"
-    """Well-formed, and this agent or gateway does not do it."""
+    """The request is well-formed, but this agent or gateway does not support it."""
     UNSUPPORTED_TYPE = "unsupported_type"
-    """A content type that the agent does not take."""
+    """The agent does not accept this content type."""
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
-    """The gateway does not answer whoever asks in this way, with or without a key."""
+    """The gateway refuses this way of access, with or without a key."""
     NOT_FOUND = "not_found"
-    """No such thing for this owner: another owner's thing is answered in the same words."""
+    """The owner has no such object. Another owner's object gets the same text."""
     METHOD_NOT_ALLOWED = "method_not_allowed"
     CONFLICT = "conflict"
-    """The id is taken, or the thread is busy and the caller asked not to wait."""
+    """The id is taken, or the thread is busy and the caller chose not to wait."""
     TASK_ENDED = "task_ended"
-    """A terminal task takes no more input and cannot be cancelled."""
+    """The task is terminal: it takes no more input and cannot be cancelled."""
     NOT_AWAITING = "not_awaiting"
-    """An answer where no question is open, or where it was answered before."""
+    """The answer has no open question, or its question has already been answered."""
     TOO_LARGE = "too_large"
     QUEUE_FULL = "queue_full"
-    """Bounded queues are full: come back after `details.retry_after` seconds."""
+    """The bounded queues are full: retry after `details.retry_after` seconds."""
     AGENT_FAILED = "agent_failed"
-    """The agent said that it failed, or raised."""
+    """The agent reported a failure or raised an exception."""
     AGENT_INVALID = "agent_invalid"
-    """The agent's answer breaks its protocol or ours."""
+    """The agent's answer violates its protocol or the canonical model."""
     AGENT_UNREACHABLE = "agent_unreachable"
     AGENT_TIMEOUT = "agent_timeout"
     AGENT_NOT_REPLAYABLE = "agent_not_replayable"
-    """The agent was started again to continue a paused task and did not repeat what it had said before."""
+    """The agent was started again to continue a paused task and did not repeat its earlier events."""
     EXPIRED = "expired"
-    """Nobody answered the question in time."""
+    """The question was not answered in time."""
     GATEWAY_RESTARTED = "gateway_restarted"
-    """The gateway stopped while the run was active and the agent could be neither re-attached nor started again."""
+    """The gateway stopped while the run was active, and could neither re-attach to the agent nor start it again."""
     SHUTTING_DOWN = "shutting_down"
     UNAVAILABLE = "unavailable"
-    """The gateway's own database or store of files is away or full: what was asked for was not stored, and may be
-    asked for again after `details.retry_after` seconds."""
+    """The gateway's database or file store is unreachable or full. The request was not stored; retry it after
+    `details.retry_after` seconds."""
     INTERNAL = "internal"
 
 
@@ -85,8 +85,8 @@ class Fault(Value):
     code: FaultCode
     message: str
     details: JsonObject = {}
-    """Facts for programs: `field`, `retry_after` (seconds), `interrupts`, `reason` (as `BUSY`); what each code gives is
-    up to its raiser."""
+    """Facts for programs: `field`, `retry_after` (seconds), `interrupts`, `reason` (such as `BUSY`). The function that
+    raises the fault chooses them."""
 
     @property
     def blame(self) -> Blame:
@@ -94,7 +94,7 @@ class Fault(Value):
 
 
 class FaultError(Exception):
-    """A `Fault` on its way to whoever can tell the caller."""
+    """Exception that carries a `Fault` to the code that reports it to the caller."""
 
     def __init__(self, code: FaultCode, message: str, **details: object) -> None:
         super().__init__(message)

@@ -1,5 +1,7 @@
-"""Capabilities of protocols: what each can carry. An adapter declares it once in `CARRIES`; docs, loss headers and test
-skips follow from it."""
+"""Capabilities of protocols: the features of a run that each protocol can carry.
+
+An adapter declares them once in `CARRIES`. The docs, the loss headers and the skips of tests follow from it.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -41,18 +43,22 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Carry:
-    """Whether a feature survives a protocol: whole, with a loss (`how` says which), or not at all (`how` says why).
-    It is measured: what a server says of it is read back by the same protocol's client (`tests/fidelity`)."""
+    """Level to which a feature survives a protocol: whole, with a loss (`how` names it), or not at all (`how` gives the
+    reason).
+
+    `tests/fidelity` measures it: the same protocol's client reads back what a server has sent.
+    """
 
     level: Literal["full", "lossy", "dropped"]
     how: str = ""
     source: str = ""
-    """Specification and section, or a heading of a page below `docs/`, that says so."""
+    """Specification and section, or a heading of a page below `docs/`, that confirms it."""
     streamed_only: bool = False
-    """Streams have it whole. An answer that is a run, a task or a result has no place for it, and names it as lost."""
+    """True if only streams carry it whole. An answer that is a run, a task or a result has no place for it and reports
+    it as lost."""
 
     def is_lost(self, *, in_stream: bool = False) -> bool:
-        """Whether a caller is told that something was lost: never of what arrives, be it by a mark."""
+        """Return True if the caller is notified of a loss. Content that arrives, even in a marked form, is no loss."""
         return self.level != "full" or (self.streamed_only and not in_stream)
 
 
@@ -60,7 +66,8 @@ FULL = Carry("full")
 
 
 def whole(how: str, source: str, *, streamed_only: bool = False) -> Carry:
-    """Whole for who reads all that is told; `how` says where and in which form, as the protocol has none of its own."""
+    """Return a Carry without loss for a feature that the protocol has no form for. `how` describes the form and its
+    place."""
     return Carry("full", how, source, streamed_only)
 
 

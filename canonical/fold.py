@@ -1,7 +1,8 @@
-"""Event sourcing, folds (projections): `Fold` turns records into the snapshots that every protocol's view is made of.
+"""Event sourcing, folds (projections): `Fold` turns records into the snapshots that every protocol's view is built
+from.
 
-`task_after`, `run_after` and `interrupt_after` say what one record does to one snapshot. The journal applies the same
-functions to the rows it keeps, in the transaction that appends the record, so rows and log cannot disagree.
+`task_after`, `run_after` and `interrupt_after` apply one record to one snapshot. The journal applies the same functions
+to its rows, in the transaction that appends the record, so rows and log cannot disagree.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,8 +38,8 @@ from babelgate.canonical.state import RunStatus, TaskState
 from babelgate.canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
 from babelgate.canonical.value import Extra
 
-_THING: Final = 500
-"""Bytes of a thing without its words."""
+_ENTRY_OVERHEAD: Final = 500
+"""Estimated bytes of a message, run, question or artifact, without its content."""
 
 
 def thread_created(thread_id: str, owner: str, record: Record) -> Thread:
@@ -55,7 +56,7 @@ def thread_after(thread: Thread, record: Record) -> Thread:
         case StateSaved(removed_ids=removed_ids, parent_id=parent) if record.run_id is None:
             last_edit = record.seq if removed_ids or parent is not None else thread.last_edit_seq
             return thread.replace(last_edit_seq=last_edit, changed_values=record.seq)
-        case RunCreated() if thread.uploads:  # its messages bring them
+        case RunCreated() if thread.uploads:  # its messages include the uploads
             return thread.replace(uploads=())
         case ThreadChanged():
             return _apply_thread_change(thread, record, event)
@@ -178,7 +179,7 @@ def interrupt_after(interrupt: Interrupt, event: InterruptAnswered) -> Interrupt
 
 
 def extend_part(part: Part, text: str) -> Part:
-    """The part with a delta's text at its end."""
+    """Return the part with the text of a delta appended."""
     match part:
         case TextPart() | ReasoningPart() | RefusalPart():
             return part.replace(text=part.text + text)
@@ -189,86 +190,88 @@ def extend_part(part: Part, text: str) -> Part:
 
 
 def _merge_extra(begun: Extra, ended: Extra) -> Extra:
-    """What a protocol says of a message at its start and at its end, member by member."""
+    """Return the extra fields of a message's start and end, merged by protocol and member."""
     return {**begun, **{name: {**(begun.get(name) or {}), **(more or {})} for name, more in ended.items()}}
 
 
 @dataclass(slots=True)
 class _OpenMessage:
-    """A message while its records arrive: deltas are gathered in lists and joined once, when somebody looks."""
+    """Message whose records are still arriving. Deltas are collected in lists and joined once, when the message is
+    read."""
 
     message: Message
     run_id: str | None
     task_id: str | None
     ended: bool = False
-    given: bool = False
-    """Of the run's input."""
+    is_input: bool = False
+    """True if the message is part of the run's input, so a restart keeps it."""
     parts: list[Part] = field(default_factory=list[Part])
     deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
     whole: Message | None = None
-    """The message with its parts, once it has ended."""
+    """Complete message; None until it has ended."""
 
     def value(self) -> Message:
         if self.whole is not None:
             return self.whole
-        for index, said in self.deltas.items():
-            self.parts[index] = extend_part(self.parts[index], said.join())
+        for index, text in self.deltas.items():
+            self.parts[index] = extend_part(self.parts[index], text.join())
         self.deltas.clear()
-        made = self.message.replace(parts=tuple(self.parts))
+        message = self.message.replace(parts=tuple(self.parts))
         if self.ended:
-            self.whole = made
-        return made
+            self.whole = message
+        return message
 
     def copy(self) -> "_OpenMessage":
-        """One that has ended does not change any more, and is its own copy."""
+        """Return an independent copy. A message that has ended is immutable and returns itself."""
         if self.ended:
             return self
-        return replace(self, parts=list(self.parts), deltas={at: said.copy() for at, said in self.deltas.items()})
+        return replace(self, parts=list(self.parts), deltas={at: text.copy() for at, text in self.deltas.items()})
 
 
 class Fold:
-    """The state that some records add up to. Feed it the records of a thread, or of one task or run of it, in order."""
+    """State of a thread, a task or a run, folded from its records. Apply the records in order."""
 
     def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
         self.thread_id = thread_id
         self.owner = owner
         self.seq = 0
         self.size = 0
-        """About how many bytes it holds: of words and files, and something for each thing that has them."""
+        """Estimated memory in bytes: texts and files, and a constant for each message, run, question and artifact."""
         self.thread: Thread | None = None
         self.tasks: dict[str, Task] = {}
         self.runs: dict[str, Run] = {}
         self.interrupts: dict[tuple[str, str], Interrupt] = {}
-        """By task and id: two tasks may be asked the same."""
+        """Questions by task id and interrupt id; two tasks may have questions with the same id."""
         self.artifacts: dict[str, Artifact] = {}
         self._messages: dict[str, _OpenMessage] = {}
         for record in records:
             self.apply(record)
 
     def copy(self) -> "Fold":
-        """One of its own, in a time that grows with what was said and not with the records in which it was."""
-        made = Fold(self.thread_id, self.owner)
-        made.seq, made.size, made.thread = self.seq, self.size, self.thread
-        made.tasks, made.runs = dict(self.tasks), dict(self.runs)
-        made.interrupts, made.artifacts = dict(self.interrupts), dict(self.artifacts)
-        made._messages = {message_id: said.copy() for message_id, said in self._messages.items()}
-        return made
+        """Return an independent copy. The cost depends on the number of messages, runs and artifacts, not of
+        records."""
+        copy = Fold(self.thread_id, self.owner)
+        copy.seq, copy.size, copy.thread = self.seq, self.size, self.thread
+        copy.tasks, copy.runs = dict(self.tasks), dict(self.runs)
+        copy.interrupts, copy.artifacts = dict(self.interrupts), dict(self.artifacts)
+        copy._messages = {message_id: message.copy() for message_id, message in self._messages.items()}
+        return copy
 
     def apply(self, record: Record) -> None:
         self.seq = record.seq
-        if type(record.event) is PartDelta:  # most events of a long answer, of which nothing knows but the message
+        if type(record.event) is PartDelta:  # most events of a long answer; they change only the message
             self.add_texts(record.event, (record.event.text,), record.seq)
         else:
             self._apply_other(record)
 
     def add_texts(self, event: PartDelta, texts: Sequence[str], seq: int) -> None:
-        """Apply several deltas, of which the last has this seq, and which differ from `event` in their text only."""
+        """Apply several deltas that differ from `event` in their text only. `seq` is the number of the last one."""
         self.seq = seq
-        said = self._messages.get(event.message_id or "")
-        if said is not None:
+        message = self._messages.get(event.message_id or "")
+        if message is not None:
             self.size += sum(map(len, texts))
-            index = len(said.parts) - 1 if event.index is None else event.index
-            grow(said.deltas, index).extend(texts)
+            index = len(message.parts) - 1 if event.index is None else event.index
+            grow(message.deltas, index).extend(texts)
 
     def _apply_other(self, record: Record) -> None:
         event = record.event
@@ -285,19 +288,19 @@ class Fold:
             case TaskCreated():
                 self.tasks[event.task_id] = task_created(self.thread_id, record, event)
             case RunCreated():
-                self.size += _THING + len(encode_event(event))
+                self.size += _ENTRY_OVERHEAD + len(encode_event(event))
                 self._add_run(event, record)
                 for message in event.messages:
                     self._add_message(message, record)
             case RunStarted() if event.is_restart:
                 self._void(run_id, event)
             case InterruptRaised():
-                self.size += _THING + len(encode_event(event))
+                self.size += _ENTRY_OVERHEAD + len(encode_event(event))
                 self.interrupts[task_id or "", event.interrupt_id or ""] = interrupt_raised(record, event)
             case InterruptAnswered():
-                asked = self.interrupts.get((task_id or "", event.interrupt_id))
-                if asked is not None:
-                    self.interrupts[task_id or "", event.interrupt_id] = interrupt_after(asked, event)
+                interrupt = self.interrupts.get((task_id or "", event.interrupt_id))
+                if interrupt is not None:
+                    self.interrupts[task_id or "", event.interrupt_id] = interrupt_after(interrupt, event)
             case ArtifactAdded():
                 self._artifact(event, record)
             case RunRemoved() | RunChanged():
@@ -314,9 +317,9 @@ class Fold:
         self.runs[event.run_id] = run_created(record, event, task_id, self.thread_id, agent)
 
     def _void(self, run_id: str | None, start: RunStarted) -> None:
-        """The run starts over."""
-        for message_id, said in list(self._messages.items()):
-            if said.run_id == run_id and not said.given and start.is_void(message_id):
+        """Drop the messages and artifacts that the restart of a run makes void."""
+        for message_id, message in list(self._messages.items()):
+            if message.run_id == run_id and not message.is_input and start.is_void(message_id):
                 del self._messages[message_id]
         for artifact_id, artifact in list(self.artifacts.items()):
             if artifact.run_id == run_id and start.is_void(None):
@@ -328,14 +331,14 @@ class Fold:
             run_id=record.run_id,
             task_id=record.task_id,
             ended=True,
-            given=True,
+            is_input=True,
             parts=list(message.parts),
         )
 
     def _message(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded, record: Record) -> None:
         message_id = event.message_id or ""
         if isinstance(event, MessageStarted):
-            self.size += _THING
+            self.size += _ENTRY_OVERHEAD
             self._messages[message_id] = _OpenMessage(
                 message=Message(
                     message_id=event.message_id,
@@ -349,27 +352,27 @@ class Fold:
                 task_id=record.task_id,
             )
             return
-        said = self._messages.get(message_id)
-        if said is None:  # the view began in the middle of the message
+        message = self._messages.get(message_id)
+        if message is None:  # the fold began in the middle of the message
             return
         match event:
             case PartAdded():
                 self.size += len(event.part.text) if isinstance(event.part, TextPart) else len(encode_event(event))
-                said.parts.append(event.part)
+                message.parts.append(event.part)
             case PartEnded():
                 pass
             case MessageEnded():
-                said.ended = True
+                message.ended = True
                 if event.extra:
-                    said.message = said.message.replace(extra=_merge_extra(said.message.extra, event.extra))
-                said.value()  # now, because copies share it from here on, and may be looked at side by side
+                    message.message = message.message.replace(extra=_merge_extra(message.message.extra, event.extra))
+                message.value()  # now: copies share it from here on, and several threads may read them at once
 
     def _artifact(self, event: ArtifactAdded, record: Record) -> None:
         artifact_id = event.artifact_id or ""
-        self.size += _THING + len(encode_event(event))
-        before = self.artifacts.get(artifact_id)
-        if before is not None and event.append:
-            self.artifacts[artifact_id] = before.replace(parts=(*before.parts, event.part), complete=event.last)
+        self.size += _ENTRY_OVERHEAD + len(encode_event(event))
+        artifact = self.artifacts.get(artifact_id)
+        if artifact is not None and event.append:
+            self.artifacts[artifact_id] = artifact.replace(parts=(*artifact.parts, event.part), complete=event.last)
             return
         self.artifacts[artifact_id] = Artifact(
             artifact_id=event.artifact_id,
@@ -390,33 +393,33 @@ class Fold:
         return run_id in self.runs and self.runs[run_id].removed
 
     def messages(self, *, task_id: str | None = None, run_id: str | None = None) -> list[Message]:
-        """What was said, in order: by the thread, or by one task or run. Removed runs said nothing."""
+        """Return the messages in order: all, or those of one task or run. Messages of removed runs are left out."""
         return [
-            said.value()
-            for said in self._messages.values()
-            if (task_id is None or said.task_id == task_id)
-            and (run_id is None or said.run_id == run_id)
-            and not self._is_removed(said.run_id)
+            message.value()
+            for message in self._messages.values()
+            if (task_id is None or message.task_id == task_id)
+            and (run_id is None or message.run_id == run_id)
+            and not self._is_removed(message.run_id)
         ]
 
     def messages_by_run(self) -> dict[str | None, list[Message]]:
-        """The same, run by run; under None what belongs to no run."""
-        said: dict[str | None, list[Message]] = {}
+        """Return the messages by run id; messages outside runs are under None. Removed runs are left out."""
+        messages: dict[str | None, list[Message]] = {}
         for message in self._messages.values():
             if not self._is_removed(message.run_id):
-                said.setdefault(message.run_id, []).append(message.value())
-        return said
+                messages.setdefault(message.run_id, []).append(message.value())
+        return messages
 
     def message(self, message_id: str) -> Message | None:
-        said = self._messages.get(message_id)
-        return None if said is None else said.value()
+        message = self._messages.get(message_id)
+        return None if message is None else message.value()
 
     def find_messages(self, message_ids: Iterable[str]) -> tuple[Message, ...]:
-        """Those of these ids that there are."""
-        known = self._messages
-        found = (known[message_id] for message_id in message_ids if message_id in known)
-        return tuple([said.whole or said.value() for said in found])
+        """Return the messages with these ids, in this order. Unknown ids are skipped."""
+        messages = self._messages
+        found = (messages[message_id] for message_id in message_ids if message_id in messages)
+        return tuple([message.whole or message.value() for message in found])
 
     def open_interrupts(self, task_id: str | None = None) -> list[Interrupt]:
-        """Unanswered questions, oldest first."""
+        """Return the unanswered questions, oldest first."""
         return [i for i in self.interrupts.values() if i.is_open and (task_id is None or i.task_id == task_id)]

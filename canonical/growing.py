@@ -1,8 +1,7 @@
-"""Text that grows by deltas, in a form that equal texts share.
+"""Text that grows by deltas, stored so that equal texts share memory.
 
-Each reader of a long answer that encodes it for itself holds what was said so far. The deltas of it are gathered in
-chunks, and there is one chunk in memory for all that hold the same. So a further reader at any place of the same text
-takes next to nothing.
+Each reader of a long answer that encodes it separately holds the text so far. The deltas are collected in chunks, and
+equal chunks exist once in memory. So another reader of the same text needs almost no memory.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -11,10 +10,10 @@ from weakref import WeakValueDictionary
 
 T = TypeVar("T", bound=Hashable)
 
-_PIECES: Final = 64
-"""Deltas of a chunk. Chosen: a delta by itself takes 60 bytes, so as many take 4 kB that are not shared."""
-_CHUNKS: Final = 64
-"""Chunks that become a larger one."""
+_CHUNK_DELTAS: Final = 64
+"""Deltas in a chunk. Chosen: one delta takes 60 bytes, so at most 4 kB per text are not shared."""
+_LARGE_CHUNK: Final = 64
+"""Number of chunks that are joined into a larger one."""
 
 
 class _Chunk(Generic[T]):
@@ -28,51 +27,52 @@ _chunks: Final[WeakValueDictionary[Hashable, _Chunk[str] | _Chunk[tuple[str, ...
 
 
 def _share_text(text: str) -> _Chunk[str]:
-    found = _chunks.get(text)
-    if found is None:
-        found = _chunks[text] = _Chunk(text)
-    return found  # pyright: ignore[reportReturnType] - the key says which it is
+    chunk = _chunks.get(text)
+    if chunk is None:
+        chunk = _chunks[text] = _Chunk(text)
+    return chunk  # pyright: ignore[reportReturnType] - the key says which it is
 
 
 def _share_texts(texts: tuple[str, ...]) -> _Chunk[tuple[str, ...]]:
-    found = _chunks.get(texts)
-    if found is None:
-        found = _chunks[texts] = _Chunk(texts)
-    return found  # pyright: ignore[reportReturnType] - the key says which it is
+    chunk = _chunks.get(texts)
+    if chunk is None:
+        chunk = _chunks[texts] = _Chunk(texts)
+    return chunk  # pyright: ignore[reportReturnType] - the key says which it is
 
 
 _SHARED_BYTES: Final = 8 * 2**20
-"""Characters of the long texts that are shared. All are dropped when there are more. Chosen."""
+"""Maximum total size of the shared long texts, in characters. All are dropped when it is exceeded. Chosen."""
 _SHORT: Final = 4096
-"""Characters of a text that is not worth sharing."""
+"""Length below which a text is not worth sharing, in characters."""
 
 
 class _SharedTexts:
-    """Long texts that were joined lately. An answer holds its whole text while it is sent, and equal ones share it."""
+    """Long texts that were joined recently. An answer holds its whole text while it is sent; equal texts share
+    memory."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._size = 0
 
     def get(self, text: str) -> str:
-        found = self._texts.setdefault(text, text)  # one step, because threads join texts, too
-        if found is text:
+        shared = self._texts.setdefault(text, text)  # one step, because threads join texts, too
+        if shared is text:
             self._size += len(text)
             if self._size > _SHARED_BYTES:
                 self._texts, self._size = {text: text}, len(text)
-        return found
+        return shared
 
 
 _shared: Final = _SharedTexts()
 
 
 def share(text: str) -> str:
-    """Return an equal text that is in memory already, or this one."""
+    """Return an equal text that is already in memory, or else this one."""
     return text if len(text) < _SHORT else _shared.get(text)
 
 
 class GrowingText:
-    """Deltas, of which the whole text is asked for."""
+    """Deltas that are read as one text."""
 
     __slots__ = ("_large", "_small", "_tail")
 
@@ -83,23 +83,24 @@ class GrowingText:
 
     def append(self, text: str) -> None:
         self._tail.append(text)
-        if len(self._tail) == _PIECES:
+        if len(self._tail) == _CHUNK_DELTAS:
             self._close()
 
     def extend(self, texts: Sequence[str]) -> None:
-        """Add several, with the same result as one by one: where chunks end depends on the number of deltas alone."""
+        """Append several deltas. The result equals that of single appends: the ends of chunks depend only on the number
+        of deltas."""
         begin = 0
         while begin < len(texts):
-            end = begin + _PIECES - len(self._tail)
+            end = begin + _CHUNK_DELTAS - len(self._tail)
             self._tail += texts[begin:end]
-            if len(self._tail) == _PIECES:
+            if len(self._tail) == _CHUNK_DELTAS:
                 self._close()
             begin = end
 
     def _close(self) -> None:
         self._small.append(_share_text("".join(self._tail)))
         self._tail = []
-        if len(self._small) == _CHUNKS:
+        if len(self._small) == _LARGE_CHUNK:
             self._large.append(_share_text("".join([chunk.value for chunk in self._small])))
             self._small.clear()
 
@@ -108,13 +109,13 @@ class GrowingText:
         return share("".join([*chunks, *self._tail]))
 
     def copy(self) -> "GrowingText":
-        made = GrowingText()
-        made._large, made._small, made._tail = list(self._large), list(self._small), list(self._tail)
-        return made
+        copy = GrowingText()
+        copy._large, copy._small, copy._tail = list(self._large), list(self._small), list(self._tail)
+        return copy
 
 
 class GrowingTexts:
-    """Deltas that are asked for one by one."""
+    """Deltas that are read one by one."""
 
     __slots__ = ("_chunks", "_tail")
 
@@ -123,23 +124,23 @@ class GrowingTexts:
         self._tail: list[str] = []
 
     def extend(self, texts: Sequence[str]) -> None:
-        """Add several, with the same result as one by one."""
+        """Append several deltas. The result equals that of single appends."""
         begin = 0
         while begin < len(texts):
-            end = begin + _PIECES - len(self._tail)
+            end = begin + _CHUNK_DELTAS - len(self._tail)
             self._tail += texts[begin:end]
-            if len(self._tail) == _PIECES:
+            if len(self._tail) == _CHUNK_DELTAS:
                 self._chunks.append(_share_texts(tuple(self._tail)))
                 self._tail = []
             begin = end
 
     def __len__(self) -> int:
-        return len(self._chunks) * _PIECES + len(self._tail)
+        return len(self._chunks) * _CHUNK_DELTAS + len(self._tail)
 
     def copy(self) -> "GrowingTexts":
-        made = GrowingTexts()
-        made._chunks, made._tail = list(self._chunks), list(self._tail)
-        return made
+        copy = GrowingTexts()
+        copy._chunks, copy._tail = list(self._chunks), list(self._tail)
+        return copy
 
     def __iter__(self) -> Iterator[str]:
         for chunk in self._chunks:
@@ -148,8 +149,8 @@ class GrowingTexts:
 
 
 def grow(deltas: dict[int, GrowingText], index: int) -> GrowingText:
-    """Return the text of a part, by its index."""
-    found = deltas.get(index)
-    if found is None:
-        found = deltas[index] = GrowingText()
-    return found
+    """Return the text of the part with this index, and create it if it does not exist."""
+    text = deltas.get(index)
+    if text is None:
+        text = deltas[index] = GrowingText()
+    return text

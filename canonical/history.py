@@ -1,9 +1,9 @@
 """State and checkpoints of a thread: what LangGraph calls values and checkpoints, as revisions, for every agent.
 
-An agent with a state of its own saves its revisions (`StateSaved`). For all others they follow from the log: the input
-of a run makes one, and so does each stop. Their values are the members of the caller's inputs, the last structured
-output, and beside them the messages, each once, by id. Callers make revisions too (`Hub.update_state`). A revision has
-a parent, so a run from an older one begins a branch; the newest revision is the thread's state.
+A stateful agent saves its revisions itself (`StateSaved`). For other agents they follow from the log: the input of a
+run makes a revision, and so does each stop. Their values are the members of the caller's inputs, the last structured
+output, and the messages, each id once. Callers can make revisions too (`Hub.update_state`). A revision has a parent, so
+a run from an older one begins a branch. The newest revision is the thread's state.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,25 +36,25 @@ from babelgate.canonical.thread import Interrupt
 from babelgate.canonical.value import Json, JsonObject
 
 ORIGIN_AGENT: Final = "agent"
-"""Among the ids of a copy's origin: whose upstream they are of."""
-_REVISION: Final = 1000
-"""Bytes of one without its values."""
-_STRIDE: Final = 32
-"""Revisions of one line of which one is kept put together: to look at any takes this many steps at most."""
-_FRAMES: Final = 64
-"""Revisions that are kept so."""
+"""Key among the ids of a copied revision's origin. Its value is the agent whose upstream gave the other ids."""
+_REVISION_OVERHEAD: Final = 1000
+"""Estimated bytes of a revision, without its values."""
+_CACHE_INTERVAL: Final = 32
+"""Interval of cached states along a line of revisions. Reading a revision applies at most this many others."""
+_CACHE_SIZE: Final = 64
+"""Maximum number of cached states."""
 _State = tuple[JsonObject, dict[str, None]]
 """The values of a revision, and the ids of its messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Revision:
-    """The thread's state at one moment."""
+    """State of the thread at one moment."""
 
     checkpoint_id: str
     parent_id: str | None
     seq: int
-    """Of the record that made it."""
+    """Number of the record that made the revision."""
     at: int
     task_id: str | None
     run_id: str | None
@@ -62,82 +62,84 @@ class Revision:
     """`input`, `loop`, `update` or `fork`."""
     step: int
     node: str
-    """Who made it: the agent, or in whose place the caller did."""
+    """Maker of the revision: the agent, or the node that the caller acted as."""
     ns: tuple[str, ...] = ()
-    """Of a state inside the agent; () = the thread's own."""
+    """Namespace of a graph inside the agent; () is the thread's own state."""
     values: JsonObject = field(default_factory=dict[str, object])
     messages: tuple[Message, ...] = ()
-    """Not those that an agent with a state of its own keeps in `values`."""
+    """Messages, except those that a stateful agent keeps in `values`."""
     next: tuple[str, ...] = ()
-    """Who is to go on: the agent, from its input to its end."""
+    """Nodes to run next: for an agent without a graph, the agent itself until its run has ended."""
     questions: tuple[Interrupt, ...] = ()
-    """Those that were open when it was made."""
+    """Questions that were open when the revision was made."""
     fault: Fault | None = None
     origin: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of a copy (`StateSaved.origin`)."""
+    """Origin of a copied revision (`StateSaved.origin`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the upstream of an agent knows of a state."""
+    """Part of a state that the agent's upstream already has."""
 
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Of the upstream's run that ended with it, as they were bound; none = it never had just these messages."""
+    """Ids of the upstream's run that ended with this state, as they were bound. Empty if the upstream never had exactly
+    these messages."""
     changed: JsonObject = field(default_factory=dict[str, object])
-    """Members of it that callers have changed since."""
+    """Members of the state that callers have changed since."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A revision as the difference to its parent."""
+    """Revision, stored as its difference to its parent."""
 
-    made: Revision
+    revision: Revision
     whole: JsonObject | None
     delta: JsonObject
-    said: tuple[str, ...]
+    message_ids: tuple[str, ...]
     removed_ids: tuple[str, ...]
     change: StateChange | None = None
     pruned: bool = False
-    """What was in it is gone."""
+    """True if the content has been deleted."""
 
 
 def members(data: Json) -> JsonObject:
-    """An input or an output that is no message, as members of the state: an object is its own members."""
+    """Return an input or output that is not a message as members of the state. An object is its own members; any other
+    value becomes the member `input`."""
     if data is None:
         return {}
     return dict(data) if isinstance(data, dict) else {"input": data}
 
 
 class StateHistory:
-    """Feed it all records of a thread in order; `fold` has seen the same ones."""
+    """Tree of a thread's revisions. Apply all records of the thread in order; `fold` applies the same ones."""
 
     def __init__(self, thread_id: str, owner: str = "", records: Iterable[Record] = ()) -> None:
         self.fold = Fold(thread_id, owner)
         self._nodes: dict[str, _Node] = {}
         self._tips: dict[str, str] = {}
-        """The newest revision of each task."""
+        """Newest revision of each task."""
         self._inputs: dict[str, RunCreated] = {}
         self._agents: dict[str, TaskCreated] = {}
-        self._heard: list[str] = []
-        """Messages that belong to no run and to no revision yet: they were said elsewhere, or by an update."""
-        self._spoken: dict[str, list[str]] = {}
-        """Ids of what each running run said."""
+        self._unassigned: list[str] = []
+        """Ids of messages outside runs that no revision holds yet. They came from elsewhere or from an update."""
+        self._answers: dict[str, list[str]] = {}
+        """Ids of the answer messages of each running run."""
         self._pruned = 0
-        """The seq before which revisions are shown no more."""
+        """Number of the record before which revisions are hidden."""
         self._size = 0
-        """Bytes of what is in the revisions, without what they have of their parents."""
-        self._known: tuple[str, _State] | None = None
-        """The state of one revision, most likely the parent of the next that is asked for."""
-        self._frames: dict[str, _State] = {}
-        """Those of some others."""
+        """Bytes of all revisions, not counting what they share with their parents."""
+        self._last_state: tuple[str, _State] | None = None
+        """State of the revision that was read last, which is most likely the parent of the next."""
+        self._cache: dict[str, _State] = {}
+        """Cached states of other revisions."""
         self._children: dict[str | None, list[str]] | None = None
-        """What came of each revision; None until somebody asks."""
+        """Visible revisions by parent; None until they are needed."""
         for record in records:
             self.apply(record)
 
     @property
     def seq(self) -> int:
-        """Of the last record."""
+        """Number of the last record."""
         return self.fold.seq
 
     @property
@@ -145,19 +147,22 @@ class StateHistory:
         return self.fold.size + self._size
 
     def copy(self) -> "StateHistory":
-        made = StateHistory(self.fold.thread_id)
-        made.fold = self.fold.copy()
-        made._nodes, made._tips = dict(self._nodes), dict(self._tips)
-        made._inputs, made._agents = dict(self._inputs), dict(self._agents)
-        made._heard = list(self._heard)
-        made._spoken = {run_id: list(said) for run_id, said in self._spoken.items()}
-        made._known, made._frames, made._size = self._known, dict(self._frames), self._size
-        made._pruned = self._pruned
-        return made
+        copy = StateHistory(self.fold.thread_id)
+        copy.fold = self.fold.copy()
+        copy._nodes, copy._tips = dict(self._nodes), dict(self._tips)
+        copy._inputs, copy._agents = dict(self._inputs), dict(self._agents)
+        copy._unassigned = list(self._unassigned)
+        copy._answers = {run_id: list(ids) for run_id, ids in self._answers.items()}
+        copy._last_state, copy._cache, copy._size = self._last_state, dict(self._cache), self._size
+        copy._pruned = self._pruned
+        return copy
 
     def apply(self, record: Record) -> str | None:
-        """The id of the revision that the record makes, if it makes one. What is in it is put together for those who
-        ask for it (`get`): of a long thread that is everything that was ever said."""
+        """Apply a record. Return the id of the revision that it makes, or None.
+
+        The content of a revision is assembled only when it is read (`get`): in a long thread it is every message so
+        far.
+        """
         self.fold.apply(record)
         event, run_id = record.event, record.run_id
         if type(event) is PartDelta:  # most events of a long answer
@@ -169,53 +174,53 @@ class StateHistory:
             case RunCreated():
                 self._inputs[event.run_id] = event
             case MessageStarted():
-                self._speak(event, run_id)
+                self._note_message(event, run_id)
             case RunStarted():
                 return self._start(record, event)
             case RunEnded():
-                return self._stop(record, event)
+                return self._end(record, event)
             case StateSaved():
                 return self._save(record, event)
             case RunRemoved():
-                self._known = None
-                self._frames.clear()
-            case StatesPruned(checkpoint_id=kept) if kept in self._nodes:
-                self._pruned = self._nodes[kept].made.seq
+                self._last_state = None
+                self._cache.clear()
+            case StatesPruned(checkpoint_id=remaining) if remaining in self._nodes:
+                self._pruned = self._nodes[remaining].revision.seq
             case _:
                 pass
         return None
 
     def add_texts(self, event: PartDelta, texts: Sequence[str], seq: int) -> None:
-        """As of a `Fold`."""
+        """Apply several deltas, as `Fold.add_texts` does."""
         self.fold.add_texts(event, texts, seq)
 
-    # What makes a revision
+    # Records that make a revision
 
-    def _speak(self, event: MessageStarted, run_id: str | None) -> None:
+    def _note_message(self, event: MessageStarted, run_id: str | None) -> None:
         if run_id is None:
-            self._heard.append(event.message_id or "")
+            self._unassigned.append(event.message_id or "")
         elif event.phase == "answer":
-            self._spoken.setdefault(run_id, []).append(event.message_id or "")
+            self._answers.setdefault(run_id, []).append(event.message_id or "")
 
     def _start(self, record: Record, event: RunStarted) -> str | None:
         run_id, task_id = record.run_id or "", record.task_id or ""
         if not event.resumed:
-            self._spoken[run_id] = []
-        given = self._inputs.get(run_id)
-        if given is None or event.attempt > 1 or given.cause == "answer" or self._is_stateful(task_id):
+            self._answers[run_id] = []
+        created = self._inputs.get(run_id)
+        if created is None or event.attempt > 1 or created.cause == "answer" or self._is_stateful(task_id):
             return None
-        heard, self._heard = self._heard, []
-        said = (*heard, *(message.message_id or "" for message in given.messages))
-        parent = given.checkpoint if given.checkpoint in self._nodes else None
+        outside, self._unassigned = self._unassigned, []
+        message_ids = (*outside, *(message.message_id or "" for message in created.messages))
+        parent = created.checkpoint if created.checkpoint in self._nodes else None
         node = event.node or self._agent(task_id)
-        return self._add(record, "input", node, said, delta=members(given.data), parent=parent, next_=(node,))
+        return self._add(record, "input", node, message_ids, delta=members(created.data), parent=parent, next_=(node,))
 
-    def _stop(self, record: Record, event: RunEnded) -> str | None:
+    def _end(self, record: Record, event: RunEnded) -> str | None:
         run_id, task_id = record.run_id or "", record.task_id or ""
-        spoken = self._spoken.pop(run_id, None)
+        message_ids = self._answers.pop(run_id, None)
         if self._is_stateful(task_id):
-            return self._rest(run_id, task_id, event)
-        if spoken is None:
+            return self._complete_tip(run_id, task_id, event)
+        if message_ids is None:
             return None
         node = self._agent(task_id)
         is_unfinished = event.status in (RunStatus.PAUSED, RunStatus.ERROR, RunStatus.TIMEOUT)
@@ -225,7 +230,7 @@ class StateHistory:
             record,
             "loop",
             node,
-            tuple(spoken),
+            tuple(message_ids),
             delta=output,
             parent=self._tips.get(task_id),
             next_=(node,) if is_unfinished else (),
@@ -233,7 +238,7 @@ class StateHistory:
             fault=event.fault,
         )
 
-    def _rest(self, run_id: str, task_id: str, event: RunEnded) -> None:
+    def _complete_tip(self, run_id: str, task_id: str, event: RunEnded) -> None:
         """Add the questions or the fault of a run to the last state that its agent saved.
 
         The agent saves a state before it asks or fails. A run without an input may ask in the state that it continues,
@@ -241,14 +246,14 @@ class StateHistory:
         """
         tip = self._tips.get(task_id)
         if tip is None:
-            given = self._inputs.get(run_id)
-            tip = (given and given.checkpoint) or self._head() or ""
-            if tip not in self._nodes or not self._nodes[tip].made.next:
+            created = self._inputs.get(run_id)
+            tip = (created and created.checkpoint) or self._head() or ""
+            if tip not in self._nodes or not self._nodes[tip].revision.next:
                 return
             self._tips[task_id] = tip
         if (node := self._nodes.get(tip)) is not None:
             questions = tuple(self.fold.open_interrupts(task_id)) if event.status is RunStatus.PAUSED else ()
-            self._nodes[tip] = replace(node, made=replace(node.made, questions=questions, fault=event.fault))
+            self._nodes[tip] = replace(node, revision=replace(node.revision, questions=questions, fault=event.fault))
 
     def _save(self, record: Record, event: StateSaved) -> str | None:
         if record.run_id is None:
@@ -274,21 +279,21 @@ class StateHistory:
         )
 
     def _update(self, record: Record, event: StateSaved) -> str:
-        """A caller's revision. Whoever waits for an answer goes on from it."""
-        heard, self._heard = tuple(self._heard), []
+        """Add a revision that a caller made. Tasks that wait for an answer continue from it."""
+        message_ids, self._unassigned = tuple(self._unassigned), []
         parent = event.parent_id or self._head()
         questions = tuple(self.fold.open_interrupts())
         before = self._nodes.get(parent or "")
-        made = self._add(
+        new_id = self._add(
             record,
             event.source,
-            event.as_node or ("" if before is None else before.made.node),
-            heard,
+            event.as_node or ("" if before is None else before.revision.node),
+            message_ids,
             whole=event.values,
             delta=event.delta or {},
             change=event.change,
             parent=parent,
-            next_=event.next or (before.made.next if before is not None and questions else ()),
+            next_=event.next or (before.revision.next if before is not None and questions else ()),
             questions=questions,
             checkpoint_id=event.checkpoint_id,
             removed_ids=event.removed_ids,
@@ -299,15 +304,15 @@ class StateHistory:
         )
         for task_id, tip in self._tips.items():
             if tip == parent:
-                self._tips[task_id] = made
-        return made
+                self._tips[task_id] = new_id
+        return new_id
 
     def _add(
         self,
         record: Record,
         source: str,
         node: str,
-        said: tuple[str, ...],
+        message_ids: tuple[str, ...],
         *,
         whole: JsonObject | None = None,
         delta: JsonObject,
@@ -330,11 +335,11 @@ class StateHistory:
             self._size += len(msgspec.json.encode(change))
         else:
             whole, delta = self._share_values(parent, whole, delta)
-        # The id follows from the record: whoever folds the log again finds the same.
+        # The id is derived from the record, so every fold of the log finds the same one.
         checkpoint_id = checkpoint_id or str(uuid5(NAMESPACE_OID, f"{self.fold.thread_id}/{record.seq}"))
         if step is None:
-            step = -1 if before is None else before.made.step + 1
-        made = Revision(
+            step = -1 if before is None else before.revision.step + 1
+        revision = Revision(
             checkpoint_id=checkpoint_id,
             parent_id=parent,
             seq=record.seq,
@@ -350,8 +355,8 @@ class StateHistory:
             fault=fault,
             origin=origin or {},
         )
-        self._size += _REVISION
-        self._nodes[checkpoint_id] = _Node(made, whole, delta, said, removed_ids, change, pruned)
+        self._size += _REVISION_OVERHEAD
+        self._nodes[checkpoint_id] = _Node(revision, whole, delta, message_ids, removed_ids, change, pruned)
         if record.task_id is not None and not ns:
             self._tips[record.task_id] = checkpoint_id
         return checkpoint_id
@@ -359,29 +364,29 @@ class StateHistory:
     def _share_values(
         self, parent: str | None, whole: JsonObject | None, delta: JsonObject
     ) -> tuple[JsonObject | None, JsonObject]:
-        """The same values, sharing with the parent's what is in both: an agent that tells its whole state each time
-        would else fill the memory with copies of its first message."""
-        given = delta if whole is None else whole
+        """Return `whole` and `delta` with the values that equal the parent's replaced by these. Otherwise an agent that
+        sends its whole state each time would fill the memory with copies of its first message."""
+        values = delta if whole is None else whole
         before: JsonObject = {}
-        if parent is not None and given:
-            before, said = self._state(parent)
-            self._known = (parent, (before, said))  # the next one is the child of this one, most likely
+        if parent is not None and values:
+            before, message_ids = self._state(parent)
+            self._last_state = (parent, (before, message_ids))  # the next revision is most likely a child of this one
         shared: JsonObject = {}
-        for name, value in given.items():
-            known = before.get(name)
-            if name in before and is_identical(known, value):
-                shared[name] = known
-            elif isinstance(known, list) and isinstance(value, list):
-                shared[name] = self._share_list(cast("list[Json]", known), cast("list[Json]", value))
+        for name, value in values.items():
+            old = before.get(name)
+            if name in before and is_identical(old, value):
+                shared[name] = old
+            elif isinstance(old, list) and isinstance(value, list):
+                shared[name] = self._share_list(cast("list[Json]", old), cast("list[Json]", value))
             else:
                 shared[name] = value
                 self._size += len(msgspec.json.encode(value))
         return (None, shared) if whole is None else (shared, delta)
 
     def _share_list(self, before: list[Json], now: list[Json]) -> list[Json]:
-        kept = sum(1 for _ in takewhile(bool, map(is_identical, before, now)))
-        self._size += len(msgspec.json.encode(now[kept:])) + 8 * kept
-        return [*before[:kept], *now[kept:]]
+        prefix = sum(1 for _ in takewhile(bool, map(is_identical, before, now)))
+        self._size += len(msgspec.json.encode(now[prefix:])) + 8 * prefix
+        return [*before[:prefix], *now[prefix:]]
 
     def _is_stateful(self, task_id: str) -> bool:
         return task_id in self._agents and self._agents[task_id].stateful
@@ -392,20 +397,22 @@ class StateHistory:
     # Differences
 
     def difference(self, since: str | None, values: JsonObject) -> StateChange | None:
-        """How values differ from those of a revision; None where these are not known, or it is no shorter to tell."""
+        """Return the difference of the values to those of a revision. Return None if the revision is unknown, or if the
+        difference is not much shorter."""
         before = None if since is None else self.values_of(since)
         return None if since is None or before is None else state_change(since, before, values)
 
     def values_of(self, checkpoint_id: str) -> JsonObject | None:
-        """Those of a revision, also where its run was removed since."""
+        """Return the values of a revision, even if its run has been removed, or None if the revision is unknown."""
         if checkpoint_id not in self._nodes:
             return None
-        values, said = self._state(checkpoint_id)
-        self._known = (checkpoint_id, (values, said))
+        values, message_ids = self._state(checkpoint_id)
+        self._last_state = (checkpoint_id, (values, message_ids))
         return values
 
     def resolve(self, change: StateChange | None, rest: Json) -> Json:
-        """What is told by a difference; `rest` = what is told beside it, or all of it."""
+        """Return a value that `change` encodes as a whole or in one member. `rest` holds the other members, or the
+        complete value without a change."""
         if change is None:
             return rest
         values = apply_difference(self.values_of(change.since), change.new)
@@ -414,50 +421,53 @@ class StateHistory:
     # Pruning
 
     def find_needed(self) -> tuple[str, dict[int, JsonObject | None]] | None:
-        """What has to stay where only the newest revision does: its id, and by the seq of its record each revision that
-        the state is told by, with its values where these are to be told whole from then on. So have those of graphs
-        within that are to go on from it, and those of tasks that have not ended, which may start again from the log.
-        None where there is nothing to forget."""
+        """Return the revisions that have to stay if all but the newest are pruned, or None if there is nothing to
+        prune.
+
+        The result is the id of the newest revision, and the needed revisions by the number of their record. A number
+        maps to the values if these must be stored whole from then on, and otherwise to None. Also needed are newer
+        states of inner graphs, and the revisions of open tasks, which may start again from the log.
+        """
         head = self._head()
         if head is None:
             return None
-        seq = self._nodes[head].made.seq
-        if all(self._is_hidden(node) or node.made.seq >= seq for node in self._nodes.values()):
+        seq = self._nodes[head].revision.seq
+        if all(self._is_hidden(node) or node.revision.seq >= seq for node in self._nodes.values()):
             return None
         needed: dict[int, JsonObject | None] = {}
         for checkpoint_id, node in self._nodes.items():
-            task = self.fold.tasks.get(node.made.task_id or "")
+            task = self.fold.tasks.get(node.revision.task_id or "")
             is_open = task is not None and not task.is_terminal
-            is_later = node.made.seq > seq and not self._is_removed(node)
+            is_later = node.revision.seq > seq and not self._is_removed(node)
             if checkpoint_id == head or is_open or is_later:
                 self._note_needed(checkpoint_id, needed)
         return head, needed
 
     def _note_needed(self, checkpoint_id: str, needed: dict[int, JsonObject | None]) -> None:
-        """It, and what its state is told by: up to one that is told whole, or can be."""
+        """Add a revision and those that its state is derived from, up to one that is stored whole or can be."""
         node = self._nodes.get(checkpoint_id)
-        while node is not None and node.made.seq not in needed:
-            is_told = not self._is_removed(node)
-            values = self.values_of(node.made.checkpoint_id) if is_told and node.change is not None else None
-            needed[node.made.seq] = values
-            if values is not None or (is_told and node.whole is not None):
+        while node is not None and node.revision.seq not in needed:
+            is_visible = not self._is_removed(node)
+            values = self.values_of(node.revision.checkpoint_id) if is_visible and node.change is not None else None
+            needed[node.revision.seq] = values
+            if values is not None or (is_visible and node.whole is not None):
                 return
-            node = self._nodes.get((node.made.parent_id if node.change is None else node.change.since) or "")
+            node = self._nodes.get((node.revision.parent_id if node.change is None else node.change.since) or "")
 
     def revision_seq(self, checkpoint_id: str) -> int:
-        """Of the record that made it; 0 where it is not known."""
+        """Return the number of the record that made a revision; 0 if the revision is unknown."""
         node = self._nodes.get(checkpoint_id)
-        return 0 if node is None else node.made.seq
+        return 0 if node is None else node.revision.seq
 
-    # Looking
+    # Reads
 
     def task(self, task_id: str | None) -> TaskCreated | None:
-        """How a task began."""
+        """Return the event that created a task."""
         return self._agents.get(task_id or "")
 
     @property
     def head(self) -> Revision | None:
-        """The thread's state; None before the first input."""
+        """Newest revision, which is the thread's state; None before the first input."""
         newest = self._head()
         return None if newest is None else self._build_revision(newest)
 
@@ -470,33 +480,38 @@ class StateHistory:
         return None if node is None or self._is_hidden(node) else self._build_revision(checkpoint_id)
 
     def of_run(self, run_id: str) -> Revision | None:
-        """The last one that a run made of the thread's own state."""
+        """Return the last revision of the thread's own state that a run made."""
         for checkpoint_id, node in reversed(self._nodes.items()):
-            if node.made.run_id == run_id and not node.made.ns:
+            if node.revision.run_id == run_id and not node.revision.ns:
                 return None if self._is_hidden(node) else self._build_revision(checkpoint_id)
         return None
 
     def origin(self, revision: Revision, agent: str) -> Origin:
-        """What an agent's own server knows of a revision: up to the changes of callers, what a run of the agent ended
-        with is known there."""
+        """Return the part of a revision that an agent's upstream already has. It is the state after the last run before
+        the revision, without the changes that callers made since."""
         at = revision
         while at.run_id is None and not at.origin and at.parent_id is not None:
             parent = self.get(at.parent_id)
             if parent is None:
                 break
             at = parent
-        known: JsonObject = {} if at.run_id is None and not at.origin else at.values
+        upstream_values: JsonObject = {} if at.run_id is None and not at.origin else at.values
         changed = {
             name: value
             for name, value in revision.values.items()
-            if name != "messages" and (name not in known or not is_identical(known[name], value))
+            if name != "messages" and (name not in upstream_values or not is_identical(upstream_values[name], value))
         }
-        # What was said elsewhere since stands in none of them yet.
-        same = not self._heard and at.messages == revision.messages and known.keys() <= revision.values.keys()
+        # Messages that came from elsewhere since then are in no revision yet.
+        same = (
+            not self._unassigned
+            and at.messages == revision.messages
+            and upstream_values.keys() <= revision.values.keys()
+        )
         return Origin(self._upstream_of(at, agent) if same else {}, changed)
 
     def _upstream_of(self, revision: Revision, agent: str) -> Mapping[str, str]:
-        """The ids of the upstream's run that ended with a revision, if one of the agent did."""
+        """Return the upstream's ids of the run that ended with a revision. Empty if that was not a run of this
+        agent."""
         if revision.origin:
             ids = {name: value for name, value in revision.origin.items() if name != ORIGIN_AGENT}
             return ids if revision.origin.get(ORIGIN_AGENT) == agent else {}
@@ -507,105 +522,110 @@ class StateHistory:
         return run.upstream if last is not None and last.checkpoint_id == revision.checkpoint_id else {}
 
     def all(self, ns: tuple[str, ...] = ()) -> list[Revision]:
-        """Newest first; without those of removed runs, and those that were pruned."""
-        found = [n.made.checkpoint_id for n in self._nodes.values() if n.made.ns == ns and not self._is_hidden(n)]
+        """Return the revisions of a graph, newest first, without removed and pruned ones."""
+        found = [
+            n.revision.checkpoint_id for n in self._nodes.values() if n.revision.ns == ns and not self._is_hidden(n)
+        ]
         return [self._build_revision(checkpoint_id) for checkpoint_id in found][::-1]
 
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
-        """The same, made one by one as they are asked for: those that were made before a seq."""
+        """Yield the same revisions as `all`, each built when it is needed. `before` is a record number: only revisions
+        made before it are included."""
         for checkpoint_id, node in reversed(self._nodes.items()):
-            if node.made.ns == ns and (before is None or node.made.seq < before) and not self._is_hidden(node):
+            if node.revision.ns == ns and (before is None or node.revision.seq < before) and not self._is_hidden(node):
                 yield self._build_revision(checkpoint_id)
 
     def then(self, revision: Revision) -> list[Revision]:
-        """The revisions of the same state that came of one, newest first."""
+        """Return the children of a revision in the same graph, newest first."""
         if self._children is None:
             self._children = {}
             for checkpoint_id, node in self._nodes.items():
                 if not self._is_hidden(node):
                     self._children.setdefault(self._parent(node), []).append(checkpoint_id)
         found = [
-            each for each in self._children.get(revision.checkpoint_id, ()) if self._nodes[each].made.ns == revision.ns
+            each
+            for each in self._children.get(revision.checkpoint_id, ())
+            if self._nodes[each].revision.ns == revision.ns
         ]
         return [self._build_revision(checkpoint_id) for checkpoint_id in reversed(found)]
 
     def inner(self, revision: Revision, node: str) -> Revision | None:
-        """The newest state of the graph within a node that is to go on from a revision."""
+        """Return the newest state of the graph inside a node that continues from a revision."""
         depth = len(revision.ns)
         for checkpoint_id, each in reversed(self._nodes.items()):
-            made = each.made
-            if made.seq <= revision.seq:
+            candidate = each.revision
+            if candidate.seq <= revision.seq:
                 return None
-            within = len(made.ns) == depth + 1 and made.ns[:depth] == revision.ns
-            if within and made.ns[-1].partition(":")[0] == node and not self._is_hidden(each):
+            within = len(candidate.ns) == depth + 1 and candidate.ns[:depth] == revision.ns
+            if within and candidate.ns[-1].partition(":")[0] == node and not self._is_hidden(each):
                 return self._build_revision(checkpoint_id)
         return None
 
     def _parent(self, node: _Node) -> str | None:
-        """The next ancestor that there is still."""
-        parent = node.made.parent_id
+        """Return the nearest visible ancestor."""
+        parent = node.revision.parent_id
         while parent is not None and parent in self._nodes and self._is_hidden(self._nodes[parent]):
-            parent = self._nodes[parent].made.parent_id
+            parent = self._nodes[parent].revision.parent_id
         return parent
 
     def _head(self) -> str | None:
         for checkpoint_id, node in reversed(self._nodes.items()):
-            if not node.made.ns and not self._is_removed(node):
-                return checkpoint_id if node.made.seq >= self._pruned else None
+            if not node.revision.ns and not self._is_removed(node):
+                return checkpoint_id if node.revision.seq >= self._pruned else None
         return None
 
     def _is_hidden(self, node: _Node) -> bool:
-        return node.pruned or node.made.seq < self._pruned or self._is_removed(node)
+        return node.pruned or node.revision.seq < self._pruned or self._is_removed(node)
 
     def _is_removed(self, node: _Node) -> bool:
-        run = self.fold.runs.get(node.made.run_id or "")
+        run = self.fold.runs.get(node.revision.run_id or "")
         return run is not None and run.removed
 
     def _build_revision(self, checkpoint_id: str) -> Revision:
-        values, said = self._state(checkpoint_id)
-        self._known = (checkpoint_id, (values, said))
+        values, message_ids = self._state(checkpoint_id)
+        self._last_state = (checkpoint_id, (values, message_ids))
         node = self._nodes[checkpoint_id]
-        made, parent = self._without_withdrawn(node.made), self._parent(node)
-        return replace(made, parent_id=parent, values=values, messages=self.fold.find_messages(said))
+        revision, parent = self._without_withdrawn(node.revision), self._parent(node)
+        return replace(revision, parent_id=parent, values=values, messages=self.fold.find_messages(message_ids))
 
-    def _without_withdrawn(self, made: Revision) -> Revision:
-        """A question that was taken back is asked no more, and who asked it does not go on. An agent with a state of
-        its own knows that better."""
-        asked = self.fold.interrupts
-        left = tuple(q for q in made.questions if asked[q.task_id, q.interrupt_id].action != "superseded")
-        if len(left) == len(made.questions):
-            return made
-        stays = bool(left) or self._is_stateful(made.task_id or "")
-        return replace(made, questions=left, next=made.next if stays else ())
+    def _without_withdrawn(self, revision: Revision) -> Revision:
+        """Return the revision without its superseded questions. If no question is left, no node runs next; a stateful
+        agent decides that itself."""
+        interrupts = self.fold.interrupts
+        questions = tuple(q for q in revision.questions if interrupts[q.task_id, q.interrupt_id].action != "superseded")
+        if len(questions) == len(revision.questions):
+            return revision
+        stays = bool(questions) or self._is_stateful(revision.task_id or "")
+        return replace(revision, questions=questions, next=revision.next if stays else ())
 
     def _state(self, checkpoint_id: str) -> _State:
-        """The values of a revision and the ids of its messages: those of its ancestors, one after the other. What tells
-        its difference to a revision has what that has, also where its run was removed since."""
+        """Return the values of a revision and the ids of its messages, by applying its ancestors in order. Revisions of
+        removed runs are skipped, unless a later one is stored as its difference to them."""
         line: list[tuple[str, _Node, bool]] = []
         values: JsonObject = {}
-        said: dict[str, None] = {}
-        at, counts = checkpoint_id, False
+        message_ids: dict[str, None] = {}
+        at, is_base = checkpoint_id, False
         while (node := self._nodes.get(at)) is not None:
             is_removed = self._is_removed(node)
-            known = None if is_removed else self._cached_state(at)
-            if known is not None:
-                values, said = known[0], dict(known[1])
+            cached = None if is_removed else self._cached_state(at)
+            if cached is not None:
+                values, message_ids = cached[0], dict(cached[1])
                 break
-            line.append((at, node, counts or not is_removed))
-            if len(line) > len(self._nodes):  # an agent that gives ids twice can make a circle of them
+            line.append((at, node, is_base or not is_removed))
+            if len(line) > len(self._nodes):  # an agent that reuses ids can make a circle of parents
                 break
-            counts = node.change is not None
-            at = node.made.parent_id or "" if node.change is None else node.change.since
-        for number, (name, node, is_told) in enumerate(reversed(line), 1):
-            if is_told:
+            is_base = node.change is not None
+            at = node.revision.parent_id or "" if node.change is None else node.change.since
+        for number, (name, node, is_applied) in enumerate(reversed(line), 1):
+            if is_applied:
                 values = self._apply_node(node, values)
-                for message_id in node.said:
-                    said[message_id] = None
+                for message_id in node.message_ids:
+                    message_ids[message_id] = None
                 for message_id in node.removed_ids:
-                    said.pop(message_id, None)
-            if number % _STRIDE == 0 and not self._is_removed(node):
-                self._keep_frame(name, (values, dict(said)))
-        return values, said
+                    message_ids.pop(message_id, None)
+            if number % _CACHE_INTERVAL == 0 and not self._is_removed(node):
+                self._cache_state(name, (values, dict(message_ids)))
+        return values, message_ids
 
     @staticmethod
     def _apply_node(node: _Node, before: JsonObject) -> JsonObject:
@@ -614,11 +634,11 @@ class StateHistory:
         return {**before, **node.delta} if node.whole is None else node.whole
 
     def _cached_state(self, checkpoint_id: str) -> _State | None:
-        if self._known is not None and self._known[0] == checkpoint_id:
-            return self._known[1]
-        return self._frames.get(checkpoint_id)
+        if self._last_state is not None and self._last_state[0] == checkpoint_id:
+            return self._last_state[1]
+        return self._cache.get(checkpoint_id)
 
-    def _keep_frame(self, checkpoint_id: str, state: _State) -> None:
-        self._frames[checkpoint_id] = state
-        if len(self._frames) > _FRAMES:
-            del self._frames[next(iter(self._frames))]
+    def _cache_state(self, checkpoint_id: str, state: _State) -> None:
+        self._cache[checkpoint_id] = state
+        if len(self._cache) > _CACHE_SIZE:
+            del self._cache[next(iter(self._cache))]

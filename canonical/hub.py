@@ -1,7 +1,7 @@
-"""The hub as servers see it: submit, answer, cancel, and `reads` for what changes nothing. `babelgate.gateway.hub`
+"""The hub as servers see it: submit, answer, cancel, and `reads` for calls that change nothing. `babelgate.gateway.hub`
 implements it; an adapter's routes get one.
 
-Every call takes the owner first, and another owner's thing is not found. Whatever a call acknowledges is committed.
+Every call takes the owner first, and another owner's object is not found. Data that a call acknowledges is committed.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -24,22 +24,22 @@ from babelgate.canonical.value import Json, JsonObject
 
 
 class Snapshot(Protocol):
-    """What the records of a thread add up to, in some view of it. Fed with every one, in order."""
+    """View that is folded from the records of a thread. Apply every record, in order."""
 
     @property
     def seq(self) -> int:
-        """Of the last record."""
+        """Number of the last record."""
         ...
 
     @property
     def size(self) -> int:
-        """About how many bytes it holds."""
+        """Estimated memory in bytes."""
         ...
 
     def apply(self, record: Record, /) -> object: ...
 
     def copy(self) -> Self:
-        """One that goes on by itself."""
+        """Return an independent copy."""
         ...
 
 
@@ -47,7 +47,7 @@ S = TypeVar("S", bound=Snapshot)
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Which part of a thread's log a reader follows. `id` is the task's or the run's; None = the whole thread."""
+    """Part of a thread's log that a reader follows. `id` is the task's or the run's; None selects the whole thread."""
 
     thread_id: str
     kind: Literal["thread", "task", "run"] = "thread"
@@ -64,58 +64,57 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 class Fork(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a run starts, if not from the newest state of its thread: from what a task or a run came to, or from a
-    revision. One of the three is given."""
+    """Starting point of a run other than the newest state of its thread: the result of a task or a run, or a revision.
+    Exactly one of the three is set."""
 
     task_id: str | None = None
     run_id: str | None = None
     checkpoint: str | None = None
     thread_id: str | None = None
-    """Of the checkpoint; None = the thread that the run is for."""
+    """Thread of the checkpoint; None means the thread of the run."""
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller asks an agent for."""
+    """Request of a caller to an agent."""
 
     agent: str
     protocol: str = ""
     version: str = ""
     input: RunInput = RunInput()
     thread_id: str | None = None
-    """A UUID: of a thread of this owner, or of the thread to be created."""
+    """UUID of a thread of this owner, or of the thread to create."""
     alias: str | None = None
-    """The protocol's own name of the thread, where it is no UUID; found or made, unique per owner, protocol and
-    agent."""
+    """Protocol's own name of the thread, if that is not a UUID. The thread is created if it does not exist. The name
+    is unique per owner, protocol and agent."""
     task_id: str | None = None
-    """A UUID chosen by the caller for the new task."""
+    """UUID that the caller chose for the new task."""
     run_id: str | None = None
     follow_up: str | None = None
-    """An open task of which this is the next run, instead of a new task."""
+    """Id of an open task whose next run this is, instead of a new task."""
     continues: str | None = None
     references: tuple[str, ...] = ()
     ephemeral: bool = False
-    """A thread that is created by this call is erased soon after its task has ended."""
+    """True if a thread that this call creates is erased soon after its task has ended."""
     thread_metadata: JsonObject = {}
-    """Merged into the thread's."""
+    """Members to merge into the thread's metadata."""
     history: tuple[Message, ...] = ()
-    """Messages of the conversation that were said elsewhere and are news here; said on the thread before the input."""
+    """Messages from elsewhere that the thread does not hold yet. They precede the input."""
     fork: Fork | None = None
-    """Of the thread itself: the run begins a branch of it, as `input.checkpoint` does. Of another thread of the owner:
-    one that nothing was said on yet, or that is made, begins with the state of that one."""
+    """Starting point of the run. In the same thread the run begins a branch, as with `input.checkpoint`. With another
+    thread of the owner, a new or empty thread begins with the state of that one."""
     state: JsonObject = {}
-    """Members that take the place of those of the state which the run starts from, as by an update of the state
-    before it."""
+    """Members that replace those of the state from which the run starts, as if the state was updated before the run."""
     as_node: str | None = None
-    """In whose place they are changed."""
+    """Node that the change of `state` is attributed to."""
     strategy: Strategy = "enqueue"
     supersede: bool = False
-    """A paused task of the thread is cancelled by this input; otherwise its questions stay open."""
+    """True to cancel a paused task of the thread; otherwise its questions stay open."""
     start_in: int | None = None
-    """Microseconds that have to pass before it starts."""
+    """Delay before the run starts, in microseconds."""
     if_missing: Literal["create", "reject", "recreate"] = "create"
-    """Whether an unknown `thread_id` makes a thread: `recreate` also where there was one that was erased."""
+    """Handling of an unknown `thread_id`. `recreate` also creates a thread if one with this id was erased."""
     webhook: "Webhook | None" = None
-    """Registered in the same commit; its `task_id` is filled."""
+    """Webhook to register in the same commit. The hub fills its `task_id`."""
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,26 +123,26 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str
     values: Mapping[str, Json] | None = None
     bare: Json = None
-    """Used where `values` is None: answers the oldest open question."""
+    """Answer to the oldest open question. Used without `values`."""
     input: RunInput = RunInput()
-    """Of the run that goes on; its messages are the answers as the caller said them, for the log and for agents that
-    take messages."""
+    """Input of the run that continues. Its messages are the answers in the caller's words, for the log and for agents
+    that take messages."""
     action: Literal["answer", "decline"] = "answer"
     protocol: str = ""
     webhook: "Webhook | None" = None
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """What a submission or an answer made."""
+    """Ids and log position of the run that a submission or an answer has created."""
 
     thread_id: str
     task_id: str
     run_id: str
     seq: int
-    """Of the last record before the run's first one: `follow(scope, after=seq)` shows all of the run and nothing
-    older."""
+    """Number of the last record before the run's first one. `follow(scope, after=seq)` yields all of the run and
+    nothing older."""
     created_at: int
-    """Of the run; microseconds since 1970, UTC."""
+    """Creation time of the run, in microseconds since 1970, UTC."""
     task: Task
 
 
@@ -153,45 +152,45 @@ class TaskFilter:
     thread_id: str | None = None
     states: frozenset[TaskState] | None = None
     changed_after: int | None = None
-    """Microseconds; tasks whose state changed at or after it."""
+    """Microseconds since 1970, UTC. Only tasks whose state changed at or after this time match."""
     stateless: bool = True
-    """Include tasks of stateless runs, whose threads are ephemeral."""
+    """True to include tasks of stateless runs, whose threads are ephemeral."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPage:
     tasks: Listed[Task]
-    """Newest change of state first."""
+    """Tasks, most recent change of state first."""
     next_cursor: str | None
     total: int
 
 
 class ThreadChange(msgspec.Struct, frozen=True, kw_only=True):
-    """What a caller keeps on a thread. Members of the objects replace those of the thread, whole."""
+    """Change of the data that a caller keeps on a thread. Members of the objects replace those of the thread, whole."""
 
     metadata: JsonObject = {}
     config: JsonObject = {}
     ttl: int | None = None
-    """Seconds."""
+    """Seconds after the last change until the thread expires."""
     keeps_latest: bool | None = None
-    """At the end of its `ttl` the thread loses all states but the newest, and is not erased."""
+    """True to prune the thread to its newest state when its `ttl` ends, and not erase it."""
     extra: JsonObject = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadFilter:
-    """Ephemeral threads are in no list."""
+    """Conditions of a search for threads. Ephemeral threads never match."""
 
     ids: tuple[str, ...] | None = None
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Members that the thread's metadata must have."""
     values: JsonObject = field(default_factory=dict[str, object])
-    """Members that the values of its state must have, other than its messages."""
+    """Members that the values of the thread's state must have, except its messages."""
     status: ThreadStatus | None = None
     agent: str | None = None
-    """An agent that ran on it, or for which it was created (`extra[protocol]["agent"]`)."""
+    """Name of an agent that ran on the thread, or for which it was created (`extra[protocol]["agent"]`)."""
     protocol: str | None = None
-    """With `agent`: the protocol that keeps the name of the agent on the thread."""
+    """Protocol that stores the agent's name on the thread. Used with `agent`."""
 
 
 ThreadOrder = Literal["thread_id", "status", "created_at", "updated_at"]
@@ -207,103 +206,116 @@ class RunFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
-    """Some of an agent's runs on a thread, oldest first."""
+    """Page of an agent's runs on a thread, oldest first."""
 
     run_ids: Sequence[str]
     total: int
-    """How many there are, without those that were removed."""
+    """Number of runs on all pages, without removed ones."""
     records: Sequence[Record]
-    """Of the thread itself, of the tasks of these runs, and of the agent's tasks that wait for an answer, in order."""
+    """Records of the thread itself, of the tasks of these runs, and of the agent's tasks that wait for an answer, in
+    order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """What was said at once on a thread: in a run, with its input, or by a caller outside of any."""
+    """Messages that belong together: a run with its input, or a message that a caller added outside runs."""
 
     seq: int
-    """Of the record that begins it. Turns are in this order."""
+    """Number of the turn's first record. Turns are sorted by it."""
     until: int | None
-    """Of the last record of a run; None = it goes on."""
+    """Number of the run's last record; None if the run has not ended."""
     run_id: str | None = None
     task_id: str | None = None
     message_id: str | None = None
-    """Of what was said outside of runs."""
+    """Id of a message outside runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateUpdate:
-    """A revision that a caller makes (`babelgate.canonical.history`)."""
+    """Revision that a caller makes (`babelgate.canonical.history`)."""
 
     thread_id: str
     values: JsonObject = field(default_factory=dict[str, object])
-    """Members that take the place of the parent's, whole."""
+    """Members that replace those of the parent, whole."""
     messages: tuple[Message, ...] = ()
-    """Said on top of the parent's; one with the id of an earlier message takes its place."""
+    """Messages to append to the parent's. A message with the id of an earlier one replaces it."""
     removed_ids: tuple[str, ...] = ()
     """Ids of messages to leave out."""
     checkpoint: str | None = None
-    """The parent; None = the newest revision."""
+    """Id of the parent; None means the newest revision."""
     as_node: str | None = None
     agent: str | None = None
-    """Of a thread that no agent has been at work on, the one that it was made for: the state is that agent's, if it
-    keeps one."""
+    """Agent for which the thread was created, if no agent has run on it yet. A stateful agent then makes the
+    revision."""
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a caller wants a task's events pushed, in which dialect. Tokens and credentials are secrets."""
+    """Registration of a URL to which a task's events are posted, in a dialect. Tokens and credentials are secrets."""
 
     webhook_id: str
     task_id: str = ""
     dialect: str
-    """Names an encoder of the adapters: `a2a-0.3`, `a2a-1.0`."""
+    """Name of an encoder of the adapters: `a2a-0.3`, `a2a-1.0`."""
     url: str
     config: JsonObject = {}
-    """The registrant's own words, verbatim: token, authentication, whatever else its encoder needs."""
+    """Settings of the registrant, verbatim: token, authentication, and other members that the encoder needs."""
 
 
 class Reads(Protocol):
-    """What can be asked without changing anything. Another owner's thing is not found."""
+    """Read access to threads, tasks, runs and files. Another owner's object is not found."""
 
     async def task(self, owner: str, task_id: str) -> Task: ...
 
     async def run(self, owner: str, run_id: str) -> Run: ...
 
     async def run_input(self, owner: str, run: Run) -> RunCreated:
-        """The input of a run. Raises not_found."""
+        """Return the input of a run. Raises not_found."""
         ...
 
     async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
-        """Newest first; without those that were removed."""
+        """List runs, newest first, without removed ones."""
         ...
 
     async def last_begun(self, owner: str, thread_id: str, *, ended_before: int | None = None) -> Run | None:
-        """The run that began last, of those that ended before a seq or of all. Runs that were removed, and those that
-        ended before they began, do not count. At the end of a run no other is at work. Raises not_found."""
+        """Return the run that started last, of all or of those that ended before a record number.
+
+        Removed runs, and runs that ended before they started, do not count. When a run ends, no other run of the thread
+        is active. Raises not_found.
+        """
         ...
 
     async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
-        """What a page of an agent's runs on a thread needs, however long the thread is. None where it is too large to
-        be read at once, and where steps were marked on the thread, so that a run may be several. Raises not_found."""
+        """Return the records for a page of an agent's runs on a thread, however long the thread is.
+
+        Return None if the page is too large to be read at once, or if the thread has marked steps, because a run may
+        then be shown as several. Raises not_found.
+        """
         ...
 
     async def turns(
         self, owner: str, thread_id: str, *, limit: int, beyond: int | None = None, descending: bool = True
     ) -> Sequence[Turn]:
-        """The newest turns of a thread, or the oldest; or those that come in this order after the one that begins with
-        the record `beyond`. Without runs that were removed. Fewer than `limit` where they are long, and none only where
-        there are no more. Raises not_found."""
+        """Return the newest turns of a thread, or with `descending=False` the oldest.
+
+        `beyond` is the first record of a turn: only turns after it in this order are returned. Removed runs are left
+        out. Fewer than `limit` turns are returned if they are long, but an empty list means that there are no more.
+        Raises not_found.
+        """
         ...
 
     def turn_log(
         self, owner: str, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
-        """The records that tell of turns that follow each other, in order: theirs, those that create their tasks, and
-        the questions, answers and calls of these tasks until then. Where a message outside of runs was said again under
-        its id, that, too. Some others may be among them. Raises not_found."""
+        """Yield the records of consecutive turns in order.
+
+        They include the records that create the tasks of these turns, and the questions, answers and calls of these
+        tasks up to then. If a message outside runs was replaced under its id, its replacement is included. Some other
+        records may be among them. Raises not_found.
+        """
         ...
 
     async def removed_messages(self, owner: str, thread_id: str) -> Set[str]:
-        """Ids of the messages that a revision of the thread has left out. Raises not_found."""
+        """Return the ids of the messages that a revision of the thread has left out. Raises not_found."""
         ...
 
     async def thread(self, owner: str, thread_id: str) -> Thread: ...
@@ -324,15 +336,15 @@ class Reads(Protocol):
     async def count_threads(self, owner: str, where: ThreadFilter) -> int: ...
 
     async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
-        """The thread behind a protocol's own name of it."""
+        """Return the id of the thread that a protocol knows by this alias, or None."""
         ...
 
     async def aliases(self, owner: str, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
-        """thread_id → the name by which this protocol's callers know it; threads without one are left out."""
+        """Return a protocol's alias of each thread, by thread id. Threads without an alias are left out."""
         ...
 
     async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
-        """Unanswered questions of a task, oldest first."""
+        """Return the unanswered questions of a task, oldest first."""
         ...
 
     async def known_interrupts(self, owner: str, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
@@ -340,34 +352,34 @@ class Reads(Protocol):
         ...
 
     async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        """Raises invalid for a cursor that is not one of ours."""
+        """Return a page of tasks. Raises invalid for a cursor that the gateway did not issue."""
         ...
 
     async def tasks_active_at(self, owner: str, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
-        """Tasks that existed at a moment, in microseconds since the epoch, and changed after it. Those that changed
-        first come first. `slack`: microseconds by which clocks may differ."""
+        """Return tasks that existed at a moment, in microseconds since the epoch, and changed after it. Those that
+        changed first come first. `slack` is the possible difference of clocks in microseconds."""
         ...
 
     async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
-        """The task and those that continue it, oldest first."""
+        """Return the task and the tasks that continue it, oldest first."""
         ...
 
     async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
-        """All committed records of a scope, for one that is known to be short. `inline` fills the bytes of stored files
+        """Return all committed records of a scope that is known to be short. `inline` fills the bytes of stored files
         into the parts that name them, up to `limits.inline`."""
         ...
 
     def log(
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
-        """The same, some at a time: a log may be larger than the memory."""
+        """Yield the records of a scope in batches, because a log may be larger than the memory."""
         ...
 
     async def logs(
         self, owner: str, task_ids: Sequence[str], *, inline: bool = False
     ) -> Mapping[str, Sequence[Record]]:
-        """All records of tasks that have ended, by task: read at once, for a list. Those that are too long for that are
-        left out, and those that have not ended."""
+        """Return all records of tasks that have ended, by task id, for a list. Tasks that are open, or too long to be
+        read at once, are left out."""
         ...
 
     async def snapshot(
@@ -380,32 +392,38 @@ class Reads(Protocol):
         until: int | None = None,
         inline: bool = False,
     ) -> S:
-        """What all committed records of a thread add up to, or those up to the seq `until`. What was added up before
-        under the same name is not read again. It is the caller's own copy. Raises not_found, and too_large beyond
-        `limits.thread`."""
+        """Return the view that all committed records of a thread fold to, or those up to the number `until`.
+
+        `name` identifies the kind of view. Records that an earlier call has folded under this name are not read again.
+        The result is the caller's own copy. Raises not_found, and too_large beyond `limits.thread`.
+        """
         ...
 
     def follow(
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
-        """Follow a scope: what is committed at once, then what comes, in batches of whatever is ready. Ends after a
-        run's RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts down."""
+        """Yield the committed records of a scope, then new ones as they are committed, in batches.
+
+        Ends after a run's RunEnded, a task's terminal TaskChanged, the erasure of a thread, and when the gateway shuts
+        down.
+        """
         ...
 
     async def await_thread(self, owner: str, thread_id: str) -> bool:
-        """Returns once the owner has such a thread: True, or False when the gateway shuts down before."""
+        """Wait until the owner has this thread. Return True then, or False if the gateway shuts down first."""
         ...
 
     async def file(self, owner: str, blob: str) -> FilePart:
-        """A stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names it."""
+        """Return a stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names
+        it."""
         ...
 
     async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        """The same, with its size, and its bytes as they are read."""
+        """Return a stored file with its size, and an iterator that reads its bytes in pieces."""
         ...
 
     async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]:
-        """Of a task, those that are registered. Raises not_found."""
+        """Return the registered webhooks of a task. Raises not_found."""
         ...
 
 
@@ -415,7 +433,7 @@ class Hub(Protocol):
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the gateway closes connections because it stops: their callers have not left."""
+        """True if the gateway closes connections because it stops. Their callers have not disconnected."""
         ...
 
     @property
@@ -430,7 +448,7 @@ class Hub(Protocol):
 
     @property
     def crons(self) -> Crons:
-        """What is asked of agents by a schedule, by owner."""
+        """Scheduled requests to agents, by owner."""
         ...
 
     # Agents
@@ -438,12 +456,12 @@ class Hub(Protocol):
     def agents(self) -> Sequence[AgentInfo]: ...
 
     def agent(self, name: str) -> AgentInfo:
-        """By name or by UUID (uuid5 of the name). Raises not_found; agent_unreachable for one that is listed as
-        broken."""
+        """Return an agent by its name or its UUID (uuid5 of the name). Raises not_found, and agent_unreachable for an
+        agent that is listed as broken."""
         ...
 
     def introspectable_agent(self, name: str) -> Introspectable | None:
-        """An agent that can show what it is made of. Raises not_found."""
+        """Return the agent if it can describe its own graph, else None. Raises not_found."""
         ...
 
     # Writing
@@ -456,33 +474,37 @@ class Hub(Protocol):
         thread_id: str | None = None,
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
-        """A thread without a run; the id of an erased one can be used again. Raises conflict (the id is taken)."""
+        """Create a thread without a run. The id of an erased thread can be used again. Raises conflict (the id is
+        taken)."""
         ...
 
     async def change_thread(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
-        """Raises not_found."""
+        """Change the metadata and settings of a thread. Raises not_found."""
         ...
 
     async def copy_thread(self, owner: str, thread_id: str) -> Thread:
-        """A thread with the same metadata and revisions, where nothing runs and nothing is asked. Raises not_found."""
+        """Create a thread with the same metadata and revisions, but no active runs and no open questions. Raises
+        not_found."""
         ...
 
     async def update_state(self, owner: str, update: StateUpdate) -> str:
-        """Commit a revision; returns its checkpoint id. Raises not_found (thread or checkpoint), conflict while a run
+        """Commit a revision and return its checkpoint id. Raises not_found (thread or checkpoint), conflict while a run
         is pending or running."""
         ...
 
     async def upload(
         self, owner: str, thread_id: str, file: FilePart, folder: str | None = None, *, key: str | None = None
     ) -> Artifact:
-        """Keep a file (`inline`) on a thread; it is an input of the next run. What was uploaded there under the same
-        `key` is not kept twice: it is returned as it is. Raises not_found, too_large, invalid (the key of another
-        file)."""
+        """Store a file (`inline`) on a thread, as an input of its next run.
+
+        A repeated upload with the same `key` returns the stored file. Raises not_found, too_large, invalid (the key
+        belongs to another file).
+        """
         ...
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        """Commit a new run. Raises conflict (busy and told to reject, id taken), queue_full, not_found, task_ended,
-        invalid (a file that is too large, say)."""
+        """Commit a new run. Raises conflict (the thread is busy and the strategy is to reject, or the id is taken),
+        queue_full, not_found, task_ended, invalid (a file that is too large, for example)."""
         ...
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
@@ -490,23 +512,25 @@ class Hub(Protocol):
         ...
 
     async def cancel(self, owner: str, task_id: str) -> Task:
-        """Ask for the end of a task: it is cancelling when this returns, or cancelled if no agent was at work. Asking
-        again while it is cancelling changes nothing. Raises not_found, task_ended."""
+        """Request the end of a task. On return the task is cancelling, or cancelled if no agent was running. A repeated
+        request changes nothing. Raises not_found, task_ended."""
         ...
 
     async def cancel_run(self, owner: str, run_id: str, *, rollback: bool = False) -> Run:
-        """The same, for the task of a run that has not ended. With `rollback` the run is removed when it has. Raises
+        """Cancel the task of a run that has not ended. With `rollback` the run is removed once it has ended. Raises
         not_found, task_ended (the run has ended)."""
         ...
 
     async def delete_thread(self, owner: str, thread_id: str) -> None:
-        """Erase a thread: rows, log and blobs go, a tombstone stays."""
+        """Erase a thread with its rows, log and blobs. Only a tombstone remains."""
         ...
 
     async def prune_thread(self, owner: str, thread_id: str) -> None:
-        """Forget all revisions of a thread but the newest: it alone is found from then on, and the states and
-        checkpoints before it are gone from the database. Runs and what was said stay. Raises not_found, conflict (a run
-        is active), and too_large beyond `limits.thread`."""
+        """Delete all revisions of a thread except the newest.
+
+        Earlier revisions are no longer found, and their states and checkpoints are deleted from the database. Runs and
+        messages remain. Raises not_found, conflict (a run is active), and too_large beyond `limits.thread`.
+        """
         ...
 
     async def change_run(self, owner: str, run_id: str, metadata: JsonObject) -> Run:
@@ -514,13 +538,15 @@ class Hub(Protocol):
         ...
 
     async def remove_run(self, owner: str, run_id: str) -> None:
-        """Hide an ended run from the thread and empty its events under the same numbers. Raises not_found, conflict."""
+        """Hide an ended run from the thread. Its records keep their numbers but lose their content. Raises not_found,
+        conflict."""
         ...
 
     # Webhooks
 
     async def set_webhook(self, owner: str, webhook: Webhook) -> None:
-        """Register, or replace the one with the same id. Raises not_found, invalid (an address that is not allowed)."""
+        """Register a webhook, or replace the one with the same id. Raises not_found, invalid (an address that is not
+        allowed)."""
         ...
 
     async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool: ...
@@ -528,12 +554,15 @@ class Hub(Protocol):
     # On a caller's behalf
 
     async def find_schema_error(self, schema: JsonObject, value: Json) -> str | None:
-        """What of a value does not fit a JSON Schema that a caller wrote; None if all does. Raises invalid for what is
-        no schema, or cannot be looked at within its bounds."""
+        """Return how a value violates a JSON Schema that a caller wrote, or None if the value is valid. Raises
+        invalid if the schema is wrong or cannot be checked within its bounds."""
         ...
 
     async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
-        """Get a small document from a URL that a caller named, under the gateway's rules: public addresses and allowed
-        ones only, resolved once, no redirects. `received` is told of the bytes as they come, and ends the call by what
-        it raises. Raises invalid."""
+        """Download a small document from a URL that a caller named, under the gateway's rules.
+
+        Only public and allowed addresses are contacted; the host is resolved once, and redirects are not followed.
+        `received` is called with the number of bytes as they arrive; an exception from it ends the download. Raises
+        invalid.
+        """
         ...

@@ -1,7 +1,7 @@
-"""What is JSON, and when two values say the same: the one notion of it that all packages share.
+"""JSON as all packages define it: which values it can hold, and when two values are equal.
 
-JSON is here what every reader takes and every database stores: finite numbers that can be printed, text without lone
-surrogates, and not too many levels.
+A value is JSON here if every reader accepts it and every database stores it: finite numbers that can be printed, text
+without lone surrogates, and a limited depth.
 """
 
 from collections.abc import Iterable
@@ -11,31 +11,32 @@ from typing import Any, Final, cast
 from babelgate.canonical.value import JsonObject, Value
 
 MAX_DEPTH: Final = 64
-"""Levels of objects and lists within each other."""
+"""Maximum depth of nested objects and lists."""
 MAX_VALUES: Final = 200_000
-"""Objects, lists and what is in them: each takes time and memory of everybody."""
+"""Maximum number of objects, lists and their items in one value, because each costs time and memory."""
 MAX_BITS: Final = 4096
-"""Of an integer: Python reads none of more than 4300 digits back, and a log that cannot be read is lost."""
+"""Maximum size of an integer. Python parses at most 4300 digits, and a log that cannot be read is lost."""
 _LARGEST: Final = 2**MAX_BITS
 _NESTED: Final = (dict, list, tuple)
 
 
 class NotJson(ValueError):
-    """What a value is or holds that JSON cannot say: "a set, which is not JSON"."""
+    """Raised for a value that is not JSON. The message names it: "a set, which is not JSON"."""
 
 
 class TooDeep(NotJson):
-    """More levels than `MAX_DEPTH`."""
+    """Raised for a value that is nested deeper than `MAX_DEPTH`."""
 
 
 def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST, deepest: int = MAX_DEPTH) -> None:
-    """Refuse what JSON cannot say, in values of plain types; a tuple is a list. `most` is how many values there may be,
-    integers are smaller than `largest`, and there are at most `deepest` levels.
+    """Raise if a value of plain types is not JSON. A tuple counts as a list.
+
+    `most` is the maximum number of values and `deepest` that of levels. Integers must be smaller than `largest`.
 
     Raises:
         NotJson, TooDeep: naming the first flaw.
     """
-    # One walk, level by level: no recursion, because that is what deep values attack.
+    # Level by level and not by recursion, because deeply nested values attack recursion.
     level: Iterable[Any] = (value,)
     count, least = 1, -largest
     for depth in range(deepest + 1):
@@ -75,7 +76,7 @@ def _values(members: dict[Any, Any]) -> Iterable[Any]:
 
 
 def is_text(text: str) -> bool:
-    """Whether UTF-8 can say it: a lone surrogate is no character."""
+    """Return True if UTF-8 can encode the text: it has no lone surrogate."""
     if text.isascii():
         return True
     try:
@@ -86,19 +87,19 @@ def is_text(text: str) -> bool:
 
 
 def is_number(value: float) -> bool:
-    """Whether it is finite, or an integer of at most `MAX_BITS`."""
+    """Return True if the number is finite, and as an integer has at most `MAX_BITS`."""
     return value.bit_length() <= MAX_BITS if isinstance(value, int) else isfinite(value)
 
 
 def to_json(value: Any) -> Any:
-    """A value, or several, as JSON that says every member. What is JSON already is given as it is."""
+    """Convert a value, or a tuple of them, to JSON with all members, defaults included. JSON is returned unchanged."""
     if isinstance(value, Value):
         return {name: to_json(member) for name, member in value.members().items()}
     return [to_json(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 
 
 def as_object(value: Any) -> JsonObject:
-    """`value` if it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty object."""
     return value if isinstance(value, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -108,24 +109,26 @@ def as_text(value: Any) -> str:
 
 
 def as_list(value: Any) -> list[Any]:
-    """`value` if it is a list, else an empty one."""
+    """Return the value if it is a list, else an empty list."""
     return value if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType]
 
 
 def objects_in(value: Any) -> list[JsonObject]:
-    """The items of a list that are objects: none where `value` is no list."""
+    """Return the items of a list that are objects. Empty if the value is not a list."""
     return [each for each in as_list(value) if isinstance(each, dict)]
 
 
 def is_identical(one: Any, other: Any) -> bool:
-    """Whether two JSON values are written alike: 1 and 1.0 are not."""
+    """Return True if two JSON values are written alike: 1 and 1.0 are not."""
     if one is other:
         return True
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
-        known = cast("JsonObject", one)
-        return known.keys() == other.keys() and all(is_identical(value, other[name]) for name, value in known.items())
+        members = cast("JsonObject", one)
+        return members.keys() == other.keys() and all(
+            is_identical(value, other[name]) for name, value in members.items()
+        )
     if isinstance(one, list):
         items = cast("list[Any]", one)
         return len(items) == len(other) and all(map(is_identical, items, other))
@@ -133,12 +136,12 @@ def is_identical(one: Any, other: Any) -> bool:
 
 
 def is_equal(one: Any, other: Any) -> bool:
-    """Whether two JSON values mean the same: 1 is 1.0. To Python `True` is 1, and to JSON it is no number."""
+    """Return True if two JSON values mean the same: 1 equals 1.0. In JSON, unlike in Python, True is not a number."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, dict) and isinstance(other, dict):
-        known, told = cast("JsonObject", one), cast("JsonObject", other)
-        return known.keys() == told.keys() and all(is_equal(value, told[name]) for name, value in known.items())
+        members, others = cast("JsonObject", one), cast("JsonObject", other)
+        return members.keys() == others.keys() and all(is_equal(value, others[name]) for name, value in members.items())
     if isinstance(one, list) and isinstance(other, list):
         items, others = cast("list[Any]", one), cast("list[Any]", other)
         return len(items) == len(others) and all(map(is_equal, items, others))
@@ -146,7 +149,7 @@ def is_equal(one: Any, other: Any) -> bool:
 
 
 def has_members(whole: Any, part: Any) -> bool:
-    """Whether the objects of `part` are within those of `whole`, all the way down."""
+    """Return True if `whole` contains `part`: at every level, its objects have the members of the part's objects."""
     if isinstance(part, dict):
         members = cast("JsonObject", part)
         return isinstance(whole, dict) and all(

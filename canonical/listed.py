@@ -1,4 +1,4 @@
-"""Lazy result sets (async iteration): what a search has found, read one by one."""
+"""Lazy result sets (async iteration): matches of a search, read one by one."""
 
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
@@ -9,15 +9,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Listed(Generic[T]):
-    """Things that were found, each read when it is asked for: together they may be larger than the memory."""
+    """Matches of a search, each read when it is needed: together they may be larger than the memory."""
 
     count: int
-    """How many there are. One that was deleted meanwhile is left out."""
+    """Number of matches. Iteration skips those that have been deleted meanwhile."""
     read: Callable[[], AsyncGenerator[T]]
 
     def __aiter__(self) -> AsyncGenerator[T]:
         return self.read()
 
     async def all(self) -> list[T]:
-        """For a few."""
+        """Return all matches in a list. Use it only for few matches."""
         return [each async for each in self]

@@ -6,7 +6,7 @@ from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 Role = Literal["user", "agent", "system", "tool"]
 Phase = Literal["answer", "progress"]
-"""`progress` is said on the way and is no part of the answer."""
+"""Phase of a message. `progress` reports the work on the way and is not part of the answer."""
 
 
 class _Part(Value):
@@ -35,15 +35,15 @@ class FilePart(_Part, weakref=True):
     blob: str | None = None
     """SHA-256 of the bytes, hexadecimal."""
     size: int | None = None
-    """Bytes."""
+    """Size in bytes."""
     url: str | None = None
     inline: bytes | None = None
 
     def members(self) -> JsonObject:
-        """As it is stored: without the bytes."""
-        told = super().members()
-        del told["inline"]
-        return told
+        """Return the members as they are stored: without the bytes."""
+        members = super().members()
+        del members["inline"]
+        return members
 
     def __repr__(self) -> str:
         return f"FilePart({', '.join(f'{name}={value!r}' for name, value in self.members().items())})"
@@ -67,7 +67,7 @@ class ToolCallPart(_Part):
     call_id: str
     name: str
     arguments: str = ""
-    """JSON text, as the model wrote it; it may be incomplete while it streams."""
+    """JSON text as the model wrote it. It may be incomplete while it streams."""
     side: Literal["agent", "caller"] = "agent"
 
 
@@ -94,10 +94,10 @@ Part = TextPart | DataPart | FilePart | ReasoningPart | RefusalPart | ToolCallPa
 
 class Message(Value):
     message_id: str | None = None
-    """None only on its way in: the hub gives every message that it appends an id."""
+    """Id of the message. None only before the hub has appended it: the hub gives every message an id."""
     role: Role = "agent"
     name: str | None = None
-    """Which agent spoke, where several do."""
+    """Name of the agent that sent the message, if there are several."""
     phase: Phase = "answer"
     parts: tuple[Part, ...] = ()
     metadata: JsonObject = {}
@@ -109,11 +109,11 @@ class Message(Value):
 
     @property
     def has_bytes(self) -> bool:
-        """Whether a file's bytes are in it."""
+        """True if the message contains the bytes of a file."""
         return any(isinstance(part, FilePart) and part.inline is not None for part in self.parts)
 
     def without_bytes(self) -> Self:
-        """The message as it is stored: files without their bytes."""
+        """Return the message as it is stored: files without their bytes."""
         parts = tuple(part.replace(inline=None) if isinstance(part, FilePart) else part for part in self.parts)
         return self.replace(parts=parts)
 
@@ -123,6 +123,6 @@ class Message(Value):
 
 
 def text_of(parts: "tuple[Part, ...] | list[Part]") -> str:
-    """The plain text of some parts: text parts joined without a separator, because streamed answers are cut
-    anywhere."""
+    """Return the plain text of some parts. Text parts are joined without a separator, because streamed answers are
+    split at any character."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))

@@ -1,5 +1,5 @@
-"""Text of agents, servers and callers in a place that has room for one short line: a header, a log line, a field of an
-SSE event, a file name."""
+"""Foreign text on one short line: in a header, a log line, a field of an SSE event or a file name. The text comes from
+agents, servers and callers."""
 
 from typing import Final
 
@@ -7,19 +7,19 @@ _CUT: Final = "..."
 
 
 def one_line(text: str) -> str:
-    """Escape control characters, line separators and marks of direction as Python does: `\\n`, `\\x1b`, `\\u2028`."""
+    """Escape control characters, line separators and direction marks as Python does: `\\n`, `\\x1b`, `\\u2028`."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escape(each) for each in text)
 
 
 def printable(text: str, limit: int, *, is_ascii: bool = False) -> str:
-    """Return at most `limit` characters of a text, on one line, with `...` at the end of what was cut.
+    """Return at most `limit` characters of a text on one line. A text that was cut ends with `...`.
 
-    `is_ascii` escapes the letters beyond ASCII, too.
+    `is_ascii` also escapes all characters beyond ASCII.
     """
-    shown = text[: limit + 1]  # first: the text may be huge
-    escaped = one_line(shown)
+    prefix = text[: limit + 1]  # first, because the text may be huge
+    escaped = one_line(prefix)
     if is_ascii and not escaped.isascii():
         escaped = "".join(each if each.isascii() else _escape(each) for each in escaped)
     if len(escaped) <= limit:

@@ -1,8 +1,8 @@
-"""Replay of paused generators and restarted runs: an agent that starts over is matched against what it said before.
+"""Replay of paused generators and restarted runs: an agent that starts over is matched against its earlier events.
 
-A run that is started again, a paused generator that was lost, and an upstream's list of events that is read again: each
-says again what the log holds by now. What they repeat is dropped, and the first new event goes on where the log ends.
-Text is compared by what it says, and not by the pieces in which it comes.
+A run that is started again, a paused generator that was lost, and an upstream's event list that is read again all
+repeat events that the log already holds. `ReplayCursor` drops the repeated events, and the first new event continues
+where the log ends. Text is compared by its content, not by the deltas in which it arrives.
 """
 
 import hashlib
@@ -41,50 +41,50 @@ from babelgate.canonical.value import JsonObject
 _BY_HUB = get_args(HubEvent)
 
 _CLOSING = (PartEnded, MessageEnded, ToolEnded, StepEnded)
-"""The hub says these too, for what an agent left open when it stopped."""
+"""Events that the hub also appends, to end items that an agent left open when it stopped."""
 
-_BESIDE = (UpstreamBound, LossNoted)
-"""Facts that are in no order with what is said."""
+_UNORDERED = (UpstreamBound, LossNoted)
+"""Facts without a fixed order relative to other events."""
 
-_MINTED = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id", "node")
-"""Fields that the hub may have filled: they are not compared unless the agent gave them both times."""
+_HUB_FILLED = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id", "node")
+"""Fields that the hub may have filled. They are compared only if the agent set them both times."""
 
-_NAMES: Final[Mapping[type, str]] = {
+_ID_FIELDS: Final[Mapping[type, str]] = {
     MessageStarted: "message_id",
     ToolStarted: "call_id",
     StepStarted: "step_id",
     ArtifactAdded: "artifact_id",
 }
-"""The field by which later events mean what this one begins."""
+"""Field by which later events refer to the item that this event begins."""
 
 
 class Diverged(FaultError):
-    """Not what was said before."""
+    """Raised if an agent that starts over does not repeat its earlier events."""
 
     def __init__(self, words: str) -> None:
         super().__init__(FaultCode.AGENT_NOT_REPLAYABLE, f"The agent was started again and {words}.")
 
 
 def standing(records: Iterable[Record]) -> list[Record]:
-    """The records without what agents said in runs before these were started over."""
-    kept: list[Record] = []
+    """Return the records without those that a later restart of their run makes void."""
+    remaining: list[Record] = []
     for record in records:
         event = record.event
         if isinstance(event, RunStarted) and event.is_restart:
-            kept = [
+            remaining = [
                 each
-                for each in kept
+                for each in remaining
                 if each.run_id != record.run_id
                 or isinstance(each.event, _BY_HUB)
                 or not event.is_void(getattr(each.event, "message_id", None))
             ]
-        kept.append(record)
-    return kept
+        remaining.append(record)
+    return remaining
 
 
 def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[Record]:
-    """Those of the events that came from the agent and stand, of all runs or of one, in order. Whatever the hub adds by
-    itself (starts, ends, answers) is left out."""
+    """Return the records of the agent's events that are not void, in order, of all runs or of one. Events that only the
+    hub appends (starts, ends, answers) are left out."""
     return [
         record
         for record in standing(records)
@@ -96,51 +96,54 @@ def agent_events(records: Iterable[Record], run_id: str | None = None) -> list[E
     return [record.event for record in agent_records(records, run_id)]
 
 
-def is_same_event(said: Event, again: Event) -> bool:
-    """Whether `again` repeats `said`, but for what the hub fills: ids, and the hash of a file's bytes, which must be
-    that of the bytes given again."""
-    if said.kind != again.kind:
+def is_same_event(logged: Event, again: Event) -> bool:
+    """Return True if `again` repeats `logged`.
+
+    Fields that the hub fills are ignored: ids, and the hash of a file's bytes, which must be that of the bytes sent
+    again.
+    """
+    if logged.kind != again.kind:
         return False
-    ours, theirs = to_json(said), to_json(again)
-    if isinstance(said, StateSaved) and said.checkpoint_id and said.checkpoint_id == theirs["checkpoint_id"]:
-        # An id means one state, whichever way it is told.
-        for told in (ours, theirs):
-            told.update(dict.fromkeys(("values", "delta", "change")))
-    if "interrupt_id" in theirs:  # the hub gives a question another id where the task was asked one of that id before
-        theirs["interrupt_id"] = None
-    for name in _MINTED:
-        if name in theirs and theirs[name] in (None, ""):
-            ours.pop(name, None)
-            theirs.pop(name)
+    old, new = to_json(logged), to_json(again)
+    if isinstance(logged, StateSaved) and logged.checkpoint_id and logged.checkpoint_id == new["checkpoint_id"]:
+        # An id identifies one state, even if the state is encoded differently.
+        for members in (old, new):
+            members.update(dict.fromkeys(("values", "delta", "change")))
+    if "interrupt_id" in new:  # the hub gives a question a new id if the task already had a question with that id
+        new["interrupt_id"] = None
+    for name in _HUB_FILLED:
+        if name in new and new[name] in (None, ""):
+            old.pop(name, None)
+            new.pop(name)
     for name in ("message", "part"):
-        if isinstance(ours.get(name), dict):
-            _fill(ours[name], theirs[name], getattr(again, name))
-    return is_equal(ours, theirs)
+        if isinstance(old.get(name), dict):
+            _fill(old[name], new[name], getattr(again, name))
+    return is_equal(old, new)
 
 
-def _fill(ours: dict[str, Any], theirs: dict[str, Any], value: object) -> None:
-    """Give `theirs` what the hub gave to `ours` when it stored them: message ids, and files by hash."""
-    if theirs.get("message_id", "") is None:
-        theirs["message_id"] = ours.get("message_id")
+def _fill(old: dict[str, Any], new: dict[str, Any], value: object) -> None:
+    """Add to `new` the values that the hub added to `old` when it stored them: message ids, and files by hash."""
+    if new.get("message_id", "") is None:
+        new["message_id"] = old.get("message_id")
     if getattr(value, "inline", None) is not None:
         inline: bytes = getattr(value, "inline")  # noqa: B009  the union of parts has no such attribute
-        theirs["blob"], theirs["size"] = hashlib.sha256(inline).hexdigest(), len(inline)
-    old, new = ours.get("parts", ()), theirs.get("parts", ())
-    if len(old) == len(new):
-        for before, after, part in zip(old, new, getattr(value, "parts", ()), strict=True):
+        new["blob"], new["size"] = hashlib.sha256(inline).hexdigest(), len(inline)
+    old_parts, new_parts = old.get("parts", ()), new.get("parts", ())
+    if len(old_parts) == len(new_parts):
+        for before, after, part in zip(old_parts, new_parts, getattr(value, "parts", ()), strict=True):
             _fill(before, after, part)
 
 
 @dataclass(slots=True)
 class _Text:
-    """What was said of one part, however it was cut."""
+    """Text of one part so far, regardless of how it was split into deltas."""
 
     message_id: str | None
     index: int | None
     text: str
 
     def is_of(self, other: "_Text") -> bool:
-        """Whether both are of one part, as far as they tell."""
+        """Return True if both texts can belong to the same part. An id of None matches any id."""
         mine, others = (self.message_id, self.index), (other.message_id, other.index)
         return all(None in pair or pair[0] == pair[1] for pair in zip(mine, others, strict=True))
 
@@ -149,8 +152,8 @@ _Piece = Event | _Text
 
 
 def _pieces(event: Event) -> Iterator[_Piece]:
-    """An event in pieces that do not depend on how text is cut: a part that is given whole is one that is opened, said
-    and ended."""
+    """Yield an event in pieces that do not depend on how text is split. A complete part is split into its start, its
+    text and its end."""
     match event:
         case PartDelta():
             yield _Text(event.message_id, event.index, event.text)
@@ -174,10 +177,10 @@ def _split_text(part: Part) -> tuple[Part, str]:
             return part, ""
 
 
-def _tell_states_whole(events: Sequence[Event]) -> list[Event]:
-    """With the states that the log has as differences to others of them: the agent gives them whole."""
+def _with_whole_states(events: Sequence[Event]) -> list[Event]:
+    """Return the events with differences of states replaced by whole states, as agents send them."""
     values: dict[str, JsonObject] = {}
-    told: list[Event] = []
+    result: list[Event] = []
     for event in events:
         if isinstance(event, StateSaved):
             if event.change is not None and event.change.since in values:
@@ -185,37 +188,37 @@ def _tell_states_whole(events: Sequence[Event]) -> list[Event]:
                 event = event.replace(values=whole, change=None)
             if event.values is not None:
                 values[event.checkpoint_id or ""] = event.values
-        told.append(event)
-    return told
+        result.append(event)
+    return result
 
 
 class ReplayCursor:
-    """What was said before, while an agent says it again.
+    """Position in the earlier events of an agent, while the agent repeats them.
 
     Args:
-        events: What was said.
-        closed: The hub has closed what the agent left open each time that it stopped (`_CLOSING`): these closings need
-            not be repeated. Of a run that was cut off it has not.
-        renames: An id that the agent gives to a message, a tool call, a step or an artifact is no part of what it says:
-            the log's holds.
+        events: Earlier events.
+        closed: True if the hub has ended the items that the agent left open each time that it stopped (`_CLOSING`).
+            These ends need not be repeated. False for a run that was cut off.
+        renames: True if the agent may give other ids to messages, tool calls, steps and artifacts. The ids of the log
+            remain in use.
     """
 
     def __init__(self, events: Sequence[Event], *, closed: bool = True, renames: bool = False) -> None:
         self._closed = closed
         self._renames = renames
-        events = _tell_states_whole(events)
+        events = _with_whole_states(events)
         self._pieces: list[_Piece] = []
         self._origins: list[int] = []
-        """Of each piece, the place of its event."""
-        self._beside = [event for event in events if isinstance(event, _BESIDE)]
+        """Index of the event that each piece comes from."""
+        self._unordered = [event for event in events if isinstance(event, _UNORDERED)]
         self._at = 0
         self._offset = 0
-        """Characters of the piece that were repeated, if it is a text."""
+        """Number of repeated characters of the current piece, if it is a text."""
         self._repeated: list[Event] = []
         self._ids: dict[tuple[str, str], str | None] = {}
-        """Field and the agent's id → the log's."""
+        """Id in the log, by the field and the agent's id."""
         for place, event in enumerate(events):
-            if not isinstance(event, _BESIDE):
+            if not isinstance(event, _UNORDERED):
                 self._add(place, event)
 
     def _add(self, place: int, event: Event) -> None:
@@ -231,134 +234,135 @@ class ReplayCursor:
                 self._origins.append(place)
 
     def news(self, event: Event) -> list[Event]:
-        """What of the event was not said before, as it goes on from what was.
+        """Return the part of an event that is not in the log yet.
 
         Raises:
-            Diverged: if it is something else than what was said.
+            Diverged: if the event differs from the logged one.
         """
-        if isinstance(event, _BESIDE):
-            return [] if event in self._beside else [event]
-        named = self._with_known_ids(event)
+        if isinstance(event, _UNORDERED):
+            return [] if event in self._unordered else [event]
+        renamed = self._with_logged_ids(event)
         if self.is_repeated:
-            return [named]
+            return [renamed]
         new: list[Event] = []
         begun: Event | None = None
-        for piece in _pieces(named):
+        for piece in _pieces(renamed):
             if isinstance(piece, _Text):
                 if rest := self._rest(piece):
-                    new.append(_more(named, begun, rest))
+                    new.append(_more(renamed, begun, rest))
                 continue
-            said = self._find(piece, event)
-            if said is None and begun is None:
-                return [named]
-            if said is None:
+            logged = self._find(piece, event)
+            if logged is None and begun is None:
+                return [renamed]
+            if logged is None:
                 new.append(
                     PartEnded(message_id=getattr(begun, "message_id", None), index=getattr(begun, "index", None))
                 )
-            begun = begun or said
+            begun = begun or logged
         if begun is not None:
             self._repeated.append(begun)
-        if self.is_repeated:  # nothing of it is needed any more
+        if self.is_repeated:  # the pieces are no longer needed
             self._pieces, self._origins, self._at = [], [], 0
         return new
 
     def split(self, events: Sequence[Event]) -> tuple[Sequence[Event], Sequence[Event]]:
-        """What of one item's events is new, and the events of the log that the others repeat.
+        """Return the new events among those of one item, and the logged events that the others repeat.
 
         Raises:
-            Diverged: also where the item asks questions of which only some were asked before.
+            Diverged: also if only some of the questions in the item are repeated.
         """
         if self.is_repeated:
             return events, ()
         self._repeated = []
         new = [news for event in events for news in self.news(event)]
-        asked = [any(isinstance(event, InterruptRaised) for event in each) for each in (new, self._repeated)]
-        if all(asked):
+        has_question = [any(isinstance(event, InterruptRaised) for event in each) for each in (new, self._repeated)]
+        if all(has_question):
             raise Diverged("asked more than it had asked before")
         return new, self._repeated
 
     @property
     def is_repeated(self) -> bool:
-        """Whether all of it was."""
+        """True if all pieces were repeated."""
         return self._at == len(self._pieces)
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left but what the hub closed."""
+        """True if the only pieces left are ends that the hub appended."""
         return all(self._closed and isinstance(piece, _CLOSING) for piece in self._pieces[self._at :])
 
     def end(self) -> None:
-        """The agent ended.
+        """Accept the end of the agent's events.
 
         Raises:
-            Diverged: if it had said more before.
+            Diverged: if the log has further events of the agent.
         """
         if not self.is_over:
             total = self._origins[-1] + 1
             raise Diverged(f"ended after {self._origins[self._at]} of the {total} events that it had said before")
 
     def _rest(self, again: _Text) -> str:
-        """What of a text is new."""
+        """Return the new end of a text; empty if the log has all of it."""
         text = again.text
         while text and not self.is_repeated:
-            said = self._pieces[self._at]
-            if isinstance(said, _Text) and said.is_of(again):
-                left = said.text[self._offset :]
+            logged = self._pieces[self._at]
+            if isinstance(logged, _Text) and logged.is_of(again):
+                left = logged.text[self._offset :]
                 if left.startswith(text) and len(left) > len(text):
                     self._offset += len(text)
                     return ""
                 if not text.startswith(left):
                     raise Diverged("said other words than it had said before")
                 text = text[len(left) :]
-            elif not self._closed or not isinstance(said, _CLOSING):
+            elif not self._closed or not isinstance(logged, _CLOSING):
                 raise Diverged("said more than it had said before")
             self._at, self._offset = self._at + 1, 0
         return text
 
-    def _find(self, again: Event, given: Event) -> Event | None:
-        """The event of the log that this one repeats; None once all were repeated. `given` = as the agent gave it."""
+    def _find(self, again: Event, original: Event) -> Event | None:
+        """Return the logged event that this one repeats, or None if all pieces were repeated. `original` is the event
+        with the agent's ids."""
         while not self.is_repeated:
-            said = self._pieces[self._at]
-            if isinstance(said, _Text):
+            logged = self._pieces[self._at]
+            if isinstance(logged, _Text):
                 raise Diverged(f"said {again.kind} where it had said more of a part before")
-            if is_same_event(said, self._nameless(again, given)):
+            if is_same_event(logged, self._without_new_id(again, original)):
                 self._at += 1
-                self._learn(said, given)
-                return said
-            if not self._closed or not isinstance(said, _CLOSING):
-                words = f"said {again.kind} where it had said {said.kind} before"
-                raise Diverged(words if said.kind != again.kind else f"{words}, with other words")
+                self._learn(logged, original)
+                return logged
+            if not self._closed or not isinstance(logged, _CLOSING):
+                words = f"said {again.kind} where it had said {logged.kind} before"
+                raise Diverged(words if logged.kind != again.kind else f"{words}, with other words")
             self._at += 1
         return None
 
-    # Names
+    # Ids
 
-    def _with_known_ids(self, event: Event) -> Event:
-        """The event with the log's ids."""
+    def _with_logged_ids(self, event: Event) -> Event:
+        """Return the event with the ids of the log."""
         if not self._ids:
             return event
-        known = {
+        logged_ids = {
             name: self._ids[name, value]
-            for name in _NAMES.values()
+            for name in _ID_FIELDS.values()
             if (value := getattr(event, name, None)) is not None and (name, value) in self._ids
         }
-        return event.replace(**known) if known else event
+        return event.replace(**logged_ids) if logged_ids else event
 
-    def _nameless(self, again: Event, given: Event) -> Event:
-        """Without the id that the agent gives to what begins here."""
-        name = _NAMES.get(type(again))
-        if not self._renames or name is None or (name, getattr(given, name)) in self._ids:
+    def _without_new_id(self, again: Event, original: Event) -> Event:
+        """Return the event without the agent's id for the item that it begins, if that id is new and need not match."""
+        name = _ID_FIELDS.get(type(again))
+        if not self._renames or name is None or (name, getattr(original, name)) in self._ids:
             return again
         return again.replace(**{name: None})
 
-    def _learn(self, said: Event, given: Event) -> None:
-        name = _NAMES.get(type(given))
-        if name is not None and (own := getattr(given, name)) is not None and own != getattr(said, name):
-            self._ids[name, own] = getattr(said, name)
+    def _learn(self, logged: Event, original: Event) -> None:
+        name = _ID_FIELDS.get(type(original))
+        if name is not None and (new_id := getattr(original, name)) is not None and new_id != getattr(logged, name):
+            self._ids[name, new_id] = getattr(logged, name)
 
 
 def _more(event: Event, begun: Event | None, text: str) -> Event:
-    """The end of a text of which the start was repeated."""
+    """Return the event for the rest of a text whose beginning was repeated."""
     if isinstance(event, PartDelta):
         return event if event.text == text else event.replace(text=text)
     return PartDelta(message_id=getattr(begun, "message_id", None), index=getattr(begun, "index", None), text=text)
@@ -366,21 +370,24 @@ def _more(event: Event, begun: Event | None, text: str) -> Event:
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """How a paused agent came to its questions."""
+    """History of a paused agent up to its open questions."""
 
     first: RunCreated
-    """The run that it was started with."""
+    """Event of the run that the agent was started with."""
     said: Sequence[Event]
-    """What it said since, over all of its runs."""
+    """Events that the agent has sent since, in all of its runs."""
     answers: Mapping[str, InterruptAnswered]
-    """By interrupt id."""
+    """Answers by interrupt id."""
     message_ids: frozenset[str]
-    """Of what was said on the task from that run on, by caller and agent."""
+    """Ids of the messages of caller and agent on the task, from that run on."""
 
 
 def replay_plan(records: Sequence[Record], interrupt_id: str) -> ReplayPlan | None:
-    """The story that led to this question, found backwards: the run that asked it, the run that asked the question
-    whose answer started that one, and so on to the run that no answer started. None if the records do not tell."""
+    """Return the history that led to a question, or None if the records are incomplete.
+
+    It is found backwards: the run that asked the question, the run that asked the question whose answer started that
+    run, and so on to the first run, which no answer started.
+    """
     created = {record.event.run_id: record.event for record in records if isinstance(record.event, RunCreated)}
     asked_by: dict[str, str] = {}
     answered_in: dict[str, list[str]] = {}
@@ -401,15 +408,15 @@ def replay_plan(records: Sequence[Record], interrupt_id: str) -> ReplayPlan | No
             return None
         run_ids.append(run_id)
         if run.cause != "answer":
-            said = [event for run_id in reversed(run_ids) for event in agent_events(records, run_id)]
-            return ReplayPlan(run, said, answers, _message_ids(run, said))
+            events = [event for run_id in reversed(run_ids) for event in agent_events(records, run_id)]
+            return ReplayPlan(run, events, answers, _message_ids(run, events))
         question = next(iter(answered_in.get(run_id, ())), None)
     return None
 
 
-def _message_ids(run: RunCreated, said: Sequence[Event]) -> frozenset[str]:
+def _message_ids(run: RunCreated, events: Sequence[Event]) -> frozenset[str]:
     ids = [message.message_id for message in run.messages]
-    for event in said:
+    for event in events:
         if isinstance(event, MessageStarted):
             ids.append(event.message_id)
         elif isinstance(event, InterruptRaised):

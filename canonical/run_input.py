@@ -1,7 +1,7 @@
-"""RunInput: what a run is started with. It is carried whole, from the adapter that read the request to the agent.
+"""RunInput: the input of a run, passed whole from the adapter that read the request to the agent.
 
-What stands between the two hands it on and names no member of it that it does not act on. So a new field of a request
-is a field here, and is known to the adapter that reads it and to the agent that wants it.
+The layers between them pass it on and name only the members that they act on. So a new field of a request is a field
+here, and only the adapter that reads it and the agent that uses it have to know it.
 """
 
 from collections.abc import Mapping
@@ -11,21 +11,21 @@ from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 
 class RunInput(Value):
-    """In the log its members stand beside those of the event that holds them
+    """Input of a run. In the log its members are stored with those of the event that holds them
     (`babelgate.canonical.event.RunCreated`)."""
 
     messages: tuple[Message, ...] = ()
     uploaded: int = 0
-    """How many parts at the end of the last message are files that the caller gave beside what was said."""
+    """Number of parts at the end of the last message that are separately uploaded files."""
     data: Json = None
-    """Input that is no message: the keys of a LangGraph input, an AIEF additional_input."""
+    """Input that is not a message: the keys of a LangGraph input, an AIEF additional_input."""
     checkpoint: str | None = None
-    """The revision to start from (`babelgate.canonical.history`); None = the newest."""
+    """Revision to start from (`babelgate.canonical.history`); None means the newest."""
     config: JsonObject = {}
     metadata: JsonObject = {}
-    """Of the run, and of the task where the run begins one."""
+    """Metadata of the run, and of the task if the run begins one."""
     headers: Mapping[str, str] = {}
-    """Of the caller's request: those that the agent's settings name are kept, for the agent's server."""
+    """Headers of the caller's request that the agent's settings name. They are passed on to the agent's server."""
     assistant: str | None = None
-    """The caller's own name of the agent or of a configuration of it."""
+    """Caller's own name of the agent or of a configuration of it."""
     extra: Extra = {}

@@ -1,5 +1,5 @@
-"""State machines of tasks and runs: what may follow what. This module is the only place that knows; the diagram in the
-docs is generated from these tables (`make docs`)."""
+"""State machines of tasks and runs: the allowed transitions. This module is the only place that defines them; `make
+docs` generates the diagram in the docs from these tables."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -20,7 +20,7 @@ class TaskState(StrEnum):
 
 TERMINAL: Final = frozenset({TaskState.COMPLETED, TaskState.FAILED, TaskState.CANCELLED, TaskState.REJECTED})
 WAITING: Final = frozenset({TaskState.INPUT_REQUIRED, TaskState.AUTH_REQUIRED})
-"""Paused on a question: an open interrupt and no active run."""
+"""States of a task that is paused on a question: it has an open interrupt and no active run."""
 
 TASK_TRANSITIONS: Final[Mapping[TaskState, frozenset[TaskState]]] = {
     TaskState.SUBMITTED: frozenset({TaskState.WORKING, TaskState.CANCELLING, *TERMINAL}),
@@ -43,7 +43,7 @@ class RunStatus(StrEnum):
     TIMEOUT = "timeout"
     CANCELLED = "cancelled"
     PAUSED = "paused"
-    """This activation stopped at a question. The answer is the next run of the same task."""
+    """Status of a run that stopped at a question. The answer starts the next run of the same task."""
 
 
 ENDED: Final = frozenset({RunStatus.SUCCESS, RunStatus.ERROR, RunStatus.TIMEOUT, RunStatus.CANCELLED, RunStatus.PAUSED})

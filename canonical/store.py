@@ -1,4 +1,4 @@
-"""Key-value store (long-term memory): JSON objects under a namespace and a key, kept per owner beside all threads."""
+"""Key-value store (long-term memory): JSON objects under a namespace and a key, by owner and independent of threads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from babelgate.canonical.listed import Listed
 from babelgate.canonical.value import JsonObject
 
 Namespace = tuple[str, ...]
-"""At least one label; no label is empty or holds a dot."""
+"""Labels of a namespace: at least one, none empty, none with a dot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,15 +25,17 @@ class Item:
 class ItemQuery:
     prefix: Namespace = ()
     filter: JsonObject = field(default_factory=dict[str, object])
-    """Members that the value must have: equal to the given one; for an object, those that it names; and for an object
-    of operators (`$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`), as each of them says of its operand. A missing member
-    satisfies only `$ne`."""
+    """Conditions on members of the value.
+
+    A plain value must be equal, and an object must have the members of the given one. An object of operators (`$eq`,
+    `$ne`, `$gt`, `$gte`, `$lt`, `$lte`) must satisfy each of them. A missing member satisfies only `$ne`.
+    """
     text: str | None = None
-    """Words to look for: items whose value holds them all, in any case."""
+    """Words to search for. An item matches if its value contains all of them, in any case."""
     limit: int = 10
     offset: int = 0
     refresh: bool = True
-    """Whether the time to live of what is found starts again."""
+    """True to restart the time to live of the items found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,29 +44,29 @@ class NamespaceQuery:
     """`*` matches any one label."""
     suffix: Namespace = ()
     max_depth: int | None = None
-    """Longer namespaces are cut to this many labels."""
+    """Maximum number of labels: longer namespaces are cut."""
     limit: int = 100
     offset: int = 0
 
 
 class Store(Protocol):
     async def put(self, owner: str, namespace: Namespace, key: str, value: JsonObject, ttl: int | None = None) -> None:
-        """Create or replace. `ttl` = seconds after which it is gone. Raises invalid (a namespace or key that is
-        none)."""
+        """Create or replace an item. `ttl` is the time in seconds until it expires. Raises invalid (a wrong namespace
+        or key)."""
         ...
 
     async def get(self, owner: str, namespace: Namespace, key: str, *, refresh: bool = True) -> Item | None:
-        """`refresh` starts the time to live again."""
+        """Return an item, or None. `refresh` restarts its time to live."""
         ...
 
     async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
-        """Whether there was one."""
+        """Delete an item. Return True if it existed."""
         ...
 
     async def search(self, owner: str, query: ItemQuery) -> Listed[Item]:
-        """Newest change first."""
+        """List the matching items, most recent change first."""
         ...
 
     async def namespaces(self, owner: str, query: NamespaceQuery) -> Sequence[Namespace]:
-        """Sorted, each once."""
+        """Return the namespaces, sorted and without duplicates."""
         ...

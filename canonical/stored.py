@@ -1,8 +1,8 @@
-"""Schema evolution (upcasting): stored events are read again, whichever release has written them.
+"""Schema evolution (upcasting): stored events of every release can be read.
 
-What an earlier release wrote otherwise is told in `_CHANGED`, here and nowhere else: nobody who is given an event can
-see how old it is. Members that this release has no word for are not refused and not lost: they are kept verbatim in
-`extra` under `UNKNOWN`, from where folds and copies take them along.
+`_CHANGED` alone defines how events of earlier releases are converted; other code never sees how old an event is.
+Members that this release does not define are neither rejected nor lost. They are stored verbatim in `extra` under
+`UNKNOWN`, and folds and copies preserve them there.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ from babelgate.canonical.value import JsonObject, Value
 V = TypeVar("V", bound=Value)
 
 UNKNOWN: Final = "babelgate"
-"""Where in `extra` they are. No protocol has this name, so no view shows them."""
+"""Key of unknown members in `extra`. No protocol has this name, so no view shows them."""
 
 _EVENT: Final[msgspec.json.Decoder[Event]] = msgspec.json.Decoder(Event)
 _ENCODER: Final = msgspec.json.Encoder()
@@ -32,75 +32,78 @@ _MEMBERS: Final[Mapping[str, Mapping[str, type[Value]] | type[Value]]] = {
     "uploads": _PARTS,
     "fault": Fault,
 }
-"""Members that hold values, or lists of them, wherever they stand; by kind, where there are several."""
+"""Types of members that hold values or lists of values, by the member's name. Unions are given by kind."""
 
 
 def decode_event(body: bytes) -> Event:
-    """An event as the log keeps it. What this release has written itself is read as it stands, and that is nearly all.
+    """Return an event from the log. Nearly all events were written by this release and are decoded directly.
 
     Raises:
-        msgspec.DecodeError: if it is none.
+        msgspec.DecodeError: if the body is not an event.
     """
     try:
         return _EVENT.decode(body)
     except msgspec.ValidationError:
-        told = msgspec.json.decode(body)
-        if not isinstance(told, dict):
+        body_members = msgspec.json.decode(body)
+        if not isinstance(body_members, dict):
             raise
-    event = cast("JsonObject", told)
+    event = cast("JsonObject", body_members)
     change = _CHANGED.get(str(event.get("kind")))
-    known, _ = _keep_unknown(event if change is None else change(event), _EVENTS)
-    return msgspec.convert(known, Event)
+    members, _ = _keep_unknown(event if change is None else change(event), _EVENTS)
+    return msgspec.convert(members, Event)
 
 
 def decode_snapshot(kind: type[V], body: bytes) -> V:
-    """A thread, a task, a run, a question or a file as its row keeps it. What another release has said in it beyond
-    that is in the log.
+    """Return a thread, task, run, question or file from its row. Members that another release added are dropped,
+    because the log has them.
 
     Raises:
-        msgspec.DecodeError: if it is none.
+        msgspec.DecodeError: if the body is not such a value.
     """
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError:
-        told: JsonObject = msgspec.json.decode(body)
-        known = {name: _known_member(name, told[name])[0] for name in _fields(kind) if name in told}
-        return msgspec.convert(known, kind)
+        members: JsonObject = msgspec.json.decode(body)
+        known_members = {name: _known_member(name, members[name])[0] for name in _fields(kind) if name in members}
+        return msgspec.convert(known_members, kind)
 
 
 def encode_snapshot(value: object) -> bytes:
-    """A thread, a task, a run, a question or a file, as its row keeps it."""
+    """Return a thread, task, run, question or file as JSON for its row."""
     return _ENCODER.encode(value)
 
 
 def _run_created(event: JsonObject) -> JsonObject:
-    """Before revision 0002 it had two members that nothing was ever said with."""
+    """Drop the two members that the event had before revision 0002. They were never used."""
     return {name: value for name, value in event.items() if name not in ("webhook", "reserved")}
 
 
 _CHANGED: Final[Mapping[str, Callable[[JsonObject], JsonObject]]] = {"run_created": _run_created}
-"""By kind of event, what makes today's form of what was written before."""
+"""Conversions of stored events of earlier releases, by kind of event."""
 
 
-def _keep_unknown(told: JsonObject, types: Mapping[str, type[Value]] | type[Value]) -> tuple[JsonObject, JsonObject]:
-    """The value as JSON of this release, with what is unknown in it where it can be kept; and what is left, for the
-    value around it to keep. An event has `extra`, so nothing is left of one."""
-    kind = types if isinstance(types, type) else types.get(str(told.get("kind")))
+def _keep_unknown(value: JsonObject, types: Mapping[str, type[Value]] | type[Value]) -> tuple[JsonObject, JsonObject]:
+    """Return a value as JSON of this release, and the unknown members that it has no place for.
+
+    Unknown members go into `extra`; the caller stores the others with the surrounding value. Every event has `extra`,
+    so nothing is left over from an event.
+    """
+    kind = types if isinstance(types, type) else types.get(str(value.get("kind")))
     if kind is None:
-        return told, {}
+        return value, {}
     fields = _fields(kind)
-    unknown = {name: member for name, member in told.items() if name not in fields}
-    known: JsonObject = {}
-    for name, member in told.items():
+    unknown = {name: member for name, member in value.items() if name not in fields}
+    result: JsonObject = {}
+    for name, member in value.items():
         if name in fields:
-            known[name], left = _known_member(name, member)
+            result[name], left = _known_member(name, member)
             if left:
                 unknown[name] = left
     if unknown and "extra" in fields:
-        extra: JsonObject = known.get("extra") or {}
-        known["extra"] = {**extra, UNKNOWN: {**extra.get(UNKNOWN, {}), **unknown}}
+        extra: JsonObject = result.get("extra") or {}
+        result["extra"] = {**extra, UNKNOWN: {**extra.get(UNKNOWN, {}), **unknown}}
         unknown = {}
-    return known, unknown
+    return result, unknown
 
 
 def _fields(kind: type[Value]) -> frozenset[str]:

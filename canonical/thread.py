@@ -1,7 +1,7 @@
-"""Snapshots (read model): what threads, tasks, runs, questions and artifacts are at one moment of the log.
+"""Snapshots (read model): threads, tasks, runs, questions and artifacts at one moment of the log.
 
-They are plain values. `babelgate.canonical.fold` derives them from records; the database keeps some of them in rows, as
-caches. All times are microseconds since 1970, UTC.
+They are plain values. `babelgate.canonical.fold` derives them from records; the database stores some of them in rows,
+as caches. All times are microseconds since 1970, UTC.
 """
 
 from collections.abc import Iterable
@@ -17,13 +17,18 @@ from babelgate.canonical.state import ENDED, TERMINAL, WAITING, RunReason, RunSt
 from babelgate.canonical.value import Extra, Json, JsonObject, Value
 
 ThreadStatus = Literal["idle", "busy", "interrupted", "error"]
-"""Busy: a run is pending or running; interrupted: none is, and a task waits for an answer; error: the last run
-failed."""
+"""State of a thread by its runs:
+
+- busy: a run is pending or running
+- interrupted: no run is active, and a task waits for an answer
+- error: the last run failed
+- idle: none of these
+"""
 
 
 def next_run_id(stopped: str) -> str:
-    """The id of the run that goes on where this one stopped for a question. It is known before the run exists: AIEF
-    shows it as a created step, and step ids do not change."""
+    """Return the id of the run that continues after the run `stopped` has stopped for a question. The id exists before
+    the run does: AIEF shows that run as a created step, and step ids do not change."""
     return str(uuid5(NAMESPACE_OID, f"{stopped}/following"))
 
 
@@ -35,33 +40,33 @@ class Thread(Value):
     metadata: JsonObject = {}
     config: JsonObject = {}
     ttl: int | None = None
-    """Seconds after its last change at which it is erased, or pruned."""
+    """Seconds after the last change until the thread is erased or pruned."""
     keeps_latest: bool = False
-    """It is pruned to its newest state then, and not erased."""
+    """True if the thread is then pruned to its newest state, and not erased."""
     ephemeral: bool = False
     uploads: tuple[FilePart, ...] = ()
-    """Files that callers uploaded since the last input: the next one brings them."""
+    """Files that callers have uploaded since the last input. The next input includes them."""
     last_edit_seq: int = msgspec.field(default=0, name="revised")
-    """Seq of the newest record by which a caller changed what was said: a message that belongs to no run, or a revision
-    that leaves messages out or follows one that it names. 0 before the first."""
+    """Number of the newest record by which a caller changed messages; 0 before the first. Such a record is a message
+    outside runs, or a revision that leaves messages out or names its parent."""
     changed_values: int = 0
-    """Seq of the newest revision that a caller made of its state. 0 before the first."""
+    """Number of the record of the newest revision that a caller made; 0 before the first."""
     extra: JsonObject = {}
-    """What a protocol keeps on the thread for itself, by protocol; members are replaced whole."""
+    """Data that a protocol keeps on the thread, by protocol. Members are replaced whole."""
 
     @property
     def can_expire(self) -> bool:
-        """Whether it is erased some day by itself."""
+        """True if the thread will be erased or pruned automatically."""
         return self.ephemeral or self.ttl is not None
 
 
 class ThreadView(Value):
-    """A thread and what follows from its runs."""
+    """Thread with the status that follows from its runs."""
 
     thread: Thread
     status: ThreadStatus
     updated_at: int
-    """Of its newest record."""
+    """Time of its newest record."""
 
 
 class Task(Value):
@@ -71,10 +76,11 @@ class Task(Value):
     state: TaskState
     created_at: int
     changed_at: int
-    """When the state changed last."""
+    """Time of the last change of state."""
     first_seq: int
     last_seq: int
-    """From the record that created the task to its last change of state: all of its records, once it is terminal."""
+    """Number of the last record that changed the state. The first record is `first_seq`; once the task is terminal, all
+    its records are in between."""
     fault: Fault | None = None
     continues: str | None = None
     references: tuple[str, ...] = ()
@@ -82,7 +88,7 @@ class Task(Value):
     protocol: str = ""
     version: str = ""
     rollback: bool = False
-    """It is being cancelled, and its run will be removed."""
+    """True if the task is being cancelled and its run will be removed."""
 
     @property
     def is_terminal(self) -> bool:
@@ -99,7 +105,7 @@ class Loss(Value):
 
 
 def losses_by_feature(losses: Iterable[Loss]) -> dict[str, str]:
-    """Return what got lost, by feature: each text once, joined where one feature has several."""
+    """Return the losses by feature. Each text occurs once; several texts of one feature are joined."""
     found: dict[str, list[str]] = {}
     for loss in dict.fromkeys(losses):
         found.setdefault(loss.feature, []).append(loss.how)
@@ -112,7 +118,7 @@ class Run(Value):
     thread_id: str = ""
     agent: str = ""
     assistant: str | None = None
-    """The caller's own name of the agent or of a configuration of it."""
+    """Caller's own name of the agent or of a configuration of it."""
     status: RunStatus
     cause: Cause
     created_at: int
@@ -130,7 +136,7 @@ class Run(Value):
     usage: JsonObject = {}
     loss: tuple[Loss, ...] = ()
     upstream: dict[str, str] = {}
-    """The upstream's own ids of this run, as far as it has told them."""
+    """Ids that the upstream has given to this run so far."""
     removed: bool = False
 
     @property
@@ -139,7 +145,7 @@ class Run(Value):
 
 
 class Interrupt(Value):
-    """A question, open until `action` is set."""
+    """Question, open until `action` is set."""
 
     interrupt_id: str
     task_id: str
@@ -151,11 +157,11 @@ class Interrupt(Value):
     answer_schema: JsonObject | None = None
     node: str = ""
     ns: tuple[str, ...] = ()
-    """Who asked, and where inside the agent."""
+    """Namespace of the graph inside the agent in which `node` asked the question."""
     action: str | None = None
     answer: Json = None
     extra: Extra = {}
-    """As its event has it: what one protocol alone has words for, under that protocol's name."""
+    """Extra fields of its event: data that only one protocol defines, under that protocol's name."""
 
     @property
     def is_open(self) -> bool:
@@ -163,8 +169,8 @@ class Interrupt(Value):
 
 
 class Artifact(Value):
-    """A named output of an agent, or an upload of a caller. An author of an agent yields
-    `Artifact.of("report.txt", text)`."""
+    """Named output of an agent, or an upload of a caller. The author of an agent yields `Artifact.of("report.txt",
+    text)`."""
 
     artifact_id: str | None = None
     name: str | None = None
@@ -181,7 +187,7 @@ class Artifact(Value):
 
     @classmethod
     def of(cls, name: str, content: str | bytes, media_type: str | None = None) -> "Artifact":
-        """One file: `content` as its bytes (text is UTF-8)."""
+        """Return an artifact of one file with `content` as its bytes. Text is encoded as UTF-8."""
         data = content.encode() if isinstance(content, str) else content
         media_type = media_type or ("text/plain" if isinstance(content, str) else "application/octet-stream")
         return cls(name=name, parts=(FilePart(name=name, media_type=media_type, inline=data, size=len(data)),))

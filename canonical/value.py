@@ -1,7 +1,7 @@
-"""Value objects: the base of every canonical value, frozen, closed, comparable, and stored as JSON.
+"""Value objects: the base of every canonical value, immutable, closed, comparable, and stored as JSON.
 
-They are structs of msgspec, made for every token that an agent says: making one checks no types. What comes from
-outside is checked where it is read (the wire models of the adapters, `babelgate.gateway.runs.event_check` for agents).
+They are msgspec structs. Construction checks no types, because values are created for every token of an agent. External
+data is checked where it is read: in the adapters' wire models, and in `babelgate.gateway.runs.event_check` for agents.
 """
 
 from collections.abc import Mapping
@@ -12,24 +12,25 @@ import msgspec
 
 if TYPE_CHECKING:
     Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-else:  # msgspec reads no recursive type; what is JSON by itself is not looked into
+else:  # msgspec supports no recursive types, and does not look into values of type Any
     Json = Any
 JsonObject = dict[str, Any]
-"""A JSON object. The values are JSON; the type checker is not asked to prove it at every use."""
+"""JSON object. Its values are JSON, but the type checker does not have to prove that at every use."""
 
 Extra = Mapping[str, Any]
-"""Fields that the canonical model has no word for, verbatim, under the name of the protocol they came from:
-`{"a2a": {"artifactId": "x"}}`. Only an adapter of the same protocol reads them."""
+"""Fields that the canonical model does not define, verbatim, by the protocol they came from. Only an adapter of the
+same protocol reads them. Example: `{"a2a": {"artifactId": "x"}}`."""
 
 
 def is_extra(extra: Extra) -> bool:
-    """Whether each of its members is an object or null: the adapters that read them take it for granted."""
+    """Return True if each member is an object or null, as the adapters that read them assume."""
     return all(fields is None or isinstance(fields, dict) for fields in extra.values())
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
 class _ValueType(msgspec.StructMeta):
-    """Values are frozen and made by names alone. A class with a `kind` is a member of a union: its JSON says which."""
+    """Metaclass that makes values immutable and keyword-only. A class with a `kind` belongs to a union: its JSON
+    includes the kind."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> type:
         if "kind" in namespace:
@@ -44,37 +45,40 @@ class _ValueType(msgspec.StructMeta):
 
 
 class Value(msgspec.Struct, metaclass=_ValueType):
-    """An immutable value. Canonical is closed: an unknown field is a mistake of ours, so only wire models allow
-    extras; stored values of other releases are read by `babelgate.canonical.stored`."""
+    """Immutable value.
+
+    The canonical model is closed: an unknown field is a programming error, so only wire models allow extra fields.
+    `babelgate.canonical.stored` reads stored values of other releases.
+    """
 
     def replace(self, **changes: Any) -> Self:
-        """The same value, but for these fields."""
+        """Return a copy of the value with these fields changed."""
         return msgspec.structs.replace(self, **changes)
 
     def members(self) -> JsonObject:
-        """What its JSON says, by the names that it has there, as it stands."""
+        """Return the members that its JSON has, under their names there, without converting them."""
         names = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
-        told = {encoded: getattr(self, name) for encoded, name in names}
+        encoded_members = {encoded: getattr(self, name) for encoded, name in names}
         tag = self.__struct_config__.tag
-        return told if tag is None else {"kind": tag, **told}
+        return encoded_members if tag is None else {"kind": tag, **encoded_members}
 
     @classmethod
-    def of_members(cls, told: Mapping[str, Any]) -> Self:
-        """The value that JSON tells of.
+    def of_members(cls, encoded_members: Mapping[str, Any]) -> Self:
+        """Return the value with these JSON members.
 
         Raises:
-            msgspec.ValidationError: if it is none.
+            msgspec.ValidationError: if they do not describe a value of this class.
         """
         tag = cls.__struct_config__.tag
-        return msgspec.convert(told if tag is None else {"kind": tag, **told}, cls)
+        return msgspec.convert(encoded_members if tag is None else {"kind": tag, **encoded_members}, cls)
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        """Nobody changes it, nor the data in it, which may be large."""
+        """Return the value itself: it is immutable, and its data may be large."""
         return self
 
 
 def is_uuid(text: str) -> bool:
-    """Whether `text` is a UUID in the spelling that all protocols emit: 36 characters, lower case or upper."""
+    """Return True if the text is a UUID in the form that all protocols use: 36 characters, lower or upper case."""
     if len(text) != 36:
         return False
     try:

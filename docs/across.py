@@ -1,7 +1,7 @@
-"""docs/conformance/across.md: whether the same run means the same in every protocol of the gateway.
+"""docs/conformance/across.md: the same run, compared across all protocols of the gateway.
 
-The run is in `docs/conformance/across.json`; the test that compares the protocols of our gateway compares with it, too,
-and `pytest --accept` writes it anew.
+The run is in `docs/conformance/across.json`. The test that compares the gateway's protocols checks against it, and
+`pytest --accept` rewrites it.
 """
 
 import json
@@ -23,7 +23,7 @@ def read_record() -> dict[str, Any]:
 
 _COLOURS: Final = {"✓": "#1a7f37", "◐": "#9a6700", "✗": "#cf222e"}
 _LEFT, _TOP, _WIDE, _HIGH = 118, 34, 62, 26
-"""Pixels: of the names of protocols, of those of scenarios, of a cell."""
+"""Sizes in pixels: names of protocols, names of scenarios, width and height of a cell."""
 
 
 def pages() -> dict[Path, str]:
@@ -35,7 +35,8 @@ def pages() -> dict[Path, str]:
 
 
 def _drawing(record: dict[str, Any]) -> Iterator[str]:
-    """Scenarios by protocols, for the README: on paper of its own, as it is looked at in the dark, too."""
+    """Yield the lines of the table of scenarios and protocols as SVG, for the README. It has a white background,
+    because the page may be dark."""
     protocols, scenarios = record["protocols"], record["scenarios"]
     width, height = _LEFT + _WIDE * len(scenarios) + 8, _TOP + _HIGH * (len(protocols) + 1) + 4
     title = "The same scenario, played through every protocol of the gateway"
@@ -74,7 +75,7 @@ def _page(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _list(title: str, differences: dict[str, str]) -> Iterator[str]:
-    """One line for each reason, with the places where it is seen."""
+    """Yield a table with one line for each reason, and the places where it applies."""
     if not differences:
         return
     yield f"## {title}"

@@ -1,4 +1,4 @@
-"""What the page of the Babelgate extension has from the code: the entry of a card, an envelope, the schema."""
+"""Generated parts of the page of the Babelgate extension: the entry of a card, an envelope, the schema."""
 
 import json
 from pathlib import Path
@@ -21,10 +21,10 @@ def entry() -> str:
 
 
 def example() -> str:
-    told: dict[str, Any] = {"at": _AT, "task_id": "t1", "run_id": "r1", "attempt": 1}
-    called = ToolStarted(call_id="c1", name="search", input={"q": "rome"}, node="agent")
-    said = PartDelta(message_id="m1", index=0, text="It is ")
-    return _block(envelope(16, [Record(seq=17, event=called, **told), Record(seq=19, event=said, **told)]))
+    fields: dict[str, Any] = {"at": _AT, "task_id": "t1", "run_id": "r1", "attempt": 1}
+    tool_started = ToolStarted(call_id="c1", name="search", input={"q": "rome"}, node="agent")
+    delta = PartDelta(message_id="m1", index=0, text="It is ")
+    return _block(envelope(16, [Record(seq=17, event=tool_started, **fields), Record(seq=19, event=delta, **fields)]))
 
 
 def published_schema() -> str:

@@ -1,6 +1,7 @@
-"""Writes what follows from the code into the pages: the fidelity matrices from `CARRIES`, the state diagrams from the
-transition tables, the keys of the settings, the requirements of `babelgate check`. `make docs` runs it; a test proves
-that the pages are current.
+"""Generator of the documentation that follows from the code.
+
+It writes the fidelity matrices from `CARRIES`, the state diagrams from the transition tables, the keys of the settings,
+and the requirements of `babelgate check`. `make docs` runs it; a test checks that the pages are current.
 
     python -m docs.generate
 """
@@ -45,8 +46,10 @@ def _title(adapter: Adapter, version: str) -> str:
 
 
 def matrix() -> str:
-    """One row a feature, one column a protocol."""
-    return _matrix([(title, {name: _MARKS[carry.level] for name, carry in told.items()}) for title, told in _columns()])
+    """Return the fidelity matrix: one row per feature, one column per protocol."""
+    return _matrix(
+        [(title, {name: _MARKS[carry.level] for name, carry in carries.items()}) for title, carries in _columns()]
+    )
 
 
 def _matrix(columns: Sequence[tuple[str, Mapping[Feature, str]]]) -> str:
@@ -63,7 +66,7 @@ def summary() -> str:
     """Return the fidelity matrix in three lines, for the first page."""
     counts = {title: sum(carry.level == "full" for carry in carries.values()) for title, carries in _columns()}
     least, most = min(counts, key=counts.__getitem__), max(counts, key=counts.__getitem__)
-    everywhere = [f"`{name}`" for name in Feature if all(told[name].level == "full" for _, told in _columns())]
+    everywhere = [f"`{name}`" for name in Feature if all(carries[name].level == "full" for _, carries in _columns())]
     levels = [
         carry.level
         for adapter, version in _versions()
@@ -86,15 +89,17 @@ def _marks_of_both(plain: Mapping[Feature, Carry], extended: Mapping[Feature, Ca
 
 
 def with_extension() -> str:
-    """How much arrives without the extension and with it, and every loss that is left."""
+    """Return a table of the features that arrive without and with the extension, and every remaining loss."""
     lines = ["| | plain | with the extension |", "|---|:-:|:-:|"]
     left: dict[str, list[str]] = {}
     for adapter, version in _versions():
-        told, title = adapter.extended.get(version), _title(adapter, version)
-        with_it = "as plain" if told is None else _count(told)
+        extended_carries, title = adapter.extended.get(version), _title(adapter, version)
+        with_it = "as plain" if extended_carries is None else _count(extended_carries)
         lines.append(f"| {title} | {_count(adapter.carries[version])} | {with_it} |")
-        if told is not None:
-            losses = "; ".join(f"{feature} ({carry.how})" for feature, carry in told.items() if carry.level != "full")
+        if extended_carries is not None:
+            losses = "; ".join(
+                f"{feature} ({carry.how})" for feature, carry in extended_carries.items() if carry.level != "full"
+            )
             if losses:
                 left.setdefault(losses, []).append(title)
     plain = _count_all([adapter.carries[version] for adapter, version in _versions()])
@@ -103,7 +108,10 @@ def with_extension() -> str:
     lost = "\n".join(f"- {', '.join(titles)}: {losses}." for losses, titles in left.items())
     columns = [(adapter, version, adapter.carries[version]) for adapter, version in _versions()]
     table = _matrix(
-        [(_title(a, version), _marks_of_both(told, a.extended.get(version, told))) for a, version, told in columns]
+        [
+            (_title(a, version), _marks_of_both(carries, a.extended.get(version, carries)))
+            for a, version, carries in columns
+        ]
     )
     return (
         "\n".join(lines)
@@ -123,7 +131,7 @@ def _count(carries: Mapping[Feature, Carry]) -> str:
 
 
 def losses() -> str:
-    """Every loss, with its reason and its source."""
+    """Return every loss with its reason and source, by protocol."""
     sections: list[str] = []
     for title, carries in _columns():
         rows = [
@@ -157,25 +165,25 @@ def diagrams() -> str:
 
 
 def _between(page: Path, begin: str, end: str, text: str) -> str:
-    """A page written by hand, with `text` between its marks."""
+    """Return a page that is written by hand, with `text` between its marks."""
     before, _, rest = page.read_text(encoding="utf-8").partition(begin)
     _, _, after = rest.partition(end)
     return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def _extension() -> str:
-    """Its page, with what is the code's."""
+    """Return the page of the extension with its generated blocks."""
     page = ROOT / "docs" / "extension.md"
     text = page.read_text(encoding="utf-8")
-    for name, told in (("card", entry()), ("envelope", example())):
+    for name, block in (("card", entry()), ("envelope", example())):
         begin, end = f"<!-- {name}: generated by make docs -->", f"<!-- /{name} -->"
         before, _, rest = text.partition(begin)
-        text = f"{before}{begin}\n{told}\n{end}{rest.partition(end)[2]}"
+        text = f"{before}{begin}\n{block}\n{end}{rest.partition(end)[2]}"
     return text
 
 
 def pages() -> dict[Path, str]:
-    """Every generated page, whole."""
+    """Return the complete text of every generated page."""
     return {
         ROOT / "README.md": _between(ROOT / "README.md", _BEGIN, _END, summary()),
         ROOT / "docs" / "configuration.md": _between(

@@ -1,7 +1,8 @@
-"""docs/conformance/kits.md: which tests of other people's kits have a counterpart among the requirements of `babelgate
-check`, and whether the verdicts are the same.
+"""docs/conformance/kits.md: tests of other people's kits, the requirements of `babelgate check` with the same meaning,
+and whether the verdicts agree.
 
-What the kits found is in `docs/conformance/kits.yaml`, what our judge found in `runs.json` beside it.
+The results of the kits are in `docs/conformance/kits.yaml`, and those of `babelgate check` are in `runs.json` next to
+it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,18 +28,18 @@ def recorded() -> Sequence[Mapping[str, Any]]:
     return yaml.safe_load(KITS.read_text(encoding="utf-8"))
 
 
-def ours(requirements: Sequence[str], verdicts: Mapping[str, str]) -> str:
-    """Of several requirements: the worst verdict; empty if there are none."""
+def worst(requirements: Sequence[str], verdicts: Mapping[str, str]) -> str:
+    """Return the worst verdict of several requirements, or an empty text without requirements."""
     found = {verdicts[each] for each in requirements}
     return next((verdict for verdict in _WORST_FIRST if verdict in found), "")
 
 
-def outcome(theirs: str, requirements: Sequence[str], verdicts: Mapping[str, str]) -> str:
-    if theirs == "not run":
+def outcome(kit_verdict: str, requirements: Sequence[str], verdicts: Mapping[str, str]) -> str:
+    if kit_verdict == "not run":
         return "not run"
     if not requirements:
         return "no counterpart"
-    return "agreed" if (theirs == "fail") == (ours(requirements, verdicts) == "fail") else "differs"
+    return "agreed" if (kit_verdict == "fail") == (worst(requirements, verdicts) == "fail") else "differs"
 
 
 def pages(runs: Runs) -> dict[Path, str]:
@@ -70,11 +71,11 @@ def _compared(
     note = f" ({run['note']})" if run["note"] else ""
     yield f"Both against {server}{note}:"
     yield from _head("their test", "our requirements", "theirs", "ours", "")
-    for test, theirs in run["found"].items():
+    for test, kit_verdict in run["found"].items():
         requirements = kit["tests"][test]
-        judged = outcome(theirs, requirements, verdicts)
+        judged = outcome(kit_verdict, requirements, verdicts)
         why = f"differs: {run['why'][test]}" if judged == "differs" else judged
-        yield f"| {test} | {_named(kit, requirements)} | {theirs} | {ours(requirements, verdicts)} | {why} |"
+        yield f"| {test} | {_named(kit, requirements)} | {kit_verdict} | {worst(requirements, verdicts)} | {why} |"
 
 
 def _not_run(kit: Mapping[str, Any]) -> Iterator[str]:
@@ -86,13 +87,13 @@ def _not_run(kit: Mapping[str, Any]) -> Iterator[str]:
 
 def _scripted(kit: Mapping[str, Any]) -> Iterator[str]:
     scripted = kit["scripted"]
-    seen = scripted["violations"]
+    detected = scripted["violations"]
     yield (
         f"Our scripted server did {scripted['tried']} things wrong, one after the other. Each fails the requirement "
-        f"that names it, which a test holds; a test of the kit saw {len(seen)} of them:"
+        f"that names it, which a test holds; a test of the kit saw {len(detected)} of them:"
     )
     yield from _head("what the server does wrong", "their tests that fail")
-    for violation, tests in seen.items():
+    for violation, tests in detected.items():
         yield f"| {violation} | {', '.join(tests)} |"
     if scripted["right"]:
         yield ""
@@ -103,7 +104,7 @@ def _scripted(kit: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _head(*columns: str) -> Iterator[str]:
-    """The beginning of a table."""
+    """Yield the head of a table."""
     yield ""
     yield "".join(f"| {column} " if column else "| " for column in columns) + "|"
     yield "|" + "---|" * len(columns)

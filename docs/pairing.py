@@ -1,6 +1,9 @@
-"""What a caller of one protocol gets of an agent of each kind: what both of them carry, and what the gateway adds where
-the agent's protocol lacks it. The published matrix is made from this, and the pair suite (`tests/pairs`) is run by it:
-a pair leaves out just what a cell says is lost, and shows what the others say."""
+"""Pairs of an agent's kind and a caller's protocol: the features that both carry, and those that the gateway adds if
+the agent's protocol lacks them.
+
+The published matrix is generated from this module. The pair suite (`tests/pairs`) uses it, too: it skips exactly the
+features that a cell declares as lost, and expects all others.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -33,14 +36,14 @@ class Side:
     title: str
     carries: Mapping[Feature, Carry]
     turns: Mapping[Feature, Feature] = field(default_factory=dict[Feature, Feature])
-    """What arrives as something else than it was, and is carried on as that."""
+    """Features that arrive as another feature, and are passed on as that one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     level: Level
     losses: tuple[tuple[Feature, Carry], ...] = ()
-    """In the order of the way."""
+    """Losses in the order in which they occur: on the agent's side first."""
 
     @property
     def why(self) -> str:
@@ -57,20 +60,20 @@ _GRAPH: Final[Mapping[Feature, Carry]] = {
     Feature.ARTIFACT_APPEND: dropped("a block of a message comes whole", f"{_GRAPHS}, What it says"),
     Feature.AUTH_REQUEST: lossy("a question like any other", f"{_GRAPHS}, Questions"),
 }
-"""What a graph has words for."""
+"""Features that a LangGraph graph can express."""
 
 _LANGGRAPH: Final = "docs/protocols/langgraph.md"
 _BRANCH: Final = lossy(
     "a thread of its own, which is told what was said; other members of the state are lost",
     f"{_LANGGRAPH}, What is sent",
 )
-_UNHEARD: Final[Mapping[Feature, Carry]] = {
+_UNREAD: Final[Mapping[Feature, Carry]] = {
     Feature.TOOL_ACTIVITY: whole(
         "of a Babelgate, in the mode debug, in which others tell none", f"{_LANGGRAPH}, What is sent"
     ),
     Feature.STATE: lossy("follows from what is said; the agent's own is not read", f"{_LANGGRAPH}, What is read"),
 }
-"""What servers of the Agent Protocol have, and the gateway does not hear of, or not of all of them."""
+"""Features of Agent Protocol servers that the gateway does not read, or reads from some of them only."""
 
 _AGENTS: Final[Mapping[str, Side]] = {
     "python": Side("Python function", dict.fromkeys(Feature, FULL)),
@@ -84,7 +87,7 @@ _AGENTS: Final[Mapping[str, Side]] = {
     "aief-extended": Side("AIEF with the extension", AIEF_EXTENDED),
     "langgraph": Side("LangGraph", LANGCHAIN["langgraph"]),
     "langgraph-extended": Side("LangGraph with the extension", LANGCHAIN_EXTENDED["langgraph"]),
-    "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNHEARD}),
+    "agent-protocol": Side("Agent Protocol", {**LANGCHAIN["agent-protocol"], Feature.FORK: _BRANCH, **_UNREAD}),
     "agent-protocol-extended": Side("Agent Protocol with the extension", LANGCHAIN_EXTENDED["agent-protocol"]),
     "openai": Side("OpenAI", OPENAI),
     "openai-extended": Side("OpenAI with the extension", OPENAI_EXTENDED[RESPONSES_VERSION]),
@@ -92,17 +95,17 @@ _AGENTS: Final[Mapping[str, Side]] = {
 
 
 def _offered() -> Iterator[tuple[str, Side]]:
-    """Of protocols of other packages: what is said in both directions is one table."""
-    known = {name.partition("-")[0] if name.startswith("a2a-") else name for name in _AGENTS}
+    """Yield the protocols of other packages. One table declares what they carry in both directions."""
+    listed = {name.partition("-")[0] if name.startswith("a2a-") else name for name in _AGENTS}
     served = {adapter.name: adapter for adapter in ADAPTERS}
     for upstream in UPSTREAMS:
-        if upstream.protocol not in known and upstream.protocol in served:
+        if upstream.protocol not in listed and upstream.protocol in served:
             carries = served[upstream.protocol].carries
             yield upstream.protocol, Side(upstream.title, carries[list(carries)[-1]])
 
 
 AGENTS: Final[Mapping[str, Side]] = {**_AGENTS, **dict(_offered())}
-"""The kinds of agents, with what the gateway hears of each."""
+"""Kinds of agents, with the features that the gateway reads from each."""
 
 _DIALECTS: Final = {"langgraph": "LangGraph", "agent-protocol": "Agent Protocol"}
 
@@ -119,7 +122,7 @@ def _servers() -> Iterator[tuple[str, Side]]:
 
 
 SERVERS: Final[Mapping[str, Side]] = dict(_servers())
-"""The protocols that callers speak, in each of their versions."""
+"""Protocols that callers use, in each of their versions."""
 
 _SUFFIX: Final = "-extended"
 
@@ -128,17 +131,17 @@ EXTENDED_AGENTS: Final[Mapping[str, Side]] = {
     **{name: AGENTS[name] for name in ("python", "graph")},
     **{name: side for name, side in AGENTS.items() if name.endswith(_SUFFIX)},
 }
-"""What is behind a gateway that has the extension wherever there is a wire; `tests/fidelity` measures each."""
+"""Agents behind a gateway with the extension, if a protocol is used at all; `tests/fidelity` measures each."""
 
 
 def _extended_servers() -> Iterator[tuple[str, Side]]:
-    told = [adapter.extended.get(version) for adapter in ADAPTERS for version in adapter.carries]
-    for (name, plain), carries in zip(SERVERS.items(), told, strict=True):
+    extended = [adapter.extended.get(version) for adapter in ADAPTERS for version in adapter.carries]
+    for (name, plain), carries in zip(SERVERS.items(), extended, strict=True):
         yield name, plain if carries is None else Side(plain.title, carries)
 
 
 EXTENDED_SERVERS: Final[Mapping[str, Side]] = dict(_extended_servers())
-"""The same protocols, of callers that ask for the extension. The minimal runtime has none."""
+"""The same protocols for callers that request the extension. The minimal runtime has no extension."""
 
 SUPPLIED: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: lossy("kept by the gateway; the agent is given the file with the next input", _ADDED),
@@ -148,15 +151,15 @@ SUPPLIED: Final[Mapping[Feature, Carry]] = {
     Feature.STATE: lossy("kept by the gateway, of what was said; the agent has none", _ADDED),
     Feature.FORK: lossy("a new conversation of the agent's, which is told what was said up to there", _ADDED),
 }
-"""What becomes of a feature that an agent's protocol does not have, and the gateway has."""
+"""Losses of features that the gateway adds if the agent's protocol lacks them."""
 
-_OWN: Final = frozenset({Feature.REATTACH})
-"""What is the gateway's alone: agents have no part in it."""
+_GATEWAY_ONLY: Final = frozenset({Feature.REATTACH})
+"""Features of the gateway alone, in which agents take no part."""
 
 
 def cell(agent: Side, server: Side, feature: Feature) -> Cell:
-    """What a caller gets of a feature, and what of it got lost on the way."""
-    here = FULL if feature in _OWN else agent.carries[feature]
+    """Return how a feature arrives at a caller, with the losses on the way."""
+    here = FULL if feature in _GATEWAY_ONLY else agent.carries[feature]
     if here.level == "dropped":
         here = SUPPLIED.get(feature, here)
     if here.level == "dropped":
@@ -170,7 +173,7 @@ def cell(agent: Side, server: Side, feature: Feature) -> Cell:
 
 
 def count(agents: Mapping[str, Side], servers: Mapping[str, Side]) -> Mapping[Level, int]:
-    """How many cells of all their pairs are of each level."""
+    """Return the number of cells of each level, over all pairs."""
     cells = (cell(agent, server, each) for agent in agents.values() for server in servers.values() for each in Feature)
     found = Counter(each.level for each in cells)
     return {level: found[level] for level in _MARKS}
@@ -248,13 +251,13 @@ def _totals() -> str:
 
 
 def _percent(number: int, whole: int) -> str:
-    """Never rounded up."""
+    """Format a share as a percentage, never rounded up."""
     tenths = number * 1000 // whole
     return f"{tenths // 10}.{tenths % 10} %"
 
 
 def _left() -> str:
-    """By reason, that which most cells have first."""
+    """Return a table of the losses by reason, the most frequent one first."""
     reasons: Counter[tuple[Level, Feature, str, str]] = Counter()
     for agent in EXTENDED_AGENTS.values():
         for server in EXTENDED_SERVERS.values():
@@ -283,7 +286,7 @@ def _section(agent: Side, columns: list[Side], notes: dict[tuple[str, str], int]
 
 
 def _noted(each: Cell, notes: dict[tuple[str, str], int]) -> str:
-    """The mark of a cell, with the numbers of its notes."""
+    """Return the mark of a cell with the numbers of its notes."""
     numbers = {notes.setdefault((carry.how, carry.source), len(notes) + 1) for _, carry in each.losses}
     return " ".join([_MARKS[each.level], ", ".join(map(str, sorted(numbers)))]).rstrip()
 
@@ -296,5 +299,5 @@ _IN_PROCESS: Final = frozenset({AGENTS["python"].title, AGENTS["graph"].title})
 
 
 def _anchor(agent: Side) -> str:
-    """As code hosts make it of a heading."""
+    """Return the anchor that code hosts derive from a heading."""
     return _heading(agent).lower().replace(".", "").replace(" ", "-")

@@ -1,4 +1,4 @@
-"""The tables of docs/configuration.md: every key of the settings, its default, and what it means."""
+"""Tables of docs/configuration.md: every key of the settings with its default and its meaning."""
 
 from collections.abc import Iterator
 from typing import Any, cast
@@ -7,13 +7,13 @@ from babelgate.gateway.settings.model import schema
 
 
 def tables() -> str:
-    """The keys of the file, then those of one agent."""
-    made = schema()
-    sections = made["$defs"]
+    """Return the table of the keys of the file, and the table of the keys of one agent."""
+    settings = schema()
+    sections = settings["$defs"]
     agent = sections["AgentSettings"]
     return "\n".join(
         (
-            *_table(_rows(made, sections, "")),
+            *_table(_rows(settings, sections, "")),
             "",
             "### One agent",
             "",

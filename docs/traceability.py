@@ -1,7 +1,7 @@
-"""docs/conformance/<set>.md: every requirement with its source, its probe, and what real runs have found of it.
+"""docs/conformance/<set>.md: every requirement with its source, its probe, and its verdicts in real runs.
 
-The verdicts are in `docs/conformance/runs.json`; the tests that judge our gateway and the official servers compare with
-them, and `pytest --accept` writes them anew.
+The verdicts are in `docs/conformance/runs.json`. The tests that judge the gateway and the official servers check
+against them, and `pytest --accept` rewrites them.
 """
 
 import json
@@ -23,7 +23,7 @@ _MARKS: Final = {
 }
 
 Runs = Mapping[str, Mapping[str, Mapping[str, str]]]
-"""Set, who was judged, requirement: verdict."""
+"""Verdicts by set, judged server and requirement."""
 
 
 def recorded() -> Runs:
@@ -33,8 +33,8 @@ def recorded() -> Runs:
 def pages() -> dict[Path, str]:
     runs = recorded()
     chosen = [load_set(name) for name in set_names()]
-    made = {FOLDER / f"{each.name}.md": _page(each, runs.get(each.name, {})) for each in chosen}
-    return {FOLDER / "README.md": _index(chosen, runs), **made}
+    set_pages = {FOLDER / f"{each.name}.md": _page(each, runs.get(each.name, {})) for each in chosen}
+    return {FOLDER / "README.md": _index(chosen, runs), **set_pages}
 
 
 def _index(chosen: list[RequirementSet], runs: Runs) -> str:

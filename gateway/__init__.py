@@ -1,4 +1,4 @@
-"""The gateway: the hub (journal, engine, log), agents in process, configuration, and the command line."""
+"""The gateway: hub (journal, engine, log), in-process agents, settings, and command line."""
 
 from babelgate._renamed import refuse_former_name
 

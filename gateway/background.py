@@ -1,4 +1,4 @@
-"""Background tasks (asyncio) that are held until they end, and threads that must not hold up the end."""
+"""Background tasks (asyncio) that are held until they end, and threads that cannot delay the end of the process."""
 
 import asyncio
 import logging
@@ -16,9 +16,9 @@ STOPPING: Final = 5.0
 
 
 async def until_ended(act: Callable[[], None], give_up: Callable[[], None], seconds: float) -> bool:
-    """Run `act` in a thread. Call `give_up`, which is to interrupt it, if it takes longer than `seconds`.
+    """Run `act` in a thread. If it takes longer than `seconds`, call `give_up`, which should interrupt it.
 
-    A thread that does not end even then is left behind. Returns whether it ended.
+    A thread that does not end even then is left behind. Return True if the thread ended.
     """
     ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -28,7 +28,7 @@ async def until_ended(act: Callable[[], None], give_up: Callable[[], None], seco
             act()
         except BaseException as raised:
             error = raised
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: no task waits any more
             ended.get_loop().call_soon_threadsafe(_settle, ended, error)
 
     # A daemon, and not one of the loop's own threads: the process does not wait for it at its end.
@@ -52,10 +52,10 @@ def _settle(ended: "asyncio.Future[None]", error: BaseException | None) -> None:
 
 
 class Failures:
-    """Log of the unforeseen exceptions of a task that serves others and goes on after them: each is logged once."""
+    """Log of unexpected exceptions of a task that serves others and continues after them. Each kind is logged once."""
 
     def __init__(self, name: str) -> None:
-        """`name` = the task, for the log."""
+        """Log the failures of the task `name`."""
         self._name = name
         self._seen: set[tuple[str, int]] = set()
 
@@ -63,9 +63,9 @@ class Failures:
         place = error.__traceback__
         while place is not None and place.tb_next is not None:
             place = place.tb_next
-        seen = type(error).__name__, 0 if place is None else place.tb_lineno
-        if seen not in self._seen:
-            self._seen.add(seen)
+        kind = type(error).__name__, 0 if place is None else place.tb_lineno
+        if kind not in self._seen:
+            self._seen.add(kind)
             log.error("%s failed and goes on; further failures of this kind are not logged", self._name, exc_info=error)
 
 

@@ -1,9 +1,9 @@
-"""Wall clock and monotonic clock: one tells the time, the other how long something has been waited for.
+"""Wall clock and monotonic clock: one for points in time, and one for waiting.
 
-The system's time is set, by people and by NTP, back and forth. So nothing that waits within one life of the gateway
-looks at it: delayed starts, times to live, questions that expire, retries, grace. What was stored by an earlier life
-can be compared with nothing else; it is looked at once, as it is taken up, and a clock that was set back meanwhile
-counts as no time at all.
+People and NTP set the system's clock forward and back. So nothing that waits within one life of the gateway uses it:
+delayed starts, times to live, questions that expire, retries, grace. Times that an earlier process stored can be
+compared with nothing else. They are compared with the wall clock once, when the gateway loads them. If the clock was
+set back meanwhile, the elapsed time counts as zero.
 """
 
 import time
@@ -22,6 +22,7 @@ def _steady() -> int:
 @dataclass(frozen=True, slots=True)
 class Clock:
     now: Callable[[], int] = _now
-    """Microseconds since 1970, UTC: for what is stored and shown."""
+    """Microseconds since 1970, UTC: for times that are stored and shown."""
     steady: Callable[[], int] = _steady
-    """Microseconds since some moment, never set, and the same that the event loop's timers go by: for what waits."""
+    """Microseconds since an arbitrary moment: for waiting. The clock is never set, and the event loop's timers use the
+    same one."""

@@ -1,4 +1,4 @@
-"""The demo agents. Each shows one thing that an agent can do, in few words: copy the one that is like yours."""
+"""Demo agents. Each shows one capability of agents in a few lines: copy the one that is like yours."""
 
 import asyncio
 import re
@@ -17,7 +17,7 @@ async def echo(text: str) -> str:
 
 async def stream(text: str) -> AsyncGenerator[str]:
     """Says the words of the caller's text, one token each."""
-    # Without the look behind, a match would be tried from each of many spaces.
+    # Without the lookbehind, the regex would try a match from each of many spaces.
     for word in re.findall(r"(?<!\s)\s*\S+(?:\s+$)?", text):
         yield word
 

@@ -1,6 +1,8 @@
-"""Ids of the gateway's own: time-ordered UUIDs (RFC 9562 §5.7, UUIDv7), so that rows which are made one after the
-other lie side by side in their tables' keys. Of the same group commit, half as many pages are written then (8 jobs:
-172 µs against 208, 32 jobs: 118–136 against 266–292)."""
+"""Ids that the gateway creates: time-ordered UUIDs (RFC 9562 §5.7, UUIDv7).
+
+Rows that are created one after the other are adjacent in the keys of their tables, so a group commit writes half as
+many pages. Measured: 172 µs instead of 208 with 8 jobs, 118–136 µs instead of 266–292 with 32 jobs.
+"""
 
 import os
 import time
@@ -13,9 +15,11 @@ _randomness: Iterator[int] = iter(())
 
 
 def new_id() -> str:
-    """48 bits of the time in milliseconds, 74 that are random. Randomness is drawn from the system for many at once:
-    the call costs more than the rest. Taking from the iterator is one step of the interpreter, so two threads never
-    take the same."""
+    """Return a new id with 48 bits of the time in milliseconds, and 74 random bits.
+
+    Randomness for many ids is read from the system at once, because that call costs more than the rest. Taking an item
+    from the iterator is one step of the interpreter, so two threads never take the same one.
+    """
     global _randomness
     drawn = next(_randomness, None)
     if drawn is None:

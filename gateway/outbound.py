@@ -1,8 +1,9 @@
-"""SSRF guard: calls to addresses that callers name, such as webhooks, and messages of sessions on other servers.
+"""SSRF guard: requests to addresses that callers name, such as webhooks, and messages of sessions on other servers.
 
-Whoever names a URL must not reach through the gateway what only the gateway can reach. So a host name is resolved once,
-every address it leads to is judged, and the connection is made to a judged address: a name that leads elsewhere a
-moment later changes nothing. No redirect is followed, no proxy of the environment is asked, no cookie is kept.
+A caller must not use the gateway to reach what only the gateway can reach. So a host name is resolved once, every
+address of it is checked, and the connection is made to a checked address. A name that resolves to another address a
+moment later changes nothing. Redirects are not followed, proxies of the environment are not used, and cookies are not
+kept.
 """
 
 import asyncio
@@ -23,29 +24,29 @@ from babelgate.canonical.fault import FaultCode, FaultError
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""(host, port) → addresses. Raises OSError for a name that leads nowhere."""
+"""Function (host, port) → addresses. Raises OSError for a name without an address."""
 
 _PORTS: Final = {"http": 80, "https": 443}
 _HOST: Final = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]+")
-"""Names in their ASCII form and addresses; no zone (`fe80::1%eth0`) and nothing that is percent-encoded."""
+"""Host names in ASCII form, and addresses. A zone (`fe80::1%eth0`) and percent-encoding are not allowed."""
 
 _UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-"""All that IANA gives out as global IPv6 unicast; the rest of the space is special, one way or another."""
+"""Addresses that IANA assigns as global IPv6 unicast. The rest of the address space has special purposes."""
 _SPECIAL: Final = (
-    # Not global by IANA's registries of special-purpose addresses; some versions of `ipaddress` take them for global.
+    # Not global by IANA's registries of special-purpose addresses, but global in some versions of `ipaddress`.
     ipaddress.IPv4Network("192.0.0.0/24"),
     ipaddress.IPv4Network("192.88.99.0/24"),
     ipaddress.IPv6Network("2001::/23"),
     ipaddress.IPv6Network("3fff::/20"),
 )
 _CALL_HEADERS: Final = frozenset({"host", "connection", "accept-encoding", "content-length", "transfer-encoding"})
-"""Headers that are the call's own, whatever a caller wants to send along."""
+"""Headers that the gateway sets itself, even if a caller names them."""
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """A URL that may be called, and where: every one of its addresses passed."""
+    """URL that may be called, with the addresses of its host, which all passed the check."""
 
     url: httpx.URL
     host: str
@@ -58,17 +59,17 @@ class PostResponse:
 
     status: int
     retry_after: str | None
-    """The header `Retry-After`, as the receiver wrote it."""
+    """Value of the header `Retry-After`, verbatim."""
 
 
 async def lookup(host: str, port: int) -> Sequence[str]:
-    """What the system's resolver says; it also knows the spellings of an address that look like none (`127.1`)."""
+    """Resolve a host name with the system's resolver, which also knows unusual forms of an address (`127.1`)."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=1)  # SOCK_STREAM: each address once
     return [str(entry[4][0]) for entry in found]
 
 
-def _nothing(_: int) -> None:
-    """Nobody counts."""
+def _ignore_progress(_: int) -> None:
+    """Ignore the number of received bytes."""
 
 
 class Fetcher:
@@ -82,7 +83,8 @@ class Fetcher:
         resolve: Resolve = lookup,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """`allow`: networks that are not public and may be called all the same. `limit`: bytes of an answer."""
+        """Create a fetcher. `allow` lists networks that may be called although they are not public. `limit` is the
+        maximum size of a response body, in bytes."""
         self._allow = tuple(ipaddress.ip_network(network, strict=False) for network in allow)
         self._connect_timeout = connect_timeout
         self._total_timeout = total_timeout
@@ -91,21 +93,25 @@ class Fetcher:
         self._tls = tls
 
     def _transport(self) -> httpx.AsyncHTTPTransport:
-        """Of one call: a connection is not used twice, because a pool knows its connections by address, and one made
-        for a host must not carry the requests of another. And httpcore 1.0.9 forgets to close a connection whose call
-        is cancelled while it takes a lock; closing all of the pool does."""
+        """Return a transport for one call.
+
+        No connection is used twice: a pool identifies its connections by address, and one that was made for a host must
+        not carry the requests of another. Closing the pool also works around httpcore 1.0.9, which does not close a
+        connection if the call is cancelled while it takes a lock.
+        """
         if self._tls is None:
             self._tls = httpx.create_ssl_context()  # at the first call: certificates take time to load
         return httpx.AsyncHTTPTransport(verify=self._tls, trust_env=False)
 
     async def check(self, url: str) -> Pinned:
-        """Resolve the host and judge every address. Raises invalid."""
+        """Resolve the host of a URL and check every address. Raises invalid."""
         parsed = _parse_url(url)
         host = parsed.raw_host.decode("ascii")
         try:
             async with asyncio.timeout(self._connect_timeout):
                 addresses = tuple(dict.fromkeys(await self._resolve(host, parsed.port or _PORTS[parsed.scheme])))
-        except (OSError, UnicodeError):  # TimeoutError is an OSError; a label of 64 characters is no Unicode to Python
+        # TimeoutError is an OSError; Python raises UnicodeError for a label of 64 characters
+        except (OSError, UnicodeError):
             addresses = ()
         if not addresses:
             raise FaultError(FaultCode.INVALID, f"The host of the URL cannot be found: {host}")
@@ -125,9 +131,9 @@ class Fetcher:
         inner = _embedded_ipv4(address)
         return _public(inner) or any(candidate in network for candidate in (address, inner) for network in self._allow)
 
-    async def get(self, url: str, received: Callable[[int], None] = _nothing) -> bytes:
-        """The body of a 2xx answer. `received` is told of its bytes as they come. Raises invalid, for whatever else
-        comes of it: the caller named the URL."""
+    async def get(self, url: str, received: Callable[[int], None] = _ignore_progress) -> bytes:
+        """Return the body of a 2xx response. `received` is called with the number of bytes as they arrive. Raises
+        invalid for every failure, because the caller named the URL."""
         try:
             async with (
                 self._call_deadline(url),
@@ -143,13 +149,14 @@ class Fetcher:
 
     async def post(self, url: str, headers: Mapping[str, str], body: bytes | LargeJson) -> PostResponse:
         """Post a body, and return the response without its body. Raises invalid for a URL that may not be called, and
-        ConnectionError or TimeoutError where it cannot be."""
+        ConnectionError or TimeoutError if the call fails."""
         async with self._call_deadline(url), self._send_request("POST", url, headers, body) as response:
             return PostResponse(response.status_code, response.headers.get("retry-after"))
 
     @asynccontextmanager
     async def _call_deadline(self, url: str) -> AsyncGenerator[None]:
-        """The bound on all of a call: a server that sends a byte now and then keeps every other timeout from firing."""
+        """Limit the time of a whole call: a server that sends a byte now and then keeps all other timeouts from
+        firing."""
         try:
             async with asyncio.timeout(self._total_timeout):
                 yield
@@ -184,18 +191,18 @@ class Fetcher:
         headers: Mapping[str, str],
         body: bytes | LargeJson,
     ) -> httpx.Response:
-        """From the first address that can be connected to."""
-        own = {"Host": pinned.url.netloc.decode("ascii"), "Connection": "close", "Accept-Encoding": "identity"}
+        """Return the response of the first address that accepts a connection."""
+        call_headers = {"Host": pinned.url.netloc.decode("ascii"), "Connection": "close", "Accept-Encoding": "identity"}
         if isinstance(body, LargeJson):
-            # Otherwise httpx sends chunks, which small servers do not read (those of WSGI, for one).
-            own["Content-Length"] = str(await size_of(body))
-        given = {name: value for name, value in headers.items() if name.lower() not in _CALL_HEADERS}
+            # Otherwise httpx sends chunks, which small servers (such as those of WSGI) do not read.
+            call_headers["Content-Length"] = str(await size_of(body))
+        caller_headers = {name: value for name, value in headers.items() if name.lower() not in _CALL_HEADERS}
         timeouts = {"connect": self._connect_timeout}
         for number, address in enumerate(pinned.addresses, start=1):
             request = httpx.Request(
                 method,
                 pinned.url.copy_with(host=address),
-                headers=given | own,
+                headers=caller_headers | call_headers,
                 content=body.pieces() if isinstance(body, LargeJson) else body,
                 extensions={"sni_hostname": pinned.host, "timeout": timeouts},
             )
@@ -207,13 +214,13 @@ class Fetcher:
         raise AssertionError("a pinned URL has an address")
 
     async def _body(self, url: str, response: httpx.Response, received: Callable[[int], None]) -> bytes:
-        found = bytearray()
+        content = bytearray()
         async for chunk in response.aiter_raw():
             received(len(chunk))
-            if len(found) + len(chunk) > self._limit:
+            if len(content) + len(chunk) > self._limit:
                 raise FaultError(FaultCode.INVALID, f"{url} answers with more than {self._limit} bytes")
-            found += chunk
-        return bytes(found)
+            content += chunk
+        return bytes(content)
 
 
 def _invalid_headers() -> FaultError:
@@ -221,7 +228,7 @@ def _invalid_headers() -> FaultError:
 
 
 def _parse_url(url: str) -> httpx.URL:
-    """The URL, read by the same parser that the call is made with: two that differ are a way in."""
+    """Parse a URL with the parser that the call uses, because a difference between two parsers could be exploited."""
     try:
         parsed = httpx.URL(url)
     except (httpx.InvalidURL, UnicodeError) as error:
@@ -238,8 +245,8 @@ def _parse_url(url: str) -> httpx.URL:
 
 
 def _embedded_ipv4(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291 §2.5.5.2), 6to4 (RFC 3056 §2), NAT64 (RFC 6052
-    §2.1)."""
+    """Return the IPv4 address that an IPv6 address leads to, or the address itself. Such addresses are mapped (RFC 4291
+    §2.5.5.2), 6to4 (RFC 3056 §2) or NAT64 (RFC 6052 §2.1)."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     if address in _NAT64:

@@ -1,4 +1,4 @@
-"""A configured agent as the rest of the gateway sees it: what it says of itself, the agent, and its settings."""
+"""Configured agent as the rest of the gateway sees it: its description, the agent itself, and its settings."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,29 +14,30 @@ log = logging.getLogger("babelgate.registry")
 
 @dataclass(frozen=True, slots=True)
 class RegisteredAgent:
-    """An agent behind the gateway."""
+    """Agent behind the gateway."""
 
     info: AgentInfo
     agent: Agent | None
-    """None = broken, and it cannot be called."""
+    """Callable agent; None if it is broken and cannot be called."""
     broken: str | None = None
-    """Why, in one line. With an agent: its server did not describe it, and a call tries it."""
+    """Reason why the agent is broken, on one line. If `agent` is set, its server did not describe it, and calls are
+    tried."""
     concurrency: int | None = None
     timeout: Timeout = field(default_factory=Timeout)
     idempotent: bool = False
     replay: bool = True
     forward: frozenset[str] = frozenset()
-    """Names of headers, in lower case."""
+    """Names of headers to forward, in lower case."""
     instance: str | None = None
-    """Of the gateway that the agent's server is, if it is one."""
+    """Id of the gateway instance that the agent's server is, if it is a gateway."""
     because: str = ""
-    """What its server was found to speak, in one line."""
+    """Result of the detection of the server's protocol, on one line."""
     server: str | None = None
-    """The URL of the server that was given to be served whole, if it is one of its agents."""
+    """URL of the server, if the settings name it without a single agent, so that all its agents are served."""
     again: "Again | None" = field(default=None, repr=False)
-    """Looks for a broken one behind a URL."""
+    """Function that looks again for a broken agent behind a URL."""
     describe: "Describe | None" = field(default=None, repr=False)
-    """Fetches what its server tells of it besides its name."""
+    """Function that fetches the schemas of the agent from its server."""
 
     def refuse(self, run_id: str = "-") -> FaultError:
         """Return the fault of a call of a broken agent, and log the reason.
@@ -50,6 +51,7 @@ class RegisteredAgent:
 
 
 Describe = Callable[[], Awaitable[Mapping[str, JsonObject]]]
-"""The schemas of an agent. Raises what the server answers instead."""
+"""Function that returns the schemas of an agent. Raises the error that the server answers."""
 Again = Callable[[], Awaitable[Sequence[RegisteredAgent]]]
-"""What there is in the place of a broken agent; if it still is, that one, with the reason of now."""
+"""Function that returns the agents in exchange for a broken one. If it is still broken, it is returned with its current
+reason."""

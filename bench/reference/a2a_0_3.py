@@ -1,4 +1,4 @@
-"""The official A2A 0.3 SDK: `/echo/` says its input, `/stream/` says the words of its input one by one."""
+"""Server with the official A2A 0.3 SDK: `/echo/` repeats its input, `/stream/` repeats it word by word."""
 
 from a2a import types as t
 from a2a.server.agent_execution import AgentExecutor, RequestContext

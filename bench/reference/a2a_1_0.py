@@ -1,5 +1,5 @@
-"""The official A2A 1.0 SDK: `/echo` says its input, `/stream` says the words of its input one by one,
-`/think` says one word and goes on thinking."""
+"""Server with the official A2A 1.0 SDK: `/echo` repeats its input, `/stream` repeats it word by word. `/think` sends
+one word and then stays silent."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The official ACP SDK: `echo` says its input as a whole, `stream` word by word."""
+"""Server with the official ACP SDK: `echo` repeats its input as a whole, `stream` word by word."""
 
 from collections.abc import AsyncIterator
 
@@ -23,5 +23,5 @@ async def stream(input: list[Message]) -> AsyncIterator[MessagePart]:
         yield MessagePart(content=text)
 
 
-# Not the SDK's Server.run, which would announce itself to a registry.
+# The SDK's Server.run would register the server at a registry.
 app = create_app(echo, stream)

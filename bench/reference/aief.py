@@ -1,4 +1,5 @@
-"""The official SDK of the AIEF Agent Protocol: each task has one step, which says the input of the task."""
+"""Server with the official SDK of the AIEF Agent Protocol: each task has one step, which repeats the input of the
+task."""
 
 from agent_protocol import Agent, Step, Task
 from agent_protocol.agent import base_router

@@ -1,10 +1,10 @@
-"""What the reference agents say. Runs in the environment of an SDK, so it imports the standard library only."""
+"""Output of the reference agents. Runs in the environment of an SDK, so it imports the standard library only."""
 
 from collections.abc import Iterator
 
 
 def pieces(text: str, *, streams: bool) -> Iterator[tuple[str, bool, bool]]:
-    """(text, whether it is the first, whether it is the last): the words one by one, or the text as a whole."""
+    """Yield (text, is first, is last): the words one by one, or the text as a whole."""
     words = text.split() if streams else [text]
     for index, word in enumerate(words):
         yield f" {word}" if index else word, not index, index == len(words) - 1

@@ -1,4 +1,4 @@
-"""The command line: what can be asked of it, in which words. What a command does is in the module of its name.
+"""The command line: commands with their arguments and options. Each command is implemented in the module of its name.
 
 Those modules are imported when their command runs: the web framework and the database take half a second to import, and
 `--help` needs neither.
@@ -23,8 +23,8 @@ __all__ = ("babelgate", "main")
 
 @contextmanager
 def _without(*names: str) -> Generator[None]:
-    """What is imported meanwhile has to do without these modules. Afterwards they are there again: an agent in Python
-    may use one."""
+    """Hide these modules from imports meanwhile, as if they were not installed. Afterwards they can be imported again:
+    an agent in Python may use one."""
     hidden = [name for name in names if name not in sys.modules]
     for name in hidden:
         sys.modules[name] = cast("ModuleType", None)
@@ -36,7 +36,7 @@ def _without(*names: str) -> Generator[None]:
 
 
 def _examples(*lines: str) -> str:
-    """An empty line is what keeps two of them apart when help is laid out."""
+    """Return the epilog of a command's help. The empty lines keep the examples apart when the help is laid out."""
     return "\n\n".join(("Examples:", *lines))
 
 
@@ -131,13 +131,13 @@ _Path: Final = click.Path(path_type=Path)
 
 
 class Protocol(click.ParamType[str]):
-    """The name of a protocol. `adapters.UPSTREAMS` is their list, and is imported when somebody asks."""
+    """Name of a protocol. The list of names, `adapters.UPSTREAMS`, is imported when it is needed."""
 
     name = "protocol"
 
     def __init__(self, *, is_served: bool = False) -> None:
         self._is_served = is_served
-        """Whether this gateway has to serve it, too."""
+        """True if this gateway has to serve the protocol, too."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -220,12 +220,12 @@ def serve(
     Without targets and without --config, ./babelgate.yaml is served, and without that file the demo agents. Every
     option can also be a key of the file or a BABELGATE_… variable; the option goes first, then the variable.
     """
-    # What nothing here uses, and libraries take along: httpx its own command line where rich and pygments are there,
-    # 3.3 MB, and uvicorn what starts it anew when files change, 1 MB.
+    # Unused modules that libraries import: if rich and pygments are installed, httpx imports its own command line (3.3
+    # MB). uvicorn imports its reloader (1 MB).
     with _without("httpx._main", "watchfiles"):
         from babelgate.gateway.cli.serve import serve as run_gateway
 
-    given = {
+    option_values = {
         "host": host,
         "port": port,
         "database": database,
@@ -235,7 +235,7 @@ def serve(
     }
     if not targets:
         config = _settings_file(config)
-    run_gateway(config, targets, {name: value for name, value in given.items() if value is not None})
+    run_gateway(config, targets, {name: value for name, value in option_values.items() if value is not None})
 
 
 @babelgate.command(epilog=_RUN)
@@ -426,13 +426,13 @@ def check(
     if len(urls) > 1 and not across:
         raise click.UsageError("give one URL, or --across to compare several")
     written = {form: path for form, path in {**reports, "json": json_path}.items() if path is not None}
-    given = (*texts, f"question={ask}") if ask is not None else texts
+    trigger_texts = (*texts, f"question={ask}") if ask is not None else texts
     options = CheckOptions(
         selection,
         headers,
         other_headers,
         triggers,
-        given,
+        trigger_texts,
         never,
         strict,
         verbose,
@@ -532,7 +532,7 @@ def bench(
     resumed: Path | None,
     is_list: bool,
     schema: str | None,
-    **given: Any,
+    **other_options: Any,
 ) -> int:
     """Run the tasks of SUITE with every AGENT, and compare the results.
 
@@ -560,7 +560,7 @@ def bench(
         budget=Budget(max_time, max_tokens, max_cost),
         headers=dict(map(read_header, headers)),
         folder=out,
-        **given,
+        **other_options,
     )
     if resumed is not None:
         if suite is not None:
@@ -604,7 +604,7 @@ def bench(
     help="Header to send to the agent's server, such as an API key.",
 )
 @click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file whose agents can be named.")
-def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: Any) -> int:
+def record(agent: str, text: str, out: Path, headers: Sequence[str], **other_options: Any) -> int:
     """Call AGENT with TEXT, and save the run to a file for `babelgate replay`.
 
     AGENT is the URL of a server of any protocol, module:name of an agent in Python, or the name of a configured or a
@@ -615,7 +615,7 @@ def record(agent: str, text: str, out: Path, headers: Sequence[str], **given: An
     from babelgate.gateway.cli.record import record as keep
     from babelgate.gateway.cli.target import read_header
 
-    return keep(agent, text, out, RecordOptions(headers=dict(map(read_header, headers)), **given))
+    return keep(agent, text, out, RecordOptions(headers=dict(map(read_header, headers)), **other_options))
 
 
 @babelgate.command(epilog=_REPLAY)
@@ -724,12 +724,12 @@ def webhooks(wanted: str | None, config: Path | None, database: str | None) -> N
         retry(wanted, _settings_file(config), database)
 
 
-def _settings_file(given: Path | None) -> Path | None:
-    return FILE if given is None and FILE.is_file() else given
+def _settings_file(config: Path | None) -> Path | None:
+    return FILE if config is None and FILE.is_file() else config
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """One line on stderr says what is wrong, and never a traceback for what a caller did."""
+    """Run the command line and exit. An error is one line on stderr. A traceback is only shown for a bug."""
     try:
         code = babelgate.main(arguments, prog_name="babelgate", standalone_mode=False)
     except CliError as error:
@@ -750,7 +750,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _is_of_a_plugin(error: Exception) -> bool:
-    """Whether an installed package offers a protocol that cannot be taken."""
+    """Return True if the error is caused by an installed package whose protocol cannot be used."""
     from babelgate.adapters.kit.plugins import PluginError
 
     return isinstance(error, PluginError)

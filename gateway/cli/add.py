@@ -1,4 +1,4 @@
-"""`babelgate add`: find out what a server speaks, and write its agents into the configuration file."""
+"""`babelgate add`: detect the protocol of a server, and write its agents into the configuration file."""
 
 import asyncio
 import os
@@ -24,30 +24,31 @@ _TARGET = re.compile(r"(?:([^=:/#]+)=)?(https?://[^#]+)(?:#(.+))?", re.DOTALL)
 
 
 def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -> None:
-    """Raises CliError."""
+    """Detect the agents of a target and add them to the configuration file. Raises CliError."""
     match = _TARGET.fullmatch(target)
     if match is None:
         raise CliError(f"{hide_credentials(target)}: this is not a URL; give http://… or name=http://…", code=USAGE)
     name, url, agent = match[1], match[2].rstrip("/"), match[3]
-    given = dict(read_header(each) for each in headers)
+    header_values = dict(read_header(each) for each in headers)
     with asyncio.Runner() as runner:
-        detected = runner.run(_detect(url, _expand_variables(given), protocol))
+        detected = runner.run(_detect(url, _expand_variables(header_values), protocol))
     click.echo(detected.because, err=True)
     chosen = _choose_agents(detected, name, url, agent)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    known: Mapping[str, Any] = (read_file(path).get("agents") or {}) if before else {}
+    configured: Mapping[str, Any] = (read_file(path).get("agents") or {}) if before else {}
     entries: dict[str, dict[str, Any]] = {}
     for wanted, entry in chosen:
-        if wanted in known:
+        if wanted in configured:
             raise CliError(f"{path} has an agent {wanted} already: give this one another name, as in {wanted}-2={url}")
-        entries[wanted] = entry | ({"headers": given} if given else {})
+        entries[wanted] = entry | ({"headers": header_values} if header_values else {})
     _write(path, before, insert_agents(before, entries))
     for wanted in entries:
         click.echo(f"{wanted} is in {path}: serve it with babelgate serve --config {path}")
 
 
 def _expand_variables(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """With `${VAR}` filled in, as the file will be read; what is written keeps the name of the variable."""
+    """Return the headers with `${VAR}` filled in, as the file will be read. The file itself keeps the name of the
+    variable."""
 
     def value(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
@@ -74,7 +75,7 @@ async def _detect(url: str, headers: Mapping[str, str], protocol: str | None) ->
 def _choose_agents(
     detected: Detected, name: str | None, url: str, agent: str | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """The agents that are meant, each with its entry."""
+    """Return the selected agents, each as its name and its entry in the file."""
     upstream = detected.upstream
     found = [
         (info, at) for info, at in detected.agents if agent is None or agent in (upstream.name_of(info), info.name)
@@ -95,9 +96,9 @@ def _choose_agents(
 
 
 def _write(path: Path, before: str, after: str) -> None:
-    """Or leave the file as it was, if what it would be is not a configuration."""
+    """Write the new text, or restore the old one if the new one is not a valid configuration."""
     if not path.exists():
-        path.touch(PRIVATE_FILE)  # headers are in it, and may hold keys
+        path.touch(PRIVATE_FILE)  # the file contains headers, which may hold keys
     path.write_text(after, encoding="utf-8")
     try:
         load(path)
@@ -110,8 +111,8 @@ def _write(path: Path, before: str, after: str) -> None:
 
 
 def insert_agents(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
-    """The file with more agents at the end of its `agents:`; all else, comments too, stays as it is. Raises CliError
-    where the file is in a form that no line can be added to."""
+    """Return the text of the file with more agents at the end of its `agents:`. All else, including comments, stays as
+    it is. Raises CliError if the form of the file allows no further lines."""
     root = yaml.compose(text) if text.strip() else None
     pairs: Any = root.value if isinstance(root, yaml.MappingNode) else []
     agents = next((value for key, value in pairs if key.value == "agents"), None)

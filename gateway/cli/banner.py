@@ -20,13 +20,13 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     """Yield the lines of the text; the first one names the URL."""
     yield click.style(f"Babelgate {version('babelgate')} serves {base_url}", bold=True)
     working = [each for each in registry.all() if each.broken is None]
-    shown = next((each.info.name for each in working if each.info.name == registry.default), None)
-    shown = shown or next((each.info.name for each in working), None)
-    if shown is not None:
+    example_agent = next((each.info.name for each in working if each.info.name == registry.default), None)
+    example_agent = example_agent or next((each.info.name for each in working), None)
+    if example_agent is not None:
         yield ""
-        yield f'Call the agent "{shown}" in any protocol:'
+        yield f'Call the agent "{example_agent}" in any protocol:'
         yield ""
-        yield from _calls(settings, base_url, shown)
+        yield from _calls(settings, base_url, example_agent)
     yield ""
     yield from _agents(registry, working)
     yield from _row("database", settings.database_shown)
@@ -35,8 +35,8 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     if not settings.keys:
         callers = "every program on this machine" if is_loopback(settings.host) else "everyone who reaches this address"
         yield from _row("access", f"no API keys: {callers} can call the agents")
-    if shown is not None:
-        yield from _row("call", f'{_command()} run {shown} "Hello" --url {base_url}')
+    if example_agent is not None:
+        yield from _row("call", f'{_command()} run {example_agent} "Hello" --url {base_url}')
     if settings.has_demo_agents:
         yield from _row(
             "next", f"serve your own agent: {_command()} serve name=http://HOST:PORT, or name=module:function"

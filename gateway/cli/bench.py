@@ -1,4 +1,4 @@
-"""`babelgate bench`: the same tasks to several agents, through /ap/v1, and what to make of the outcome."""
+"""`babelgate bench`: run the same tasks with several agents through /ap/v1, and report the results."""
 
 import asyncio
 import json
@@ -35,14 +35,15 @@ from babelgate.gateway.cli.progress import show_progress
 from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_agent
 
 INCOMPLETE: Final = 3
-"""Exit code: a budget was used up before all attempts were made."""
+"""Exit code if a budget was used up before all attempts were made."""
 _SPARE: Final = 60.0
-"""Seconds that the bench's own gateway gives an agent beyond its task: what ends an attempt is the task's timeout."""
+"""Seconds that the bench's own gateway gives an agent beyond the longest timeout of a task, so that the task's timeout
+ends an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """The options of the command, as they were given."""
+    """Options of the command."""
 
     suite_format: str = "babelgate"
     categories: Sequence[str] = ()
@@ -57,12 +58,15 @@ class BenchOptions:
     baseline: Path | None = None
     fail_under: float | None = None
     html: Path | None = None
-    """Beside the one in the folder."""
+    """Path of another HTML report, in addition to the one in the folder."""
 
 
 def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
-    """A new one. The exit code: 0, 1 for a regression or a score below `--fail-under`, 3 where a budget ended it.
-    Raises CliError."""
+    """Run a new bench and return the exit code.
+
+    It is 0, 1 for a regression, a broken check or a score below `--fail-under`, and 3 if a budget ended the bench.
+    Raises CliError.
+    """
     with _refusing():
         prices = _prices(options)
         suite = _suite(source, options.suite_format).only(options.categories, options.tasks)
@@ -84,7 +88,7 @@ def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
 
 
 def resume(folder: Path, options: BenchOptions) -> int:
-    """Go on with one that was stopped: what was asked then is in its journal. Raises CliError."""
+    """Continue a stopped bench, with the settings in its journal, and return the exit code. Raises CliError."""
     with _refusing():
         header, _ = read_journal(folder / JOURNAL)
         suite = _suite(header.source, header.suite_format).only((), [about.name for about in header.tasks])
@@ -115,7 +119,7 @@ class _Plan:
 
 
 class _refusing:
-    """What is wrong with the files that were given, in the command line's words."""
+    """Context manager that converts errors in the user's files to errors of the command line."""
 
     def __enter__(self) -> None: ...
 
@@ -163,7 +167,7 @@ def _write_html(path: Path, report: Report) -> None:
 
 def _show(report: Report, folder: Path) -> None:
     console = Console(highlight=False)
-    if not console.is_terminal:  # nobody's window is too narrow for it
+    if not console.is_terminal:  # output to a file or a pipe has no limited width
         console.width = max(console.width, 120)
     for piece in terminal(report):
         console.print()
@@ -215,7 +219,7 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
 
 
 async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
-    """Whether it is a server of /ap/v1 itself, which is called as it is."""
+    """Return True if the target is itself a server of /ap/v1, which the bench calls directly."""
     url = agent.url
     if url is None or agent.entry.get("agent") or agent.entry.get("protocol"):
         return False
@@ -232,13 +236,13 @@ def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContext
 async def _abouts(
     agent: AgentTarget, gateway: Embedded | None, http: httpx.AsyncClient, *, direct: bool
 ) -> Sequence[AgentAbout]:
-    """The agents that a target stands for. Raises CliError for one that cannot be had."""
+    """Return the agents of a target. Raises CliError for an agent that does not work."""
     if direct:
         url = (agent.url or "").rstrip("/")
-        told = await Server(url, http, agent.headers).about()
+        details = await Server(url, http, agent.headers).about()
         name = agent.name or legal_name(urlsplit(url).netloc)
         about = AgentAbout(name=name, target=agent.text, url=url, fronted=False, because="AIEF /ap/v1, called as it is")
-        return [about.model_copy(update={key: told[key] for key in ("version", "description") if key in told})]
+        return [about.model_copy(update={key: details[key] for key in ("version", "description") if key in details})]
     assert gateway is not None
     found = [each for each in gateway.agents if each.name == agent.name or (agent.name is None and _is_of(each, agent))]
     for each in found:
@@ -263,15 +267,15 @@ def _is_of(served: Served, agent: AgentTarget) -> bool:
 
 
 def _distinct(abouts: Sequence[AgentAbout]) -> None:
-    seen: set[str] = set()
+    names: set[str] = set()
     for about in abouts:
-        if about.name in seen:
+        if about.name in names:
             hint = f"give one of them another name, as in {about.name}-2={about.target}"
             raise CliError(f"{about.target}: there is another agent {about.name}: {hint}", code=USAGE)
-        seen.add(about.name)
+        names.add(about.name)
 
 
-# What there is to be known without a bench
+# Output without a bench
 
 
 def show_schema(which: str) -> None:
@@ -279,7 +283,7 @@ def show_schema(which: str) -> None:
 
 
 def show_tasks(source: str, options: BenchOptions) -> None:
-    """`--list`."""
+    """Print the tasks of a suite (`--list`)."""
     with _refusing():
         suite = _suite(source, options.suite_format).only(options.categories, options.tasks)
     click.echo(f"{suite.name} ({suite.hash}): {len(suite.tasks)} tasks")

@@ -36,28 +36,29 @@ NOT_SHOWN: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class CheckOptions:
-    """The options of the command, as they were given."""
+    """Options of the command."""
 
     selection: Selection = field(default_factory=Selection)
     headers: Sequence[str] = ()
     other_headers: Sequence[str] = ()
     triggers: str | None = None
     texts: Sequence[str] = ()
-    """`behaviour=text`."""
+    """Inputs for behaviours, each as `behaviour=text`."""
     never: Sequence[str] = ()
     """Behaviours that the agent never shows."""
     is_strict: bool = False
-    """Exit with 1 also for the outcome `no violation found`."""
+    """True to exit with 1 also for the outcome `no violation found`."""
     is_verbose: bool = False
     timeout: float = 10.0
     callback_host: str = "127.0.0.1"
     baseline: Path | None = None
     reports: Mapping[str, Path] = field(default_factory=dict[str, Path])
-    """The form of a report, and where it is written."""
+    """Paths of the reports to write, by format."""
 
 
 def check(url: str, options: CheckOptions) -> int:
-    """The exit code. Raises CliError for wrong usage, and where nothing could be judged."""
+    """Check an agent, write the reports, and return the exit code. Raises CliError for wrong usage, and if nothing
+    could be judged."""
     _check_url(url)
     try:
         probe_options = _probe_options(options)
@@ -84,7 +85,8 @@ def check(url: str, options: CheckOptions) -> int:
 
 
 def compare(urls: Sequence[str], options: CheckOptions) -> int:
-    """`--across`. The exit code. Raises CliError for wrong usage, and where nothing could be compared."""
+    """Compare the protocols at the URLs (`--across`) and return the exit code. Raises CliError for wrong usage, and if
+    nothing could be compared."""
     for url in urls:
         _check_url(url)
     if options.selection.protocol or options.selection.version:
@@ -117,7 +119,7 @@ def _check_url(url: str) -> None:
 
 
 def _probe_options(options: CheckOptions) -> Options:
-    """Raises TriggerError, and CliError."""
+    """Return the options of the probes. Raises TriggerError, and CliError."""
     texts = dict(_text(each) for each in options.texts)
     return Options(
         headers=dict(read_header(each) for each in options.headers),
@@ -129,7 +131,7 @@ def _probe_options(options: CheckOptions) -> Options:
 
 
 def show_requirements(selection: Selection) -> None:
-    """`--list`. Raises CliError."""
+    """Print the requirements (`--list`). Raises CliError."""
     try:
         chosen = selection.sets()
     except SelectionError as error:
@@ -163,15 +165,15 @@ def _write(reports: Mapping[str, tuple[Path, str]]) -> None:
             raise CliError(f"{path}: {error.strerror}", code=USAGE) from None
 
 
-def _print(told: Iterable[str]) -> None:
+def _print(text_lines: Iterable[str]) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    for line in told:
+    for line in text_lines:
         style = _STYLES.get(line.lstrip()[:1]) if line else None
         console.print(line, style=style, markup=False)
 
 
 class _Watching:
-    """The progress on a terminal's stderr; nothing where stderr is no terminal."""
+    """Progress bar on stderr. It is disabled if stderr is not a terminal."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""A conversation with an agent on the command line, whatever the protocol: what is sent, and what comes back."""
+"""Conversation with an agent on the command line, in any protocol: the output of the agent."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,21 +8,21 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class TextPiece:
-    """A piece of the answer."""
+    """Piece of the answer's text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressNote:
-    """Something on the way: progress, a tool, a file."""
+    """Note on the work so far: progress, a tool, a file."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class OpenQuestion:
-    """A question that the agent stopped for."""
+    """Question that the agent stopped for."""
 
     id: str
     text: str
@@ -33,7 +33,7 @@ Output = TextPiece | ProgressNote | OpenQuestion
 
 
 class ConversationError(Exception):
-    """The agent, the gateway or the way to it failed; the message says how."""
+    """Failure of the agent, the gateway or the connection. The message gives the reason."""
 
 
 def bearer(key: str | None) -> Mapping[str, str]:

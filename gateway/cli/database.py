@@ -1,4 +1,4 @@
-"""The database of a command that is no gateway."""
+"""Database access for the commands that do not run a gateway."""
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
@@ -13,9 +13,9 @@ from babelgate.gateway.storage.database import HEAD, Connection, DatabaseError, 
 
 def load_settings(config: Path | None, database: str | None) -> Settings:
     """Return the settings of a configuration file; `database` replaces its database. Raises CliError."""
-    given: JsonObject = {} if database is None else {"database": database}
+    flags: JsonObject = {} if database is None else {"database": database}
     try:
-        return load(config, given)
+        return load(config, flags)
     except ConfigError as error:
         raise CliError(*error.problems, code=USAGE) from None
 

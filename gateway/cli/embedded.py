@@ -1,8 +1,7 @@
-"""Embedded gateway, of a command's own: a process on a free port of this machine, with a database that is thrown away.
+"""Embedded gateway of a command: a process on a free port of this machine, with a temporary database.
 
-It is a process, so that the time that an agent takes is not the time that the command takes for its own work. What it
-is to serve comes over its stdin, where nobody else sees the keys in it; when that ends, so does the gateway, however
-its parent ended.
+It is a separate process, so the command's own work does not count as time of the agent. Its settings arrive over stdin,
+where other users cannot see the keys in them. When stdin ends, the gateway ends, even if its parent was killed.
 """
 
 import asyncio
@@ -24,18 +23,18 @@ from babelgate.gateway.cli.serve import Gateway, start
 from babelgate.gateway.settings.model import Settings
 
 _START: Final = 120.0
-"""Seconds for its start: it asks all agents' servers what they speak."""
+"""Seconds for the start, which detects the protocols of all agents' servers."""
 _STOP: Final = 20.0
-"""Seconds for its end, which takes its time for answers that are on their way."""
+"""Seconds for the end, which waits for responses that are being sent."""
 
 
 _GRACE: Final = 2.0
-"""Seconds from the end of the command to that of the gateway: nobody waits for runs that are still running."""
+"""Seconds from the end of the command to that of the gateway. Active runs are not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An agent behind it."""
+    """Agent that an embedded gateway serves."""
 
     name: str
     broken: str | None
@@ -43,7 +42,7 @@ class Served:
     version: str
     description: str
     server: str | None
-    """The URL of a server of which every agent was asked for, if it is one of those."""
+    """URL of the agent's server, if all agents of that server were requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +55,11 @@ class Embedded:
 async def embedded_gateway(
     settings: Mapping[str, Any], servers: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 ) -> AsyncGenerator[Embedded]:
-    """`settings` = those of babelgate.yaml; `servers` = URLs of which every agent is served, with the headers that are
-    sent there. Raises CliError."""
+    """Start a gateway and yield it when it is ready. `settings` are those of babelgate.yaml. `servers` are URLs whose
+    agents are all served, with the headers that are sent there. Raises CliError."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True))
-        own = {
+        defaults = {
             "port": 0,
             "database": f"sqlite:///{folder}/gateway.db",
             "log_level": "warning",
@@ -79,19 +78,19 @@ async def embedded_gateway(
         )
         assert process.stdin is not None and process.stdout is not None
         try:
-            asked = {
-                "settings": {**own, **settings},
+            request = {
+                "settings": {**defaults, **settings},
                 "servers": {url: dict(headers) for url, headers in servers.items()},
             }
-            process.stdin.write(json.dumps(asked).encode() + b"\n")
+            process.stdin.write(json.dumps(request).encode() + b"\n")
             line = b""
             with suppress(TimeoutError):
                 async with asyncio.timeout(_START):
                     line = await process.stdout.readline()
             if not line:
                 raise CliError(f"the gateway started for these agents does not start: {_reason(log)}")
-            told = json.loads(line)
-            yield Embedded(told["url"], [Served(**each) for each in told["agents"]])
+            reply = json.loads(line)
+            yield Embedded(reply["url"], [Served(**each) for each in reply["agents"]])
         finally:
             await asyncio.shield(_end(process))
 
@@ -138,11 +137,11 @@ def _end_with(stream: Any) -> None:
 
 
 def main() -> None:
-    asked: Mapping[str, Any] = json.loads(sys.stdin.buffer.readline())
+    request: Mapping[str, Any] = json.loads(sys.stdin.buffer.readline())
     threading.Thread(target=_end_with, args=(sys.stdin.buffer,), daemon=True).start()
     try:
-        servers: Mapping[str, Mapping[str, str]] = asked["servers"]
-        start(Settings.model_validate(asked["settings"]), [*servers], _print_ready, strict=False, headers=servers)
+        servers: Mapping[str, Mapping[str, str]] = request["servers"]
+        start(Settings.model_validate(request["settings"]), [*servers], _print_ready, strict=False, headers=servers)
     except (CliError, ValueError) as error:
         print(f"babelgate: {error}", file=sys.stderr)
         sys.exit(1)

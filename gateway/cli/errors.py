@@ -1,18 +1,18 @@
-"""Errors of the command line: why a command does not do what it was asked."""
+"""Errors of the command line: the reason, and the exit code."""
 
 import re
 from typing import Final
 
 FAILED: Final = 1
 USAGE: Final = 2
-"""Exit codes: it was tried and failed; it was asked for in a way that cannot work."""
+"""Exit codes: the command failed; the command was used wrongly."""
 
 
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s]*@|(?<![^\s/])[^\s/@:]+:[^\s/@]+@")
 
 
 class CliError(Exception):
-    """Ends the command with one line on stderr each. The user and the password of a URL are in none of them."""
+    """Error that ends a command. Each line goes to stderr, without the user and the password of a URL."""
 
     def __init__(self, *lines: str, code: int = FAILED) -> None:
         lines = tuple(_USERINFO.sub("…@", line) for line in lines)

@@ -1,5 +1,4 @@
-"""A conversation of `babelgate run` with one agent of the gateway, through the client of the protocol that it is held
-in."""
+"""Conversation of `babelgate run` with one agent of the gateway, through the client of a protocol."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -57,14 +56,15 @@ from babelgate.gateway.cli.conversation import (
 )
 
 _EXTENSION: Final = "extension"
-"""The option of clients (`babelgate.adapters.kit.upstream.Upstream.options`)."""
+"""Client option that turns the Babelgate extension on or off (`babelgate.adapters.kit.upstream.Upstream.options`)."""
 
 
 class ClientConversation:
-    """A conversation with one agent in one protocol, as any client would have it or, by the extension, `whole`."""
+    """Conversation with one agent in one protocol, as any client of the protocol sees it. With `whole`, the extension
+    adds what the protocol has no field for."""
 
     def __init__(self, protocol: str, url: str, agent: str, key: str | None, *, whole: bool = False) -> None:
-        """Raises ConversationError where the protocol has no extension and all was asked for."""
+        """Create the client. Raises ConversationError if `whole` is set and the protocol has no extension."""
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
         if whole and _EXTENSION not in upstream.options:
             named = ", ".join(each.protocol for each in UPSTREAMS if _EXTENSION in each.options)
@@ -77,7 +77,7 @@ class ClientConversation:
         ids = [str(uuid4()) for _ in range(3)]
         self._call = Invocation(agent=agent, thread_id=ids[0], task_id=ids[1], run_id=ids[2], past=self._past)
         self._records: list[Record] = []
-        """What was said so far, as a gateway's log would tell it: clients find their questions there."""
+        """Records of the conversation so far, as in the log of a gateway: clients find their questions there."""
 
     async def _past(self) -> Sequence[Record]:
         return tuple(self._records)
@@ -85,16 +85,18 @@ class ClientConversation:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    def send(self, said: str | Message) -> AsyncGenerator[Output]:
-        """Raises ConversationError."""
-        message = Message.of(said, "user") if isinstance(said, str) else said
+    def send(self, content: str | Message) -> AsyncGenerator[Output]:
+        """Send a message, and yield the output of the agent. Raises ConversationError."""
+        message = Message.of(content, "user") if isinstance(content, str) else content
         return self._read_events(replace(self._call, input=RunInput(messages=(message,))))
 
     def answer(self, answers: Sequence[tuple[OpenQuestion, Json]]) -> AsyncGenerator[Output]:
-        """All questions that were asked. Raises ConversationError."""
+        """Answer all open questions, and yield the output of the agent. Raises ConversationError."""
         self._call = replace(self._call, run_id=next_run_id(self._call.run_id))
-        given = tuple(InterruptAnswered(interrupt_id=asked.id, value=value) for asked, value in answers)
-        return self._read_events(replace(self._call, cause="answer", answers=given))
+        interrupt_answers = tuple(
+            InterruptAnswered(interrupt_id=question.id, value=value) for question, value in answers
+        )
+        return self._read_events(replace(self._call, cause="answer", answers=interrupt_answers))
 
     async def _read_events(self, call: Invocation) -> AsyncGenerator[Output]:
         for event in (RunCreated.of(call.input, run_id=call.run_id, cause=call.cause), *call.answers):
@@ -148,7 +150,7 @@ def _read_event(event: Event) -> Output | None:
 
 
 def _note(event: Event) -> Output | None:
-    """What has no words of its own, in those of the log."""
+    """Return a note with the JSON of an event that has no text form."""
     noted = isinstance(event, ToolEnded | StepStarted | StepEnded | StateSaved | Custom | Native | LossNoted)
     return ProgressNote(encode_event(event).decode()) if noted else None
 

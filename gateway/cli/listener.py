@@ -10,24 +10,27 @@ from babelgate.gateway.cli.errors import USAGE, CliError
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
-    """IPv4 where a name has both. Raises CliError."""
+    """Return the address of a host, IPv4 if it has both. Raises CliError."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise CliError(f"--host {host}: there is no such address on this machine", code=USAGE) from None
-    family, _, _, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    family, _, _, _, address = min(addresses, key=lambda entry: entry[0] != socket.AF_INET)
     return family, (str(address[0]), port)
 
 
 def is_loopback(host: str) -> bool:
-    """Raises CliError for what is no address of this machine."""
+    """Return True if the host is a loopback address. Raises CliError if it is not an address of this machine."""
     _, (address, _) = _resolve(host, 0)
     return ipaddress.ip_address(address.partition("%")[0]).is_loopback
 
 
 def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """Take the port; `shared` = together with others who do so. Raises CliError. TCP is named outright: only then does
-    asyncio turn Nagle's algorithm off, which costs 40 ms a call."""
+    """Return a socket that is bound to the port. `shared` allows other sockets on it that are also `shared`. Raises
+    CliError.
+
+    TCP is named explicitly: only then does asyncio turn off Nagle's algorithm, which costs 40 ms per call.
+    """
     family, address = _resolve(host, port)
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -44,21 +47,21 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def claim(host: str, port: int) -> socket.socket:
-    """Take the port for those who bind to it as `shared`, and nobody else has it. No call comes to it: it does not
-    listen. Raises CliError."""
+    """Reserve the port for sockets that bind to it as `shared`, so that no other program takes it. The returned socket
+    does not listen, so it gets no connections. Raises CliError."""
     listener = bind(host, port)
-    _share(listener)  # only now: else it could be taken beside the workers of another gateway
+    _share(listener)  # only after bind: before, bind would succeed next to the workers of another gateway
     return listener
 
 
 def _share(listener: socket.socket) -> None:
-    """Each connection goes to one of those who listen, by a hash of both addresses (socket(7), SO_REUSEPORT). One that
-    is gone gets none from that moment on."""
+    """Share the port. The kernel gives each connection to one of the listening sockets, by a hash of both addresses
+    (socket(7), SO_REUSEPORT). A closed socket gets no more connections."""
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def listen(listener: socket.socket, backlog: int = 2048) -> None:
-    """From now on callers get through. Raises CliError: two that do not listen yet can both be bound to a port."""
+    """Accept connections from now on. Raises CliError: two sockets can be bound to a port while neither listens."""
     host, port = listener.getsockname()[:2]
     with _explain_errors(host, port):
         listener.listen(backlog)
@@ -85,7 +88,7 @@ def _why(host: str, port: int, error: OSError) -> str:
 
 
 def base_url(listener: socket.socket) -> str:
-    """Where this machine reaches it."""
+    """Return the URL at which this machine reaches the socket."""
     host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host.partition("%")[0])
     if address.is_unspecified:

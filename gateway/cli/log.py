@@ -1,7 +1,7 @@
-"""Logging to stderr, safe from log injection: a record is a line.
+"""Logging to stderr, safe from log injection: each record is one line.
 
-Its texts come from callers, agents and servers. What in them would end a line, or move a terminal's cursor, is escaped
-here, in the one place where all records pass; what is indented goes on with the record above.
+Records contain text of callers, agents and servers. All records pass through this module, which escapes characters that
+would end a line or move a terminal's cursor. An indented line belongs to the record above it.
 """
 
 import logging
@@ -16,7 +16,7 @@ _INDENT: Final = "  "
 _CALLERS: Final = frozenset(
     {"ASGI callable returned without completing handshake.", "Invalid UTF-8 sequence received from client."}
 )
-"""What uvicorn logs as errors of its own, and is what callers do: a WebSocket was refused, or told what is no text."""
+"""Errors in uvicorn's log that are caused by callers: a WebSocket was refused, or received invalid text."""
 
 DELAY: Final = 0.1
 """Seconds that a line waits to be written with others."""
@@ -28,7 +28,7 @@ log = logging.getLogger("babelgate")
 
 
 class LineFormatter(logging.Formatter):
-    """A line a record. The lines of a traceback stand below it, indented."""
+    """Formatter that puts each record on one line, and the lines of a traceback below it, indented."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return printable(super().formatMessage(record), _LINE_LENGTH)
@@ -45,11 +45,11 @@ def _below(text: str) -> str:
 
 
 class BufferedHandler(logging.StreamHandler[TextIO]):
-    """Writes lines some at a time: a line of each request, written by itself, gives up the interpreter's lock each
-    time, and a busy gateway waits for it to come back.
+    """Handler that writes lines in batches. Writing the line of each request separately would release the interpreter's
+    lock each time, and a busy gateway waits to get it back.
 
-    A line is written at most `DELAY` seconds after it was logged, and a warning or an error at once, with all that
-    stands before it. What a killed process (SIGKILL) had not written is lost.
+    A line is written at most `DELAY` seconds after it was logged. A warning or an error is written at once, with all
+    lines before it. Lines that a killed process (SIGKILL) had not written are lost.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -69,7 +69,7 @@ class BufferedHandler(logging.StreamHandler[TextIO]):
                 if self._flusher is None:
                     self._flusher = threading.Thread(target=self._flush_forever, name="babelgate-log", daemon=True)
                     self._flusher.start()
-        except Exception:  # as every handler of the standard library: what cannot be logged ends nothing
+        except Exception:  # like all handlers of the standard library: a failure to log must not stop the program
             self.handleError(record)
 
     def flush(self) -> None:
@@ -89,16 +89,16 @@ class BufferedHandler(logging.StreamHandler[TextIO]):
         while not self._ended.is_set():
             self._waiting.wait()
             self._ended.wait(DELAY)
-            self._waiting.clear()  # first: a line that comes meanwhile is written now, or waited for again
+            self._waiting.clear()  # first: a line that arrives meanwhile is written now, or wakes this thread again
             try:
                 self.flush()
-            except (OSError, ValueError):  # nobody reads it any more, or it is closed
+            except (OSError, ValueError):  # the reader is gone, or the stream is closed
                 self._lines.clear()
 
 
 def set_up_logging(level: str, *, buffered: bool = True) -> None:
-    """Our own lines at the level that was asked for; of the libraries, what goes wrong. What is not `buffered` needs no
-    thread. The last call holds."""
+    """Log the gateway's own lines at this level, and the warnings of libraries. Without `buffered` no thread is needed.
+    The last call determines the level."""
     handler = BufferedHandler(sys.stderr) if buffered else logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if level == "debug" else logging.WARNING)
@@ -110,7 +110,7 @@ def set_up_logging(level: str, *, buffered: bool = True) -> None:
 
 
 def _log_the_rest() -> None:
-    """What Python itself would print to stderr, in as many lines as the text has."""
+    """Log messages that Python itself would print to stderr, in as many lines as the text has."""
     logging.captureWarnings(True)
     threading.excepthook = _thread_failed
     sys.unraisablehook = _unraisable
@@ -118,7 +118,7 @@ def _log_the_rest() -> None:
 
 def _thread_failed(failure: "threading.ExceptHookArgs") -> None:
     name = failure.thread.name if failure.thread else "unknown"
-    if failure.exc_type is not SystemExit:  # how a thread may end itself
+    if failure.exc_type is not SystemExit:  # a thread may end itself in this way
         log.error("Exception in thread %s", name, exc_info=failure.exc_value)
 
 

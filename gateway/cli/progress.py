@@ -1,4 +1,4 @@
-"""Progress of a bench, while it runs: a bar on a terminal, a line for each attempt elsewhere. Both on stderr."""
+"""Progress of a running bench, on stderr: a bar on a terminal, and a line for each attempt elsewhere."""
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -24,12 +24,12 @@ def show_progress() -> Generator[Callable[[Progress], None]]:
 
         def tell(progress: Progress) -> None:
             latest = progress.latest
-            said = "" if latest is None else f"{words.MARKS[latest.outcome]} {latest.agent} {latest.task}"
+            label = "" if latest is None else f"{words.MARKS[latest.outcome]} {latest.agent} {latest.task}"
             bar.update(
                 task,
                 total=progress.total,
                 completed=progress.done,
-                description=f"{said:40.40}",
+                description=f"{label:40.40}",
                 left=_remaining_text(progress),
             )
 
@@ -40,8 +40,8 @@ def _line(progress: Progress) -> None:
     latest = progress.latest
     if latest is not None:
         why = "" if latest.has_passed else f": {latest.why}"
-        said = f"{latest.agent} {latest.task} {latest.outcome}{why}"[:200]
-        click.echo(f"{progress.done}/{progress.total} {said}  {_remaining_text(progress)}".rstrip(), err=True)
+        line = f"{latest.agent} {latest.task} {latest.outcome}{why}"[:200]
+        click.echo(f"{progress.done}/{progress.total} {line}  {_remaining_text(progress)}".rstrip(), err=True)
 
 
 def _remaining_text(progress: Progress) -> str:

@@ -1,5 +1,5 @@
-"""`babelgate record`: one task of an agent, from its input to its end, as a file. `babelgate replay`: an agent that
-says what is in that file."""
+"""`babelgate record`: save one task of an agent, from its input to its end, to a file. `babelgate replay`: serve an
+agent that repeats the task in that file."""
 
 import asyncio
 import importlib.metadata
@@ -49,44 +49,45 @@ from babelgate.gateway.hub import Hub
 from babelgate.gateway.settings.model import Settings
 
 _GRACE: Final = 2.0
-"""Seconds that the gateway has to stop when the recording is done, or given up."""
+"""Seconds that the gateway has to stop after the recording."""
 _FILE: Final = 64 * 2**20
-"""Bytes of a file in a recording."""
+"""Maximum size of a file in a recording, in bytes."""
 _WORDS: Final = frozenset(
     {"kind", "role", "phase", "status", "reason", "cause", "strategy", "ask", "origin", "finish", "side", "code"}
     | {"blob", "files", "run_id", "message_id", "artifact_id", "interrupt_id"}
 )
-"""Members of events that are words and hashes of the model, and no text that an agent could say a key in."""
+"""Members of events with words, ids and hashes of the model. An agent cannot put a key into their text."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOptions:
-    """The options of the command, as they were given."""
+    """Options of the command."""
 
     files: Sequence[Path] = ()
     answers: Sequence[str] = ()
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     config: Path | None = None
     protocol: str | None = None
-    """Of a client that calls the gateway; None: the task is given to the hub itself."""
+    """Protocol of the client that calls the gateway; None submits the task to the hub itself."""
 
 
 def record(target: str, text: str, out: Path, options: RecordOptions) -> int:
-    """The exit code: 0, also where the agent failed, because that is recorded, too. Raises CliError."""
+    """Record a task and return the exit code: 0 even if the agent failed, because that is recorded, too. Raises
+    CliError."""
     if not out.absolute().parent.is_dir():
         raise CliError(f"--out {out}: there is no such folder", code=USAGE)
     agent = read_agent(target, configured_agents(options.config), options.headers)
     message = Message(role="user", parts=(TextPart(text=text), *map(_file_part, options.files)))
     set_up_logging("error")
     with tempfile.TemporaryDirectory(prefix="babelgate-", ignore_cleanup_errors=True) as folder:
-        made = asyncio.run(_record(agent, message, options, folder))
+        recording = asyncio.run(_record(agent, message, options, folder))
     try:
-        told = _hide(to_json(made), agent.secrets)
-        out.write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        content = _hide(to_json(recording), agent.secrets)
+        out.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise CliError(f"--out {out}: it cannot be written: {error.strerror}", code=FAILED) from None
-    events = sum(len(run.events) for run in made.runs)
-    click.echo(f"{out}: {len(made.runs)} runs, {events} events, {len(made.files)} files", err=True)
+    events = sum(len(run.events) for run in recording.runs)
+    click.echo(f"{out}: {len(recording.runs)} runs, {events} events, {len(recording.files)} files", err=True)
     return 0
 
 
@@ -98,7 +99,7 @@ def _file_part(path: Path) -> FilePart:
 
 
 def _hide(value: Any, secrets: Sequence[str]) -> Any:
-    """JSON without what was sent to the agent's server to be let in, should it have said that again."""
+    """Return JSON without the secrets that were sent to the agent's server, in case it repeats them."""
     return _replace(value, sorted((each for each in secrets if len(each) >= 4), key=len, reverse=True))
 
 
@@ -117,9 +118,9 @@ def _replace(value: Any, secrets: Sequence[str]) -> Any:
 
 async def _record(agent: AgentTarget, message: Message, options: RecordOptions, folder: str) -> Recording:
     entries = {} if agent.name is None else {agent.name: dict(agent.entry)}
-    given = {"agents": entries, "database": f"sqlite:///{folder}/gateway.db", "limits": {"inline": _FILE}, "port": 0}
+    values = {"agents": entries, "database": f"sqlite:///{folder}/gateway.db", "limits": {"inline": _FILE}, "port": 0}
     servers = {agent.url: agent.headers} if agent.name is None and agent.url else {}
-    settings, wire = Settings.model_validate(given), WireRecorder()
+    settings, wire = Settings.model_validate(values), WireRecorder()
     with wire.connect(), bind(settings.host, 0) as listener:
         async with open_gateway(settings, [*servers], listener, strict=True, headers=servers) as gateway:
             found = [each.info for each in gateway.registry.all()]
@@ -139,15 +140,15 @@ async def _record(agent: AgentTarget, message: Message, options: RecordOptions, 
                 records = await gateway.hub.reads.records(DEFAULT_OWNER, scope, inline=True)
             except FaultError as error:
                 raise CliError(error.fault.message) from None
-        told = wire.as_json(gateway.url, [agent.headers], agent.secrets)
-        return recording_of(records, found[0], importlib.metadata.version("babelgate"), told)
+        exchanges = wire.as_json(gateway.url, [agent.headers], agent.secrets)
+        return recording_of(records, found[0], importlib.metadata.version("babelgate"), exchanges)
 
 
 async def _converse(hub: Hub, name: str, message: Message, answers: Iterator[str]) -> Scope:
     receipt = await hub.submit(DEFAULT_OWNER, Submission(agent=name, input=RunInput(messages=(message,))))
     while await _status(hub, receipt) is RunStatus.PAUSED:
-        asked = await hub.reads.open_interrupts(DEFAULT_OWNER, receipt.task_id)
-        values = {each.interrupt_id: _answer(_question(each), answers) for each in asked}
+        interrupts = await hub.reads.open_interrupts(DEFAULT_OWNER, receipt.task_id)
+        values = {each.interrupt_id: _answer(_question(each), answers) for each in interrupts}
         receipt = await hub.answer(DEFAULT_OWNER, Answers(task_id=receipt.task_id, values=values))
     return Scope(receipt.thread_id, "task", receipt.task_id)
 
@@ -171,12 +172,13 @@ async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerat
 
 
 async def _call(hub: Hub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:
-    """Through a client. That the agent fails is recorded, too; what else goes wrong leaves no task that has ended."""
+    """Call the agent through a client and return the scope of its task. A failure of the agent is recorded, too; any
+    other error leaves no ended task."""
     wrong = "the protocol's client made no task of it"
     try:
-        asked = await _questions(line.send(message))
-        while asked:
-            asked = await _questions(line.answer([(each, _answer(each, answers)) for each in asked]))
+        questions = await _questions(line.send(message))
+        while questions:
+            questions = await _questions(line.answer([(each, _answer(each, answers)) for each in questions]))
     except ConversationError as error:
         wrong = " ".join(str(error).split())
     finally:
@@ -194,7 +196,7 @@ async def _questions(output: AsyncGenerator[Output]) -> list[Question]:
 
 
 async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
-    """Of the run, once it has ended."""
+    """Return the status of a run after it has ended."""
     scope = Scope(receipt.thread_id, "run", receipt.run_id)
     async with aclosing(hub.reads.follow(DEFAULT_OWNER, scope, receipt.seq)) as batches:
         async for batch in batches:
@@ -204,23 +206,23 @@ async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
     raise CliError("the run did not come to an end")
 
 
-def _question(asked: Interrupt) -> Question:
-    return Question(asked.interrupt_id, text_of(asked.message.parts), asked.answer_schema)
+def _question(interrupt: Interrupt) -> Question:
+    return Question(interrupt.interrupt_id, text_of(interrupt.message.parts), interrupt.answer_schema)
 
 
 def _answer(question: Question, answers: Iterator[str]) -> Json:
-    """The next of --answer; the person at the terminal is asked where there is none left."""
-    given = next(answers, None)
-    if given is None:
+    """Return the next --answer. Without one, ask the person at the terminal."""
+    text = next(answers, None)
+    if text is None:
         return ask_person(question)
     try:
-        return prompt_for(question.schema)[1](given)
+        return prompt_for(question.schema)[1](text)
     except ValueError as error:
-        raise CliError(f"--answer {given}: {question.text} {error}", code=USAGE) from None
+        raise CliError(f"--answer {text}: {question.text} {error}", code=USAGE) from None
 
 
 def replay(path: Path, name: str | None, port: int, pace: Pace) -> None:
-    """Until a signal comes. Raises CliError."""
+    """Serve the recorded agent until a signal arrives. Raises CliError."""
     try:
         recording = read_recording(path)
     except RecordingError as error:

@@ -18,7 +18,7 @@ _YES_NO: Final = {"y": True, "yes": True, "true": True, "n": False, "no": False,
 
 
 def run(name: str, text: str, protocol: str, url: str, key: str | None, *, whole: bool = False) -> None:
-    """Until the agent is done. Raises CliError if it fails."""
+    """Run one task on the terminal until the agent is done. Raises CliError if it fails."""
     if not url.startswith(("http://", "https://")):
         raise CliError(f"--url {url}: a URL begins with http:// or https://", code=USAGE)
     if key is not None and not (key.isascii() and key.isprintable()):
@@ -29,11 +29,11 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, *, whole
         raise CliError(f"--whole: {error}", code=USAGE) from None
     with asyncio.Runner() as runner:
         try:
-            asked = runner.run(_show(line.send(text)))
-            while asked:
-                # Between two runs of the loop, so that Ctrl-C ends the reading.
-                answers = [(question, ask_person(question)) for question in asked]
-                asked = runner.run(_show(line.answer(answers)))
+            questions = runner.run(_show(line.send(text)))
+            while questions:
+                # Read between two runs of the loop, so that Ctrl-C ends the reading.
+                answers = [(question, ask_person(question)) for question in questions]
+                questions = runner.run(_show(line.answer(answers)))
         except ConversationError as error:
             raise CliError(" ".join(str(error).split())) from None
         finally:
@@ -41,8 +41,8 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, *, whole
 
 
 async def _show(output: AsyncGenerator[Output]) -> list[OpenQuestion]:
-    """What is said goes to stdout, as it comes; the rest to stderr."""
-    asked: list[OpenQuestion] = []
+    """Print the answer to stdout as it arrives, and notes to stderr. Return the questions."""
+    questions: list[OpenQuestion] = []
     open_line = False
     try:
         async with aclosing(output):
@@ -57,15 +57,15 @@ async def _show(output: AsyncGenerator[Output]) -> list[OpenQuestion]:
                             click.echo(err=True)
                         click.echo(click.style(f"[{each.text}]", dim=True), err=True)
                     case OpenQuestion():
-                        asked.append(each)
+                        questions.append(each)
     finally:
         if open_line:
             click.echo()
-    return asked
+    return questions
 
 
 def ask_person(question: OpenQuestion) -> Json:
-    """Raises CliError where nobody answers."""
+    """Ask the person at the terminal until the answer is valid. Raises CliError if stdin ends."""
     click.echo(click.style(question.text or "The agent awaits an answer.", bold=True), err=True)
     hint, read = prompt_for(question.schema)
     while True:
@@ -82,7 +82,7 @@ def ask_person(question: OpenQuestion) -> Json:
 
 
 def prompt_for(schema: JsonObject | None) -> tuple[str, Callable[[str], Json]]:
-    """How an answer of this schema is asked for, and how a line becomes one."""
+    """Return the prompt for an answer of this schema, and the function that parses the answer."""
     kind = (schema or {}).get("type")
     properties: Any = (schema or {}).get("properties")
     if schema is None or kind == "string":
@@ -111,9 +111,9 @@ def _json(text: str) -> Json:
 
 
 def _object(text: str) -> JsonObject | None:
-    """The whole answer in JSON, which is always taken."""
+    """Return the text as a JSON object, or None if it is not one. A complete object is always accepted as an answer."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return None
-    return cast("JsonObject", found) if isinstance(found, dict) else None
+    return cast("JsonObject", value) if isinstance(value, dict) else None

@@ -41,27 +41,27 @@ except ImportError:  # no wheel for this system: everything works, a little slow
 
 log = logging.getLogger("babelgate")
 
-_ANSWERS: Final = 3.0
-"""Seconds that responses have to end when no run is running any more. Chosen, not measured."""
-_LOOK: Final = 0.02
-"""Seconds between looks for responses that have not ended."""
-_HUB: Final = 20.0
-"""Seconds that the hub has to stop, also after a long grace. Chosen, not measured."""
+_RESPONSE_GRACE: Final = 3.0
+"""Seconds that responses have to end after all runs have ended. Chosen, not measured."""
+_POLL_INTERVAL: Final = 0.02
+"""Seconds between checks for responses that have not ended."""
+_HUB_GRACE: Final = 20.0
+"""Maximum seconds for the hub to stop, even if the grace is longer. Chosen, not measured."""
 _START: Final = 3.0
-"""Seconds that the start waits for servers to list their agents. Chosen: a server at work answers in less than one."""
-_MORE: Final = 0.1
-"""Seconds that it waits for each of them besides: they are asked at once, by one process."""
-_CLOSING: Final = 5.0
+"""Seconds that the start waits for servers to list their agents. Chosen: a running server answers in less than one."""
+_START_PER_SERVER: Final = 0.1
+"""Additional seconds for each server: one process asks all of them at once."""
+_CLOSE_GRACE: Final = 5.0
 """Seconds that connections to agents' servers have to close. Chosen, not measured."""
 
 
 def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any]) -> None:
-    """Until a signal. Raises CliError."""
+    """Serve agents until a signal arrives. Raises CliError."""
     wanted = read_targets(targets)
-    given = {**flags, "agents": wanted.agents} if targets else flags
+    overrides = {**flags, "agents": wanted.agents} if targets else flags
     try:
-        settings = load(config, given)
-        doubts = advise(config, given)
+        settings = load(config, overrides)
+        doubts = advise(config, overrides)
     except ConfigError as error:
         raise CliError(*error.problems, code=USAGE) from None
     for line in doubts:
@@ -93,9 +93,11 @@ def start(
     strict: bool,
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
 ) -> NoReturn:
-    """Listen, say `ready`, and end the process after a signal. `strict`: without an agent that works there is nothing
-    to do; a gateway that has a configuration starts all the same, because what it holds of earlier runs is there for
-    their callers. `headers` are sent to the server of each URL. Raises CliError."""
+    """Listen, call `ready`, and end the process after a signal.
+
+    With `strict`, at least one agent must work. A gateway with a configuration starts without one, too, because callers
+    can still read their earlier runs. `headers` are sent to the server of each URL. Raises CliError.
+    """
     stop = Stop(settings.shutdown.grace, expire=leave)
     serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop)
     leave()
@@ -111,7 +113,8 @@ def serve_until_stopped(
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     stop: Stop | None = None,
 ) -> None:
-    """The same, but the process goes on. `more` = agents that are objects of this process. Raises CliError."""
+    """Listen, call `ready`, and return after a signal. `more` are agents that are objects of this process. Raises
+    CliError."""
     stop = stop or Stop(settings.shutdown.grace)
     with bind(settings.host, settings.port, shared=settings.workers > 1) as listener:
         set_up_logging(settings.log_level)
@@ -125,8 +128,11 @@ def serve_until_stopped(
 
 
 def leave() -> NoReturn:
-    """All is committed and closed. What is left are agents that do not let go when they are cancelled, and functions in
-    threads, which cannot be: a clean exit would wait for them, for ever if they like."""
+    """End the process at once, after all data is committed and closed.
+
+    A clean exit would wait, possibly forever, for agents that ignore their cancellation and for functions in threads,
+    which cannot be cancelled.
+    """
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -134,15 +140,18 @@ def leave() -> NoReturn:
 
 
 def _calm_collector() -> None:
-    """What was made for the start stays, and is not looked at again; and next to nothing of what a call makes is
-    garbage that only the collector finds. By default it took a tenth of the time (`bench.proxy`)."""
+    """Reduce the work of the garbage collector, which took a tenth of the time with its defaults (`bench.proxy`).
+
+    Objects of the startup stay in use and need not be checked again. Requests leave almost no garbage that only the
+    collector finds.
+    """
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """One that is up."""
+    """Running gateway."""
 
     settings: Settings
     url: str
@@ -161,7 +170,7 @@ async def _serve(
     headers: Mapping[str, Mapping[str, str]],
     stop: Stop,
 ) -> None:
-    with ExitStack() as handlers:  # to the very end: a second signal hurries that, too
+    with ExitStack() as handlers:  # until the very end, because a second signal speeds that up, too
         async with open_gateway(
             settings, servers, listener, strict=strict, more=more, headers=headers, stop=stop
         ) as gateway:
@@ -182,8 +191,8 @@ async def open_gateway(
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     stop: Stop | None = None,
 ) -> AsyncGenerator[Gateway]:
-    """The hub and its agents, at work; nobody listens yet. `stop` bounds the time of the end. Raises CliError."""
-    patience = _START + _MORE * (len(settings.agents) + len(servers))
+    """Start the hub and its agents, without listening yet. `stop` bounds the time of the shutdown. Raises CliError."""
+    patience = _START + _START_PER_SERVER * (len(settings.agents) + len(servers))
     registry = await connect(settings, servers, more, headers=headers, patience=patience)
     if strict and all(each.broken is not None for each in registry.all()):
         await registry.settle()
@@ -200,17 +209,17 @@ async def open_gateway(
             registry.disown(hub.instance)
             yield Gateway(settings, settings.public_url or base_url(listener), registry, hub)
         finally:
-            await (hub.stop() if stop is None else hub.stop(min(_HUB, 0.9 * stop.remaining())))
+            await (hub.stop() if stop is None else hub.stop(min(_HUB_GRACE, 0.9 * stop.remaining())))
     finally:
-        with suppress(TimeoutError):  # a server of an agent that does not let its connections end
-            async with asyncio.timeout(_CLOSING if stop is None else min(_CLOSING, stop.remaining())):
+        with suppress(TimeoutError):  # an agent's server may not let its connections close
+            async with asyncio.timeout(_CLOSE_GRACE if stop is None else min(_CLOSE_GRACE, stop.remaining())):
                 await registry.aclose()
 
 
 def server_of(
     gateway: Gateway, listener: socket.socket, ready: Callable[[], None], stop: Stop | None = None
 ) -> "Server":
-    """The gateway as a server that listens. Raises CliError."""
+    """Return the gateway as a server, and start listening. Raises CliError."""
     app = create_app(gateway.hub, gateway.registry, gateway.settings)
     listen(listener)
     return Server(
@@ -237,7 +246,7 @@ async def _start(hub: Hub, settings: Settings) -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn, with the shutdown of a gateway, and without its ten wake-ups a second."""
+    """Server of uvicorn with the shutdown of a gateway, and without its ten wake-ups per second."""
 
     def __init__(self, app: Any, settings: Settings, *, ready: Callable[[], None], hub: Hub, stop: Stop) -> None:
         super().__init__(
@@ -246,8 +255,8 @@ class Server(uvicorn.Server):
                 lifespan="off",
                 log_config=None,
                 log_level="warning",
-                access_log=False,  # the gateway middleware writes a line a request
-                proxy_headers=False,  # and reads X-Forwarded-* of those who are trusted
+                access_log=False,  # the gateway's middleware logs each request
+                proxy_headers=False,  # and reads X-Forwarded-* of trusted proxies
                 server_header=False,
                 **protocol_options(settings),
             )
@@ -261,7 +270,7 @@ class Server(uvicorn.Server):
         self._ready()
 
     async def main_loop(self) -> None:
-        """Once a second, for the Date header (RFC 9110 §6.6.1), and for the memory of closed connections."""
+        """Update the Date header (RFC 9110 §6.6.1) and trim the memory of closed connections, once per second."""
         trimmer = Trimmer(asyncio.get_running_loop().time)
         while not self._stop.is_requested:
             await self.on_tick(0)
@@ -269,21 +278,21 @@ class Server(uvicorn.Server):
             await self._stop.wait(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Accept no connections, wait for running runs, and then end all responses.
+        """Accept no connections, wait for active runs, and then end all responses.
 
-        A response that waits for more of a run is cut off: its client must not take what it has for the whole.
+        A response that waits for more of a run is aborted, so that its client does not take it for complete.
         """
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
         for connection in list(self.server_state.connections):
-            if isinstance(connection, HttpConnection):  # WebSockets have a run at work, or are told below
+            if isinstance(connection, HttpConnection):  # a WebSocket may have an active run, and is closed below
                 connection.shutdown()
         if not await self._stop.complete(self._hub.drain(), self._stop.until_runs_stop()):
             log.warning("%d runs did not end within shutdown.grace and are stopped", len(self._hub.engine.active))
         self._hub.close_readers()
         for connection in list(self.server_state.connections):
             connection.shutdown()
-        await self._stop.complete(self._all_answered(), min(_ANSWERS, self._stop.remaining() / 4))
+        await self._stop.complete(self._all_answered(), min(_RESPONSE_GRACE, self._stop.remaining() / 4))
         for connection in list(self.server_state.connections):
             if isinstance(connection, HttpConnection):
                 connection.abandon_answer()
@@ -292,10 +301,10 @@ class Server(uvicorn.Server):
 
     async def _all_answered(self) -> None:
         while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110
-            await asyncio.sleep(_LOOK)  # uvicorn has no event for it
+            await asyncio.sleep(_POLL_INTERVAL)  # uvicorn has no event for it
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Leave signals to `Stop`. uvicorn would raise the signal again at the end, and the exit code would say that
-        something went wrong."""
+        """Leave signals to `Stop`. uvicorn would raise the signal again at the end, and the exit code would report an
+        error."""
         yield

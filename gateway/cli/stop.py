@@ -1,4 +1,4 @@
-"""Shutdown by signals: how long it may take, and what a second signal does."""
+"""Shutdown by signals: its time limit, and the effect of a second signal."""
 
 import asyncio
 import logging
@@ -14,30 +14,30 @@ log = logging.getLogger("babelgate")
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _HANG_UP: Final = getattr(signal, "SIGHUP", None)  # not on Windows
-_STOPPING: Final = 10.0
-"""Seconds of the grace, at most, that are for stopping runs which did not end. Chosen, not measured."""
-_AT_ONCE: Final = 1.0
-"""Seconds from the second signal to the end of the process. Chosen: a commit on its way is stored in that time."""
-_LEAST: Final = 0.001
-"""Seconds of the shortest timeout: zero would mean not to wait at all."""
+_STOP_RESERVE: Final = 10.0
+"""Maximum part of the grace that is reserved for stopping runs that did not end, in seconds. Chosen, not measured."""
+_HURRIED_GRACE: Final = 1.0
+"""Seconds from the second signal to the end of the process. Chosen: a commit in progress is stored in that time."""
+_MIN_TIMEOUT: Final = 0.001
+"""Shortest timeout in seconds: zero would mean not to wait at all."""
 _LOGGING: Final = 0.5
-"""Seconds that the last line of the log may take, where another thread holds its lock."""
+"""Seconds that the last line of the log may take if another thread holds its lock."""
 
 
 class Stop:
-    """The end of a gateway, which one signal requests and a second one hurries.
+    """Shutdown of a gateway: one signal requests it, and a second one speeds it up.
 
-    Signals and the deadline are handled by a thread of its own. So an agent that blocks the event loop cannot keep the
-    process alive.
+    A separate thread handles signals and the deadline. So an agent that blocks the event loop cannot keep the process
+    alive.
     """
 
     def __init__(self, grace: float, *, expire: Callable[[], Any] | None = None) -> None:
-        """`grace` = seconds from the first signal to the end. `expire` is called then, in a thread: it ends the
-        process."""
+        """Prepare the shutdown. `grace` is the time from the first signal to the deadline, in seconds. At the deadline
+        `expire` is called in a thread: it ends the process."""
         self._grace = grace
         self._expire = expire
         self._deadline: float | None = None
-        """Time of the end, in seconds of the monotonic clock; None before the first signal."""
+        """Deadline in seconds of the monotonic clock; None before the first signal."""
         self._is_hurried = False
         self._changed = asyncio.Event()
 
@@ -50,19 +50,19 @@ class Stop:
         return self._grace if self._deadline is None else max(0.0, self._deadline - monotonic())
 
     def until_runs_stop(self) -> float:
-        """Return the seconds for which running runs may go on."""
-        return max(0.0, self.remaining() - min(_STOPPING, self._grace / 2))
+        """Return the seconds for which active runs may continue."""
+        return max(0.0, self.remaining() - min(_STOP_RESERVE, self._grace / 2))
 
     def request(self) -> None:
-        """Do what a signal does: the first one begins the end, another one leaves it a second.
+        """Do what a signal does: the first call requests the shutdown, and another one leaves it one second.
 
-        Whoever calls this on the event loop calls `notify`, too.
+        Callers on the event loop must call `notify`, too.
         """
         self._is_hurried = self._deadline is not None
-        self._deadline = monotonic() + (min(_AT_ONCE, self._grace) if self._is_hurried else self._grace)
+        self._deadline = monotonic() + (min(_HURRIED_GRACE, self._grace) if self._is_hurried else self._grace)
 
     def notify(self) -> None:
-        """Wake those who wait for a signal."""
+        """Wake the coroutines that wait for a signal."""
         self._changed.set()
 
     async def wait(self, seconds: float) -> None:
@@ -72,9 +72,9 @@ class Stop:
                 await self._changed.wait()
 
     async def complete(self, work: Awaitable[Any], seconds: float) -> bool:
-        """Wait for `work` for at most `seconds`, or until the second signal, and cancel it then.
+        """Wait for `work` for at most `seconds`, or until the second signal, and then cancel it.
 
-        Returns whether it ended by itself.
+        Return True if it ended by itself.
         """
         working = asyncio.ensure_future(work)
         until = monotonic() + seconds
@@ -94,8 +94,8 @@ class Stop:
     def capture_signals(self) -> Generator[None]:
         """Handle SIGTERM and SIGINT, and ignore SIGHUP. Must run in the main thread, on the event loop.
 
-        A thread reads the numbers of signals from the descriptor to which Python writes them at once. Handlers of
-        Python run only when the main thread looks, which it does not while an agent blocks it.
+        A thread reads the numbers of signals from a descriptor to which Python writes them at once. Python calls its
+        own handlers only in the main thread, which an agent may block.
         """
         reads, wakes = socket.socketpair()
         wakes.setblocking(False)
@@ -114,11 +114,11 @@ class Stop:
             wakes.close()
 
     def _watch(self, reads: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        """Obey signals, and end the process at the deadline."""
+        """Handle signals, and end the process at the deadline."""
         with reads:
             while True:
                 is_bound = self.is_requested and self._expire is not None
-                reads.settimeout(max(_LEAST, self.remaining()) if is_bound else None)
+                reads.settimeout(max(_MIN_TIMEOUT, self.remaining()) if is_bound else None)
                 try:
                     numbers = reads.recv(64)
                 except TimeoutError:
@@ -149,4 +149,4 @@ class Stop:
 
 
 def _do_nothing(number: int, frame: object) -> None:
-    """Handle a signal of which a thread has read the number."""
+    """Do nothing: a thread reads the number of the signal."""

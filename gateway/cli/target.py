@@ -1,4 +1,4 @@
-"""Targets of the command line: the agents that it is told to serve, or to bench."""
+"""Targets of the command line: the agents to serve or to bench."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,20 +13,20 @@ from babelgate.gateway.settings.load import FILE, ConfigError, load, read_file
 from babelgate.gateway.settings.model import DEMO, TOKEN
 
 _NAMED: Final = re.compile(r"([^=:/#]+)=(.+)", re.DOTALL)
-"""A URL may hold `=`, but not before its first `:` or `/`."""
+"""Target with a name before it. A URL may contain `=`, but not before its first `:` or `/`."""
 _PYTHON: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Targets:
     agents: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """As `agents` of the settings."""
+    """Agents by name, as in `agents` of the settings."""
     servers: tuple[str, ...] = ()
-    """URLs of which every agent is served, under its own name."""
+    """URLs of servers whose agents are all served, under their own names."""
 
 
 def read_targets(texts: Iterable[str]) -> Targets:
-    """`name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises CliError."""
+    """Parse targets: `name=URL`, `URL`, `URL#agent`, `name=module:name`, `module:name`. Raises CliError."""
     agents: dict[str, dict[str, Any]] = {}
     servers: list[str] = []
     for text in texts:
@@ -58,23 +58,23 @@ def read_targets(texts: Iterable[str]) -> Targets:
 
 
 def _hint_for_file(text: str) -> str:
-    """Return how to name an agent that is in the file, if `text` is the name of a Python file."""
+    """Return a hint how to name an agent in the file, if `text` is the path of a Python file."""
     path = Path(text)
     return f"; for an agent in that file, write {path.stem}:NAME" if path.suffix == ".py" and path.is_file() else ""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTarget:
-    """One agent, or the server of several."""
+    """One agent, or a server with several agents."""
 
     text: str
-    """As it was given, without a user and password."""
+    """Target as the user wrote it, without a user and password."""
     name: str | None
-    """None for a server of which every agent is meant."""
+    """Name of the agent; None means all agents of the server."""
     entry: Mapping[str, Any]
-    """As one of `agents` of the settings."""
+    """Settings of the agent, as in `agents` of the settings."""
     secrets: Sequence[str] = ()
-    """What must not be shown."""
+    """Values that must not be shown."""
 
     @property
     def url(self) -> str | None:
@@ -86,13 +86,13 @@ class AgentTarget:
 
 
 def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    """What can be meant by a name alone: the agents of the file, of ./babelgate.yaml if none is given, and the demo
+    """Return the agents that a name alone can select: those of the file (by default ./babelgate.yaml), and the demo
     agents. Raises CliError."""
     path = FILE if config is None and FILE.is_file() else config
     found: Mapping[str, Any] = {}
     try:
         if path is not None:
-            load(path)  # what is wrong with one of them is told before anybody is called
+            load(path)  # errors in the file are reported before any agent is called
             found = read_file(path).get("agents") or {}
     except ConfigError as error:
         raise CliError(*error.problems, code=USAGE) from None
@@ -102,8 +102,11 @@ def configured_agents(config: Path | None) -> Mapping[str, Mapping[str, Any]]:
 def read_agent(
     text: str, configured: Mapping[str, Mapping[str, Any]], headers: Mapping[str, str] | None = None
 ) -> AgentTarget:
-    """What `read_targets` takes, and the name of a configured agent. `headers` are sent to servers, beside those that
-    are configured, and so are a user and password in the URL. Raises CliError."""
+    """Parse a target of `read_targets`, or the name of a configured agent.
+
+    `headers` are sent to the agent's server in addition to configured ones, and so are a user and password in the URL.
+    Raises CliError.
+    """
     source = _source_of(text)
     text, headers = hide_credentials(text), {**credentials_header(source), **(headers or {})}
     named = _NAMED.fullmatch(text)
@@ -119,8 +122,8 @@ def read_agent(
         read = read_targets([text])
         name, entry = next(iter(read.agents.items()), (None, {"url": next(iter(read.servers), "")}))
     if headers and "python" not in entry:
-        own = cast("Mapping[str, str]", entry.get("headers") or {})
-        entry = {**entry, "headers": {**own, **headers}}
+        configured_headers = cast("Mapping[str, str]", entry.get("headers") or {})
+        entry = {**entry, "headers": {**configured_headers, **headers}}
     return AgentTarget(text, name, entry, secrets_of([source], [cast("Mapping[str, str]", entry.get("headers") or {})]))
 
 
@@ -130,7 +133,8 @@ def _source_of(text: str) -> str:
 
 
 def read_header(text: str) -> tuple[str, str]:
-    """`Name: value`, of --header. Raises CliError, which does not show it: what was given may be the value alone."""
+    """Parse `Name: value` of --header. Raises CliError without the text, because the text may be only the secret
+    value."""
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon:
         raise CliError("--header: give NAME: VALUE", code=USAGE)

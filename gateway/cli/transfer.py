@@ -36,7 +36,7 @@ T = TypeVar("T")
 _STDIO: Final = Path("-")
 _OTHERS: Final = "items, assistants and crons"
 _PERIOD: Final = 2.0
-"""Seconds between lines of progress; a terminal is told ten times as often."""
+"""Seconds between lines of progress. On a terminal the line is updated ten times as often."""
 
 
 def export_threads(
@@ -49,7 +49,7 @@ def export_threads(
     config: Path | None,
     database: str | None,
 ) -> int:
-    """The exit code: 1 where a thread was left out. Raises CliError."""
+    """Export threads to a file and return the exit code: 1 if a thread was left out. Raises CliError."""
     selection = Selection(
         owners=frozenset(owners),
         threads=frozenset(each.lower() for each in threads),
@@ -66,7 +66,7 @@ def export_threads(
     with connect_to_read(settings) as connection, _open_to_write(out) as file:
         blobs = _open_blobs(settings)
         try:
-            made = export(
+            exporting = export(
                 connection,
                 blobs,
                 file,
@@ -75,7 +75,7 @@ def export_threads(
                 now=Clock().now(),
                 tell=tell,
             )
-            done = asyncio.run(made)
+            done = asyncio.run(exporting)
             file.flush()
         except (TransferError, FaultError) as error:
             raise CliError(f"{out}: {error}") from None
@@ -86,8 +86,8 @@ def export_threads(
     progress.end()
     for line in done.left_out:
         click.echo(f"left out: {one_line(line)}", err=True)
-    told = _count(threads=done.threads, records=done.records, files=done.files, **{_OTHERS: done.others})
-    click.echo(f"{out}: {told or 'nothing'}; left out: {len(done.left_out)}", err=True)
+    summary = _count(threads=done.threads, records=done.records, files=done.files, **{_OTHERS: done.others})
+    click.echo(f"{out}: {summary or 'nothing'}; left out: {len(done.left_out)}", err=True)
     return int(bool(done.left_out))
 
 
@@ -104,7 +104,7 @@ class _Imported:
 
 
 def import_threads(path: Path, config: Path | None, database: str | None) -> int:
-    """The exit code: 1 where there was a conflict. Raises CliError."""
+    """Import threads from a file and return the exit code: 1 if there was a conflict. Raises CliError."""
     settings = load_settings(config, database)
     set_up_logging("error")
     done = _Imported()
@@ -153,17 +153,17 @@ async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
                 done.conflicts += [f"{each} (owner {begin.owner})" for each in others.conflicts]
                 continue
             try:
-                made = await _write(
+                restored = await _write(
                     journal.write(restore_thread, reader, place, begin.owner, begin.thread_id),
                 )
             except FaultError as error:
                 done.conflicts.append(f"thread {begin.thread_id} of {begin.owner}: {error.fault.message}")
                 continue
-            if made.outcome == "same":
+            if restored.outcome == "same":
                 done.same += 1
             else:
                 done.added += 1
-                done.live += made.live
+                done.live += restored.live
                 done.records += checked.records
                 done.files += checked.files
             progress.show(f"{done.added} threads added, {done.same} there already, {done.records} records")
@@ -173,7 +173,7 @@ async def _import(settings: Settings, file: BinaryIO, done: _Imported) -> None:
 
 
 async def _write(written: "asyncio.Future[T]") -> T:
-    """Raises FaultError conflict, and TransferError for everything else that is wrong."""
+    """Return the result of a write. Raises FaultError conflict, and TransferError for every other error."""
     try:
         return await written
     except FaultError as error:
@@ -182,11 +182,11 @@ async def _write(written: "asyncio.Future[T]") -> T:
         raise TransferError(error.fault.message) from None
 
 
-def _read_member(given: str) -> tuple[str, object]:
-    """`KEY=VALUE`, where the value is JSON, or a text where it is none."""
-    name, equals, value = given.partition("=")
+def _read_member(option: str) -> tuple[str, object]:
+    """Parse `KEY=VALUE`. The value is JSON, or a text if it cannot be parsed."""
+    name, equals, value = option.partition("=")
     if not name or not equals:
-        raise CliError(f"--metadata {given}: give KEY=VALUE", code=USAGE)
+        raise CliError(f"--metadata {option}: give KEY=VALUE", code=USAGE)
     try:
         return name, json.loads(value)
     except ValueError:
@@ -202,7 +202,7 @@ def _open_blobs(settings: Settings) -> Blobs:
 
 @contextmanager
 def _open_to_write(out: Path) -> Generator[BinaryIO]:
-    """It has its name when it is whole."""
+    """Yield the file to write. It gets its name once it is complete."""
     if out == _STDIO:
         yield sys.stdout.buffer
         return
@@ -225,7 +225,7 @@ def _open_to_write(out: Path) -> Generator[BinaryIO]:
 
 @contextmanager
 def _open_to_read(path: Path) -> Generator[BinaryIO]:
-    """A file is read twice, so what comes from stdin is put down first."""
+    """Yield the file to read. A file is read twice, so stdin is first copied to a temporary file."""
     try:
         if path == _STDIO:
             with tempfile.TemporaryFile() as spool:
@@ -240,12 +240,12 @@ def _open_to_read(path: Path) -> Generator[BinaryIO]:
 
 
 def _count(**numbers: int) -> str:
-    """Those that are not 0."""
+    """Return the numbers that are not 0, with their names."""
     return ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in numbers.items() if number)
 
 
 class _Progress:
-    """A line on stderr from time to time; on a terminal always the same one."""
+    """Progress on stderr: a line every few seconds; on a terminal one line that is updated."""
 
     def __init__(self) -> None:
         self._is_terminal = sys.stderr.isatty()

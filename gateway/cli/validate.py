@@ -1,4 +1,4 @@
-"""`babelgate validate`."""
+"""`babelgate validate`: report the errors in a configuration file."""
 
 import json
 from pathlib import Path

@@ -43,7 +43,7 @@ def show_webhooks(config: Path | None, database: str | None) -> None:
 
 
 def _cells(hook: ListedWebhook, tries: int) -> Sequence[str]:
-    """The host stands for the URL, which may hold secrets."""
+    """Return the cells of a row. The URL is shown as its host, because it may contain secrets."""
     cells = (
         hook.owner,
         hook.task_id,
@@ -88,7 +88,8 @@ def retry(wanted: str, config: Path | None, database: str | None) -> None:
 
 
 async def _retry(settings: Settings, wanted: str | None) -> Sequence[tuple[str, str]]:
-    # Of PostgreSQL as a node does it: beside a cluster, and not beside a gateway that has the database alone.
+    # On PostgreSQL, connect like a node of a cluster: this works while a cluster runs, but not while a gateway has the
+    # database alone.
     is_shared = not settings.database.startswith("sqlite:")
     journal = Journal(settings.database, power=settings.durability == "power", shared=is_shared)
     try:

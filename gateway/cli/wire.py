@@ -1,8 +1,7 @@
-"""HTTP recording (cassette): what is said on the wire while `babelgate record` runs, the exchanges of all clients, as
-JSON without secrets.
+"""HTTP recording (cassette): the HTTP exchanges of all clients during `babelgate record`, as JSON without secrets.
 
-`connect` sees the exchanges of every connection that is opened in its context: those with the agent's server, and,
-where the gateway is called by a client of the command's own, those with the gateway.
+`connect` records the exchanges of every connection that is opened in its context. These are the exchanges with the
+agent's server and, if a client of the command calls the gateway, those with the gateway.
 """
 
 import json
@@ -20,43 +19,46 @@ from babelgate.conformance.wire.exchange import Exchange, Frame, Redactor
 from babelgate.conformance.wire.sse import EventReader
 
 BODY: Final = 2**20
-"""Bytes of a body that are kept, and of all events of a stream together."""
+"""Maximum number of recorded bytes of a body, or of all events of a stream."""
 EXCHANGES: Final = 1000
-"""That are kept."""
+"""Maximum number of recorded exchanges."""
 
 
 class WireRecorder:
     def __init__(self) -> None:
         self._began = time.monotonic()
-        self._made: dict[httpx.Request, _RecordedExchange] = {}
-        """In the order of the requests."""
+        self._exchanges: dict[httpx.Request, _RecordedExchange] = {}
+        """Recorded exchanges by request, in the order of the requests."""
         self._missed = 0
 
     @contextmanager
     def connect(self) -> Generator[None]:
-        token = EVENT_HOOKS.set({"request": [self._ask], "response": [self._answer]})
+        token = EVENT_HOOKS.set({"request": [self._record_request], "response": [self._record_response]})
         try:
             yield
         finally:
             EVENT_HOOKS.reset(token)
 
-    async def _ask(self, request: httpx.Request) -> None:
-        if len(self._made) == EXCHANGES:
+    async def _record_request(self, request: httpx.Request) -> None:
+        if len(self._exchanges) == EXCHANGES:
             self._missed += 1
             return
-        self._made[request] = _RecordedExchange(request, await request.aread(), self._began)
+        self._exchanges[request] = _RecordedExchange(request, await request.aread(), self._began)
 
-    async def _answer(self, response: httpx.Response) -> None:
-        heard = self._made.get(response.request)
-        if heard is not None:
-            heard.begin(response)
+    async def _record_response(self, response: httpx.Response) -> None:
+        exchange = self._exchanges.get(response.request)
+        if exchange is not None:
+            exchange.begin(response)
 
     def as_json(self, gateway: str, hidden: Sequence[Mapping[str, str]], secrets: Iterable[str]) -> JsonObject:
-        """`gateway` = its URL; `hidden` = headers whose values are shown nowhere, as the secrets are not."""
+        """Return the exchanges as JSON. `gateway` is its URL. The values of the headers in `hidden` and all `secrets`
+        are redacted."""
         secrets = list(secrets)
-        # A key may come back inside of JSON.
+        # A secret may be repeated inside JSON.
         hide = _Hide({name.lower() for each in hidden for name in each}, [*secrets, *map(_escape, secrets)])
-        exchanges = [{"side": _side(request, gateway), **heard.as_json(hide)} for request, heard in self._made.items()]
+        exchanges = [
+            {"side": _side(request, gateway), **exchange.as_json(hide)} for request, exchange in self._exchanges.items()
+        ]
         return {"exchanges": exchanges, **({"missed": self._missed} if self._missed else {})}
 
 
@@ -74,18 +76,19 @@ class _Hide:
         self._redact = Redactor(secrets)
         self._longest = max(map(len, secrets), default=0)
 
-    def headers(self, given: Iterable[tuple[str, str]]) -> list[list[str]]:
-        shown = self._redact.headers(given)
-        return [[name, "[redacted]" if name.lower() in self._headers else value] for name, value in shown]
+    def headers(self, headers: Iterable[tuple[str, str]]) -> list[list[str]]:
+        redacted = self._redact.headers(headers)
+        return [[name, "[redacted]" if name.lower() in self._headers else value] for name, value in redacted]
 
     def text(self, text: str, *, is_cut: bool = False) -> str:
-        """Where it was cut, it may end within a secret."""
+        """Return the text without secrets. If the text was cut, its end is removed, because it may be a part of a
+        secret."""
         text = self._redact.text(text)
         return text[: -self._longest or None] if is_cut else text
 
 
 class _RecordedExchange:
-    """One exchange."""
+    """Recording of one exchange."""
 
     def __init__(self, request: httpx.Request, body: bytes, began: float) -> None:
         headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
@@ -105,19 +108,19 @@ class _RecordedExchange:
         if self._exchange.is_stream:
             self._events = EventReader()
         assert isinstance(response.stream, httpx.AsyncByteStream)
-        response.stream = _Overheard(response.stream, self)
+        response.stream = _RecordedStream(response.stream, self)
 
-    def hear(self, piece: bytes) -> None:
-        kept = piece[: self._room]
-        self._room -= len(kept)
-        self._answer_cut += len(piece) - len(kept)
+    def add_content(self, piece: bytes) -> None:
+        content = piece[: self._room]
+        self._room -= len(content)
+        self._answer_cut += len(piece) - len(content)
         if self._events is None:
-            self._exchange.content += kept
+            self._exchange.content += content
             return
         try:
-            self._exchange.frames += self._events.feed(kept, time.monotonic() - self._asked)
+            self._exchange.frames += self._events.feed(content, time.monotonic() - self._asked)
         except UnicodeDecodeError:
-            self._answer_cut += len(kept)
+            self._answer_cut += len(content)
             self._room = 0
 
     def end(self) -> None:
@@ -125,7 +128,7 @@ class _RecordedExchange:
 
     def as_json(self, hide: _Hide) -> JsonObject:
         exchange = self._exchange
-        shown: JsonObject = {
+        result: JsonObject = {
             "at": _micros(self._at),
             "method": exchange.method,
             "url": hide.text(exchange.url),
@@ -133,21 +136,21 @@ class _RecordedExchange:
             "body": hide.text(_decode(exchange.body), is_cut=self._cut > 0),
         }
         if self._cut:
-            shown["body_cut"] = self._cut
+            result["body_cut"] = self._cut
         if exchange.status is not None:
-            shown["answer"] = self._answer_as_json(hide)
-        return shown
+            result["answer"] = self._answer_as_json(hide)
+        return result
 
     def _answer_as_json(self, hide: _Hide) -> JsonObject:
         exchange = self._exchange
-        shown: JsonObject = {"status": exchange.status, "headers": hide.headers(exchange.response_headers)}
+        result: JsonObject = {"status": exchange.status, "headers": hide.headers(exchange.response_headers)}
         if self._events is None:
-            shown["body"] = hide.text(_decode(exchange.content), is_cut=self._answer_cut > 0)
+            result["body"] = hide.text(_decode(exchange.content), is_cut=self._answer_cut > 0)
         else:
-            shown["events"] = [_event_as_json(each, hide) for each in exchange.frames]
+            result["events"] = [_event_as_json(each, hide) for each in exchange.frames]
         if self._answer_cut:
-            shown["cut"] = self._answer_cut
-        return {**shown, "is_ended": exchange.is_ended}
+            result["cut"] = self._answer_cut
+        return {**result, "is_ended": exchange.is_ended}
 
 
 def _event_as_json(frame: Frame, hide: _Hide) -> JsonObject:
@@ -162,16 +165,16 @@ def _decode(content: bytes) -> str:
     return content.decode("utf-8", errors="backslashreplace")
 
 
-class _Overheard(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, heard: _RecordedExchange) -> None:
+class _RecordedStream(httpx.AsyncByteStream):
+    def __init__(self, stream: httpx.AsyncByteStream, exchange: _RecordedExchange) -> None:
         self._stream = stream
-        self._heard = heard
+        self._exchange = exchange
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for piece in self._stream:
-            self._heard.hear(piece)
+            self._exchange.add_content(piece)
             yield piece
-        self._heard.end()
+        self._exchange.end()
 
     async def aclose(self) -> None:
         await self._stream.aclose()

@@ -1,8 +1,8 @@
-"""Workers: gateways that serve one port together, each a process and a node of one cluster. The process that was
-started serves nothing itself: it starts them, starts one again that has ended, and hands on the signals that end all.
+"""Workers: gateways that serve one port together, each a process and a node of one cluster.
 
-It forks, so what was imported is in memory once. So it has no threads: a fork would be without them, and with their
-locks.
+The process that was started serves nothing itself. It starts the workers, restarts one that has ended, and forwards the
+signals that end all. It forks, so imported modules are in memory once. Therefore it has no threads: a forked process
+would lack them, but have their locks.
 """
 
 import ctypes
@@ -30,24 +30,25 @@ from babelgate.gateway.settings.model import Settings
 
 log = logging.getLogger("babelgate.workers")
 
-_SOON: Final = 10.0
-"""Seconds: a worker that ends earlier after its start has ended at once."""
-_MOST_ENDS: Final = 5
-"""Times in a row that a worker may end at once. Then it is no use to start it again."""
-_PAUSE: Final = 0.5
-"""Seconds before one that has ended at once is started again; twice as many each time."""
-_LATE: Final = 2.0
+_EARLY_END: Final = 10.0
+"""Seconds after its start within which the end of a worker counts as early."""
+_MAX_EARLY_ENDS: Final = 5
+"""Number of early ends in a row after which a worker is not started again."""
+_RESTART_DELAY: Final = 0.5
+"""Seconds before a worker is started again after an early end; doubled each time."""
+_KILL_DELAY: Final = 2.0
 """Seconds after which a worker that should have ended is killed. Chosen, not measured."""
 _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 _SET_PDEATHSIG: Final = 1
 """PR_SET_PDEATHSIG in linux/prctl.h."""
 
 Work = Callable[[Settings, Callable[[str], None]], object]
-"""Serve until a signal, and tell what is to be shown when it can be called."""
+"""Function that serves until a signal arrives. It passes the text to show to its second argument once callers can
+connect."""
 
 
 def serve_by_workers(settings: Settings, work: Work) -> None:
-    """Until a signal. Raises CliError."""
+    """Serve with several workers until a signal arrives. Raises CliError."""
     if sys.platform != "linux":
         raise CliError(
             "workers: only Linux shares a port out among processes. Elsewhere start several gateways with "
@@ -63,15 +64,15 @@ def serve_by_workers(settings: Settings, work: Work) -> None:
 class _Worker:
     number: int
     pid: int = 0
-    """0 = it does not run."""
+    """Process id; 0 if the worker does not run."""
     born: float = 0.0
-    """By the steady clock, in seconds, as `due`."""
+    """Time of the last start, in seconds of the monotonic clock."""
     due: float | None = None
-    """When it is to be started."""
-    ended_at_once: int = 0
-    """Times in a row."""
-    told: bytearray = field(default_factory=bytearray)
-    """What it has to show."""
+    """Time of the next start, in seconds of the monotonic clock; None if no start is due."""
+    early_ends: int = 0
+    """Number of early ends in a row."""
+    output: bytearray = field(default_factory=bytearray)
+    """Text that the worker wants to show."""
     is_ready: bool = False
 
     def __str__(self) -> str:
@@ -88,16 +89,16 @@ class _Supervisor:
         self._signals: list[int] = []
         self._stopping = False
         self._kill_at: float | None = None
-        """When workers that have not ended are killed, by the steady clock."""
+        """Time at which workers that have not ended are killed, in seconds of the monotonic clock."""
         self._shown = False
         self._problem: CliError | None = None
 
     def run(self) -> None:
-        """Raises CliError."""
+        """Run the workers until a signal stops all of them. Raises CliError."""
         gc.collect()
-        gc.freeze()  # what is not looked at is not copied
-        with self._hear_signals(), self._selector:
-            # The first one alone: it makes the tables, and where it cannot start the others could not either.
+        gc.freeze()  # memory that the collector does not touch is not copied
+        with self._watch_signals(), self._selector:
+            # Start the first worker alone: it creates the tables, and if it cannot start, the others cannot either.
             self._workers[0].due = 0.0
             while not self._stopping or any(worker.pid for worker in self._workers):
                 self._start_those_due()
@@ -110,31 +111,31 @@ class _Supervisor:
             raise self._problem
 
     @contextmanager
-    def _hear_signals(self) -> Generator[None]:
-        ours, wake = socket.socketpair()
-        with ours, wake:
-            ours.setblocking(False)
+    def _watch_signals(self) -> Generator[None]:
+        reads, wake = socket.socketpair()
+        with reads, wake:
+            reads.setblocking(False)
             wake.setblocking(False)
-            self._selector.register(ours, selectors.EVENT_READ)
+            self._selector.register(reads, selectors.EVENT_READ)
             signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
             for number in (*_STOPS, signal.SIGCHLD):
                 signal.signal(number, lambda number, _: self._signals.append(number))
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as one gateway does; the workers inherit it
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a single gateway does; the workers inherit it
             try:
                 yield
             finally:
                 signal.set_wakeup_fd(-1)
 
     def _read(self, worker: _Worker | None, descriptor: int) -> None:
-        """What a worker tells before it can be called; a signal only wakes up."""
-        said = os.read(descriptor, 2**16)
-        if worker is None or said:
+        """Read the text that a worker writes until callers can connect to it. A signal only wakes the loop."""
+        data = os.read(descriptor, 2**16)
+        if worker is None or data:
             if worker is not None:
-                worker.told += said
+                worker.output += data
             return
         self._selector.unregister(descriptor)
         os.close(descriptor)
-        if not worker.told:  # it has ended
+        if not worker.output:  # the worker has ended
             return
         worker.is_ready = True
         log.info("%s is ready", worker)
@@ -143,7 +144,7 @@ class _Supervisor:
                 other.due = 0.0
         if not self._shown and all(each.is_ready for each in self._workers):
             self._shown = True
-            click.echo(worker.told.decode())
+            click.echo(worker.output.decode())
 
     def _obey(self) -> None:
         while self._signals:
@@ -153,8 +154,10 @@ class _Supervisor:
                 self._stop()
 
     def _stop(self) -> None:
-        """A second time, they end within a second."""
-        self._kill_at = time.monotonic() + (_LATE if self._stopping else self._settings.shutdown.grace + _LATE)
+        """Stop all workers. After a second call they end within a second."""
+        self._kill_at = time.monotonic() + (
+            _KILL_DELAY if self._stopping else self._settings.shutdown.grace + _KILL_DELAY
+        )
         self._stopping = True
         for worker in self._workers:
             worker.due = None
@@ -177,8 +180,8 @@ class _Supervisor:
     def _start(self, worker: _Worker) -> None:
         reads, tells = os.pipe()
         worker.due, worker.born, worker.is_ready = None, time.monotonic(), False
-        worker.told.clear()
-        # In a child that has not put its own in their place yet, our handlers would swallow a signal.
+        worker.output.clear()
+        # Until the child has set its own handlers, the inherited handlers would swallow a signal.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         pid = os.fork()
         if pid == 0:
@@ -197,9 +200,9 @@ class _Supervisor:
             for number in (*_STOPS, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            os.setpgid(0, 0)  # Ctrl-C is for who started it, and is handed on once
+            os.setpgid(0, 0)  # Ctrl-C is for the parent process, which forwards it once
             ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGTERM)
-            if os.getppid() != parent:  # it was gone before
+            if os.getppid() != parent:  # the parent ended before prctl
                 os._exit(FAILED)
             for key in [*self._selector.get_map().values()]:
                 os.close(key.fd)
@@ -220,7 +223,7 @@ class _Supervisor:
     # End
 
     def _kill_late(self) -> None:
-        """A worker ends by itself within the grace, unless something in it does not let any of its threads run."""
+        """Kill workers that did not end within the grace. Something in them blocks all of their threads."""
         if self._kill_at is None or time.monotonic() < self._kill_at:
             return
         self._kill_at = None
@@ -247,21 +250,21 @@ class _Supervisor:
             if code and (worker.is_ready or code != -signal.SIGTERM) and self._problem is None:
                 self._problem = CliError(f"{who} {how} when it was to stop")
             return
-        if not any(each.is_ready for each in self._workers):  # which has said why
+        if not any(each.is_ready for each in self._workers):  # the worker has reported the reason
             self._problem = CliError(f"{who} {how}: the gateway could not be started", code=max(code, FAILED))
             self._stop()
             return
         worker.is_ready = False
         lived = time.monotonic() - worker.born
-        worker.ended_at_once = worker.ended_at_once + 1 if lived < _SOON else 0
-        if worker.ended_at_once == _MOST_ENDS:
+        worker.early_ends = worker.early_ends + 1 if lived < _EARLY_END else 0
+        if worker.early_ends == _MAX_EARLY_ENDS:
             self._problem = CliError(
-                f"worker {worker.number} {how}, and has ended {_MOST_ENDS} times in a row within {_SOON:.0f} seconds "
-                "of its start: the gateway gives up. What it said stands above."
+                f"worker {worker.number} {how}, and has ended {_MAX_EARLY_ENDS} times in a row within "
+                f"{_EARLY_END:.0f} seconds of its start: the gateway gives up. What it said stands above."
             )
             self._stop()
             return
-        pause = _PAUSE * 2 ** (worker.ended_at_once - 1) if worker.ended_at_once else 0.0
+        pause = _RESTART_DELAY * 2 ** (worker.early_ends - 1) if worker.early_ends else 0.0
         worker.due = time.monotonic() + pause
         log.warning("%s %s: it is started again%s", who, how, f" in {pause:g} seconds" if pause else "")
 

@@ -1,1 +1,1 @@
-"""babelgate.yaml and the environment: the model, and how it is loaded."""
+"""Settings from babelgate.yaml, environment variables and flags: the model and the loader."""

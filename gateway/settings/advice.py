@@ -1,4 +1,4 @@
-"""Advice on settings that are valid and probably not meant: a key that can be guessed, days written as seconds."""
+"""Advice on settings that are valid but probably wrong: a key that can be guessed, days written as seconds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,16 +8,17 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.model import Settings
 
 _KEY_LENGTH: Final = 16
-"""Characters of an API key. Chosen: 16 hexadecimal digits are 64 bits, which nobody tries out over HTTP."""
+"""Minimum length of an API key, in characters. Chosen: 16 hexadecimal digits are 64 bits, too many to guess over
+HTTP."""
 _DAYS: Final = 3650
-"""Ten years in days. A plain number up to this is taken for a number of days: in seconds it is about an hour."""
+"""Ten years in days. A plain number up to this was probably meant as days: in seconds it is about an hour."""
 
 Advice = tuple[tuple[str, ...], str]
-"""The location of a key, and what is doubtful about its value. Never the value: it may be a secret."""
+"""Location of a key, and the problem with its value. The text never contains the value, which may be a secret."""
 
 
 def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
-    """Yield the doubts about settings; `written` has them as the file, variables and flags say them."""
+    """Yield advice on the settings. `written` has the values as they were set, before they were parsed."""
     for number, secret in enumerate(settings.keys.values(), 1):
         length = len(secret.get_secret_value())
         if length < _KEY_LENGTH:
@@ -38,7 +39,7 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
 
 
 def find_missing_files(settings: Settings) -> Iterator[Advice]:
-    """Yield the agents whose file is not there. Relative paths start from the working directory."""
+    """Yield advice for each agent whose file does not exist. Relative paths start from the working directory."""
     for name, agent in settings.agents.items():
         place = (agent.graph or "").rpartition(":")[0]
         if place.endswith(".py") and not Path(place).is_file():

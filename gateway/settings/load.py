@@ -1,7 +1,8 @@
-"""Loading of settings, by precedence: flags before BABELGATE_… variables before the file before the defaults.
+"""Loading of settings. Flags take precedence over BABELGATE_… variables, these over the file, and the file over the
+defaults.
 
-Each mistake is one line that says where it is (file and key, variable or flag) and what is allowed there. No value is
-ever printed: it may be a key.
+Each error is one line with its location (file and key, variable or flag) and the allowed values. No value is ever
+printed, because it may be a key.
 """
 
 import os
@@ -21,17 +22,17 @@ from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.place import Place, format_location, keys_of
 
 FILE: Final = Path("babelgate.yaml")
-"""Read from the working directory where no other is named."""
+"""Default path of the file, in the working directory."""
 
-_VALUES: Final = 100_000
-"""Values of a file in all. Chosen: an agent has at most about thirty."""
+_MAX_VALUES: Final = 100_000
+"""Maximum number of values in a file, with aliases expanded. Chosen: an agent has at most about thirty."""
 _UNREADABLE: Final = "this cannot be read as the number, date or other thing that it is written as"
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)+'|"(?:[^"\\]|\\.)+\"""")
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class ConfigError(Exception):
-    """Mistakes in the settings, one line each."""
+    """Errors in the settings, one line each."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
@@ -39,15 +40,18 @@ class ConfigError(Exception):
 
 
 def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Settings:
-    """The settings. `path` = the file, None = no file. An agent in `flags` replaces one of the same name, and where
-    `flags` have `agents`, though empty, there are no demo agents. Raises ConfigError with all mistakes."""
+    """Return the settings. `path` is the file; None means no file.
+
+    An agent in `flags` replaces one of the same name. If `flags` contain `agents`, even an empty mapping, the demo
+    agents are not added. Raises ConfigError with all errors.
+    """
     merged, place = _read(path, flags)
     try:
         settings = Settings.model_validate(merged)
     except ValidationError as error:
-        mistakes = ((place.of(loc), said) for loc, said in _mistakes(error))
-        # What is wrong between options that only flags give has no place.
-        raise ConfigError(*(f"{where}: {said}" if where else said for where, said in mistakes)) from None
+        mistakes = ((place.of(loc), message) for loc, message in _mistakes(error))
+        # An error between options that only flags can set has no location.
+        raise ConfigError(*(f"{where}: {message}" if where else message for where, message in mistakes)) from None
     if settings.default_agent not in (None, *settings.agents) and "agents" not in (flags or {}):
         where = place.of(("default_agent",))
         raise ConfigError(f"{where}: there is no such agent; there are {', '.join(settings.agents)}")
@@ -55,13 +59,13 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Se
 
 
 def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> list[str]:
-    """Return a line for each setting that is valid and probably not meant. Raises ConfigError as `load` does."""
+    """Return a line for each setting that is valid but probably wrong. Raises ConfigError as `load` does."""
     merged, place = _read(path, flags)
     return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
 
 
 def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
-    """Raises ConfigError with a line for each file of an agent that is not there."""
+    """Raise ConfigError with a line for each missing file of an agent."""
     place = _read(path, flags)[1]
     missing = [f"{place.of(loc)}: {text}" for loc, text in find_missing_files(load(path, flags))]
     if missing:
@@ -69,36 +73,36 @@ def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None
 
 
 def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, Place]:
-    given = dict(flags or {})
+    flag_values = dict(flags or {})
     variables = _variables()
     file = read_file(path) if path is not None else {}
-    merged = _merge(_merge(file, variables), {key: value for key, value in given.items() if key != "agents"})
-    if "agents" in given:
-        merged["agents"] = {**(merged.get("agents") or {}), **given["agents"]}
+    merged = _merge(_merge(file, variables), {key: value for key, value in flag_values.items() if key != "agents"})
+    if "agents" in flag_values:
+        merged["agents"] = {**(merged.get("agents") or {}), **flag_values["agents"]}
     elif not merged.get("agents"):
         merged.pop("agents", None)
-    return merged, Place(path, file, variables, given)
+    return merged, Place(path, file, variables, flag_values)
 
 
 # The file
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML lets a key stand twice, and the last one wins without a word."""
+    """YAML loader that rejects duplicate keys. The YAML standard loader silently keeps the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Raises yaml.MarkedYAMLError for a key that stands twice."""
-        seen: set[object] = set()
+        """Raise yaml.MarkedYAMLError for a duplicate key."""
+        keys: set[object] = set()
         for key_node, _ in node.value:
             key: object = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownMemberType]
-            if isinstance(key, Hashable) and key in seen:
+            if isinstance(key, Hashable) and key in keys:
                 raise yaml.constructor.ConstructorError(None, None, "this key stands twice", key_node.start_mark)
             if isinstance(key, Hashable):
-                seen.add(key)
+                keys.add(key)
         return super().construct_mapping(node, deep)
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """Raises yaml.MarkedYAMLError for what cannot be built."""
+        """Raise yaml.MarkedYAMLError for a value that cannot be constructed."""
         try:
             return super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         except (ValueError, LookupError, AttributeError):  # a date of month 13, `!!int x`, `!!bool x`
@@ -106,7 +110,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_file(path: Path) -> JsonObject:
-    """A file with its `${VAR}` filled in. Raises ConfigError."""
+    """Return the content of a file with its `${VAR}` filled in. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -128,30 +132,31 @@ def read_file(path: Path) -> JsonObject:
         return {}
     if not isinstance(read, dict):
         raise ConfigError(f"{path}: the file is a mapping of keys, such as agents: …")
-    whole, unset = cast("JsonObject", read), list[_Unset]()
+    content, unset = cast("JsonObject", read), list[_Unset]()
     try:
-        _check_aliases(whole)
+        _check_aliases(content)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
-    filled = _fill_variables(whole, (), unset)
+    filled = _fill_variables(content, (), unset)
     if unset:
-        places = [(format_location(loc, whole), name) for loc, name in unset]
+        places = [(format_location(loc, content), name) for loc, name in unset]
         raise ConfigError(*(f"{path}: {place}: the variable {name} is not set" for place, name in places))
     return cast("JsonObject", filled)
 
 
 def _strip_quoted(problem: str) -> str:
-    """What the parser says, without the words of the file that it quotes: one sign, or the name of a token, is none."""
-    return _QUOTED.sub(lambda found: found[0] if len(found[0]) == 3 or found[0][1] == "<" else "…", problem)
+    """Return the parser's message without the content that it quotes from the file. Quoted single characters and token
+    names stay."""
+    return _QUOTED.sub(lambda match: match[0] if len(match[0]) == 3 or match[0][1] == "<" else "…", problem)
 
 
-def _check_aliases(whole: JsonObject) -> None:
-    """Raises ValueError for a value that contains itself, or that aliases repeat too often to be written out.
+def _check_aliases(content: JsonObject) -> None:
+    """Raise ValueError for a value that contains itself, or that is too large once its aliases are expanded.
 
-    Without recursion, as the nesting of aliases has no bound.
+    Iterative, because aliases can be nested without a bound.
     """
-    open_, budget = set[int](), _VALUES
-    left: list[tuple[object, bool]] = [(whole, True)]
+    open_, budget = set[int](), _MAX_VALUES
+    left: list[tuple[object, bool]] = [(content, True)]
     while left:
         value, begins = left.pop()
         if not begins:
@@ -159,7 +164,7 @@ def _check_aliases(whole: JsonObject) -> None:
             continue
         budget -= 1
         if budget < 0:
-            raise ValueError(f"with its aliases (*name) it has more than {_VALUES} values: write fewer")
+            raise ValueError(f"with its aliases (*name) it has more than {_MAX_VALUES} values: write fewer")
         if not isinstance(value, (dict, list)):
             continue
         place = id(cast("object", value))
@@ -172,7 +177,7 @@ def _check_aliases(whole: JsonObject) -> None:
 
 
 _Unset = tuple[tuple[str, ...], str]
-"""Where, and which variable."""
+"""Location and name of a variable that is not set."""
 
 
 def _fill_variables(value: Any, path: tuple[str, ...], unset: list[_Unset]) -> Any:
@@ -186,7 +191,7 @@ def _fill_variables(value: Any, path: tuple[str, ...], unset: list[_Unset]) -> A
         return value
 
     def fill(match: re.Match[str]) -> str:
-        if match[1] is None:  # $${ is a plain ${
+        if match[1] is None:  # $${ is an escaped ${
             return "${"
         if match[1] not in os.environ:
             unset.append((path, match[1]))
@@ -200,13 +205,13 @@ def _fill_variables(value: Any, path: tuple[str, ...], unset: list[_Unset]) -> A
 
 def _variables() -> JsonObject:
     try:
-        found: JsonObject = EnvSettingsSource(Settings)()
+        values: JsonObject = EnvSettingsSource(Settings)()
     except SettingsError as error:
         match = re.search(r'field "(\w+)"', str(error))
         name = f"BABELGATE_{match[1].upper()}" if match else "a BABELGATE_ variable"
         raise ConfigError(f"{name}: it is not JSON") from None
-    port = os.environ.get("PORT")  # what platforms that start programs set
-    return {"port": port, **found} if port else found
+    port = os.environ.get("PORT")  # set by platforms that start programs
+    return {"port": port, **values} if port else values
 
 
 def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
@@ -218,7 +223,7 @@ def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> JsonObject:
     return merged
 
 
-# Mistakes
+# Errors
 
 
 def _mistakes(error: ValidationError) -> Iterator[tuple[tuple[str, ...], str]]:

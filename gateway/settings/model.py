@@ -1,7 +1,7 @@
-"""The settings: one frozen model of babelgate.yaml. `babelgate.gateway.settings.load` fills it from flags, environment
-and file.
+"""Settings: one frozen model of babelgate.yaml. `babelgate.gateway.settings.load` fills it from flags, environment and
+file.
 
-The JSON schema of the file is made from this model, so its field docstrings are what people read in their editor.
+The JSON schema of the file is generated from this model, so editors show its field docstrings.
 """
 
 import json
@@ -32,9 +32,9 @@ from babelgate.canonical.agent import AGENT_NAME
 
 _UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""RFC 9110, 5.6.2."""
+"""Token by RFC 9110, 5.6.2."""
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
-"""In the query of a database's URL."""
+"""Password in the query of a database URL."""
 _NOT_FORWARDED: Final = frozenset(
     (
         "authorization",
@@ -54,7 +54,7 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
 def _size(value: object) -> object:
-    """64MB → 67108864. KB, MB and GB are powers of 1024; KiB, MiB and GiB are the same."""
+    """Convert a size such as 64MB to bytes. KB, MB and GB are powers of 1024, as are KiB, MiB and GiB."""
     if not isinstance(value, str):
         return value
     match = _SIZE.fullmatch(value.strip().upper().replace("IB", "B"))
@@ -64,7 +64,7 @@ def _size(value: object) -> object:
 
 
 def _period(value: object) -> object:
-    """30d → 2592000."""
+    """Convert a period such as 30d to seconds."""
     if not isinstance(value, str):
         return value
     match = _PERIOD.fullmatch(value.strip().lower())
@@ -98,7 +98,7 @@ Size = Annotated[
 
 
 def _parse_list(value: object) -> object:
-    """Lists in variables are JSON or words with commas between."""
+    """Split a list from a variable: JSON, or words separated by commas."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -140,7 +140,8 @@ def _http_url(value: str) -> str:
 
 
 def _agent_url(value: str) -> str:
-    """A path that ends with a slash is another than the one without it (RFC 3986, section 6.2.3)."""
+    """Check a URL and keep its trailing slash: a path that ends with a slash differs from the one without it (RFC 3986,
+    section 6.2.3)."""
     plain = _http_url(value)
     return f"{plain}/" if value.endswith("/") and urlsplit(plain).path else plain
 
@@ -162,7 +163,7 @@ Origin = Annotated[str, AfterValidator(_origin)]
 
 
 def _host_name(value: str) -> str:
-    """A name or an address, without a port; IPv6 with or without brackets."""
+    """Normalize a host name or address without a port. IPv6 addresses may have brackets."""
     name = value.strip().lower().removeprefix("[").removesuffix("]").removesuffix(".")
     if not _HOST_NAME.fullmatch(name):
         raise ValueError("a host is a name or an address without a port: agents.example.com, *.example.com, or *")
@@ -214,8 +215,8 @@ def _timeout(value: object) -> object:
 
 
 class _Protocols:
-    """Protocols by the names that `adapters.UPSTREAMS` gives them. These are imported when somebody asks: the web
-    framework that comes along takes longer than the rest of `babelgate validate`."""
+    """Protocols by their names in `adapters.UPSTREAMS`. They are imported lazily: importing the web framework takes
+    longer than the rest of `babelgate validate`."""
 
     @staticmethod
     def names() -> list[str]:
@@ -225,7 +226,7 @@ class _Protocols:
 
     @classmethod
     def check(cls, name: str) -> str:
-        """Raises PydanticKnownError."""
+        """Return the name if there is such a protocol. Raises PydanticKnownError."""
         if name not in cls.names():
             raise PydanticKnownError("literal_error", {"expected": ", ".join(map(repr, cls.names()))})
         return name
@@ -279,7 +280,7 @@ class AgentSettings(Section):
     @classmethod
     def _sendable(cls, headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
         for number, (name, secret) in enumerate(headers.items(), 1):
-            if not TOKEN.fullmatch(name):  # which is not shown: `{Authorization:Bearer x}` lacks a space
+            if not TOKEN.fullmatch(name):  # the name is not shown: `{Authorization:Bearer x}` lacks a space
                 raise ValueError(f"the name of entry {number} is not the name of a header")
             value = secret.get_secret_value()
             if not (value.isascii() and value.isprintable()):
@@ -299,18 +300,18 @@ class AgentSettings(Section):
     @model_validator(mode="after")
     def _one_kind(self) -> "AgentSettings":
         kinds = ("python", "graph", "url", "urls")
-        given = [kind for kind in kinds if getattr(self, kind)]
-        if len(given) != 1:
+        configured = [kind for kind in kinds if getattr(self, kind)]
+        if len(configured) != 1:
             raise ValueError("an agent has one of python: module:name, graph: module:name and url: http://…")
         if self.target is not None:
             for name in ("protocol", "agent", "headers", "options"):
                 if getattr(self, name):
-                    raise ValueError(f"{name} is for agents with a url, and this one has {given[0]}")
+                    raise ValueError(f"{name} is for agents with a url, and this one has {configured[0]}")
         return self
 
     @property
     def target(self) -> str | None:
-        """What is imported, of an agent in this process."""
+        """Import target of an agent in this process."""
         return self.python or self.graph
 
     @property
@@ -536,15 +537,16 @@ class Settings(BaseSettings):
     @field_validator("keys")
     @classmethod
     def _distinct(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        """Owners are told by their numbers: where key and owner were swapped, their names are the keys."""
-        seen: dict[str, int] = {}
+        """Reject invalid and duplicate keys. Errors name entries by number: if key and owner are swapped, the owners'
+        names are the keys."""
+        entries: dict[str, int] = {}
         for number, secret in enumerate(keys.values(), 1):
             key = secret.get_secret_value()
             if not key or not key.isascii() or not key.isprintable() or " " in key:
                 raise ValueError(f"the key of entry {number} is not printable ASCII without spaces")
-            if key in seen:
-                raise ValueError(f"entries {seen[key]} and {number} have the same key")
-            seen[key] = number
+            if key in entries:
+                raise ValueError(f"entries {entries[key]} and {number} have the same key")
+            entries[key] = number
         return keys
 
     @model_validator(mode="after")
@@ -582,12 +584,12 @@ class Settings(BaseSettings):
 
     @property
     def is_shared(self) -> bool:
-        """Whether other gateways use the database at the same time."""
+        """True if other gateways use the database at the same time."""
         return self.cluster or self.workers > 1
 
     @property
     def database_path(self) -> Path:
-        """The file of SQLite's; what stands in the place of its name for PostgreSQL."""
+        """Path of the SQLite file. For PostgreSQL a default from which other paths are derived."""
         is_file = self.database.startswith("sqlite:")
         return Path(self.database.removeprefix("sqlite:///") if is_file else "babelgate.db")
 
@@ -598,7 +600,7 @@ class Settings(BaseSettings):
 
     @property
     def database_shown(self) -> str:
-        """Without a password."""
+        """URL of the database without its password."""
         return hide_password(self.database)
 
     @property
@@ -607,18 +609,18 @@ class Settings(BaseSettings):
 
 
 def hide_password(url: str) -> str:
-    """A database's URL, as it may be shown."""
+    """Return the URL of a database without its password."""
     scheme, _, rest = url.partition("://")
     if scheme == "sqlite":
         return url
-    told, at, place = rest.rpartition("@")
-    user, colon, _ = told.partition(":")
+    credentials, at, place = rest.rpartition("@")
+    user, colon, _ = credentials.partition(":")
     return f"{scheme}://{user}{colon and ':***'}{at}{_PASSWORD.sub('***', place)}"
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of babelgate.yaml."""
-    made = Settings.model_json_schema()
-    made["title"] = "babelgate.yaml"
-    made["properties"]["agents"].pop("default", None)
-    return cast("dict[str, Any]", {"$schema": "https://json-schema.org/draft/2020-12/schema", **made})
+    """Return the JSON schema of babelgate.yaml."""
+    result = Settings.model_json_schema()
+    result["title"] = "babelgate.yaml"
+    result["properties"]["agents"].pop("default", None)
+    return cast("dict[str, Any]", {"$schema": "https://json-schema.org/draft/2020-12/schema", **result})

@@ -1,8 +1,10 @@
-"""Redacted locations of configuration errors: where in the settings a mistake is, without any secret.
+"""Redacted locations of configuration errors: where in the settings an error is, without any secret.
 
-Values are never shown. Names of members are, but for those that may be a value in the wrong place: the names in `keys`
-(key and owner are easily swapped), names that look like none (`{Authorization:Bearer x}` lacks a space, and is a name
-without a value), and names without a value. Of these, the number is told.
+Values are never shown. A member's name is replaced by its number if it may be a misplaced value:
+
+- a name in `keys`, because key and owner are easily swapped;
+- a name that does not look like one: `{Authorization:Bearer x}` lacks a space, and is one name without a value;
+- a name without a value.
 """
 
 import os
@@ -21,7 +23,7 @@ _NAME: Final = re.compile(r"[\w.-]{1,63}")
 
 
 class Place:
-    """Who said a wrong thing: the first source that has the key, asked in the order of precedence."""
+    """Finder of the source of a wrong value: the first of flags, variables and file that has the key."""
 
     def __init__(self, path: Path | None, file: JsonObject, variables: JsonObject, flags: JsonObject) -> None:
         self._path = path
@@ -43,7 +45,8 @@ class Place:
 
 
 def format_location(loc: Sequence[str], source: object, *, variable: bool = False) -> str:
-    """`agents.a.url`, as a variable `AGENTS__A__URL`; `keys, entry 2` of a member that is not named."""
+    """Return a location such as `agents.a.url`, or `AGENTS__A__URL` for a variable. A redacted member is shown as in
+    `keys, entry 2`."""
     text = ""
     above = ""
     for step in loc:
@@ -61,14 +64,15 @@ def format_location(loc: Sequence[str], source: object, *, variable: bool = Fals
 def _is_shown(step: str, above: str, value: object, *, listed: bool) -> bool:
     if listed or step in _fields():
         return True
-    is_variable = isinstance(value, str) and "${" in value  # not filled in yet: what stands before it is a name
+    # the variable is not filled in yet, so the text before it is a name
+    is_variable = isinstance(value, str) and "${" in value
     return (above != "keys" or is_variable) and value is not None and _NAME.fullmatch(step) is not None
 
 
 def _member(source: object, step: str) -> Any:
     if isinstance(source, dict):
-        named = {str(name): value for name, value in cast("dict[Any, Any]", source).items()}
-        return named.get(step)
+        members = {str(name): value for name, value in cast("dict[Any, Any]", source).items()}
+        return members.get(step)
     if isinstance(source, (list, tuple)) and step.isdigit():
         items = cast("Sequence[Any]", source)
         return items[int(step)] if int(step) < len(items) else None
@@ -76,7 +80,7 @@ def _member(source: object, step: str) -> Any:
 
 
 def _depth(value: object, loc: Sequence[str]) -> int:
-    """How many steps of a path are there."""
+    """Return how many steps of a path exist in the value."""
     depth = 0
     for step in loc:
         if isinstance(value, dict) and step in value:
@@ -90,7 +94,7 @@ def _depth(value: object, loc: Sequence[str]) -> int:
 
 
 def keys_of(loc: Sequence[str]) -> Sequence[str]:
-    """The keys that a section of the settings has."""
+    """Return the keys of a section of the settings."""
     model: Any = Settings
     for step in loc:
         fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}

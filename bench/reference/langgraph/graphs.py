@@ -1,4 +1,4 @@
-"""Graphs of one node, which says the last message: `echo` as a whole, `stream` word by word, as a chat model does."""
+"""Graphs of one node that repeats the last message: `echo` as a whole, `stream` word by word, as a chat model does."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +30,7 @@ async def say(state: MessagesState) -> dict[str, Any]:
 
 
 async def say_words(state: MessagesState) -> dict[str, Any]:
-    # What a model says is streamed to who has asked for messages.
+    # The output of a model is streamed to callers that request messages.
     return {"messages": [await _model.ainvoke(state["messages"])]}
 
 
