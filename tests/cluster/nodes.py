@@ -54,7 +54,7 @@ class Nodes:
         """Only notices tell them of what others commit."""
         for hub in hubs:
             assert hub.cluster is not None
-            self._monkeypatch.setattr(hub.cluster, "_look_at_all", _look_at_nothing)
+            self._monkeypatch.setattr(hub.cluster, "_check_all", _look_at_nothing)
 
     def silence(self, hub: Hub) -> None:
         """It works, and cannot say so: the others take it for gone."""

@@ -136,7 +136,7 @@ def deliverer(hub: Hub) -> dict[str, Any]:
 def quick(hub: Hub, *pauses: float) -> None:
     """Tries that follow each other at once."""
     deliverer(hub)["_schedule"] = RetrySchedule(pauses, lambda: 0)
-    deliverer(hub)["_after_error"] = (0.0, 0.0)
+    deliverer(hub)["_error_delays"] = (0.0, 0.0)
 
 
 async def house(
