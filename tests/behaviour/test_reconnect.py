@@ -37,7 +37,7 @@ async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who calls never comes too early."""
-    monkeypatch.setattr(registries, "_PAUSE", 0.0)
+    monkeypatch.setattr(registries, "_MIN_INTERVAL", 0.0)
 
 
 @asynccontextmanager
@@ -216,7 +216,7 @@ async def test_one_look_serves_all_who_call_meanwhile_and_each_later_call_looks_
         for each in found:
             assert each.broken == f"{url}: The agent's server answered 503: not yet"
         server.works = True
-        monkeypatch.setattr(registries, "_PAUSE", 60.0)
+        monkeypatch.setattr(registries, "_MIN_INTERVAL", 60.0)
         registry.look()
         assert server.asked == 2, "it was looked for just now"
         assert (await registry.get_reachable("far")).broken is None

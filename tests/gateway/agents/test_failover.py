@@ -19,7 +19,7 @@ Script = Callable[[Invocation], AsyncGenerator[Event, None]]
 
 @pytest.fixture(autouse=True)
 def tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("babelgate.gateway.agents.failover._PAUSES", (0.01, 0.02))
+    monkeypatch.setattr("babelgate.gateway.agents.failover._RETRY_DELAYS", (0.01, 0.02))
 
 
 def unreachable(unbegun: bool = True) -> FaultError:
@@ -321,7 +321,7 @@ class Drawing(Attaching):
 
 
 async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("babelgate.gateway.agents.failover._PATIENCE", 0.05)
+    monkeypatch.setattr("babelgate.gateway.agents.failover._REQUEST_TIMEOUT", 0.05)
     agent = of(Drawing())
     assert isinstance(agent, Introspectable)
     for asked in (agent.draw(True), agent.subgraphs(None, False)):
