@@ -487,7 +487,7 @@ class Engine:
             self._withdrawals.spawn(self._withdraw(lost), f"withdraw {lost.run.run_id}")
 
     async def _withdraw(self, lost: Start) -> None:
-        """Cancel a run that has ended here on its agent's server, where it still continues.
+        """Cancel a run on its agent's server, where it continues although it has ended here.
 
         Retries while the server does not answer.
         """

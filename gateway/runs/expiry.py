@@ -57,7 +57,7 @@ class Expiry:
         self._changed: dict[int, int | None] = {}
         """Time of the last commit on each thread that expires, by key, on the steady clock.
 
-        None stands before the first commit that this process has observed.
+        The value None means that this process has not observed a commit yet.
         """
         self._due: list[tuple[int, int]] = []
         """Heap of checks: time on the steady clock, and key of the thread."""
