@@ -100,11 +100,9 @@ def submit(
     stateful: bool = False,
     base: Base | None = None,
 ) -> Submitted:
-    """Append a new run, and start it in the same commit if it is next on its thread and `may_start` is true.
-
-    `may_start` is true if the agent has a free slot, and `stateful` if its description says so. `base` is the state
-    that the thread begins with. Raises conflict if the task or run exists already.
-    """
+    """Append a new run, and start it in the same commit if it is next on its thread and its agent has a free slot
+    (`may_start`). `stateful` is the value in the agent's description, and `base` the state that the thread begins with.
+    Raises conflict if the task or run exists already."""
     if ask.task_id is not None and tx.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and tx.find_run(owner, ask.run_id) is not None:
