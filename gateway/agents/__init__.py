@@ -1,1 +1,1 @@
-"""Agents behind the gateway: how they are found, connected, and replaced when one fails."""
+"""Agents behind the gateway: detection, connection, and failover."""

@@ -1,9 +1,8 @@
-"""Load balancing, circuit breaker and failover: which server of an agent a run goes to, and what is done when one does
-not answer.
+"""Load balancing, circuit breaker and failover between the servers of an agent.
 
-A run stays where its conversation is: the upstream's ids name the server that gave them. Another server, or the same
-one again, is tried only while no work can have begun: the connection was never made. A server that keeps failing is
-left alone for a while, and then one run at a time finds out whether it is back.
+A run stays on the server that has its conversation: the upstream's ids name that server. A run is retried, on the same
+or another server, only if no connection was established, so that no work can have started. A server that fails
+repeatedly is not used during a cooldown. Afterwards, one run at a time probes whether it works again.
 """
 
 import asyncio
@@ -24,18 +23,18 @@ from babelgate.canonical.state import ERRED
 from babelgate.canonical.value import JsonObject
 
 _REASON_LENGTH: Final = 500
-"""Characters of a reason in the log."""
-_FAILURES: Final = 5
-"""In a row, after which a server is left alone."""
+"""Maximum length of a reason in the log, in characters."""
+_MAX_FAILURES: Final = 5
+"""Number of consecutive failures that open the circuit breaker of a server."""
 _COOLDOWN: Final = 30.0
-"""Seconds."""
-_PAUSES: Final = (0.1, 0.5)
-"""Seconds between the tries of a connection, when no other server is left."""
-_PATIENCE: Final = 10.0
-"""Seconds for what is no run: nothing else bounds the silence of a server."""
-_BROKEN: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+"""Seconds for which an open circuit breaker admits no run."""
+_RETRY_DELAYS: Final = (0.1, 0.5)
+"""Pauses before the retries of a connection after all servers were tried, in seconds."""
+_REQUEST_TIMEOUT: Final = 10.0
+"""Time limit of requests that are not runs, in seconds. They have no other limit."""
+_SERVER_FAULTS: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 _NOT_IMPLEMENTED: Final = 501
-_UNBEGUN: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 log = logging.getLogger("babelgate.upstream")
 
@@ -45,69 +44,77 @@ Run = Callable[[Invocation], Events]
 
 
 class Breaker:
-    """Closed while a server answers; open, and nobody goes there, after too many failures in a row; half open, and one
-    may go and see, when it has cooled down."""
+    """Circuit breaker of one server.
+
+    - Closed: the server answers, and runs are admitted.
+    - Open: the server failed too often in a row, and no run is admitted.
+    - Half open: the cooldown is over, and one run is admitted as a probe.
+    """
 
     def __init__(
         self,
-        failures: int = _FAILURES,
+        failures: int = _MAX_FAILURES,
         cooldown: float = _COOLDOWN,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._most = failures
+        self._max_failures = failures
         self._cooldown = cooldown
         self._clock = clock
         self._failures = 0
         self._failed_at = 0.0
-        self._opened: float | None = None
-        self._probing = False
+        self._opened_at: float | None = None
+        self._is_probing = False
 
     @property
     def wait(self) -> float:
-        """Seconds until somebody may go and see; 0 if that is now, or if it is closed."""
-        return 0.0 if self._opened is None else max(0.0, self._opened + self._cooldown - self._clock())
+        """Seconds until a probe is admitted; 0 if one is admitted now, or if the breaker is closed."""
+        return 0.0 if self._opened_at is None else max(0.0, self._opened_at + self._cooldown - self._clock())
 
     @property
     def state(self) -> str:
-        if self._opened is None:
+        if self._opened_at is None:
             return "ok" if self._failures == 0 else "failing"
-        return "probing" if self._probing else "open"
+        return "probing" if self._is_probing else "open"
 
     @property
     def is_suspect(self) -> bool:
-        """It failed lately: of several servers, another one goes first."""
+        """True if the server failed recently, so that other servers are preferred."""
         return self._failures > 0 and self._clock() - self._failed_at < self._cooldown
 
     @property
     def can_admit(self) -> bool:
-        """Whether a run may go there."""
-        return self._opened is None or not (self._probing or self.wait > 0)
+        """True if a run is admitted."""
+        return self._opened_at is None or not (self._is_probing or self.wait > 0)
 
     def enter(self) -> bool:
-        """The same, and it goes there. Who was let in says how it went:
-        `record_success`, `record_failure` or `release_probe`."""
+        """Admit a run if possible, and return True if it was admitted.
+
+        The caller then reports the result by `record_success`, `record_failure` or `release_probe`.
+        """
         if not self.can_admit:
             return False
-        self._probing = self._opened is not None
+        self._is_probing = self._opened_at is not None
         return True
 
     def record_success(self) -> None:
-        self._failures, self._opened, self._probing = 0, None, False
+        self._failures, self._opened_at, self._is_probing = 0, None, False
 
     def record_failure(self) -> None:
         self._failures += 1
         self._failed_at = self._clock()
-        self._probing = False
-        if self._failures >= self._most:
-            self._opened = self._clock()
+        self._is_probing = False
+        if self._failures >= self._max_failures:
+            self._opened_at = self._clock()
 
     def release_probe(self) -> None:
-        """Nothing was learned."""
-        self._probing = False
+        """End a probe without a result."""
+        self._is_probing = False
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
+    """One server of an agent, with its client and its circuit breaker."""
+
     url: str
     client: Client
     breaker: Breaker = field(default_factory=Breaker)
@@ -115,14 +122,14 @@ class Server:
 
 
 class ServerPool:
-    """An agent behind one URL or several."""
+    """Agent behind one or several URLs."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._servers = servers
 
     @property
     def health(self) -> Mapping[str, str]:
-        """By URL: ok, failing, open (left alone), probing."""
+        """State of the servers by URL: ok, failing, open or probing."""
         return {server.url: server.breaker.state for server in self._servers}
 
     async def aclose(self) -> None:
@@ -132,36 +139,38 @@ class ServerPool:
         return _FailoverRun(call, [(server, pause, server.client.run) for server, pause in self._list_attempts(call)])
 
     def _list_attempts(self, call: Invocation) -> Sequence[tuple[Server, float]]:
-        """Servers, each with the seconds to wait before it is tried."""
+        """Return the servers to try, in order, each with the pause before the try in seconds."""
         bound = self._bound_server(call)
-        # One that the run may go on from is known to one server; the others are told the history.
-        known = call.origin.get("server")
-        others = sorted(self._servers, key=lambda each: (each.breaker.is_suspect, each.url != known))
+        # Only one server has the state from which the run can continue. The others receive the history.
+        origin_url = call.origin.get("server")
+        others = sorted(self._servers, key=lambda each: (each.breaker.is_suspect, each.url != origin_url))
         servers = [bound] if bound is not None else others
-        return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _PAUSES)]
+        return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _RETRY_DELAYS)]
 
     def _bound_server(self, call: Invocation) -> Server | None:
-        """The server that has the conversation."""
+        """Return the server that has the conversation, if any."""
         url = call.upstream.get("server")
         return next((server for server in self._servers if server.url == url), None)
 
 
 class _Reattaching(ServerPool):
-    """Of clients that find a run again."""
+    """Pool of servers whose clients can reattach to a run."""
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound_server(call) or self._servers[0]
-        return _FailoverRun(call, [(server, pause, cast("Any", server.client).reattach) for pause in (0.0, *_PAUSES)])
+        return _FailoverRun(
+            call, [(server, pause, cast("Any", server.client).reattach) for pause in (0.0, *_RETRY_DELAYS)]
+        )
 
 
 class _Keeping(_Reattaching):
-    """Of clients whose servers keep the state."""
+    """Pool of servers that keep the state of threads and can describe their graphs."""
 
     async def update_state(self, call: Invocation, *, removed_ids: Sequence[str], as_node: str | None) -> StateSaved:
         server = self._bound_server(call) or self._servers[0]
         return await cast("Any", server.client).update_state(call, removed_ids=removed_ids, as_node=as_node)
 
-    # The port of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
+    # Interface of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
         return await _in_time(self._first.draw(depth))
@@ -171,13 +180,15 @@ class _Keeping(_Reattaching):
 
     @property
     def _first(self) -> Introspectable:
-        """All are of one kind."""
+        """Client of the preferred server. All servers have the same type of client."""
         return cast("Any", min(self._servers, key=lambda each: each.breaker.is_suspect).client)
 
 
 class _FailoverRun:
-    """What a client yields, from the first server that takes the run. Not a generator: how it is left (closed, or let
-    go of) is the client's to know."""
+    """Events of a run, from the first server that accepts it.
+
+    It is not a generator: the client has to know whether the run is closed or detached.
+    """
 
     def __init__(self, call: Invocation, attempts: Sequence[tuple[Server, float, Run]]) -> None:
         self._call = call
@@ -185,11 +196,11 @@ class _FailoverRun:
         self._servers = [server for server, _, _ in attempts]
         self._server: Server | None = None
         self._events: Events | None = None
-        self._begun = False
-        self._heard = False
-        """The server has said something of use. What gets lost on the way to it, its client notes by itself."""
-        self._probes = False
-        """This run finds out whether its server is back."""
+        self._has_started = False
+        self._has_events = False
+        """True if the server has produced an event. `LossNoted` does not count, because the client creates it."""
+        self._is_probe = False
+        """True if this run is the probe of a half-open circuit breaker."""
         self._failed: FaultError | None = None
 
     def __aiter__(self) -> "_FailoverRun":
@@ -204,19 +215,19 @@ class _FailoverRun:
                 server.breaker.record_success()
                 raise
             except FaultError as error:
-                if _is_failing(error.fault, heard=self._heard):
+                if _is_failing(error.fault, has_events=self._has_events):
                     server.breaker.record_failure()
                 else:
                     server.breaker.record_success()
                 self._log_failure(server, error.fault)
-                if self._begun or not _is_unbegun(error):
+                if self._has_started or not _is_unconnected(error):
                     raise
                 self._failed, self._events = error, None
                 continue
-            self._begun = True
-            if not self._heard and not isinstance(event, LossNoted):
-                self._heard = True
-                if self._probes:
+            self._has_started = True
+            if not self._has_events and not isinstance(event, LossNoted):
+                self._has_events = True
+                if self._is_probe:
                     server.breaker.record_success()
             if isinstance(event, UpstreamBound):
                 event = event.replace(ids={**event.ids, "server": server.url})
@@ -242,7 +253,10 @@ class _FailoverRun:
         )
 
     async def _enter_server(self) -> tuple[Server, Events]:
-        """The server that the run is at, or the next one that can be tried."""
+        """Return the server of the run and its events. If the run has no server yet, try the next one.
+
+        Raises the fault of the last try if no server is left.
+        """
         while self._events is None or self._server is None:
             server, pause, run = next(self._attempts, (None, 0.0, None))
             if server is None or run is None:
@@ -251,7 +265,7 @@ class _FailoverRun:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.input.headers)
             if server.breaker.enter():
-                self._probes = server.breaker.state == "probing"
+                self._is_probe = server.breaker.state == "probing"
                 self._server, self._events = server, run(self._call)
         return self._server, self._events
 
@@ -259,7 +273,7 @@ class _FailoverRun:
         wait = min(server.breaker.wait for server in self._servers)
         return FaultError(
             FaultCode.AGENT_UNREACHABLE,
-            f"The agent's server has failed {_FAILURES} times in a row and is left alone for {wait:.0f} s more",
+            f"The agent's server has failed {_MAX_FAILURES} times in a row and is left alone for {wait:.0f} s more",
             retry_after=max(1, round(wait)),
         )
 
@@ -270,43 +284,48 @@ class _FailoverRun:
     async def aclose(self) -> None:
         if self._events is not None:
             await self._events.aclose()
-        if self._server is not None and self._probes:
+        if self._server is not None and self._is_probe:
             self._server.breaker.release_probe()
 
 
 def server_pool(servers: Sequence[Server]) -> ServerPool:
-    for made, needed in ((_Keeping, ("reattach", "update_state", "draw")), (_Reattaching, ("reattach",))):
-        if all(hasattr(server.client, name) for server in servers for name in needed):
-            return made(servers)
+    """Return a pool of servers, with the capabilities that all their clients have."""
+    for pool, methods in ((_Keeping, ("reattach", "update_state", "draw")), (_Reattaching, ("reattach",))):
+        if all(hasattr(server.client, name) for server in servers for name in methods):
+            return pool(servers)
     return ServerPool(servers)
 
 
 async def _in_time(answer: Awaitable[T]) -> T:
+    """Return the answer of a server. Raises agent_timeout if it takes too long."""
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_REQUEST_TIMEOUT):
             return await answer
     except TimeoutError:
-        words = f"The agent's server did not answer within {_PATIENCE:g} seconds"
-        raise FaultError(FaultCode.AGENT_TIMEOUT, words) from None
+        message = f"The agent's server did not answer within {_REQUEST_TIMEOUT:g} seconds"
+        raise FaultError(FaultCode.AGENT_TIMEOUT, message) from None
 
 
-def _is_failing(fault: Fault, *, heard: bool) -> bool:
-    """Whether it tells of a server that fails: that does not answer, or by its status says so, or gives no answer. One
-    that says no is well, and so is one that tells of an agent's failure: the `status` of its answer is in `details`.
-    After something of use, 500 and nonsense may be how an agent ends, and do not count."""
+def _is_failing(fault: Fault, *, has_events: bool) -> bool:
+    """Return True if a fault means that the server fails: no response, an error status, or an invalid response.
+
+    A server that refuses a request, or reports the failure of an agent, works: `details` has the `status` of its
+    response. After an event (`has_events`), status 500 and an invalid response do not count, because agents can fail
+    like this.
+    """
     status = fault.details.get("status")
     if isinstance(status, int):
-        return status >= 500 and status != _NOT_IMPLEMENTED and not (status == 500 and heard)
+        return status >= 500 and status != _NOT_IMPLEMENTED and not (status == 500 and has_events)
     if fault.code is FaultCode.AGENT_INVALID:
-        return not heard
-    return fault.code in _BROKEN
+        return not has_events
+    return fault.code in _SERVER_FAULTS
 
 
-def _is_unbegun(error: BaseException) -> bool:
-    """Whether the connection was never made."""
+def _is_unconnected(error: BaseException) -> bool:
+    """Return True if no connection was established."""
     cause: BaseException | None = error
     while cause is not None:
-        if isinstance(cause, _UNBEGUN):
+        if isinstance(cause, _NOT_CONNECTED):
             return True
         cause = cause.__cause__
     return False

@@ -1,8 +1,8 @@
-"""Agent registry: imports the configured agents, or asks their servers, when the gateway starts.
+"""Agent registry: imports the configured agents, or detects them on their servers, when the gateway starts.
 
-An agent that cannot be had is listed as broken, with the reason in one line; the others serve. One behind a URL is
-looked for again when it is called, and when somebody asks whether the gateway is ready. One whose protocol and name the
-settings give is called meanwhile.
+An agent that is not available is listed as broken, with the reason in one line. The other agents serve. A broken agent
+behind a URL is detected again when it is called, and on a readiness check. If the settings give its protocol and name,
+it can be called meanwhile.
 """
 
 import asyncio
@@ -39,71 +39,77 @@ from babelgate.gateway.settings.model import AgentSettings, Settings
 log = logging.getLogger("babelgate.registry")
 
 _NAMESPACE: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""In which LangGraph Platform derives the id of the assistant that it makes for each graph: clients compute it too."""
-_PAUSE: Final = 5.0
-"""Seconds for which a broken agent is not looked for again, unless it is called."""
-_LOOK: Final = 30.0
+"""Namespace in which LangGraph Platform derives the assistant id of each graph. Clients compute these ids, too."""
+_MIN_INTERVAL: Final = 5.0
+"""Minimum time between two detections of a broken agent that is not called, in seconds."""
+_DETECTION_TIMEOUT: Final = 30.0
 """Seconds that a call waits for a server to list its agents, if the agent has no `timeout.total`. Chosen."""
-_AGAIN: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
-"""Seconds before each attempt to fetch what describes an agent that works. Chosen."""
-_DESCRIBED: Final = 50
-"""Agents of one server that are described so. Chosen."""
-_DESCRIBE: Final = 60.0
-"""Seconds that one such attempt may take. Chosen."""
+_DESCRIPTION_DELAYS: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
+"""Pause before each attempt to fetch the schemas of a working agent, in seconds. Chosen."""
+_MAX_DESCRIBED: Final = 50
+"""Maximum number of agents of one server whose schemas are fetched. Chosen."""
+_DESCRIPTION_TIMEOUT: Final = 60.0
+"""Time limit of one attempt to fetch schemas, in seconds. Chosen."""
 
 
 def agent_uuid(name: str) -> str:
+    """Return the assistant id of an agent in LangGraph."""
     return str(uuid5(_NAMESPACE, name))
 
 
 class Registry:
+    """Agents of the gateway, by name."""
+
     def __init__(self, agents: Iterable[RegisteredAgent], default: str | None = None) -> None:
-        """`default` = the agent of calls that name none; the first one if it is None."""
+        """Create a registry. `default` names the agent of calls without a name; None means the first agent."""
         self._agents = {each.info.name: each for each in agents}
         self._names = {agent_uuid(name): name for name in self._agents}
-        """By UUIDs, and by names in whose place others were found."""
+        """Current names of agents, by UUID and by the former name of a stand-in that was replaced."""
         self.default = next(iter(self._agents), None) if default is None else default
         self._instance: str | None = None
-        self._looking: dict[str, asyncio.Future[None]] = {}
-        """For those that are broken."""
-        self._looked: dict[str, float] = {}
-        """When that had ended last."""
+        self._detections: dict[str, asyncio.Future[None]] = {}
+        """Running detections of broken agents, by name."""
+        self._detected_at: dict[str, float] = {}
+        """Time at which the last detection of a broken agent ended, by name, on the monotonic clock."""
         self._describing: set[asyncio.Task[None]] = set()
 
     def has_agent(self, name: str) -> bool:
         return name in self._agents
 
     def get(self, name: str) -> RegisteredAgent:
-        """By name, or by the UUID that follows from it. Raises not_found."""
-        found = self._agents.get(name) or self._agents.get(self._names.get(name.lower(), ""))
-        if found is None:
+        """Return an agent by its name or UUID. Raises not_found."""
+        registered = self._agents.get(name) or self._agents.get(self._names.get(name.lower(), ""))
+        if registered is None:
             raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name[:100]!r}")
-        return found
+        return registered
 
     def all(self) -> Sequence[RegisteredAgent]:
         return tuple(self._agents.values())
 
     async def get_reachable(self, name: str) -> RegisteredAgent:
-        """The same. One that is broken because of its server is looked for first; who comes while it is looked for
-        waits for what is found. One that can be called without that is called."""
-        found = self.get(name)
-        looking = self._look(found, now=found.agent is None)
-        if looking is None or found.agent is not None:
-            return found
-        await asyncio.wait((looking,), timeout=found.timeout.total or _LOOK)
-        return self.get(found.info.name)
+        """Return an agent by its name or UUID. An agent that cannot be called is detected on its server first.
+
+        Concurrent calls wait for the same detection. A broken agent that can be called is returned at once.
+        Raises not_found.
+        """
+        registered = self.get(name)
+        detection = self._detect_again(registered, now=registered.agent is None)
+        if detection is None or registered.agent is not None:
+            return registered
+        await asyncio.wait((detection,), timeout=registered.timeout.total or _DETECTION_TIMEOUT)
+        return self.get(registered.info.name)
 
     def look(self) -> None:
-        """Begin to look for all that are broken."""
+        """Start to detect all broken agents."""
         for each in self.all():
-            self._look(each)
+            self._detect_again(each)
 
     def follow(self, name: str, late: Again) -> None:
-        """Take what is found in the place of a broken agent, when it is."""
-        self._looking[name] = asyncio.ensure_future(self._refresh_agent(name, late))
+        """Replace a broken agent by the result of a detection that is still running."""
+        self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, late))
 
     def describe(self) -> None:
-        """Begin to fetch what describes the agents that have no description of their schemas yet."""
+        """Start to fetch the schemas of agents that have none yet."""
         for each in self.all():
             self._describe(each)
 
@@ -115,63 +121,69 @@ class Registry:
         task.add_done_callback(self._describing.discard)
 
     async def _keep_description(self, name: str, describe: Describe) -> None:
-        for pause in _AGAIN:
+        for pause in _DESCRIPTION_DELAYS:
             await asyncio.sleep(pause)
             try:
-                async with asyncio.timeout(_DESCRIBE):
+                async with asyncio.timeout(_DESCRIPTION_TIMEOUT):
                     schemas = await describe()
             except (FaultError, TimeoutError) as error:
                 log.debug("description failed agent=%s error=%s", name, error)
                 continue
-            known = self._agents.get(name)
-            if known is not None:
-                self._agents[name] = replace(known, info=known.info.replace(schemas=schemas))
+            registered = self._agents.get(name)
+            if registered is not None:
+                self._agents[name] = replace(registered, info=registered.info.replace(schemas=schemas))
             return
 
     async def settle(self) -> None:
-        """Wait until every look that has begun has ended."""
-        await asyncio.gather(*self._looking.values(), return_exceptions=True)
+        """Wait until all running detections have ended."""
+        await asyncio.gather(*self._detections.values(), return_exceptions=True)
 
-    def _look(self, registered: RegisteredAgent, *, now: bool = False) -> "asyncio.Future[None] | None":
-        """One look at a time; None where there is nothing to look for, or not yet. `now` = without a pause."""
+    def _detect_again(self, registered: RegisteredAgent, *, now: bool = False) -> "asyncio.Future[None] | None":
+        """Return the running detection of a broken agent, and start it if necessary.
+
+        Return None if the agent is not broken, or if its last detection was too recent; `now` ignores that.
+        """
         name, again = registered.info.name, registered.again
         if again is None:
             return None
-        looked = self._looked.get(name)
-        if name not in self._looking and (now or looked is None or time.monotonic() - looked >= _PAUSE):
-            self._looking[name] = asyncio.ensure_future(self._refresh_agent(name, again))
-        return self._looking.get(name)
+        last = self._detected_at.get(name)
+        if name not in self._detections and (now or last is None or time.monotonic() - last >= _MIN_INTERVAL):
+            self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, again))
+        return self._detections.get(name)
 
     async def _refresh_agent(self, name: str, again: Again) -> None:
         try:
-            found = await again()
+            detected = await again()
         finally:
-            del self._looking[name]
-            self._looked[name] = time.monotonic()
-        known = self._agents[name].agent
+            del self._detections[name]
+            self._detected_at[name] = time.monotonic()
+        current = self._agents[name].agent
         if (
-            known is not None and len(found) == 1 and found[0].agent is not None
-        ):  # it has been called meanwhile: its runs go on
-            await _close(found[0].agent)
-            found = [replace(found[0], agent=known)]
-        self._put(name, found)
+            current is not None and len(detected) == 1 and detected[0].agent is not None
+        ):  # the stand-in was called meanwhile: its runs continue
+            await _close(detected[0].agent)
+            detected = [replace(detected[0], agent=current)]
+        self._put(name, detected)
 
-    def _put(self, name: str, found: Sequence[RegisteredAgent]) -> None:
-        """In the place of the one that was broken. Of a server that was given without a name, that is all its agents,
-        and the first of them answers to the old name too."""
+    def _put(self, name: str, detected: Sequence[RegisteredAgent]) -> None:
+        """Replace a broken agent by the detected ones.
+
+        A server that was configured without a name is replaced by all its agents. The first of them keeps the name of
+        the stand-in as an alias.
+        """
         agents = list(self._agents.items())
         at = list(self._agents).index(name)
         rest = [*agents[:at], *agents[at + 1 :]]
-        put = _apart(map(self._reject_loop, found), dict(rest))
-        self._agents = dict([*rest[:at], *put.items(), *rest[at:]])
-        self._names |= {agent_uuid(each): each for each in put}
-        if name not in put:
-            self._names[name] = next(iter(put))
-        for each in put.values():
+        replacements = _apart(map(self._reject_loop, detected), dict(rest))
+        self._agents = dict([*rest[:at], *replacements.items(), *rest[at:]])
+        self._names |= {agent_uuid(each): each for each in replacements}
+        if name not in replacements:
+            self._names[name] = next(iter(replacements))
+        for each in replacements.values():
             self._describe(each)
 
     def disown(self, instance: str) -> None:
-        """Break the agents whose server is this very gateway: a call of them would call itself for ever."""
+        """Mark agents whose server is this gateway as broken, because a call would recurse without end."""
         self._instance = instance
         for name, each in self._agents.items():
             self._agents[name] = self._reject_loop(each)
@@ -182,11 +194,11 @@ class Registry:
         return replace(registered, agent=None, broken="its URL leads back to this gateway", again=None)
 
     async def aclose(self) -> None:
-        """Let go of connections to upstreams, and of agents that wait for answers."""
-        looking = [*self._looking.values(), *self._describing]
-        for each in looking:
-            each.cancel()
-        await asyncio.gather(*looking, return_exceptions=True)
+        """Close connections to upstreams, and agents that wait for answers."""
+        tasks = [*self._detections.values(), *self._describing]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         for each in self._agents.values():
             await _close(each.agent)
 
@@ -205,9 +217,11 @@ async def connect(
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     patience: float | None = None,
 ) -> Registry:
-    """The agents of the settings, those of the servers, each under its own name, and `more` that are objects of this
-    process. `headers` are sent to the server of each URL. Servers are asked all at once. `patience` =
-    seconds after which one that has not answered is broken until it does; None = as long as a look takes."""
+    """Return a registry of the agents in the settings, all agents of `servers`, and the objects in `more`.
+
+    `headers` maps the URL of a server to the headers of requests to it. Servers are queried concurrently. After
+    `patience` seconds, a server that has not answered is listed as broken until it does; None waits for all servers.
+    """
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
     detector = Detector()
@@ -224,18 +238,18 @@ async def connect(
         await detector.aclose()
         raise
     late = _Late(detector)
-    found: dict[str, RegisteredAgent] = {}
+    agents_by_name: dict[str, RegisteredAgent] = {}
     for name, look in named.items():
         for each in late.take(look, partial(_wait_for, name, settings.agents[name])):
-            found[each.info.name] = each
-    found |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
+            agents_by_name[each.info.name] = each
+    agents_by_name |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
     by_server = [
         late.take(look, partial(_wait_for_all, url, headers.get(url, {})))
         for url, look in zip(servers, listed, strict=True)
     ]
-    found |= _apart((each for agents in by_server for each in agents), found)
-    registry = Registry(found.values(), settings.default_agent)
-    for name, each in found.items():
+    agents_by_name |= _apart((each for agents in by_server for each in agents), agents_by_name)
+    registry = Registry(agents_by_name.values(), settings.default_agent)
+    for name, each in agents_by_name.items():
         if each.again is not None and (look := late.looks.get(id(each.again))) is not None:
             registry.follow(name, partial(late.finish, look))
     await late.close_when_done()
@@ -244,22 +258,22 @@ async def connect(
 
 
 class _Late:
-    """Looks that go on after the start, and the detector that they share."""
+    """Detections that continue after the startup, and the detector that they share."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
         self.looks: dict[int, asyncio.Future[Sequence[RegisteredAgent]]] = {}
-        """Pending looks for agents, by the `id` of the `again` function of the stand-in that each will replace."""
+        """Running detections, by the `id` of the `again` function of the stand-in that each will replace."""
 
     def take(
         self, look: "asyncio.Future[Sequence[RegisteredAgent]]", instead: Callable[[], RegisteredAgent]
     ) -> Sequence[RegisteredAgent]:
-        """Return what a look has found, or what stands in its place while it has not ended."""
+        """Return the result of a detection, or a stand-in while it is running."""
         if look.done():
             return look.result()
-        made = instead()
-        self.looks[id(made.again)] = look
-        return [made]
+        stand_in = instead()
+        self.looks[id(stand_in.again)] = look
+        return [stand_in]
 
     async def finish(self, look: "asyncio.Future[Sequence[RegisteredAgent]]") -> Sequence[RegisteredAgent]:
         try:
@@ -273,16 +287,16 @@ class _Late:
             await self._detector.aclose()
 
 
-def _apart(agents: Iterable[RegisteredAgent], taken: Container[str]) -> dict[str, RegisteredAgent]:
-    """By name. Where the name is taken, it gets a number."""
-    found: dict[str, RegisteredAgent] = {}
+def _apart(agents: Iterable[RegisteredAgent], used_names: Container[str]) -> dict[str, RegisteredAgent]:
+    """Return agents by name. An agent whose name is in use gets a number as suffix."""
+    by_name: dict[str, RegisteredAgent] = {}
     for each in agents:
         name, number = each.info.name, 1
-        while name in taken or name in found:
+        while name in used_names or name in by_name:
             number += 1
             name = f"{each.info.name[:58].rstrip('-_.')}-{number}"
-        found[name] = replace(each, info=each.info.replace(name=name))
-    return found
+        by_name[name] = replace(each, info=each.info.replace(name=name))
+    return by_name
 
 
 async def _look_again(
@@ -295,12 +309,12 @@ async def _look_again(
 async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[RegisteredAgent]:
     try:
         if settings.target is not None:
-            found = await _import_agent(name, settings)
+            registered = await _import_agent(name, settings)
         else:
-            found = await _upstream(name, settings, detector)
+            registered = await _upstream(name, settings, detector)
     except _Broken as error:
-        found = _stand_in(name, settings, error)
-    return [_apply_settings(name, settings, found)]
+        registered = _stand_in(name, settings, error)
+    return [_apply_settings(name, settings, registered)]
 
 
 def _wait_for(name: str, settings: AgentSettings) -> RegisteredAgent:
@@ -309,10 +323,10 @@ def _wait_for(name: str, settings: AgentSettings) -> RegisteredAgent:
 
 
 def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> RegisteredAgent:
-    """A broken agent. If the settings give its protocol and its name, it can be called all the same."""
+    """Return a broken agent. It can be called if the settings give its protocol and its name."""
     if settings.target is not None:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
-    again = partial(_look_again, settings.timeout.total or _LOOK, partial(_front, name, settings))
+    again = partial(_look_again, settings.timeout.total or _DETECTION_TIMEOUT, partial(_front, name, settings))
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     info, agent = AgentInfo(name=name), None
     if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
@@ -325,13 +339,13 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
     return RegisteredAgent(info, agent, str(error), instance=error.instance, again=again)
 
 
-def _apply_settings(name: str, settings: AgentSettings, found: RegisteredAgent) -> RegisteredAgent:
-    update = {"name": name, "continuable": settings.continuable or found.info.continuable}
+def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAgent) -> RegisteredAgent:
+    update = {"name": name, "continuable": settings.continuable or registered.info.continuable}
     if settings.description is not None:
         update["description"] = settings.description
     return replace(
-        found,
-        info=found.info.replace(**update),
+        registered,
+        info=registered.info.replace(**update),
         concurrency=settings.concurrency,
         timeout=settings.timeout,
         idempotent=settings.idempotent,
@@ -342,21 +356,21 @@ def _apply_settings(name: str, settings: AgentSettings, found: RegisteredAgent) 
 
 async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -> Sequence[RegisteredAgent]:
     try:
-        found = await _detect_agents(detector, url, headers, None)
+        detected = await _detect_agents(detector, url, headers, None)
     except _Broken as error:
         return [_stand_in_for_all(url, headers, error)]
-    log.info("%s", found.because)
+    log.info("%s", detected.because)
     plain = AgentSettings(url=url)
     return [
         RegisteredAgent(
             info,
-            server_pool([_server(found.upstream, at, info, plain, headers)]),
-            instance=found.instance,
-            because=found.because,
+            server_pool([_server(detected.upstream, at, info, plain, headers)]),
+            instance=detected.instance,
+            because=detected.because,
             server=url,
-            describe=_describe_later(found, at, info, headers) if len(found.agents) <= _DESCRIBED else None,
+            describe=_describe_later(detected, at, info, headers) if len(detected.agents) <= _MAX_DESCRIBED else None,
         )
-        for info, at in found.agents
+        for info, at in detected.agents
     ]
 
 
@@ -366,15 +380,15 @@ def _wait_for_all(url: str, headers: Mapping[str, str]) -> RegisteredAgent:
 
 def _stand_in_for_all(url: str, headers: Mapping[str, str], error: "_Broken") -> RegisteredAgent:
     info = AgentInfo(name=legal_name(urlsplit(url).netloc))
-    again = partial(_look_again, _LOOK, partial(_front_all, url, headers))
+    again = partial(_look_again, _DETECTION_TIMEOUT, partial(_front_all, url, headers))
     return RegisteredAgent(info, None, str(error), instance=error.instance, server=url, again=again)
 
 
 class _Broken(Exception):
-    """Why an agent cannot be had, in one line."""
+    """An agent is not available. The message is the reason, in one line."""
 
     def __init__(self, reason: str, instance: str | None = None, *, may_work: bool = True) -> None:
-        """`may_work` = its server was not seen to have no such agent."""
+        """Create the exception. `may_work` is false if its server is known not to have the agent."""
         super().__init__(" ".join(reason.split())[:500])
         self.instance = instance
         self.may_work = may_work
@@ -407,10 +421,10 @@ def _describe_place(place: str) -> str:
 
 
 def _module(place: str) -> Any:
-    """A module by its name, or by its file: each file is run once. Raises _Broken."""
+    """Return a module by its name or its file. A file is executed only once. Raises _Broken."""
     try:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
-    except (Exception, SystemExit) as error:  # whatever a module does when it is run
+    except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
         log.debug("importing %s failed", place, exc_info=True)
         raise _Broken(f"cannot import {place}: {describe_import_error(error)}") from None
 
@@ -418,8 +432,8 @@ def _module(place: str) -> Any:
 def _of_file(path: Path) -> ModuleType:
     path = path.resolve()
     name = f"babelgate_{uuid5(_NAMESPACE, str(path)).hex}_{path.stem}"
-    if (known := sys.modules.get(name)) is not None:
-        return known
+    if (loaded := sys.modules.get(name)) is not None:
+        return loaded
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ImportError(f"{path} is no Python file")
@@ -433,13 +447,13 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _is_graph(target: object) -> bool:
-    """Of a class of LangGraph's, or of one that is made of one."""
+    """Return True if an object is an instance of a class of LangGraph, or of a subclass of one."""
     return any(base.__module__.partition(".")[0] == "langgraph" for base in type(target).__mro__)
 
 
 async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agent]:
     try:
-        from babelgate.gateway.agents.langgraph.agent import (  # they need LangGraph, which only graphs bring
+        from babelgate.gateway.agents.langgraph.agent import (  # requires LangGraph, which is an optional dependency
             wrap_factory,
             wrap_graph,
         )
@@ -456,23 +470,23 @@ async def _graph(target: object, name: str, about: str) -> tuple[AgentInfo, Agen
 
 async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> RegisteredAgent:
     headers = {key: secret.get_secret_value() for key, secret in settings.headers.items()}
-    found: dict[str, tuple[AgentInfo, str, Detected]] = {}
+    by_url: dict[str, tuple[AgentInfo, str, Detected]] = {}
     missing: _Broken | None = None
     for url in settings.servers:
         try:
-            there = await _detect_named(name, detector, url, headers, settings)
-            found[url] = (*_pick_agent(name, settings.agent, url, there), there)
+            server = await _detect_named(name, detector, url, headers, settings)
+            by_url[url] = (*_pick_agent(name, settings.agent, url, server), server)
         except _Broken as error:
             missing = error
-    if not found:
+    if not by_url:
         raise missing or _Broken("it has no URL")
-    if missing is not None:  # one that is not there now may be there later
+    if missing is not None:  # a server without the agent may have it later
         log.warning("%s: %s", name, missing)
-    info, first, detected = next(iter(found.values()))
+    info, first, detected = next(iter(by_url.values()))
     servers: list[Server] = []
     for url in settings.servers:
-        mine, at, there = found.get(url, (info, url, detected))
-        servers.append(_server(there.upstream, at, mine, settings, headers))
+        server_info, at, server = by_url.get(url, (info, url, detected))
+        servers.append(_server(server.upstream, at, server_info, settings, headers))
     log.info("%s: %s", name, detected.because)
     return RegisteredAgent(
         info,
@@ -489,7 +503,7 @@ def _describe_later(detected: Detected, url: str, info: AgentInfo, headers: Mapp
         return None
 
     async def describe() -> Mapping[str, JsonObject]:
-        async with httpx.AsyncClient(timeout=_DESCRIBE) as http:
+        async with httpx.AsyncClient(timeout=_DESCRIPTION_TIMEOUT) as http:
             return await fetch(url, http, headers, info)
 
     return describe
@@ -498,7 +512,10 @@ def _describe_later(detected: Detected, url: str, info: AgentInfo, headers: Mapp
 async def _detect_named(
     name: str, detector: Detector, url: str, headers: Mapping[str, str], settings: AgentSettings
 ) -> Detected:
-    """Detect the agents of a server. One that lists none has the agent that the settings name with its protocol."""
+    """Detect the agents of a server. If it lists none, assume the agent that the settings name with its protocol.
+
+    Raises _Broken.
+    """
     try:
         return await detector.detect(url, headers, settings.protocol)
     except Undetected as error:
@@ -510,8 +527,10 @@ async def _detect_named(
 
 
 def _assume(name: str, settings: AgentSettings) -> AgentInfo | None:
-    """Return the agent as the settings name it, if they say enough to call it: its protocol, and its name where one
-    server may have several agents."""
+    """Return the description of an agent that the settings suffice to call, otherwise None.
+
+    They must give its protocol, and its name if a server of this protocol can have several agents.
+    """
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     if upstream is None or upstream.assume is None or not (settings.agent or upstream.alone):
         return None
@@ -528,12 +547,12 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
 def _server(
     upstream: Upstream, url: str, info: AgentInfo, settings: AgentSettings, headers: Mapping[str, str]
 ) -> Server:
-    """Raises _Broken."""
+    """Return a server of an agent. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
         allowed = upstream.options.get(option)
         if allowed is None:
-            there = ", ".join(upstream.options) or "none"
-            raise _Broken(f"options: {upstream.title} has no {option}; it has {there}")
+            names = ", ".join(upstream.options) or "none"
+            raise _Broken(f"options: {upstream.title} has no {option}; it has {names}")
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
@@ -542,8 +561,11 @@ def _server(
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:
-    """The agent that is asked for by name; else the only one; else the one with the name it is to have here. With the
-    URL to call it at."""
+    """Return the agent of a server that the settings mean, and its URL.
+
+    This is the agent with the configured name or, without one, with the name that it has in the settings. If there is
+    none, it is the only agent of the server. Raises _Broken if no agent matches.
+    """
     wanted, name_of = agent or name, detected.upstream.name_of
     for info, at in detected.agents:
         if wanted in (name_of(info), info.name):

@@ -1,4 +1,4 @@
-"""Application wiring: adapters on one Litestar app, the hub behind them, the middleware before them."""
+"""Application wiring: the adapters in one Litestar application, connected to the hub and wrapped by the middleware."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -42,6 +42,7 @@ _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 41
 
 
 def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
+    """Return a hub with the given settings, which is not started yet."""
     return Hub(
         registry=registry,
         journal_url=settings.database,
@@ -65,17 +66,20 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
 class _App(DirectApp):
     @staticmethod
     def _get_default_plugins(plugins: list[PluginProtocol]) -> list[PluginProtocol]:
-        """Not Litestar's for pydantic and attrs, whose models no handler takes or returns: 2 MB, most of it pydantic's
-        first version."""
+        """Return the plugins without Litestar's defaults for pydantic and attrs.
+
+        No handler takes or returns such models. The default plugins would need 2 MB, most of it for pydantic v1.
+        """
         return [*plugins, MsgspecDIPlugin()]
 
 
 def register(handlers: Sequence[Any]) -> Litestar:
+    """Return a Litestar application with these handlers."""
     return _App(
         handlers,
         openapi_config=None,
         answer=_answer,
-        request_max_body_size=None,  # adapters/kit/json.py has the limit, and answers in each protocol's words
+        request_max_body_size=None,  # adapters/kit/json.py has the limit, with an error response in each protocol
         logging_config=None,
     )
 
@@ -83,9 +87,11 @@ def register(handlers: Sequence[Any]) -> Litestar:
 def create_app(
     hub: Hub, registry: Registry, settings: Settings, register: Callable[[Sequence[Any]], Litestar] = register
 ) -> GatewayMiddleware:
-    """The gateway as an ASGI app. The hub is started and stopped by the caller. To register handlers takes most of the
-    time: who makes many apps may do it in another way."""
-    handlers: list[Any] = [*_own(hub, registry)]
+    """Return the gateway as an ASGI application. The caller starts and stops the hub.
+
+    Most of the time is spent in `register`, so tests that create many applications can replace it.
+    """
+    handlers: list[Any] = [*_gateway_routes(hub, registry)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hub)
     return GatewayMiddleware(
@@ -99,27 +105,27 @@ def create_app(
     )
 
 
-def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
-    """What is no protocol's: the table of URLs and the health checks."""
+def _gateway_routes(hub: Hub, registry: Registry) -> Sequence[Any]:
+    """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
 
     @get("/")
     async def index(request: Request[Any, Any, Any]) -> dict[str, Any]:
-        who = caller(request)
-        agent = who.agent or "agent"
-        alone = who.base_url.endswith(f"/agent/{agent}")
+        client = caller(request)
+        agent = client.agent or "agent"
+        is_single = client.base_url.endswith(f"/agent/{agent}")
         return {
             "babelgate": _VERSION,
-            "agents": [agent] if alone else [registered.info.name for registered in registry.all()],
+            "agents": [agent] if is_single else [registered.info.name for registered in registry.all()],
             "protocols": [
                 {"protocol": example.label, "url": example.url, "example": example.curl}
                 for adapter in ADAPTERS
-                for example in adapter.examples(who.base_url, agent)
+                for example in adapter.examples(client.base_url, agent)
             ],
         }
 
     @get("/healthz")
     async def healthz() -> Response[dict[str, str]]:
-        if hub.journal.is_superseded:  # nothing but a restart helps
+        if hub.journal.is_superseded:  # only a restart helps
             return Response({"status": "superseded"}, status_code=503)
         return Response({"status": "ok"})
 
@@ -127,32 +133,35 @@ def _own(hub: Hub, registry: Registry) -> Sequence[Any]:
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
         registry.look()
         why = await hub.ready()
-        known = caller(request).owner != ""  # reasons name paths and hosts, and this is open to all
-        agents = {f.info.name: _health(f, known=known) for f in registry.all()}
-        journal = "ok" if why is None else why if known else "failing"
+        detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
+        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all()}
+        journal = "ok" if why is None else why if detailed else "failing"
         body: dict[str, Any] = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
         if hub.cluster is not None:
             nodes = hub.cluster.nodes
-            body["node"] = nodes.name if known else nodes.node_id
+            body["node"] = nodes.name if detailed else nodes.node_id
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)
 
 
-def _health(registered: RegisteredAgent, *, known: bool) -> str:
-    """Of one agent: ok, broken (it could not be had so far), or which of its servers fail."""
+def _health(registered: RegisteredAgent, *, detailed: bool) -> str:
+    """Return the health of one agent: "ok", "broken" if it was never available, or "failing" with its failing servers.
+
+    Reasons are included only if `detailed` is true.
+    """
     if registered.broken:
-        return f"broken: {registered.broken}" if known else "broken"
+        return f"broken: {registered.broken}" if detailed else "broken"
     if not isinstance(registered.agent, ServerPool):
         return "ok"
     failing = {url: state for url, state in registered.agent.health.items() if state != "ok"}
     if not failing:
         return "ok"
-    return "failing: " + ", ".join(f"{url} is {state}" for url, state in failing.items()) if known else "failing"
+    return "failing: " + ", ".join(f"{url} is {state}" for url, state in failing.items()) if detailed else "failing"
 
 
 def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    """Every error of a handler, in the words of the protocol whose path it is."""
+    """Return the response to an error of a handler, in the format of the protocol that the path belongs to."""
     if isinstance(error, FaultError):
         response = _encode(error.fault, request)
         if "allow" in error.fault.details:  # "The origin server MUST generate an Allow header field" (RFC 9110, 15.5.6)

@@ -1,9 +1,10 @@
-"""Connection limits and timeouts (slow clients): how long the head of a request may be and take, how slowly
-its body may come, and how many connections there may be. Whoever reaches the port can do all of this without a key, so
-none of it may cost much.
+"""Connection limits and timeouts, against slow and excessive clients.
 
-uvicorn reads HTTP and WebSockets; its own timeout begins when an answer has been sent, and its parser takes a header of
-any length. The two classes here are its protocols with those bounds.
+They bound the size and the duration of a request's head, the speed of its body, and the number of connections. A client
+needs no API key to open connections, so a misuse must be cheap for the gateway.
+
+uvicorn parses HTTP and WebSockets. Its own timeout starts only after a response, and its parser accepts headers of any
+length. The two protocol classes in this module add the limits.
 """
 
 import asyncio
@@ -26,39 +27,50 @@ from babelgate.gateway.settings.model import IPNetwork, Settings
 
 try:
     import resource
-except ImportError:  # not on Windows, which has no such limit
+except ImportError:  # Windows has no limit of open files
     resource = None
 
 log = logging.getLogger("babelgate.connection")
 
 _RESERVE: Final = 128
-"""Open files that are no connections: the database, its readers, logs, blobs, the loop."""
-_MOST_FILES: Final = 1 << 20
+"""Open files that are not connections: the database, its readers, logs, blobs, the event loop."""
+_MAX_FILES: Final = 1 << 20
+"""Limit of open files that the process requests if the system has none."""
 _MAX_HEADERS: Final = 128
-"""As in `websockets`, which reads the head of a WebSocket a second time; Apache and gunicorn have 100."""
+"""Maximum number of headers. The same as in `websockets`, which parses a handshake again; Apache and gunicorn: 100."""
 _MAX_LINE: Final = 8190
-"""Bytes of one line of the head of a WebSocket: what `websockets` takes."""
+"""Maximum length of one line in a WebSocket handshake, in bytes: the limit of `websockets`."""
 _MAX_PIPELINED: Final = 16
-"""Requests that a caller may send before the answer to an earlier one."""
+"""Maximum number of requests that a client may send before the response to an earlier one."""
 _HIGH_WATER: Final = 32 * 1024
-"""Bytes that wait for a caller to take them, beyond what the kernel holds, before the answer goes no further. asyncio
-has 64 KiB, and a piece of an answer comes on top."""
+"""Unsent bytes, in addition to the kernel's buffer, at which the response pauses.
+
+asyncio's default is 64 KiB, and a chunk of the response comes on top of it.
+"""
 _MAX_FRAGMENTS: Final = 4096
-"""Of one WebSocket message; empty ones count for nothing in its size."""
+"""Maximum number of fragments of one WebSocket message, because empty fragments do not count towards its size."""
 _MIN_BODY: Final = 1024
-"""Bytes of a body that must come within `body_timeout`: 34 a second by default."""
+"""Bytes of the body that must arrive within `body_timeout`: 34 bytes per second by default."""
 _LINGER: Final = 2.0
+"""Seconds for which a client may continue to send after the last response of a connection.
+
+If the gateway closed at once, TCP would reset the connection, and a client that still sends would lose the response
+(RFC 9112 §9.6).
+"""
 _LINGER_BYTES: Final = 8 * 2**20
-"""How long, and how much, a caller may go on sending after the last answer of a connection. Closed at once, TCP would
-reset the connection, and take the answer from who is still sending (RFC 9112 §9.6)."""
+"""Maximum number of bytes that are read and discarded during this time."""
 _KEEP_ALIVE: Final = 75
-"""Seconds that an idle connection stays. Clients keep theirs for about 5 to 60; who closes last races with nobody."""
+"""Seconds after which an idle connection is closed.
+
+Clients close idle connections after about 5 to 60 seconds. If the server closes last, no request races with the close.
+"""
 _WARN_EVERY: Final = 60.0
+"""Minimum time between two log lines about refused connections, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Bytes and seconds, as in `limits` of the settings; `linger` is fixed."""
+    """Limits of one connection, in bytes and seconds: those of `limits` in the settings, and `linger`."""
 
     head: int
     head_timeout: float
@@ -68,17 +80,21 @@ class ConnectionLimits:
 
 
 class ConnectionTable:
-    """Which connections are open, by address, and which of them have no request in progress."""
+    """Open connections, counted by client address, and those of them that have no request in progress."""
 
     def __init__(self, total: int, per_address: int, exempt: Sequence[IPNetwork] = ()) -> None:
-        """`exempt`: networks of proxies, behind which are many callers. Loopback is exempt, too."""
+        """Create a table.
+
+        `total` is the maximum number of connections, and `per_address` that of one client address. `exempt` are the
+        networks of proxies, which have no limit per address because many callers share them. Loopback has none either.
+        """
         self.total = total
         self.per_address = per_address
         self._exempt = tuple(exempt)
         self._open: dict[asyncio.BaseTransport, str | None] = {}
         self._count: dict[str, int] = {}
         self._idle: dict[asyncio.BaseTransport, None] = {}
-        """In the order in which they became idle."""
+        """Connections without a request in progress, longest idle first."""
         self._refused = 0
         self._warned_at = float("-inf")
 
@@ -86,7 +102,10 @@ class ConnectionTable:
         return len(self._open)
 
     def enter(self, transport: asyncio.Transport, address: str | None, now: float) -> bool:
-        """Whether there is room for it. Where there is none in all, a connection without a request makes room."""
+        """Add a connection. Return False if a limit is reached.
+
+        If the total is reached, the connection that has been idle for longest is closed to make room.
+        """
         group = self._group(address)
         if group is not None and self._count.get(group, 0) >= self.per_address:
             self._warn(now, f"{address} has {self.per_address} (limits.connections.address)")
@@ -122,7 +141,7 @@ class ConnectionTable:
             self._idle[transport] = None
 
     def _group(self, address: str | None) -> str | None:
-        """Whose connections are counted together; None if they are not counted."""
+        """Return the group in which an address is counted, or None if it is exempt."""
         if address is None:
             return None
         try:
@@ -145,7 +164,7 @@ class ConnectionTable:
 
 
 def hang_up(transport: asyncio.Transport) -> None:
-    """At once if there is something that the caller does not take: a close would wait until it does."""
+    """Close a connection, and discard unsent data: a plain close would wait until the client reads it."""
     if transport.get_write_buffer_size():
         transport.abort()
     else:
@@ -153,7 +172,7 @@ def hang_up(transport: asyncio.Transport) -> None:
 
 
 class _SendWatch:
-    """Hangs up on a caller who takes nothing of what is to be sent."""
+    """Timeout that aborts the connection of a client that does not read the response."""
 
     __slots__ = ("_loop", "_seconds", "_timer", "_transport")
 
@@ -180,7 +199,7 @@ class _SendWatch:
 
 
 class _Answering:
-    """What a request of a connection has for a transport: its close lets the caller finish a body."""
+    """Transport of one request and its response. Its `close` lets the client finish sending the body first."""
 
     __slots__ = ("_connection", "is_closing", "write")
 
@@ -194,9 +213,9 @@ class _Answering:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """Of a caller, until it is closed or becomes a WebSocket."""
+    """HTTP connection of a client, until it is closed or becomes a WebSocket."""
 
-    # The dictionary of uvicorn's own attributes shares its keys with all others, as long as there are no more than 30.
+    # Slots, because the attribute dictionaries of uvicorn's class share their keys only up to 30 attributes.
     __slots__ = (
         "_answering",
         "_awaited",
@@ -218,20 +237,22 @@ class HttpConnection(HttpToolsProtocol):
         self._limits = limits
         self._table = table
         self._reading = "nothing"
-        """What the parser is in the middle of: nothing, a head, or a body."""
+        """Part of a request that the parser is reading: "nothing", "head" or "body"."""
         self._framing = 0
-        """Bytes since the last that the parser had something to show for: those of a head, of trailers, of a chunk's
-        extension. It keeps them."""
+        """Bytes since the last callback of the parser: of a head, of trailers or of a chunk extension. It buffers
+        them."""
         self._shown = 0
-        """How often it had."""
+        """Number of callbacks of the parser."""
         self._body = 0
-        """Bytes of a body since the last look at them."""
+        """Bytes of the body since the last check of its speed."""
         self._trailers = 0
+        """Number of trailers of the current request."""
         self._lingers = False
-        """Whether the last answer has been given, and what still comes is not looked at."""
+        """True if the last response was sent, and further input is discarded."""
         self._discarded = 0
+        """Number of discarded bytes."""
         self._awaited = "nothing"
-        """What `_timer` is for."""
+        """Part of a request that `_timer` waits for: "nothing", "head" or "body"."""
         self._timer: asyncio.TimerHandle | None = None
         self._sending: _SendWatch | None = None
 
@@ -265,7 +286,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()
-        if self._sending is not None:  # what is left of the last answer is sent before the connection is closed
+        if self._sending is not None:  # the rest of the last response is sent before the connection closes
             self._sending.start()
 
     def _stop_timers(self) -> None:
@@ -276,7 +297,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._sending is not None:
             self._sending.stop()
 
-    # What comes
+    # Input
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
@@ -296,8 +317,8 @@ class HttpConnection(HttpToolsProtocol):
         self._await("head" if self._framing and self._reading == "nothing" else self._reading)
 
     def _feed(self, data: "bytes | memoryview") -> bool:
-        """Whether it still is a connection of this kind."""
-        if self.parser is None:  # pyright: ignore[reportUnnecessaryComparison] - of a connection that is lost
+        """Parse input, and enforce the limits of the head. Return False if this is no longer an HTTP connection."""
+        if self.parser is None:  # pyright: ignore[reportUnnecessaryComparison] - the connection is lost
             return False
         before = self._shown
         try:
@@ -322,18 +343,21 @@ class HttpConnection(HttpToolsProtocol):
         self._reading = "head"
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """NB: what follows a body in chunks is no header of the request (RFC 9110 §6.5.1). Nothing here needs any.
-        Raises ValueError for one more than there may be."""
+        """Add a header of the request. Raises ValueError if there are too many.
+
+        Trailers, which follow a chunked body, are not headers of the request (RFC 9110 §6.5.1). They are counted, and
+        dropped because nothing needs them.
+        """
         if self._reading == "body":
             self._trailers += 1
         else:
             super().on_header(name, value)
         if len(self.headers) + self._trailers > _MAX_HEADERS:
             self.refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request has too many headers.")
-            raise ValueError("too many headers")  # which ends the parser
+            raise ValueError("too many headers")  # the parser stops
 
     def on_headers_complete(self) -> None:
-        """Raises ValueError for too many requests at once, or not one host."""
+        """Start a request. Raises ValueError for too many pipelined requests, or if there is not exactly one Host."""
         self._shown += 1
         self._reading = "body"
         self._body = self._trailers = 0
@@ -347,7 +371,7 @@ class HttpConnection(HttpToolsProtocol):
         self._table.busy(self.transport)
         before = self.cycle
         super().on_headers_complete()
-        if self.cycle is not before:  # else it is a handshake
+        if self.cycle is not before:  # unchanged for a WebSocket handshake
             self.cycle.transport = cast("asyncio.Transport", self._answering)
             self.scope[SCOPE_KEY] = partial(self._abandon_answer, self.cycle)  # type: ignore[typeddict-unknown-key]
 
@@ -365,11 +389,11 @@ class HttpConnection(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()  # NB: it reads again, if the body was paused
-        if self.cycle.response_complete:  # else the next one is being answered
+        super().on_response_complete()  # resumes reading if the body was paused
+        if self.cycle.response_complete:  # else the next pipelined request has started
             self._table.idle(self.transport)
 
-    # What does not come
+    # Timeouts
 
     def _await(self, what: str) -> None:
         if what == self._awaited:
@@ -392,8 +416,11 @@ class HttpConnection(HttpToolsProtocol):
             hang_up(self.transport)
 
     def _late_body(self) -> None:
-        """The time counts only while the gateway reads: not while it has had enough for now, and not while the caller
-        waits for a 100 Continue."""
+        """Refuse a request whose body arrives too slowly.
+
+        The timeout runs only while the gateway reads. It does not run while reading is paused, or while the client
+        waits for a 100 Continue.
+        """
         cycle = self.cycle
         waits = self.flow.read_paused or cycle.waiting_for_100_continue or bool(self.pipeline)
         if cycle.response_complete:
@@ -405,14 +432,14 @@ class HttpConnection(HttpToolsProtocol):
             self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The body of the request did not come in time.")
 
     def _open_cycle(self) -> RequestResponseCycle | None:
-        """The newest request, if it has no whole answer yet."""
+        """Return the newest request, if its response is not complete."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         return cycle if cycle is not None and not cycle.response_complete else None
 
-    # Answers of the connection's own
+    # Responses of the connection itself
 
     def abandon_answer(self) -> None:
-        """Close the connection, and end the response that is on its way where it is."""
+        """Close the connection, and truncate the response that is being sent."""
         cycle = self._open_cycle()
         if cycle is None:
             self.transport.close()
@@ -422,7 +449,7 @@ class HttpConnection(HttpToolsProtocol):
     def _abandon_answer(self, cycle: RequestResponseCycle) -> None:
         if cycle is not self._open_cycle() or cycle.disconnected:
             return
-        # What the handler still sends is dropped: the client must not take it for the end of the response.
+        # Later output of the handler is dropped: the client must not take it for the end of the response.
         cycle.disconnected = True
         cycle.message_event.set()
         self._stop_timers()
@@ -431,16 +458,16 @@ class HttpConnection(HttpToolsProtocol):
             self._sending.start()
 
     def refuse(self, status: HTTPStatus, message: str) -> None:
-        """Answer in place of the app, and hang up."""
+        """Respond instead of the application, and close the connection."""
         if self._lingers or self.transport.is_closing():
             return
         cycle = self._open_cycle()
-        is_amid = False
+        is_partial = False
         if cycle is not None:
-            is_amid = cycle.response_started or bool(self.pipeline)
+            is_partial = cycle.response_started or bool(self.pipeline)
             cycle.disconnected = True
             cycle.message_event.set()
-        if is_amid or self.transport.get_write_buffer_size():  # one answer must not end up inside another
+        if is_partial or self.transport.get_write_buffer_size():  # a response must not be written inside another one
             self._lingers = True
             self._stop_timers()
             self.transport.abort()
@@ -449,14 +476,14 @@ class HttpConnection(HttpToolsProtocol):
         self._linger()
 
     def close_after_answer(self) -> None:
-        """The app has given its last answer."""
+        """Close the connection after its last response, and let the client finish sending a body first."""
         if self._reading == "nothing" or self.transport.is_closing():
             self.transport.close()
         else:
             self._linger()
 
     def _linger(self) -> None:
-        """End what is said here, and let the caller go on for a while."""
+        """End the output, and discard input for a limited time before the connection closes."""
         self._lingers = True
         self._stop_timers()
         self.pipeline.clear()
@@ -466,7 +493,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _stop_lingering(self) -> None:
         self.transport.close()
-        if self._sending is not None:  # what is left of a long answer
+        if self._sending is not None:  # the rest of a long response
             self._sending.start()
 
     def _answer(self, status: HTTPStatus, message: str) -> None:
@@ -493,7 +520,7 @@ class HttpConnection(HttpToolsProtocol):
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """What an `HttpConnection` becomes: in the table already."""
+    """WebSocket connection, upgraded from an `HttpConnection` that the connection table already counts."""
 
     def __init__(self, *args: Any, limits: ConnectionLimits, table: ConnectionTable, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -513,7 +540,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Nor is anything read: a ping is answered whether or not the caller takes the answers."""
+        """Pause reading as well: otherwise pings would be answered even if the client reads no answers."""
         super().pause_writing()
         if not self.read_paused:
             self.transport.pause_reading()
@@ -536,18 +563,21 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
 
 def raise_open_files() -> None:
-    """As many open files as this process may ask for, where it has fewer: each connection is one."""
+    """Raise the limit of open files to the maximum that this process may set, because each connection needs one."""
     if resource is None:
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):  # macOS has a limit of its own, which it does not tell
+        with suppress(ValueError, OSError):  # macOS has a separate limit, which it does not report
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def max_connections(wanted: int) -> int:
-    """`wanted`, or what the open files allow: half of them, because each call may need a connection to an agent."""
+    """Return `wanted`, or the number of connections that the limit of open files allows, if that is lower.
+
+    Half of the open files are for clients, because each call may need a connection to an agent.
+    """
     if resource is None:
         return wanted
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -555,7 +585,7 @@ def max_connections(wanted: int) -> int:
 
 
 def protocol_options(settings: Settings, linger: float = _LINGER) -> dict[str, Any]:
-    """For `uvicorn.Config`: its protocols, with the bounds of the settings."""
+    """Return the arguments of `uvicorn.Config` for protocol classes with the limits of the settings."""
     limits = settings.limits
     bounds = ConnectionLimits(limits.head, limits.head_timeout, limits.body_timeout, limits.send_timeout, linger)
     total = max_connections(limits.connections.total)

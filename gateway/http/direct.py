@@ -1,8 +1,8 @@
-"""Fast path around Litestar's handler chain: plain handlers, called without the framework's steps around them.
+"""Fast path around Litestar's handler chain: calls plain handlers directly.
 
-Litestar takes each request through a hundred functions around its handler: error handlers by layer, arguments by type,
-an exit stack, hooks. Nearly all handlers here take the request and names from its path, and give a `Response`. They are
-found in a tree of paths like Litestar's, and called at once; any other request goes the framework's way.
+Litestar calls about a hundred functions around each handler: error handlers by layer, arguments by type, an exit stack,
+hooks. Nearly all handlers of the gateway take only the request and parameters of its path, and return a `Response`.
+These are found in a tree of paths like Litestar's, and called at once. Litestar handles all other requests.
 """
 
 import re
@@ -23,31 +23,37 @@ _HOST: Final = re.compile(rb"[0-9A-Za-z!$&'()*+,;=\-._~:\[\]@%]*")
 
 
 class _Plain(NamedTuple):
+    """A handler that can be called directly."""
+
     handler: Any
     names: tuple[str, ...]
-    """Of the parameters in the path, in their order."""
-    taken: tuple[str, ...]
-    """Those that the function takes."""
+    """Names of the path parameters, in order."""
+    arguments: tuple[str, ...]
+    """Names of the path parameters that the function accepts."""
     before: Callable[[AnyRequest], Awaitable[Response[Any] | None]] | None
-    """What is asked first; its answer stands."""
+    """Hook that is called first. If it returns a response, the handler is skipped."""
 
 
 @dataclass(slots=True, eq=False)
 class _Node:
-    """A segment of paths."""
+    """One segment in the tree of paths."""
 
     named: "dict[str, _Node]" = field(default_factory=dict[str, "_Node"])
     parameter: "_Node | None" = None
     handlers: dict[str, _Plain] = field(default_factory=dict[str, _Plain])
-    """By method."""
+    """Handlers by HTTP method."""
     takes_rest: bool = False
-    """A parameter that is the rest of a path."""
+    """True if the segment is a parameter that matches the rest of the path."""
 
 
 class DirectApp(Litestar):
-    """`answer` makes the response of an error. It is the only exception handler that handlers have."""
+    """Litestar application that calls plain handlers directly."""
 
     def __init__(self, *args: Any, answer: Callable[[AnyRequest, Exception], Response[Any]], **named: Any) -> None:
+        """Create the application.
+
+        `answer` creates the response to an exception. It is the only exception handler of all handlers.
+        """
         super().__init__(*args, exception_handlers={Exception: answer}, **named)  # pyright: ignore[reportUnknownMemberType]
         self._answer = answer
         self._paths = _Node()
@@ -70,29 +76,29 @@ class DirectApp(Litestar):
         if _is_simple(response):
             await _send(response, plain.handler.status_code, send)
             return
-        told = _Sending(send)
+        sender = _Sender(send)
         try:
             asgi = await plain.handler.to_response(app=self, data=response, request=request)
-            await asgi(scope, receive, told)
+            await asgi(scope, receive, sender)
         except Exception as error:
-            if told.begun:
+            if sender.has_started:
                 raise
             asgi = await plain.handler.to_response(app=self, data=self._answer(request, error), request=request)
             await asgi(scope, receive, send)
 
     def _find(self, scope: Any) -> _Plain | None:
-        """The handler of the path and the method, with the path's parameters in the scope."""
+        """Return the plain handler of a request, if there is one, and store the path parameters in the scope."""
         if scope.get("root_path") or not _has_legal_host(scope):
             return None
         node, values = self._paths, list[str]()
         for segment in scope["path"].split("/")[1:]:
-            found = node.named.get(segment)
-            if found is None:
-                found = node.parameter
-                if found is None or found.takes_rest or not segment:
+            child = node.named.get(segment)
+            if child is None:
+                child = node.parameter
+                if child is None or child.takes_rest or not segment:
                     return None
                 values.append(segment)
-            node = found
+            node = child
         plain = node.handlers.get(scope["method"])
         if plain is not None:
             scope["path_params"] = dict(zip(plain.names, values, strict=True))
@@ -100,57 +106,60 @@ class DirectApp(Litestar):
 
 
 def _has_legal_host(scope: Any) -> bool:
-    """The framework refuses others."""
+    """Return True if the Host header has only legal characters. Litestar refuses all other requests."""
     for name, value in scope["headers"]:
         if name == b"host":
             return _HOST.fullmatch(value) is not None
     return True
 
 
-class _Sending:
-    """`send`, and whether an answer was begun."""
+class _Sender:
+    """ASGI `send` that records whether a response has started."""
 
     def __init__(self, send: Send) -> None:
-        self.begun = False
+        self.has_started = False
         self._send = send
 
     async def __call__(self, message: Message) -> None:
-        self.begun = True
+        self.has_started = True
         await self._send(message)
 
 
 async def _call(plain: _Plain, request: AnyRequest) -> Any:
     if plain.before is not None and (response := await plain.before(request)) is not None:
         return response
-    given: Mapping[str, Any] = request.scope["path_params"]
-    return await plain.handler.fn(request=request, **{name: given[name] for name in plain.taken})
+    values: Mapping[str, Any] = request.scope["path_params"]
+    return await plain.handler.fn(request=request, **{name: values[name] for name in plain.arguments})
 
 
 def _is_simple(response: Any) -> bool:
-    """Whether it is bytes that are sent as they are."""
+    """Return True if a response consists of bytes that need no further processing."""
     return (
         type(response) is Response
         and isinstance(cast("Any", response).content, bytes)
         and response.status_code not in _BODILESS
         and response.background is None
         and not response.cookies
-        and not str(response.media_type).startswith("text/")  # the framework adds a charset
+        and not str(response.media_type).startswith("text/")  # Litestar adds a charset
     )
 
 
 async def _send(response: Response[bytes], status: int, send: Send) -> None:
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in response.headers.items()]
-    given = {name for name, _ in headers}
-    if b"content-type" not in given:
+    present = {name for name, _ in headers}
+    if b"content-type" not in present:
         headers.append((b"content-type", str(response.media_type or _JSON).encode("latin-1")))
-    if b"content-length" not in given:
+    if b"content-length" not in present:
         headers.append((b"content-length", b"%d" % len(response.content)))
     await send({"type": "http.response.start", "status": response.status_code or status, "headers": headers})
     await send({"type": "http.response.body", "body": response.content, "more_body": False})
 
 
 def _add(root: _Node, route: HTTPRoute) -> None:
-    """All paths are in the tree: a plain handler is hidden by what hides it from the framework."""
+    """Add a route to the tree of paths.
+
+    The tree has the paths of all handlers, so that a path that takes precedence in Litestar does so here, too.
+    """
     node = root
     for part in route.path_components:
         if isinstance(part, str):
@@ -164,13 +173,13 @@ def _add(root: _Node, route: HTTPRoute) -> None:
 
 
 def _plain(handler: Any, route: HTTPRoute) -> _Plain | None:
-    """None where the handler needs more of the framework."""
+    """Return how to call a handler directly, or None if it uses other features of Litestar."""
     parameters = [part for part in route.path_components if not isinstance(part, str)]
     texts = {part.name for part in parameters if part.type is str}
-    given = handler.parsed_fn_signature.parameters
-    taken = [name for name, each in given.items() if name in texts and each.annotation is str]
+    signature = handler.parsed_fn_signature.parameters
+    arguments = [name for name, parameter in signature.items() if name in texts and parameter.annotation is str]
     app, *below = handler.ownership_layers
-    more = (
+    features = (
         handler.has_sync_callable,
         handler.cache,
         handler.resolve_guards(),
@@ -181,8 +190,8 @@ def _plain(handler: Any, route: HTTPRoute) -> _Plain | None:
         handler.resolve_response_headers(),
         handler.resolve_response_cookies(),
         any(layer.exception_handlers for layer in below),
-        {"request", *taken} != set(given),
+        {"request", *arguments} != set(signature),
     )
-    if any(more):
+    if any(features):
         return None
-    return _Plain(handler, tuple(part.name for part in parameters), tuple(taken), handler.resolve_before_request())
+    return _Plain(handler, tuple(part.name for part in parameters), tuple(arguments), handler.resolve_before_request())

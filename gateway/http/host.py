@@ -1,7 +1,7 @@
-"""Host header check (DNS rebinding): the names under which the gateway answers.
+"""Host header check against DNS rebinding: the host names that the gateway accepts.
 
-A page of evil.example may have its own name lead to this machine (DNS rebinding). To the browser the gateway is then
-the page's own site: no origin tells it from the user, and it may read every answer. But Host says evil.example.
+A page of evil.example can resolve its own name to this machine (DNS rebinding). For the browser the gateway then has
+the origin of the page, and the page may read every response. But the Host header still contains evil.example.
 """
 
 import ipaddress
@@ -13,35 +13,42 @@ from urllib.parse import urlsplit
 from babelgate.gateway.settings.model import Settings
 
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:/?#@\s]+?)\.?(:\d*)?")
-"""A name or an address, and a port, which does not matter (RFC 9110 §7.2)."""
-_LONGEST: Final = 300
-"""Of a name there are 253 at most (RFC 1035 §2.3.4)."""
+"""A name or an address, and a port, which is ignored (RFC 9110 §7.2)."""
+_MAX_LENGTH: Final = 300
+"""Maximum length of a Host header, in characters. A name has at most 253 (RFC 1035 §2.3.4)."""
 
 
 class Hosts:
-    """`names`: in lower case; `*` for all, `*.example.com` for all below it."""
+    """Set of accepted host names."""
 
     def __init__(self, names: Sequence[str]) -> None:
+        """Create the set. `names` are in lower case: `*` accepts all, `*.example.com` all subdomains."""
         self._names = frozenset(names)
         self._below = tuple(name[1:] for name in names if name.startswith("*."))
 
     @classmethod
     def of(cls, settings: Settings) -> "Hosts":
-        """Where there are keys, a page has none to show, and any name will do unless `hosts` says which."""
+        """Return the host names that the settings accept.
+
+        With API keys, all names are accepted unless `hosts` is set: a page has no key to send.
+        """
         if settings.keys and not settings.hosts:
             return cls(["*"])
-        own = [settings.host.lower()]
+        default_names = [settings.host.lower()]
         if settings.public_url is not None:
-            own.append((urlsplit(settings.public_url).hostname or "").lower())
-        return cls([*settings.hosts, *own])
+            default_names.append((urlsplit(settings.public_url).hostname or "").lower())
+        return cls([*settings.hosts, *default_names])
 
     def is_permitted(self, host: str, local: str | None) -> bool:
-        """Whether to answer under this Host header. `local`: the address of this machine that was connected to. No Host
-        at all is what no browser sends; an address is one name that leads nowhere else."""
+        """Return True if a Host header is accepted. `local` is the address that the client connected to.
+
+        A missing header is accepted, because every browser sends one. Loopback addresses and `local` are accepted,
+        because an address cannot be rebound.
+        """
         if not host or "*" in self._names:
             return True
         match = _HOST.fullmatch(host)
-        if match is None or len(host) > _LONGEST:
+        if match is None or len(host) > _MAX_LENGTH:
             return False
         name = match[1].strip("[]").lower()
         if name in self._names or name == "localhost" or name.endswith((".localhost", *self._below)):

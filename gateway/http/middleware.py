@@ -1,8 +1,12 @@
-"""Authentication middleware (API keys) and CORS: what every request passes before it reaches a protocol, and every
-answer on its way out.
+"""Authentication by API keys, and CORS: the middleware around all protocols.
 
-It says who calls (by API key), how the caller sees the gateway (the base URL that answers may name), and which agent is
-alone behind `/agent/<name>`. It answers CORS preflights, refuses what has no key, and writes one log line a request.
+For each request it determines three things:
+
+- the caller, by its API key;
+- the base URL under which the caller reaches the gateway, for URLs in responses;
+- the agent, if the path begins with `/agent/<name>`.
+
+It answers CORS preflights, refuses requests without a valid key, and writes one log line per request.
 """
 
 import hmac
@@ -33,24 +37,32 @@ log = logging.getLogger("babelgate.request")
 _OPEN: Final = tuple(
     path.split("/") for path in ("/healthz", "/readyz", *(path for adapter in ADAPTERS for path in adapter.open_paths))
 )
-"""Answered without a key."""
+"""Paths that need no API key, split into segments."""
 _ORIGIN_CHECKED: Final = tuple(prefix for adapter in ADAPTERS if adapter.checks_origin for prefix in adapter.prefixes)
 _LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
 _LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
 _PREFIX: Final = re.compile(r"(/[\w.-]+)*")
 _TYPE_LENGTH: Final = 1024
-"""Bytes of a Content-Type. Nobody's is a tenth as long, and parsers of it take a time that grows with its square."""
+"""Maximum length of a Content-Type, in bytes.
+
+Real ones are less than a tenth as long, and the time of their parsers grows with the square of the length.
+"""
 _EXPOSED: Final = (
     "Babelgate, Babelgate-Loss, Babelgate-Run, Babelgate-Task, Babelgate-Thread, Content-Location, ETag, Location, "
     "Run-ID, X-Pagination-Next, X-Pagination-Total, X-Request-Id"
 )
 _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
-"""HEAD is a GET whose body is kept back. No path has TRACE: the 405 to it lists a path's methods, where the framework's
-own answer to OPTIONS lists those of one of the path's handlers."""
+"""Method by which the application handles another method.
+
+HEAD is a GET whose body is dropped. No path has TRACE, so the 405 response to it lists all methods of the path. The
+framework's own response to OPTIONS lists the methods of only one handler.
+"""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
 class GatewayMiddleware:
+    """ASGI middleware that authenticates callers and adds the headers of all responses."""
+
     def __init__(
         self,
         app: Any,
@@ -74,12 +86,12 @@ class GatewayMiddleware:
         self._origins = frozenset(settings.cors)
         self._public_origin = "/".join(self._public_url.split("/")[:3]).lower() if self._public_url else None
         self._hosts = Hosts.of(settings)
-        self._known = {
+        self._shared_state = {
             "body_limit": settings.limits.body,
             "values_limit": settings.limits.values,
             "has_siblings": settings.workers > 1,
         }
-        self._forwarded = frozenset(name for each in settings.agents.values() for name in each.forward)
+        self._forwarded = frozenset(name for agent in settings.agents.values() for name in agent.forward)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -99,7 +111,7 @@ class GatewayMiddleware:
         self, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: "_ResponseWrapper"
     ) -> None:
         inner: Scope = {**scope, "state": dict(scope.get("state") or {})}
-        inner["state"] |= self._known
+        inner["state"] |= self._shared_state
         try:
             if len(headers) < len(scope["headers"]) and (repeated := find_repeated(scope["headers"])) is not None:
                 raise FaultError(FaultCode.INVALID, f"The header {repeated} has two different values. Send it once.")
@@ -134,29 +146,31 @@ class GatewayMiddleware:
         await self.app(inner, receive, answer)
 
     def _owner(self, path: str, headers: Mapping[bytes, bytes]) -> str:
-        """Whose key it is. Raises unauthenticated."""
+        """Return the owner of the request's API key. Raises unauthenticated."""
         if not self._keys:
             return "default"
-        given = headers.get(b"x-api-key", b"")
+        sent_key = headers.get(b"x-api-key", b"")
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer":
-            given = token.strip()
-        found = ""
-        for owner, key in self._keys:  # every key is compared, so that time tells nothing
-            if hmac.compare_digest(given, key):
-                found = owner
-        if found or _is_open(path):
-            return found
+            sent_key = token.strip()
+        key_owner = ""
+        for owner, key in self._keys:  # compares every key, so that the duration reveals nothing
+            if hmac.compare_digest(sent_key, key):
+                key_owner = owner
+        if key_owner or _is_open(path):
+            return key_owner
         raise FaultError(
             FaultCode.UNAUTHENTICATED, "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."
         )
 
     def _check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Raises forbidden. What a trusted proxy says of the caller's Host must be right, too: it may be the caller's
-        word that it passes on."""
+        """Raise forbidden if the gateway does not accept the host names of the request.
+
+        A host that a trusted proxy forwards is checked, too: the proxy may pass on a header of the caller.
+        """
         local = (scope.get("server") or (None,))[0]
-        for each in self._called_hosts(scope, headers):
-            host = each.decode("latin-1")
+        for raw_host in self._called_hosts(scope, headers):
+            host = raw_host.decode("latin-1")
             if not self._hosts.is_permitted(host, local):
                 raise FaultError(
                     FaultCode.FORBIDDEN,
@@ -165,24 +179,31 @@ class GatewayMiddleware:
                 )
 
     def _called_hosts(self, scope: Scope, headers: Mapping[bytes, bytes]) -> list[bytes]:
-        """Under which names, with ports, the gateway is called."""
-        said = [headers.get(b"host", b"")]
+        """Return the host names of the request, with ports: of Host, and of X-Forwarded-Host from a trusted proxy."""
+        hosts = [headers.get(b"host", b"")]
         if self._is_proxied(scope):
-            said.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
-        return said
+            hosts.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
+        return hosts
 
     def _is_foreign(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether it may come from a page that must not call. A GET for an image, or for another window, has no Origin,
-        but browsers say whether the gateway's own page wants it (Fetch Metadata §2.3)."""
+        """Return True if the request may come from a page that is not allowed to call the gateway.
+
+        A GET for an image or for a new window has no Origin. But browsers send whether it comes from the same origin
+        (Fetch Metadata §2.3).
+        """
         if self._keys or b"origin" in headers:
             return False
         return headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
 
     def _check_origin(self, scope: Scope, path: str, headers: Mapping[bytes, bytes]) -> None:
-        """Without keys, whoever can reach the gateway may call it, and so could every page that is open in a browser on
-        this machine: a POST of plain text needs no preflight. But browsers say whose page it is. With keys a page has
-        none of its own to send, and the origin is looked at where the protocol says so: there the gateway's own pages,
-        which come from the host that they call, may call, too. Raises unauthenticated, whose `reason` is `origin`."""
+        """Raise unauthenticated, with the `reason` `origin`, if a page of this origin may not call the gateway.
+
+        Without API keys, every page that is open in a browser on this machine could call the gateway, because a POST of
+        plain text needs no preflight. But browsers send the page's origin.
+
+        With API keys, a page has no key to send. The origin is checked only for protocols that require it. There, pages
+        from the host that they call are allowed, too.
+        """
         origin = headers.get(b"origin")
         if origin is None or self._is_permitted(origin.decode("latin-1")):
             return
@@ -195,12 +216,16 @@ class GatewayMiddleware:
         )
 
     def _is_elsewhere(self, scope: Scope, headers: Mapping[bytes, bytes], origin: bytes) -> bool:
+        """Return True if an origin has another host than the request."""
         host = origin.partition(b"://")[2].lower()
-        return not host or host not in (each.lower() for each in self._called_hosts(scope, headers))
+        return not host or host not in (called.lower() for called in self._called_hosts(scope, headers))
 
     def _base_url(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
-        """Where the caller reached us. The Host header is believed only if it names loopback, or comes through a
-        trusted proxy: answers must not carry addresses that a stranger chose."""
+        """Return the base URL under which the caller reaches the gateway.
+
+        The Host header is trusted only if it names loopback, or comes through a trusted proxy: responses must not
+        contain addresses that an untrusted client chose.
+        """
         if self._public_url is not None:
             return self._public_url
         scheme = scope.get("scheme", "http")
@@ -221,7 +246,7 @@ class GatewayMiddleware:
         return bool(self._proxies and client and _within(client[0], self._proxies))
 
     def _cross_origin(self, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-        # Said of every answer: a cache that kept one to nobody's page would give it to a page, without the rest.
+        # Every response varies by Origin. Otherwise a cache could serve a page one without the CORS headers.
         if not self._is_granted(headers):
             return [(b"vary", b"Origin")]
         return [
@@ -252,31 +277,31 @@ def _within(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.I
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return False
-    if isinstance(parsed, ipaddress.IPv6Address):  # of a socket that takes both, 10.0.0.1 comes as ::ffff:10.0.0.1
+    if isinstance(parsed, ipaddress.IPv6Address):  # a dual-stack socket reports 10.0.0.1 as ::ffff:10.0.0.1
         parsed = parsed.ipv4_mapped or parsed
     return any(parsed in network for network in networks)
 
 
 async def _preflight(answer: "_ResponseWrapper", headers: Mapping[bytes, bytes], *, is_granted: bool) -> None:
-    granted: list[tuple[bytes, bytes]] = [
+    grants: list[tuple[bytes, bytes]] = [
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
         (b"access-control-allow-headers", headers.get(b"access-control-request-headers", b"*")),
         (b"access-control-max-age", b"600"),
     ]
-    # Chromium asks this before a public page reaches a private address (WICG, Private Network Access, section 3.1).
+    # Chromium sends this before a public page reaches a private address (WICG, Private Network Access, section 3.1).
     if is_granted and headers.get(b"access-control-request-private-network") == b"true":
-        granted.append((b"access-control-allow-private-network", b"true"))
-    await answer({"type": "http.response.start", "status": 204, "headers": granted})
+        grants.append((b"access-control-allow-private-network", b"true"))
+    await answer({"type": "http.response.start", "status": 204, "headers": grants})
     await answer({"type": "http.response.body", "body": b""})
 
 
 def _with_head(allow: bytes) -> bytes:
-    methods = {method.strip() for method in allow.split(b",")} - {b"websocket"}  # the framework's word for no method
+    methods = {method.strip() for method in allow.split(b",")} - {b"websocket"}  # the framework lists it as a method
     return b", ".join(sorted(methods | {b"HEAD", b"OPTIONS"} if b"GET" in methods else methods | {b"OPTIONS"}))
 
 
 class _Handshake:
-    """`send` of a WebSocket, for which an answer over HTTP is a refusal to open it."""
+    """ASGI `send` of a WebSocket handshake. It converts an HTTP response into a rejection of the handshake."""
 
     def __init__(self, send: Any, scope: Scope) -> None:
         self._send = send
@@ -292,7 +317,7 @@ class _Handshake:
 
 
 class _ResponseWrapper:
-    """`send`, with the headers that every answer has, and what the log line needs."""
+    """ASGI `send` that adds the headers of all responses, and collects the data of the log line."""
 
     def __init__(self, send: Any, scope: Scope, banner: bytes, cross_origin: list[tuple[bytes, bytes]]) -> None:
         self.owner = ""
@@ -302,9 +327,9 @@ class _ResponseWrapper:
         self._ids: dict[str, str] = {}
         self._request_id = uuid4().hex[:16] if log.isEnabledFor(logging.INFO) else ""
         self._headers = [(b"babelgate", banner), *cross_origin]
-        self.method: str = scope.get("method", "GET")  # a WebSocket is opened by a GET
+        self.method: str = scope.get("method", "GET")  # a WebSocket handshake is a GET
         self._bodiless = self.method == "HEAD"
-        # As it was sent, percent-encoded: a line feed in a path would begin a log line of the caller's own.
+        # Percent-encoded, as sent: otherwise a line feed in a path could forge a log line.
         self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
 
     async def __call__(self, message: Message) -> None:
@@ -330,15 +355,15 @@ class _ResponseWrapper:
             if name in _IDS:
                 self._ids[_IDS[name]] = value.decode("latin-1")
         await self._send({**message, "status": status, "headers": headers})
-        if self._bodiless:  # ended here: a stream would go on for as long as the run does
+        if self._bodiless:  # a stream would otherwise stay open until the run ends
             await self._send({"type": "http.response.body", "body": b""})
 
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers of every answer."""
+        """Return the headers that every response has."""
         return [*self._headers, (b"x-request-id", self._request_id.encode())] if self._request_id else self._headers
 
     def log(self) -> None:
-        """One line: no bodies, no query (it may hold a secret), no header values but our own ids."""
+        """Write the log line of the request: no body, no query (it may contain a secret), no headers except our ids."""
         if self._request_id:
             milliseconds = (time.perf_counter() - self._began) * 1000
             ids = "".join(f" {name}={value}" for name, value in self._ids.items())
@@ -359,10 +384,10 @@ def _checks_origin(path: str) -> bool:
 
 
 def _is_open(path: str) -> bool:
-    """Whether it is one of `open_paths`, where `{agent}` stands for any name."""
-    given = path.split("/")
+    """Return True if a path needs no API key. `{agent}` in `open_paths` matches any name."""
+    segments = path.split("/")
     return any(
-        len(given) == len(open_path)
-        and all(part == there or (part == "{agent}" and there) for part, there in zip(open_path, given, strict=True))
+        len(segments) == len(open_path)
+        and all(part == sent or (part == "{agent}" and sent) for part, sent in zip(open_path, segments, strict=True))
         for open_path in _OPEN
     )

@@ -1,9 +1,11 @@
-"""Cluster: this gateway as one node of several on a database. What the others commit is heard of, and done here as if
-it had been asked for here: agents are stopped whose tasks were cancelled elsewhere, and let go of where another node
-has the run. What nodes leave that are gone is taken over.
+"""Cluster: this gateway as one of several nodes on a database.
 
-All of it rests on the rows: `run.node` says who sees to a run, `run.attempt` refuses whoever did before. Notices of
-commits and what is in memory only say when to look, and a look at everything now and then finds what they missed.
+The node applies what other nodes commit to its own agents. It stops agents whose tasks were cancelled elsewhere, and
+detaches from agents whose runs another node has taken over. It takes over the runs and webhooks of dead nodes.
+
+The rows of the database decide. `run.node` names the node that executes a run, and `run.attempt` rejects writes of an
+earlier node. Commit notices and the state in memory only tell when to check the rows. A full check every few heartbeats
+finds what they missed.
 """
 
 import asyncio
@@ -31,18 +33,22 @@ from babelgate.gateway.storage.transaction import Published
 
 log = logging.getLogger("babelgate.node")
 
-_LOOK: Final = 5
-"""Beats from one look at everything to the next."""
-_AT_ONCE: Final = 16
-"""Runs that are taken over at a time."""
-_PAUSED: Final = 10_000
-"""Threads with questions that are remembered."""
-_PAUSED_AT_ONCE: Final = 50
-"""Threads with questions at which each look at everything looks, in turn. It finds those whose notice was lost. Chosen:
-one query each, every ten seconds."""
+_CHECK_INTERVAL: Final = 5
+"""Heartbeats between two full checks."""
+_MAX_RECOVERIES: Final = 16
+"""Maximum number of runs that are taken over concurrently."""
+_MAX_PAUSED: Final = 10_000
+"""Maximum number of remembered threads with open questions."""
+_PAUSED_PER_CHECK: Final = 50
+"""Threads with open questions that each full check includes, in turn, in case their notice was lost.
+
+Chosen: one query each, every ten seconds.
+"""
 
 
 class Cluster:
+    """Membership of this gateway in the cluster: heartbeats, takeovers, and checks of its runs against the database."""
+
     def __init__(
         self,
         journal: Journal,
@@ -54,28 +60,31 @@ class Cluster:
         lead: Callable[[int], None],
         forget_paused: Callable[[str, str], None],
     ) -> None:
-        """`lead` is called with each beat of the node that does for all what is to be done once, with their number
-        since it does. `forget_paused`, with the owner and id of a task, when no agent here goes on with it."""
+        """Create the node.
+
+        `lead` is called at each heartbeat while this node is the leader, with the number of heartbeats since it became
+        the leader. `forget_paused` is called with the owner and the id of a task that no agent of this node continues.
+        """
         self._journal = journal
         self._engine = engine
         self._recovery = recovery
         self._clock = clock
         self._lead = lead
         self._forget_paused = forget_paused
-        self.nodes = Nodes(journal.database, journal.node, name, self._hear)
+        self.nodes = Nodes(journal.database, journal.node, name, self._handle_beat)
         self.leads = False
-        self._beats = self._led = 0
+        self._beats = self._beats_as_leader = 0
         self._changed: set[int] = set()
-        """Keys of threads that others have written to, and on which an agent is at work here."""
-        self._looking = False
+        """Keys of threads on which an agent runs here and to which other nodes have written."""
+        self._is_checking = False
         self._recovering: set[tuple[int, str]] = set()
         self._unattended: set[tuple[int, str, int]] = set()
-        """Attempts of runs that are this node's and that nobody saw to at the last look."""
+        """Attempts of this node's runs that nothing here was executing at the last full check."""
         self._paused: OrderedDict[int, set[tuple[str, str]]] = OrderedDict()
-        """By thread, owners and ids of tasks that have asked something here."""
-        self._stirred: set[int] = set()
-        """Keys of threads that others have written to, and on which a task has asked something here."""
-        self._looking_at_paused = False
+        """Owner and id of the tasks that have asked a question on this node, by thread key."""
+        self._changed_paused: set[int] = set()
+        """Keys of threads on which a task has asked a question here and to which other nodes have written."""
+        self._is_checking_paused = False
         self._tasks = Tasks()
 
     async def start(self) -> None:
@@ -84,79 +93,85 @@ class Cluster:
         await self._take_over(adopted)
 
     def close(self) -> None:
-        """Take nothing over any more."""
+        """Stop taking over runs of other nodes."""
         self.nodes.adopts = False
 
     async def leave(self, seconds: float = STOPPING) -> None:
-        """Leave what has not ended to the other nodes, in at most `seconds`."""
+        """Leave the cluster within `seconds`. The other nodes take over what has not ended."""
         await self._tasks.stop(seconds / 2)
         await self.nodes.leave(seconds / 2)
 
-    # Beats
+    # Heartbeats
 
-    def _hear(self, look: Look | None) -> None:
-        # What it began now would be taken over as soon as it is stored, because its node is not there.
+    def _handle_beat(self, look: Look | None) -> None:
+        # Without a heartbeat other nodes take this one for dead, and would take over every run that starts now.
         self._engine.slots.pause(on=look is None)
         if look is None:
             self.leads = False
             return
-        self._led = self._led + 1 if look.leads else 0
+        self._beats_as_leader = self._beats_as_leader + 1 if look.leads else 0
         self.leads = look.leads
         self._beats += 1
         if look.gone or look.adopted:
-            gone = ", ".join(look.gone) or "nobody"
-            log.warning("node %s takes over %d runs; gone: %s", self.nodes.name, len(look.adopted.runs), gone)
+            dead_nodes = ", ".join(look.gone) or "nobody"
+            log.warning("node %s takes over %d runs; gone: %s", self.nodes.name, len(look.adopted.runs), dead_nodes)
         if look.was_gone:
             log.warning("node %s was taken for gone: it leaves to others what they have taken over", self.nodes.name)
         if look.adopted:
             self._tasks.spawn(self._take_over(look.adopted), "takeover")
-        if look.was_gone or self._beats % _LOOK == 0:
-            self._tasks.spawn(self._look_at_all(), "look")
+        if look.was_gone or self._beats % _CHECK_INTERVAL == 0:
+            self._tasks.spawn(self._check_all(), "look")
         if look.leads:
-            self._lead(self._led - 1)
+            self._lead(self._beats_as_leader - 1)
 
     async def _take_over(self, adopted: Adopted) -> None:
-        """What of it fails is tried again by the next look at everything."""
+        """Continue the runs and webhooks that this node has adopted. The next full check retries what fails."""
         if not adopted:
             return
         try:
             adopted_runs = {(owner, run_id) for owner, run_id, _ in adopted.runs}
             live = await self._journal.query(queries.live_runs, self.nodes.node_id)
-            await self._recover_all([found for found in live if (found.owner, found.run.run_id) in adopted_runs])
-            # Also what waits behind them: a run that was ended here has made what follows it this node's.
-            for found in await self._journal.query(queries.live_runs, self.nodes.node_id):
-                if found.run.status is RunStatus.PENDING:
-                    await self._recovery.offer(found)
+            await self._recover_all(
+                [run_row for run_row in live if (run_row.owner, run_row.run.run_id) in adopted_runs]
+            )
+            # Also the runs that wait behind them: if a run is ended here, its successor belongs to this node.
+            for run_row in await self._journal.query(queries.live_runs, self.nodes.node_id):
+                if run_row.run.status is RunStatus.PENDING:
+                    await self._recovery.offer(run_row)
             due = await self._journal.query(queries.due_webhooks, self.nodes.node_id)
-            mine = set(adopted.webhooks)
+            adopted_webhooks = set(adopted.webhooks)
             self._recovery.deliver(
-                [each for each in due if (each.owner, each.webhook.task_id, each.webhook.webhook_id) in mine],
+                [
+                    delivery
+                    for delivery in due
+                    if (delivery.owner, delivery.webhook.task_id, delivery.webhook.webhook_id) in adopted_webhooks
+                ],
                 adopted=True,
             )
         except FaultError as error:
             log.warning("what node %s has taken over could not be taken up: %s", self.nodes.name, error)
 
     async def _recover_all(self, live: Sequence[LiveRun]) -> None:
-        running = [found for found in live if found.run.status is RunStatus.RUNNING]
-        for start in range(0, len(running), _AT_ONCE):
-            await asyncio.gather(*map(self._recover, running[start : start + _AT_ONCE]))
+        running = [run_row for run_row in live if run_row.run.status is RunStatus.RUNNING]
+        for start in range(0, len(running), _MAX_RECOVERIES):
+            await asyncio.gather(*map(self._recover, running[start : start + _MAX_RECOVERIES]))
         self._engine.recover_suspects()
 
-    async def _recover(self, found: LiveRun) -> None:
-        key = found.pk, found.run.run_id
+    async def _recover(self, run_row: LiveRun) -> None:
+        key = run_row.pk, run_row.run.run_id
         if key in self._recovering or self._engine.is_attending(*key):
             return
         self._recovering.add(key)
         try:
-            node = self.nodes.node_before(found.owner, found.run.run_id, found.run.attempt)
-            await self._engine.recover(start_of(found), node)
+            node = self.nodes.node_before(run_row.owner, run_row.run.run_id, run_row.run.attempt)
+            await self._engine.recover(start_of(run_row), node)
         except FaultError as error:
-            if error.fault.code is not FaultCode.CONFLICT:  # else it has ended, or another node has it by now
-                log.warning("run %s could not be taken over: %s", found.run.run_id, error)
+            if error.fault.code is not FaultCode.CONFLICT:  # conflict: it has ended, or another node has it
+                log.warning("run %s could not be taken over: %s", run_row.run.run_id, error)
         finally:
             self._recovering.discard(key)
 
-    # What others commit
+    # Commits of other nodes
 
     def handle_remotes(self, remotes: Sequence[Remote]) -> None:
         for remote in remotes:
@@ -166,70 +181,72 @@ class Cluster:
             elif pump is not None:
                 self._changed.add(remote.pk)
             if remote.pk in self._paused:
-                self._stirred.add(remote.pk)
-        if self._changed and not self._looking:
-            self._looking = True
-            self._tasks.spawn(self._look_at_changed(), "look")
-        self._look_soon_at_paused()
+                self._changed_paused.add(remote.pk)
+        if self._changed and not self._is_checking:
+            self._is_checking = True
+            self._tasks.spawn(self._check_changed(), "look")
+        self._check_paused_soon()
 
     def handle_commit(self, published: Published) -> None:
         for record in published.records:
             if type(record.event) is TaskChanged and record.event.state in WAITING and record.task_id is not None:
                 self._paused.setdefault(published.pk, set()).add((published.owner, record.task_id))
-                if len(self._paused) > _PAUSED:
+                if len(self._paused) > _MAX_PAUSED:
                     self._paused.popitem(last=False)
 
-    async def _look_at_changed(self) -> None:
+    async def _check_changed(self) -> None:
         try:
             while self._changed:
                 pks, self._changed = self._changed, set()
                 pumps = [pump for pk in pks if (pump := self._engine.pump_on(pk)) is not None]
-                await self._look(pumps, await self._journal.query(queries.live_runs, self.nodes.node_id, list(pks)))
+                await self._check_pumps(
+                    pumps, await self._journal.query(queries.live_runs, self.nodes.node_id, list(pks))
+                )
         except FaultError as error:
             log.debug("the next look at everything does it: %s", error)
         finally:
-            self._looking = False
+            self._is_checking = False
 
-    async def _look_at_paused(self) -> None:
-        """A generator that waits for its answer here, while another node went on with the task, is of no use."""
+    async def _check_paused(self) -> None:
+        """Discard the paused agents of tasks that another node has continued."""
         try:
-            while self._stirred:
-                await self._look_at_asked(self._stirred.pop())
+            while self._changed_paused:
+                await self._check_paused_thread(self._changed_paused.pop())
         except FaultError as error:
             log.debug("generators that wait here are looked at again with everything: %s", error)
         finally:
-            self._looking_at_paused = False
+            self._is_checking_paused = False
 
-    async def _look_at_asked(self, pk: int) -> None:
-        # What asks meanwhile is newer than what is found here: it is left to the next look.
-        asked, self._paused[pk] = self._paused.get(pk, set[tuple[str, str]]()), set()
+    async def _check_paused_thread(self, pk: int) -> None:
+        # A question that is asked meanwhile is newer than these queries: the next check handles it.
+        waiting, self._paused[pk] = self._paused.get(pk, set[tuple[str, str]]()), set()
         try:
-            for owner, task_id in tuple(asked):
+            for owner, task_id in tuple(waiting):
                 task = await self._journal.query(queries.task, owner, task_id)
                 if task is None or not task.is_waiting:
-                    asked.discard((owner, task_id))
+                    waiting.discard((owner, task_id))
                     self._forget_paused(owner, task_id)
         except FaultError:
-            self._stirred.add(pk)
+            self._changed_paused.add(pk)
             raise
         finally:
-            left = self._paused.pop(pk, set[tuple[str, str]]()) | asked
-            if left:
-                self._paused[pk] = left
+            still_waiting = self._paused.pop(pk, set[tuple[str, str]]()) | waiting
+            if still_waiting:
+                self._paused[pk] = still_waiting
 
-    def _look_soon_at_paused(self) -> None:
-        if self._stirred and not self._looking_at_paused:
-            self._looking_at_paused = True
-            self._tasks.spawn(self._look_at_paused(), "look")
+    def _check_paused_soon(self) -> None:
+        if self._changed_paused and not self._is_checking_paused:
+            self._is_checking_paused = True
+            self._tasks.spawn(self._check_paused(), "look")
 
-    async def _look_at_all(self) -> None:
-        self._stirred.update(islice(self._paused, _PAUSED_AT_ONCE))
-        self._look_soon_at_paused()
-        pumps = self._engine.pumps()  # before the rows: who is at work by now has a row that says so
+    async def _check_all(self) -> None:
+        self._changed_paused.update(islice(self._paused, _PAUSED_PER_CHECK))
+        self._check_paused_soon()
+        pumps = self._engine.pumps()  # before the query, so that each of these runs has a row
         try:
-            mine = await self._journal.query(queries.live_runs, self.nodes.node_id)
-            await self._look(pumps, mine)
-            await self._attend(mine)
+            own_runs = await self._journal.query(queries.live_runs, self.nodes.node_id)
+            await self._check_pumps(pumps, own_runs)
+            await self._recover_unattended(own_runs)
             for owner, thread_id, agent in await self._journal.query(
                 queries.waiting_threads, self.nodes.node_id, self._clock.now()
             ):
@@ -238,32 +255,37 @@ class Cluster:
         except FaultError as error:
             log.debug("the next look at everything does it: %s", error)
 
-    async def _attend(self, mine: Sequence[LiveRun]) -> None:
-        """Take up runs that are this node's and that nobody sees to: it took them over and was not told so, or failed
-        to go on. A run that begins is in the database before it is known here, so it has to be found twice."""
+    async def _recover_unattended(self, own_runs: Sequence[LiveRun]) -> None:
+        """Recover this node's runs that nothing here executes.
+
+        This happens if the notice of a takeover was lost, or if the recovery failed. A run that starts is in the
+        database before the engine knows it, so only a run that two checks in a row find is recovered.
+        """
         before, self._unattended = self._unattended, set()
-        left: list[LiveRun] = []
-        for found in mine:
-            if found.run.status is not RunStatus.RUNNING or self._engine.is_attending(found.pk, found.run.run_id):
+        unattended: list[LiveRun] = []
+        for run_row in own_runs:
+            if run_row.run.status is not RunStatus.RUNNING or self._engine.is_attending(run_row.pk, run_row.run.run_id):
                 continue
-            attempt = found.pk, found.run.run_id, found.run.attempt
+            attempt = run_row.pk, run_row.run.run_id, run_row.run.attempt
             if attempt in before:
-                left.append(found)
+                unattended.append(run_row)
             else:
                 self._unattended.add(attempt)
-        await self._recover_all(left)
+        await self._recover_all(unattended)
 
-    async def _look(self, pumps: Sequence[Pump], mine: Sequence[LiveRun]) -> None:
-        """Compare agents that are at work with the runs that are this node's."""
-        running = {(found.pk, found.run.run_id): found for found in mine if found.run.status is RunStatus.RUNNING}
+    async def _check_pumps(self, pumps: Sequence[Pump], own_runs: Sequence[LiveRun]) -> None:
+        """Compare the running agents with this node's runs in the database, and stop or detach those that differ."""
+        running = {
+            (run_row.pk, run_row.run.run_id): run_row for run_row in own_runs if run_row.run.status is RunStatus.RUNNING
+        }
         for pump in pumps:
-            found = running.get(pump.key)
-            if found is None:
+            run_row = running.get(pump.key)
+            if run_row is None:
                 run = await self._journal.query(queries.run, pump.start.owner, pump.start.run.run_id)
                 self._drop(pump, run)
-            elif found.run.attempt != pump.start.run.attempt:
+            elif run_row.run.attempt != pump.start.run.attempt:
                 self._engine.abandon(pump)
-            elif found.task.state is TaskState.CANCELLING:
+            elif run_row.task.state is TaskState.CANCELLING:
                 self._engine.stop_run(*pump.key)
 
     def _drop(self, pump: Pump, run: Run | None) -> None:

@@ -1,8 +1,8 @@
-"""Cron scheduling: runs that begin by the clock, each once.
+"""Cron scheduling: submits the runs of crons at their times, each exactly once.
 
-A row says when its cron is due. The run has an id that follows from the cron and that time, so that one which was
-submitted before the gateway was killed is not submitted again. Times that passed while no gateway ran are made up for
-by one run; then it goes on from the present.
+The row of a cron has the time of its next run. The id of the run is derived from the cron and that time. So a run that
+was submitted before the gateway was killed is not submitted again. If several times have passed while no gateway was
+running, one run makes up for all of them.
 """
 
 import asyncio
@@ -40,13 +40,15 @@ from babelgate.gateway.storage.transaction import Transaction
 log = logging.getLogger("babelgate.crons")
 
 Submit = Callable[[str, Cron, str], Awaitable[object]]
-"""Owner, cron and the id of the run → its submission."""
+"""Function that submits a run of a cron. Arguments: owner, cron, run id."""
 
-_LOOK: Final = 60.0
-"""Seconds after which the time is looked at again: the system's clock may have been set."""
+_MAX_WAIT: Final = 60.0
+"""Longest time between two checks for due crons, in seconds: the system clock may have been set."""
 
 
 class Crons:
+    """Scheduler and storage of crons."""
+
     def __init__(
         self,
         journal: Journal,
@@ -56,8 +58,11 @@ class Crons:
         check_url: Callable[[str], Awaitable[object]],
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`submit` is by protocol. Of several nodes the one that `leads` looks at the time: if two do for a moment, the
-        run is still one."""
+        """Create the scheduler.
+
+        `submit` maps a protocol to the function that submits its runs. `leads` returns True on the node of a cluster
+        that checks for due crons. If two nodes lead for a moment, a cron still runs only once.
+        """
         self._journal = journal
         self._clock = clock
         self._limits = limits
@@ -75,17 +80,17 @@ class Crons:
         await self._tasks.stop(seconds)
 
     def look(self) -> None:
-        """Look at the time again, now."""
+        """Check for due crons now."""
         self._changed.set()
 
-    # By the clock
+    # Scheduling
 
     async def _fire_forever(self) -> None:
         while True:
             self._changed.clear()
-            wait = _LOOK
+            wait = _MAX_WAIT
             try:
-                wait = await self._fire_due() if self._leads() else _LOOK
+                wait = await self._fire_due() if self._leads() else _MAX_WAIT
             except FaultError as error:
                 if error.fault.code is FaultCode.SHUTTING_DOWN:
                     return
@@ -97,12 +102,15 @@ class Crons:
                     await self._changed.wait()
 
     async def _fire_due(self) -> float:
-        """Seconds until the next look. Raises what the journal does where it cannot be read or written."""
+        """Submit the runs of all due crons, and return the seconds until the next check.
+
+        Raises the faults of the journal if it cannot be read or written.
+        """
         while due := await self._journal.query(due_crons, self._clock.now()):
             for owner, cron in due:
                 await self._fire(owner, cron)
         next_due = await self._journal.query(read_next_due)
-        return _LOOK if next_due is None else min(_LOOK, max(0, next_due - self._clock.now()) / 1e6)
+        return _MAX_WAIT if next_due is None else min(_MAX_WAIT, max(0, next_due - self._clock.now()) / 1e6)
 
     async def _fire(self, owner: str, cron: Cron) -> None:
         run_id = str(uuid5(NAMESPACE_OID, f"{cron.cron_id}/{cron.next_run}"))
@@ -115,7 +123,7 @@ class Crons:
         except FaultError as error:
             code = error.fault.code
             if code in (FaultCode.SHUTTING_DOWN, FaultCode.UNAVAILABLE, FaultCode.INTERNAL):
-                raise  # nothing was stored: it stays due
+                raise  # nothing was stored: the cron stays due
             ends = code is FaultCode.NOT_FOUND and await self._is_thread_gone(owner, cron)
             if await self._journal.query(run, owner, run_id) is None:
                 log.warning("cron %s did not run at its time: %s", cron.cron_id, error)
@@ -127,63 +135,63 @@ class Crons:
         return cron.thread_id is not None and await self._journal.query(thread_key, owner, cron.thread_id) is None
 
     def _advance(self, tx: Transaction, owner: str, fired: Cron, *, ends: bool) -> None:
-        known = read_cron(tx.connection, owner, fired.cron_id, change=True)
-        if known is None or known.next_run != fired.next_run:  # changed meanwhile
+        stored = read_cron(tx.connection, owner, fired.cron_id, change=True)
+        if stored is None or stored.next_run != fired.next_run:  # changed meanwhile
             return
         if ends:
             delete_cron(tx, owner, fired.cron_id)
         else:
-            write_cron(tx, owner, self._schedule(known))
+            write_cron(tx, owner, self._schedule(stored))
 
     def _schedule(self, cron: Cron) -> Cron:
-        """With the time at which it is due next. Raises invalid."""
-        found = find_next(cron.schedule, cron.timezone, self._clock.now())
-        over = found is None or (cron.end_time is not None and found >= cron.end_time)
-        return cron.replace(next_run=None if over or not cron.enabled else found)
+        """Return the cron with the time of its next run. Raises invalid."""
+        next_run = find_next(cron.schedule, cron.timezone, self._clock.now())
+        has_ended = next_run is None or (cron.end_time is not None and next_run >= cron.end_time)
+        return cron.replace(next_run=None if has_ended or not cron.enabled else next_run)
 
-    # What owners ask for
+    # Requests of owners
 
     async def create(self, owner: str, cron: Cron, webhook: str | None = None) -> Cron:
         now = self._clock.now()
-        made = self._schedule(cron.replace(created_at=now, updated_at=now))
-        await self._check(made, webhook)
-        await self._journal.write(create_cron, owner, made)
+        scheduled = self._schedule(cron.replace(created_at=now, updated_at=now))
+        await self._check(scheduled, webhook)
+        await self._journal.write(create_cron, owner, scheduled)
         self.look()
-        return made
+        return scheduled
 
     async def get(self, owner: str, cron_id: str) -> Cron | None:
         return await self._journal.query(read_cron, owner, cron_id)
 
     async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
-        """Raises not_found, and invalid for what no cron may be."""
+        """Change a cron and return it. Raises not_found, and invalid if the changed cron is not valid."""
         assert changes.keys() <= CHANGEABLE
-        known = await self.get(owner, cron_id)
-        if known is None:
+        stored = await self.get(owner, cron_id)
+        if stored is None:
             raise _not_found(cron_id)
-        await self._check(self._apply(known, changes), webhook)
-        made = await self._journal.write(self._change, owner, cron_id, changes)
+        await self._check(self._apply(stored, changes), webhook)
+        changed = await self._journal.write(self._change, owner, cron_id, changes)
         self.look()
-        return made
+        return changed
 
     def _change(self, tx: Transaction, owner: str, cron_id: str, changes: Mapping[str, Any]) -> Cron:
-        known = read_cron(tx.connection, owner, cron_id, change=True)
-        if known is None:
+        stored = read_cron(tx.connection, owner, cron_id, change=True)
+        if stored is None:
             raise _not_found(cron_id)
-        made = self._apply(known, changes)
-        write_cron(tx, owner, made)
-        return made
+        changed = self._apply(stored, changes)
+        write_cron(tx, owner, changed)
+        return changed
 
-    def _apply(self, known: Cron, changes: Mapping[str, Any]) -> Cron:
+    def _apply(self, stored: Cron, changes: Mapping[str, Any]) -> Cron:
         merged = {
-            name: {**getattr(known, name), **changes[name]} for name in ("request", "metadata") if name in changes
+            name: {**getattr(stored, name), **changes[name]} for name in ("request", "metadata") if name in changes
         }
-        made = known.replace(**{**changes, **merged}, updated_at=self._clock.now())
+        changed = stored.replace(**{**changes, **merged}, updated_at=self._clock.now())
         timed = changes.keys() & {"schedule", "timezone", "end_time", "enabled"}
-        return self._schedule(made) if timed else made
+        return self._schedule(changed) if timed else changed
 
-    async def _check(self, made: Cron, webhook: str | None) -> None:
-        check_size(self._limits.metadata, made.metadata)
-        check_size(self._limits.input, made.request)
+    async def _check(self, cron: Cron, webhook: str | None) -> None:
+        check_size(self._limits.metadata, cron.metadata)
+        check_size(self._limits.input, cron.request)
         if webhook is not None:
             await self._check_url(webhook)
 

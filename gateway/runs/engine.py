@@ -1,5 +1,6 @@
-"""Run engine: starts runs as there are slots for them (`slots`), has a pump carry what each agent says into the log
-(`pump`), and ends them: done, failed, cancelled, timed out, or left to the next start of the gateway.
+"""Run engine: starts runs when they get a slot (`slots`), and stores the events of their agents by pumps (`pump`).
+
+A run ends as completed, failed, cancelled or timed out. If the gateway stops first, its next start continues the run.
 """
 
 import asyncio
@@ -34,19 +35,24 @@ T = TypeVar("T")
 P = ParamSpec("P")
 log = logging.getLogger("babelgate.engine")
 
-_AWAY: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
+_RETRYABLE: Final = frozenset({FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT})
 """Faults of a server that may answer later."""
-_FIRST_PAUSE: Final = 0.5
-_LONGEST_PAUSE: Final = 10.0
-"""Seconds between two tries to reach such a server: the pause doubles each time. Chosen, not measured."""
-_WITHDRAWING: Final = 3600.0
-"""Seconds for which a run that has ended here is tried to be cancelled on its server. Chosen, not measured."""
-_ALONE: Final = (5.0, 60.0)
-"""Seconds that a run which may have ended its process has for itself when it starts the second time, and the third.
-Chosen: long enough for a crash that comes at once, and short enough for a hundred runs."""
+_MIN_RETRY_DELAY: Final = 0.5
+"""First pause between two tries to reach such a server, in seconds. It doubles each time. Chosen, not measured."""
+_MAX_RETRY_DELAY: Final = 10.0
+"""Longest pause between two tries to reach such a server, in seconds. Chosen, not measured."""
+_WITHDRAW_TIMEOUT: Final = 3600.0
+"""Seconds during which the cancel of an ended run is retried on its agent's server. Chosen, not measured."""
+_SUSPECT_DELAYS: Final = (5.0, 60.0)
+"""Seconds that a suspect runs before the next one starts, on its second and its third attempt.
+
+Chosen: long enough to notice an immediate crash, and short enough for a hundred runs.
+"""
 
 
 class Engine:
+    """Run engine of one gateway process."""
+
     def __init__(
         self,
         journal: Journal,
@@ -63,7 +69,11 @@ class Engine:
         attempts: int = 3,
         patience: float = 60,
     ) -> None:
-        """`attempts` and `patience` = `limits.attempts` and `recovery.patience` of the settings, in seconds."""
+        """Create the engine.
+
+        `attempts` and `patience` are `limits.attempts` and `recovery.patience` of the settings. Times are in seconds,
+        limits of sizes in bytes.
+        """
         self._journal = journal
         self._blobs = blobs
         self._invocations = Invocations(journal, blobs, reader)
@@ -78,23 +88,23 @@ class Engine:
         self._patience = patience
         self.slots = Slots(find, self._start_next)
         self._pumps: dict[RunKey, Pump] = {}
-        self._at_work: dict[int, Pump] = {}
-        """By thread: at most one run of it is active."""
+        self._by_thread: dict[int, Pump] = {}
+        """Pumps by thread key: at most one run of a thread is active."""
         self._ending: set[RunKey] = set()
-        """Runs whose ends are on their way into the journal."""
+        """Runs whose ends are being written to the journal."""
         self._tasks = Tasks()
         self._suspects: dict[RunKey, tuple[Start, str | None]] = {}
-        """Lost runs that may have ended their process, each with the name of its node, until their turn comes."""
+        """Lost runs that may have crashed their process, each with the name of its node, until they are recovered."""
         self._recoveries = Tasks()
         self._withdrawals = Tasks()
-        """Cancels of runs on servers that may be away for long."""
+        """Pending cancels of ended runs on their agents' servers, which may be unreachable for a long time."""
         self._draining = self._stopping = False
 
     def _start_next(self, owner: str, thread_id: str, agent: str) -> None:
         self._tasks.spawn(self._claim(owner, thread_id, agent), f"start {thread_id}")
 
     async def _claim(self, owner: str, thread_id: str, agent: str) -> None:
-        """With a slot in hand: start the thread's next run."""
+        """Start the thread's next run in a slot that was already taken for it."""
         try:
             claimed = await self._write_until_stored(lifecycle.start, owner, thread_id, agent)
         except FaultError as error:
@@ -113,29 +123,35 @@ class Engine:
 
     @property
     def active(self) -> Sequence[Start]:
-        """The runs whose agents are at work and were not given up."""
+        """Runs with a running agent, without those that were abandoned."""
         return [pump.start for pump in self.pumps()]
 
     async def idle(self) -> None:
-        """Until nothing is on its way into the journal but what agents say."""
+        """Wait until all pending run starts and ends are committed."""
         while self._tasks:
             await self._tasks.drain(60)
 
     def begin(self, start: Start, past: Past | None = None) -> None:
-        """Run the agent; the slot is taken already. `past`, if it is to say again what it has said."""
-        if self._stopping:  # the commit of its start came late: nobody would release it any more
+        """Run the agent of a started run, in a slot that was already taken.
+
+        `past` holds the earlier events of a recovered run, whose agent will repeat them.
+        """
+        if self._stopping:  # its start was committed late: `stop` would no longer release it
             log.warning("run %s is left to the next start of the gateway", start.run.run_id)
             return
         pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
         pump.channel.pin()
-        self._pumps[pump.key] = self._at_work[start.pk] = pump
+        self._pumps[pump.key] = self._by_thread[start.pk] = pump
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")
         pump.task = task
         task.add_done_callback(lambda _: self._finish(pump))
 
     def stop_run(self, pk: int, run_id: str, reason: RunReason = RunReason.CALLER) -> None:
-        """Cancel a running run of the thread with this key. If its agent does not end within the grace, the run is
-        ended without it: the slot stays taken until the agent really ends, and what it still says is dropped."""
+        """Cancel a running run of the thread with this key.
+
+        If its agent does not end within the grace period, the run ends without it. The slot stays taken until the agent
+        has ended, and later events of the agent are dropped.
+        """
         pump = self._pumps.get((pk, run_id))
         if pump is None or pump.task is None or pump.reason is not None:
             return
@@ -147,7 +163,7 @@ class Engine:
         pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, outcome)
 
     def forget_run(self, pk: int, run_id: str) -> None:
-        """The run was erased with its thread: stop the agent, there is nothing left to write to."""
+        """Stop the agent of a run that was erased with its thread, without storing an end."""
         pump = self._pumps.get((pk, run_id))
         if pump is not None and pump.task is not None:
             pump.abandoned = True
@@ -155,23 +171,23 @@ class Engine:
             pump.task.cancel()
 
     def abandon(self, pump: Pump) -> None:
-        """Another node has the run by now, or its end: the agent is left alone, and what it still says goes nowhere."""
+        """Detach from a run that another node has taken over or ended. The agent's later events are dropped."""
         if pump.task is not None and not (pump.abandoned or pump.task.done()):
             log.warning("run %s goes on without this node", pump.start.run.run_id)
             pump.abandoned = pump.detached = True
             pump.task.cancel(DETACH)
 
     def pumps(self) -> Sequence[Pump]:
-        """Of the agents that are at work and were not given up."""
+        """Return the pumps of running agents, without those that were abandoned."""
         return [pump for pump in self._pumps.values() if not pump.abandoned]
 
     def pump_on(self, pk: int) -> Pump | None:
-        """The same of the thread with this key."""
-        pump = self._at_work.get(pk)
+        """Return the pump of the run that is running on the thread with this key, if it was not abandoned."""
+        pump = self._by_thread.get(pk)
         return None if pump is None or pump.abandoned else pump
 
     def is_attending(self, pk: int, run_id: str) -> bool:
-        """Whether this node sees to a run that has begun."""
+        """Return True if this node runs, ends or will recover the run."""
         pump = self._pumps.get((pk, run_id))
         is_known = (pk, run_id) in self._ending or (pk, run_id) in self._suspects
         return is_known or (pump is not None and not pump.detached)
@@ -182,7 +198,7 @@ class Engine:
             self._tasks.spawn(self._end(pump, outcome), f"abandon {pump.start.run.run_id}")
 
     async def _drive(self, pump: Pump, past: Past | None) -> Outcome:
-        """Take the agent's events until it ends, and return how it did."""
+        """Store the agent's events until it ends, and return the outcome of the run."""
         start = pump.start
         pump.attempt = self._make_attempt(start, past)
         try:
@@ -195,24 +211,26 @@ class Engine:
             if pump.expired is not None:
                 return pump.expired
             log.exception("agent %s failed in run %s", start.task.agent, start.run.run_id)
-            words = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.AGENT_FAILED, message=words))
+            message = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
+            return Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.AGENT_FAILED, message=message))
         ended = pump.attempt.run_end
         if ended is None:
             return Outcome()
         if (
             ended.status is RunStatus.SUCCESS
-            and (wrong := await schema_error(registered.info, ended.output)) is not None
+            and (fault := await schema_error(registered.info, ended.output)) is not None
         ):
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, wrong)
+            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
         return Outcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
     def _make_attempt(self, start: Start, past: Past | None) -> Attempt:
         return Attempt(start, self._event_limit, self._output_limit, past)
 
     async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
-        """Run the agent, or attach to its server again, and store what it says. Raises
-        agent_unreachable, gateway_restarted, and what the agent does."""
+        """Run the agent, or reattach to its server, and store its events.
+
+        Raises agent_unreachable, gateway_restarted if the run cannot be continued, and the exceptions of the agent.
+        """
         start = pump.start
         registered = await self._reach(start.task.agent)
         if registered.agent is None:
@@ -223,7 +241,7 @@ class Engine:
                 raise FaultError(FaultCode.GATEWAY_RESTARTED, _restart_message())
             past = Past(past.records, reattached=attaches, stateful=registered.info.stateful)
         attempt = pump.attempt = self._make_attempt(start, past)
-        if not registered.info.stateful:  # one with a state of its own may keep what it said before it is in the log
+        if not registered.info.stateful:  # a stateful agent may save state before its events are in the log
             pump.window = self._window
         if pump.timer is None:
             seconds = registered.timeout.total or self._run_timeout
@@ -240,28 +258,31 @@ class Engine:
         return registered
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:
-        """Continue a run that another process began, and store what its agent says.
+        """Continue a run that another process has started, and store its agent's events.
 
-        If the server of the agent does not answer, try again for `recovery.patience`: it may be starting, too. Raises
-        the same as `_take_events`.
+        If the server of the agent does not answer, retry for `recovery.patience`: it may be starting, too. Raises
+        the same faults as `_take_events`.
         """
         loop = asyncio.get_running_loop()
-        pause, until = _FIRST_PAUSE, loop.time() + self._patience
+        pause, until = _MIN_RETRY_DELAY, loop.time() + self._patience
         while True:
             try:
                 return await self._take_events(pump, past)
             except FaultError as error:
-                if error.fault.code not in _AWAY or not pump.is_silent:
+                if error.fault.code not in _RETRYABLE or not pump.is_silent:
                     raise
                 if loop.time() + pause > until:
                     self._withdrawals.spawn(self._withdraw(pump.start), f"withdraw {pump.start.run.run_id}")
                     raise
                 log.info("run %s waits for the server of its agent: %s", pump.start.run.run_id, error)
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_RETRY_DELAY)
 
     def _expire(self, pump: Pump, seconds: float) -> None:
-        """The run took too long: cancel it, and end it without its agent if that takes longer than the grace."""
+        """Cancel a run that exceeded its time limit.
+
+        If its agent does not end within the grace period, the run ends without it.
+        """
         if pump.reason is not None or pump.task is None:
             return
         fault = Fault(code=FaultCode.AGENT_TIMEOUT, message=f"The agent did not end within {seconds:g} seconds")
@@ -270,7 +291,10 @@ class Engine:
         pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, pump.expired)
 
     def _cancel_outcome(self, pump: Pump) -> Outcome:
-        """What a cancellation that came out of the agent means. Raises it again if the run is to be let go of."""
+        """Return the outcome of a run whose agent raised `CancelledError`.
+
+        Re-raises the cancellation if the run is to be detached.
+        """
         stopped = pump.stop_outcome
         if stopped is not None:
             return stopped
@@ -281,40 +305,44 @@ class Engine:
         return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
 
     def _finish(self, pump: Pump) -> None:
-        """The agent has ended."""
+        """Store the end of a run whose agent has ended, and release its slot."""
         task, agent = pump.task, pump.start.task.agent
         assert task is not None
         pump.ended = True
         pump.channel.unpin()
         if pump.timer is not None:
             pump.timer.cancel()
-        if self._pumps.get(pump.key) is pump:  # else it came back, after another node had it meanwhile
+        if self._pumps.get(pump.key) is pump:  # else the run came back from another node, and has a new pump
             del self._pumps[pump.key]
-        if self._at_work.get(pump.start.pk) is pump:
-            del self._at_work[pump.start.pk]
+        if self._by_thread.get(pump.start.pk) is pump:
+            del self._by_thread[pump.start.pk]
         stopped = pump.stop_outcome
         outcome = stopped if task.cancelled() else task.result()
         if pump.detached and stopped is None and outcome is not None and outcome.status is not RunStatus.SUCCESS:
             outcome = None
-        if pump.abandoned or outcome is None:  # ended before, or left to the next start
+        if pump.abandoned or outcome is None:  # already ended, or left to the next start
             self.slots.release(agent)
             return
         self._tasks.spawn(self._end(pump, outcome, releases=agent), f"end {pump.start.run.run_id}")
 
     async def _end(self, pump: Pump, outcome: Outcome, releases: str | None = None) -> None:
+        """Store the remaining events and the end of a run, and queue its thread's next run.
+
+        `releases` is the agent whose slot is released afterwards.
+        """
         start = pump.start
         later: Later | None = None
         self._ending.add(pump.key)
         try:
             rest = await pump.take_rest()
-            if rest is None and outcome.status is RunStatus.SUCCESS:  # the agent ended before its words were refused
+            if rest is None and outcome.status is RunStatus.SUCCESS:  # the agent ended before its events were refused
                 outcome = pump.stop_outcome or outcome
             closing, files = rest or (await _keep_trying(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
         except FaultError as error:
-            if error.fault.code is FaultCode.SHUTTING_DOWN:  # as if the agent had not ended: the next start has the run
+            if error.fault.code is FaultCode.SHUTTING_DOWN:  # the run stays open: the next start ends it
                 log.warning("run %s ended while the gateway stopped: whoever takes it up ends it", start.run.run_id)
-            elif error.fault.code is not FaultCode.CONFLICT:  # the fence: an erasure or another end came first
+            elif error.fault.code is not FaultCode.CONFLICT:  # conflict: an erasure or another end came first
                 log.exception("the end of run %s was not stored", start.run.run_id)
         finally:
             self._ending.discard(pump.key)
@@ -323,7 +351,7 @@ class Engine:
         self.slots.offer_next(start.owner, start.thread_id, later)
 
     async def _close_log(self, start: Start) -> list[Entry]:
-        """The ends of what is open in the log."""
+        """Return the events that end all messages, parts, tools and steps that are open in the log."""
         validator = EventValidator(start.task.agent, self._event_limit)
         records, _ = await self._invocations.of_run(start)
         validator.replay(records)
@@ -337,7 +365,7 @@ class Engine:
 
         return await _keep_trying(write)
 
-    # Stopping and coming back
+    # Stop and recovery
 
     async def drain(self) -> None:
         """Start no more runs, and wait until no run is running and all ends are stored."""
@@ -348,7 +376,7 @@ class Engine:
             await asyncio.wait(running)
 
     async def stop(self, seconds: float = STOPPING) -> None:
-        """Release every run, and leave it to the next start. Waits for the agents and the journal for at most
+        """Detach from every run, and leave it to the next start. Waits for the agents and the journal for at most
         `seconds`."""
         self._draining = self._stopping = True
         self.slots.close()
@@ -366,24 +394,28 @@ class Engine:
             done.add_done_callback(_note_release)
         if running:
             await asyncio.wait(running, timeout=min(self._grace, seconds / 2))
-            await asyncio.sleep(0)  # their ends are queued by callbacks
+            await asyncio.sleep(0)  # callbacks queue their ends
         await self._tasks.drain(min(self._grace, (until - asyncio.get_running_loop().time()) * 0.8))
         for pump in pumps:
             pump.give_up_storing()
         await self._tasks.stop(max(0.1, until - asyncio.get_running_loop().time()))
 
     async def recover(self, lost: Start, node: str | None = None) -> None:
-        """Continue a run that was active when the gateway ended, or the `node` of it that had it; or end it with a
-        fault that says why it cannot. A run that may have ended the process waits for `recover_suspects`. Raises
-        conflict where the run has ended, or is another node's by now."""
+        """Continue a run that was running when the gateway process, or the `node` that executed it, ended.
+
+        A run that cannot be continued is ended with a fault that states the reason. A run that may have crashed its
+        process waits for `recover_suspects`. Raises conflict if the run has ended, or another node has taken it over.
+        """
         if self._is_suspect(lost):
             self._suspects.setdefault((lost.pk, lost.run.run_id), (lost, node))
             return
         await self._recover_now(lost, node)
 
     def _is_suspect(self, lost: Start) -> bool:
-        """Whether the run is to be started and may have ended the process that ran it. Of a run on a server that is
-        likely only the second time."""
+        """Return True if the run is to be started again and may have crashed the process that ran it.
+
+        A run that is reattached to a server becomes a suspect only after its second crash.
+        """
         registered = self._find_configured(lost)
         if registered is None or lost.task.state is TaskState.CANCELLING or lost.crashes + 1 >= self._attempts:
             return False
@@ -394,12 +426,14 @@ class Engine:
     def _find_configured(self, lost: Start) -> RegisteredAgent | None:
         try:
             return self._find(lost.task.agent)
-        except FaultError:  # gone from the configuration since
+        except FaultError:  # removed from the configuration since
             return None
 
     def recover_suspects(self) -> None:
-        """Recover the runs that may have ended the process, after all others and one after the other: so a run that
-        does it again takes no other with it."""
+        """Recover the runs that may have crashed the process, one at a time and after all others.
+
+        So a run that crashes the process again does not affect other runs.
+        """
         if self._suspects and not self._recoveries:
             self._recoveries.spawn(self._recover_in_turn(), "recovery")
 
@@ -410,19 +444,19 @@ class Engine:
             try:
                 await _keep_trying(partial(self._recover_now, lost, node))
             except FaultError as error:
-                if error.fault.code is not FaultCode.CONFLICT:  # else it has ended, or another node has it by now
+                if error.fault.code is not FaultCode.CONFLICT:  # conflict: it has ended, or another node has it
                     log.warning("run %s could not be recovered: %s", lost.run.run_id, error)
             finally:
                 del self._suspects[key]
             pump = self._pumps.get(key)
             if pump is not None and pump.task is not None:
-                await asyncio.wait((pump.task,), timeout=_ALONE[lost.crashes > 0])
+                await asyncio.wait((pump.task,), timeout=_SUSPECT_DELAYS[lost.crashes > 0])
 
     async def _recover_now(self, lost: Start, node: str | None) -> None:
         while True:
             try:
                 await self._recover(lost, node)
-            except Moved:  # whoever had it was slow, and not gone: what it said until now counts
+            except Moved:  # the earlier node was slow and not dead: its events up to now count
                 continue
             return
 
@@ -430,9 +464,9 @@ class Engine:
         records, seq = await self._invocations.of_run(lost)
         registered = self._find_configured(lost)
         attaches = _is_bound(lost) and registered is not None and _may_attach(registered)
-        words = _restart_message(node)
+        message = _restart_message(node)
         if lost.crashes + 1 >= self._attempts:
-            words = (
+            message = (
                 f"The process of the gateway ended {lost.crashes + 1} times while it ran this, so it is not started "
                 "again. If the run did not cause it, send the request again; limits.attempts says how often."
             )
@@ -443,21 +477,23 @@ class Engine:
         ):
             await self._resume(lost, seq, Past(records, reattached=attaches, stateful=registered.info.stateful))
             return
-        outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.GATEWAY_RESTARTED, message=words))
+        outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.GATEWAY_RESTARTED, message=message))
         validator = EventValidator(lost.task.agent, self._event_limit)
         validator.replay(records)
         closing = validator.close()
-        # What waits behind it is not offered here: the hub offers all that waits, in the order in which it was created.
+        # The runs that wait behind it are not offered here: the hub offers all of them, in order of creation.
         await self._journal.write(lifecycle.end, lost, outcome, closing, seq=seq)
         if attaches:
             self._withdrawals.spawn(self._withdraw(lost), f"withdraw {lost.run.run_id}")
 
     async def _withdraw(self, lost: Start) -> None:
-        """Cancel a run on the server of its agent, which goes on there while the run has ended here. Tried again while
-        the server does not answer."""
+        """Cancel a run on its agent's server, where it continues although it has ended here.
+
+        Retries while the server does not answer.
+        """
         again = replace(lost, run=lost.run.replace(attempt=lost.run.attempt + 1))
         loop = asyncio.get_running_loop()
-        pause, until = _FIRST_PAUSE, loop.time() + _WITHDRAWING
+        pause, until = _MIN_RETRY_DELAY, loop.time() + _WITHDRAW_TIMEOUT
         while True:
             try:
                 registered = await self._reach(lost.task.agent)
@@ -467,16 +503,17 @@ class Engine:
                 error: FaultError | TimeoutError = registered.refuse(lost.run.run_id)
             except (FaultError, TimeoutError) as raised:
                 error = raised
-            is_away = not isinstance(error, FaultError) or error.fault.code in _AWAY
+            is_away = not isinstance(error, FaultError) or error.fault.code in _RETRYABLE
             if not is_away or loop.time() + pause > until:
                 log.warning(
                     "run %s was cancelled, but cancelling it on its agent's server failed: %s", lost.run.run_id, error
                 )
                 return
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, _MAX_RETRY_DELAY)
 
     async def _attach_and_leave(self, start: Start, registered: RegisteredAgent) -> None:
+        """Attach to a run on its server again, and cancel it by closing its events."""
         events = cast("Reattachable", registered.agent).reattach(await self._invocations.make(start, registered.info))
         try:
             async with asyncio.timeout(self._grace):
@@ -491,17 +528,20 @@ class Engine:
 
 
 def _is_bound(lost: Start) -> bool:
-    """Whether the server of the agent has a name for the run, or for its task."""
+    """Return True if the agent's server has an id for the run or for its task."""
     return bool(lost.run.upstream.get("run") or lost.run.upstream.get("task"))
 
 
 def _may_attach(registered: RegisteredAgent) -> bool:
-    """Whether the agent can be asked for the rest of a run; of one whose server does not answer now, whether it may be
-    able to later."""
+    """Return True if the rest of a run can be read from the agent's server.
+
+    This includes a server that does not answer now and is retried.
+    """
     return isinstance(registered.agent, Reattachable) or (registered.agent is None and registered.again is not None)
 
 
 def _may_run(registered: RegisteredAgent) -> bool:
+    """Return True if the agent can run, now or when its server answers again."""
     return registered.agent is not None or registered.again is not None
 
 
@@ -514,13 +554,13 @@ def _restart_message(node: str | None = None) -> str:
 
 
 def _keep_trying(act: Callable[[], Awaitable[T]]) -> Awaitable[T]:
-    """Read or write until the database can: a run must not stay open, or wait, for ever."""
+    """Repeat a read or write until the database is available, so that no run stays open or waits without end."""
     return keep_trying(act, Unstored, Unreachable, longest=10.0, note=_warn)
 
 
-def _note_release(done: "asyncio.Future[Any]") -> None:
-    """A stop that could not be noted counts as a crash of its runs."""
-    if not done.cancelled() and (error := done.exception()) is not None:
+def _note_release(write: "asyncio.Future[Any]") -> None:
+    """Log that the release of running runs could not be stored. This stop then counts as a crash of these runs."""
+    if not write.cancelled() and (error := write.exception()) is not None:
         log.warning("the release of running runs was not stored: %s", error)
 
 

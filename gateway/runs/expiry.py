@@ -1,7 +1,7 @@
-"""Expiry (TTL) of threads: ephemeral ones soon after their work is done, others after their time to live.
+"""Expiry of threads: ephemeral threads soon after their tasks have ended, others after their time to live (TTL).
 
-One timer, set to what is due first; what it finds still at work, or still read, is looked at again when that may have
-changed. After a restart it begins with all the threads that expire.
+One timer is set to the thread that is due first. A thread that is then still busy, or still read, is checked again
+later. After a restart, all threads that can expire are checked.
 """
 
 import asyncio
@@ -25,12 +25,15 @@ from babelgate.gateway.storage.transaction import Published, Transaction
 
 log = logging.getLogger("babelgate.expiry")
 
-_AGAIN: Final = 60_000_000
-"""Microseconds until the next look at a thread that could not be erased."""
+_RETRY_DELAY: Final = 60_000_000
+"""Microseconds until the next check of a thread that could not be erased."""
 
 
 class Expiry:
-    """Threads are known here by their keys: an id that was given out again is another thread's."""
+    """Timer that erases expired threads.
+
+    It identifies threads by their keys, because the id of an erased thread can be used again.
+    """
 
     def __init__(
         self,
@@ -40,8 +43,11 @@ class Expiry:
         prune: Callable[[str, str], Awaitable[None]],
         clock: Clock,
     ) -> None:
-        """`erase` takes a thread, its key, and the seq of its newest record, and says whether it still was that one, so
-        that the thread is gone. `prune` takes an owner and the id of a thread."""
+        """Create the timer.
+
+        `erase` takes a thread, its key, and the seq of its newest record. It returns False and erases nothing if the
+        thread has a newer record by then. `prune` takes an owner and the id of a thread.
+        """
         self._journal = journal
         self._ephemeral_ttl = round(limits.ephemeral_ttl * 1e6)
         self._input_ttl = round(limits.input_ttl * 1e6)
@@ -49,23 +55,27 @@ class Expiry:
         self._prune = prune
         self._clock = clock
         self._changed: dict[int, int | None] = {}
-        """By thread that expires, when something happened on it last, on the steady clock. None = in an earlier life of
-        the gateway."""
+        """Time of the last commit on each thread that expires, by key, on the steady clock.
+
+        The value None means that this process has not observed a commit yet.
+        """
         self._due: list[tuple[int, int]] = []
-        """A heap: when to look, on the steady clock, and at which thread."""
-        self._looks: dict[int, int] = {}
-        """By thread, the entry of the heap that counts: the earliest. What comes later is found out by that look."""
+        """Heap of checks: time on the steady clock, and key of the thread."""
+        self._checks: dict[int, int] = {}
+        """Time of the earliest check of each thread, by key. Other entries of the thread in the heap are ignored."""
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._failures = Failures("the expiry of threads")
 
     async def start(self) -> None:
-        """Look at what is not known here. Of several nodes the one that leads does it now and then: what was made by
-        one that is gone expires, too."""
+        """Check all threads that can expire and are not scheduled yet.
+
+        In a cluster, the leader calls this repeatedly, so that threads created by dead nodes expire, too.
+        """
         for pk in await self._journal.query(expiring_threads):
             self._changed.setdefault(pk, None)
-            if not (self._journal.is_shared and pk in self._looks):
-                self._look(pk, 0)
+            if not (self._journal.is_shared and pk in self._checks):
+                self._schedule_check(pk, 0)
 
     async def stop(self, seconds: float = STOPPING) -> None:
         if self._timer is not None:
@@ -78,42 +88,42 @@ class Expiry:
             event = record.event
             if type(event) is ThreadChanged and (event.ephemeral or event.ttl is not None):
                 self._changed[pk] = None
-                self._look(pk, round(event.ttl * 1e6) if event.ttl is not None else self._ephemeral_ttl)
+                self._schedule_check(pk, round(event.ttl * 1e6) if event.ttl is not None else self._ephemeral_ttl)
             elif type(event) is TaskChanged and pk in self._changed:
                 if event.state in TERMINAL:
-                    self._look(pk, self._ephemeral_ttl)
+                    self._schedule_check(pk, self._ephemeral_ttl)
                 elif event.state in WAITING:
-                    self._look(pk, self._input_ttl)
+                    self._schedule_check(pk, self._input_ttl)
         if pk in self._changed:
             self._changed[pk] = self._clock.steady()
 
-    def _look(self, pk: int, wait: int) -> None:
-        """After so many microseconds."""
+    def _schedule_check(self, pk: int, wait: int) -> None:
+        """Schedule a check of a thread after `wait` microseconds."""
         at = self._clock.steady() + wait
-        if self._looks.get(pk, at + 1) <= at:
+        if self._checks.get(pk, at + 1) <= at:
             return
-        self._looks[pk] = at
+        self._checks[pk] = at
         heapq.heappush(self._due, (at, pk))
         if self._due[0][0] == at:
-            self._set()
+            self._set_timer()
 
-    def _set(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
         if self._due:
             wait = max(0, self._due[0][0] - self._clock.steady()) / 1e6
-            self._timer = asyncio.get_running_loop().call_later(wait, self._ring)
+            self._timer = asyncio.get_running_loop().call_later(wait, self._run_due)
 
-    def _ring(self) -> None:
+    def _run_due(self) -> None:
         now = self._clock.steady()
         due: set[int] = set()
         while self._due and self._due[0][0] <= now:
             at, pk = heapq.heappop(self._due)
-            if self._looks.get(pk) == at:
-                del self._looks[pk]
+            if self._checks.get(pk) == at:
+                del self._checks[pk]
                 due.add(pk)
-        self._set()
+        self._set_timer()
         if due:
             self._tasks.spawn(self._end_all(due), "expiry")
 
@@ -124,68 +134,68 @@ class Expiry:
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     log.warning("a thread whose time is over could not be erased: %s", error)
-                    self._look(pk, _AGAIN)
+                    self._schedule_check(pk, _RETRY_DELAY)
             except Exception as error:
                 self._failures.note(error)
-                self._look(pk, _AGAIN)
+                self._schedule_check(pk, _RETRY_DELAY)
 
     async def _end(self, pk: int) -> None:
-        """Erase the thread if its time has come; a question that nobody answered in time ends its task first."""
-        found = await self._journal.query(listing.thread_by_key, pk)
-        if found is None or pk not in self._changed:
+        """Erase the thread if it has expired. An open question that expires fails its task first."""
+        row = await self._journal.query(listing.thread_by_key, pk)
+        if row is None or pk not in self._changed:
             self._changed.pop(pk, None)
             return
-        view, seq = found
+        view, seq = row
         thread = view.thread
-        left = self._remaining_time(pk, view)
-        if left is None:  # at work: the end of the task comes here again, if it is at work here
+        remaining = self._remaining_time(pk, view)
+        if remaining is None:  # busy: the end of the task schedules a check, unless another node runs it
             if self._journal.is_shared:
-                self._look(pk, _AGAIN)
+                self._schedule_check(pk, _RETRY_DELAY)
             return
-        if left > 0:
-            self._look(pk, left)
+        if remaining > 0:
+            self._schedule_check(pk, remaining)
         elif view.status == "interrupted" and thread.ephemeral:
             await self._journal.write(_expire, thread.owner, thread.thread_id, pk)
         elif thread.ephemeral and await self._is_used(pk):
-            self._look(pk, self._ephemeral_ttl)
+            self._schedule_check(pk, self._ephemeral_ttl)
         elif thread.keeps_latest and thread.ttl is not None:
             await self._prune(thread.owner, thread.thread_id)
-            self._look(pk, round(thread.ttl * 1e6))
+            self._schedule_check(pk, round(thread.ttl * 1e6))
         else:
             await self._erase_now(thread, pk, seq)
 
     async def _is_used(self, pk: int) -> bool:
-        """A delivery that waits for a retry reads nothing, but needs the log."""
+        """Return True if the log is being read, or a webhook delivery that waits for a retry needs it."""
         return self._journal.channels.get(pk).readers > 0 or await self._journal.query(has_due_webhook, pk)
 
     async def _erase_now(self, thread: Thread, pk: int, seq: int) -> None:
-        changed = self._changed.pop(pk, None)  # two looks may meet
+        changed = self._changed.pop(pk, None)  # two checks may overlap
         erased = False
         try:
             erased = await self._erase(thread, pk, seq)
         finally:
             if not erased:
                 self._changed.setdefault(pk, changed)
-        if not erased:  # something has happened on it meanwhile
-            self._look(pk, 0)
+        if not erased:  # the thread has a newer record
+            self._schedule_check(pk, 0)
 
     def _remaining_time(self, pk: int, view: ThreadView) -> int | None:
-        """Microseconds until the thread is to end; None while somebody is at work on it."""
+        """Return the microseconds until the thread expires, or None while it is busy."""
         now, changed = self._clock.steady(), self._changed[pk]
         if changed is None or self._journal.is_shared:
-            # Another node may have changed it since; of what the two clocks say, the later counts.
+            # Another node may have changed it since. The later time of the two clocks counts.
             stored = now - max(0, self._clock.now() - view.updated_at)
             changed = self._changed[pk] = stored if changed is None else max(changed, stored)
         if view.status == "busy":
             return None
-        lasts = self._input_ttl if view.status == "interrupted" else self._ephemeral_ttl
+        lifetime = self._input_ttl if view.status == "interrupted" else self._ephemeral_ttl
         if view.thread.ttl is not None and not view.thread.ephemeral:
-            lasts = round(view.thread.ttl * 1e6)
-        return changed + lasts - now
+            lifetime = round(view.thread.ttl * 1e6)
+        return changed + lifetime - now
 
 
 def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:
-    """Fail the tasks of a thread that wait for answers."""
+    """Fail the tasks of a thread whose questions were not answered in time."""
     state = tx.need_thread(owner, thread_id)
     if state.pk != pk:
         return

@@ -1,4 +1,4 @@
-"""Forks: runs that start from what a thread once was, on this thread or on another one."""
+"""Forks: runs that start from an earlier state of a thread, on this thread or on another one."""
 
 from functools import partial
 from typing import NamedTuple
@@ -22,18 +22,20 @@ class Base(NamedTuple):
     thread_id: str
     revision: Revision
     origin: dict[str, str]
-    """As of `StateSaved`."""
+    """Value of `StateSaved.origin`."""
     seq: int
-    """Of the newest record of the thread that takes it; 0 = that one is made."""
+    """Seq of the newest record of the thread that starts from it; 0 if that thread has to be created."""
 
 
 async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submission, Base | None]:
-    """The submission with the revision that its run starts from, if that is one of its own thread; else the state that
-    this thread is to begin with.
+    """Resolve the fork of a submission.
+
+    If the fork is on the same thread, return the submission with the checkpoint that its run starts from, and None.
+    Otherwise return the submission and the state that its thread begins with.
 
     Raises:
-        FaultError: not_found for what is not there, or is another owner's; invalid where the thread has a past of its
-            own; conflict for a run that has not ended; too_large as `Reads.snapshot`.
+        FaultError: not_found if the fork's source does not exist or belongs to another owner; invalid if the thread has
+            its own history; conflict for a run that has not ended; too_large as `Reads.snapshot`.
     """
     if ask.fork is None:
         return ask, None
@@ -48,7 +50,7 @@ async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submissi
     source, run_id = await _find_source(reads, owner, ask.fork, target)
     history = await _history(reads, owner, source)
     revision = history.get(ask.fork.checkpoint or "") if run_id is None else history.of_run(run_id)
-    if revision is None or revision.ns:  # a state within the agent is none of the thread's
+    if revision is None or revision.ns:  # a subgraph's state is not the thread's
         raise FaultError(
             FaultCode.NOT_FOUND, "The task, run or checkpoint to fork from does not exist, or was deleted."
         )
@@ -59,22 +61,25 @@ async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submissi
 
 
 def _origin(history: StateHistory, revision: Revision) -> dict[str, str]:
-    """What a copy of the revision says of where it comes from. One of a copy says the same."""
+    """Return the origin of a copy of the revision. A copy of a copy has the same origin."""
     if revision.origin:
         return dict(revision.origin)
     task = history.task(revision.task_id)
-    known = Origin() if task is None else history.origin(revision, task.agent)
-    return {} if task is None or known.changed or not known.ids else {**known.ids, ORIGIN_AGENT: task.agent}
+    origin = Origin() if task is None else history.origin(revision, task.agent)
+    return {} if task is None or origin.changed or not origin.ids else {**origin.ids, ORIGIN_AGENT: task.agent}
 
 
 async def _find_source(reads: Reads, owner: str, fork: Fork, target: str | None) -> tuple[str, str | None]:
-    """The thread that it starts from, and the run after which."""
+    """Return the thread that a fork starts from, and the run after which it starts, if the fork names a run or task.
+
+    Raises not_found, and conflict for a run that has not ended.
+    """
     if fork.run_id is not None:
         run = await reads.run(owner, fork.run_id)
     elif fork.task_id is not None:
         task = await reads.task(owner, fork.task_id)
         history = await _history(reads, owner, task.thread_id)
-        runs = [each for each in history.fold.runs.values() if each.task_id == task.task_id and not each.removed]
+        runs = [run for run in history.fold.runs.values() if run.task_id == task.task_id and not run.removed]
         if not runs:
             raise FaultError(
                 FaultCode.NOT_FOUND, f"Task {task.task_id} has no run to fork from, or its runs were deleted."
@@ -97,7 +102,7 @@ async def _history(reads: Reads, owner: str, thread_id: str) -> StateHistory:
 
 
 async def _need_unused(reads: Reads, owner: str, thread_id: str) -> int:
-    """The seq of a thread on which nothing was said yet; 0 where there is none."""
+    """Return the seq of a thread without history, or 0 if there is no such thread. Raises invalid if it has history."""
     try:
         history = await _history(reads, owner, thread_id)
     except FaultError as error:
@@ -112,40 +117,46 @@ async def _need_unused(reads: Reads, owner: str, thread_id: str) -> int:
     return history.seq
 
 
-def check_unused(found: ThreadState | None, base: Base | None) -> None:
-    """Raises conflict where the thread is no more what it was when it was looked at."""
-    if base is not None and found is not None and found.seq != base.seq:
+def check_unused(state: ThreadState | None, base: Base | None) -> None:
+    """Raise conflict if the thread has changed since `find_base` has read it."""
+    if base is not None and state is not None and state.seq != base.seq:
         raise FaultError(FaultCode.CONFLICT, "The thread has changed meanwhile: try again.")
 
 
-def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, is_told: bool) -> str | None:
-    """Begin a thread with the state of another one; returns its id, where a graph of this process has to start from
-    it. `is_told` = more was said on the thread than its upstream heard. Raises not_found."""
+def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str, *, has_history: bool) -> str | None:
+    """Append the state of another thread as the first state of a thread.
+
+    Return its checkpoint id if a graph in this process has to start from it. `has_history` is true if the submission
+    adds a history that the agent's server does not know. Raises not_found.
+    """
     owner, revision = state.thread.owner, base.revision
     tx.need_thread(owner, base.thread_id)
-    # A graph of this process finds its checkpoint by the id that it gave it.
-    # What came after it is no part of the new thread, whose first run may fail before it has a checkpoint of its own.
-    kept = checkpoints.copy_thread(
+    # A graph in this process finds its checkpoint by the id that it assigned.
+    # Later checkpoints are not part of the new thread, whose first run may fail before it has saved one.
+    copied = checkpoints.copy_thread(
         tx.connection, owner, base.thread_id, state.thread.thread_id, until=revision.checkpoint_id
     )
-    is_kept = revision.checkpoint_id in kept
+    is_copied = revision.checkpoint_id in copied
     say(tx, state, revision.messages)
     saved = StateSaved(
-        checkpoint_id=revision.checkpoint_id if is_kept else checkpoint_id,
+        checkpoint_id=revision.checkpoint_id if is_copied else checkpoint_id,
         source="fork",
         step=revision.step,
         as_node=revision.node,
         values=revision.values,
-        origin={} if is_told else base.origin,
+        origin={} if has_history else base.origin,
     )
     tx.append(state, saved)
-    return revision.checkpoint_id if is_kept else None
+    return revision.checkpoint_id if is_copied else None
 
 
 def put_state(
     tx: Transaction, state: ThreadState, values: JsonObject, parent: str | None, as_node: str | None, checkpoint_id: str
 ) -> str:
-    """Change members of the state that a run is to start from. Raises conflict while another run is active."""
+    """Append a revision that changes members of the state from which a run will start, and return its checkpoint id.
+
+    Raises conflict while another run is active.
+    """
     if state.runs:
         raise FaultError(
             FaultCode.CONFLICT,

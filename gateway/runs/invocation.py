@@ -1,4 +1,4 @@
-"""Invocation: what an agent is given for one activation, read from the log."""
+"""Invocations: builds the call of an agent for one activation from the log."""
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
@@ -24,17 +24,20 @@ S = TypeVar("S", bound=Snapshot)
 
 
 class Transcript:
-    """Who said what on a thread, run by run in the order of their turns: an input that waited stands in the log before
-    the answers that it waited for, and one that still waits was not said yet."""
+    """Messages of a thread in conversation order, which is the order in which its runs started.
+
+    In the log, an input that waited precedes the answers that it waited for. An input that still waits is not part of
+    the conversation yet.
+    """
 
     def __init__(self, thread_id: str, owner: str) -> None:
         self.fold = Fold(thread_id, owner)
         self.branches = False
-        """Whether the conversation is no single line."""
+        """True if the thread has revisions or branches that callers created."""
         self.started: dict[str, int] = {}
-        """By run, the seq at which it did first."""
+        """Seq of the first start of each run, by run id."""
         self._turns: list[tuple[str | None, str]] = []
-        """Runs, and under None the messages of a conversation that was held elsewhere, where it was told."""
+        """Run id and "" for a run, None and the message id for a message outside of any run; in conversation order."""
 
     @property
     def seq(self) -> int:
@@ -45,10 +48,10 @@ class Transcript:
         return self.fold.size
 
     def copy(self) -> "Transcript":
-        made = Transcript(self.fold.thread_id, self.fold.owner)
-        made.fold, made.branches = self.fold.copy(), self.branches
-        made.started, made._turns = dict(self.started), list(self._turns)
-        return made
+        duplicate = Transcript(self.fold.thread_id, self.fold.owner)
+        duplicate.fold, duplicate.branches = self.fold.copy(), self.branches
+        duplicate.started, duplicate._turns = dict(self.started), list(self._turns)
+        return duplicate
 
     def apply(self, record: Record) -> None:
         self.fold.apply(record)
@@ -67,25 +70,28 @@ class Transcript:
                 pass
 
     def messages_except(self, but: str) -> tuple[Message, ...]:
-        """All answers and inputs, without those of one run."""
+        """Return all inputs and answers, except those of one run."""
         by_run = self.fold.messages_by_run()
-        elsewhere = {message.message_id: message for message in by_run.get(None, ())}
-        told: list[Message] = []
+        outside_runs = {message.message_id: message for message in by_run.get(None, ())}
+        messages: list[Message] = []
         for run_id, message_id in self._turns:
             if run_id is not None:
-                told += by_run.get(run_id, ()) if run_id != but else ()
-            elif (message := elsewhere.pop(message_id, None)) is not None:
-                told.append(message)
-        return tuple(message for message in told if message.phase == "answer")
+                messages += by_run.get(run_id, ()) if run_id != but else ()
+            elif (message := outside_runs.pop(message_id, None)) is not None:
+                messages.append(message)
+        return tuple(message for message in messages if message.phase == "answer")
 
 
 class Invocations:
+    """Builder of invocations, and reader of the records that a run needs."""
+
     def __init__(self, journal: Journal, blobs: Blobs, reader: LogReader) -> None:
         self._journal = journal
         self._reader = reader
         self._blobs = blobs
 
     async def make(self, start: Start, info: AgentInfo) -> Invocation:
+        """Return the invocation of a run's agent, with its files, its history, and the ids of its upstream."""
         task, run = start.task, start.run
         created = start.created or await self._run_input(start)
         past = partial(self._task_records, start)
@@ -109,15 +115,15 @@ class Invocations:
             call = replace(call, answers=_answers(Fold(start.thread_id, start.owner, await past())))
         if not call.opens_thread:
             runs = await self._bound_runs(start)
-            # A branch begins a conversation of its own upstream, unless the agent has revisions to branch from: the one
-            # that goes on from the newest revision knows what this one must not.
+            # A branch starts a new conversation upstream, unless the agent can branch from its own revisions. The
+            # existing conversation continues from the newest revision, and has messages that this branch must not see.
             forks = created.checkpoint is not None
-            if not info.stateful and created.cause != "answer":  # an answer goes to whoever asked
+            if not info.stateful and created.cause != "answer":  # an answer goes to the conversation of its question
                 forks = forks or _is_since(start.last_edit_seq, start, runs)
-            # A thread that began with the state of another one has a change of it before its first run.
+            # On a thread that began with the state of another one, that state is a change before its first run.
             is_changed = _is_since(start.changed_values, start, runs)
             is_first = _is_first(start, runs)
-            # Of an agent with a state of its own only the first run starts from what another thread was.
+            # A stateful agent starts from the state of another thread only in its first run.
             has_origin = is_changed and is_first if info.stateful else is_changed or forks
             if has_origin and created.cause != "answer" and info.takes_history:
                 origin = await self._origin(start, created)
@@ -125,23 +131,27 @@ class Invocations:
                     call = replace(call, origin=origin.ids)
                 else:
                     call = replace(call, origin=origin.ids if is_first or forks else {}, state=origin.changed)
-            known = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
-            call = replace(call, upstream=known)
+            upstream = {} if forks and not info.stateful else upstream_of(runs, task.task_id)
+            call = replace(call, upstream=upstream)
             if info.takes_history and (forks or not info.remembers or is_first):
                 call = replace(call, history=await self._history(start, created))
         return call
 
     async def _bound_runs(self, start: Start) -> Sequence[Run]:
-        """Those that know the upstream's ids. Of a thread whose whole log is in memory, and which has this run alone,
-        the database need not be asked."""
+        """Return the agent's runs on the thread that have ids of the upstream.
+
+        Skips the query if the whole log is in memory and this is the thread's only run.
+        """
         log = self._journal.channels.get(start.pk).after(0)
         if log is not None and sum(isinstance(record.event, RunCreated) for record in log) == 1:
             return (start.run,)
         return await self._journal.query(bound_runs, start.pk, start.task.agent)
 
     async def _history(self, start: Start, created: RunCreated) -> tuple[Message, ...]:
-        """What was said on the thread before the run started. Where callers made revisions or branches, these
-        decide."""
+        """Return the messages of the thread before the run started.
+
+        If callers created revisions or branches, these are the messages of the revision that the run starts from.
+        """
         transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
         if not transcript.branches:
             return transcript.messages_except(start.run.run_id)
@@ -149,8 +159,10 @@ class Invocations:
         return () if revision is None else revision.messages
 
     async def _origin(self, start: Start, created: RunCreated) -> Origin:
-        """What the agent's own server knows of the state that the run starts from. Of a thread that is too large to be
-        put together, nothing: most agents do not ask, and their runs go on."""
+        """Return the ids by which the agent's server knows the state that the run starts from.
+
+        The result is empty if the thread is too large to be loaded: most agents do not need the ids and can still run.
+        """
         try:
             transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
             history, revision = await self._start_state(start, created, transcript)
@@ -163,14 +175,18 @@ class Invocations:
     async def _start_state(
         self, start: Start, created: RunCreated, transcript: Transcript
     ) -> tuple[StateHistory, Revision | None]:
-        begun = transcript.started.get(start.run.run_id, start.run.first_seq)
+        """Return the state history before the run started, and the revision that the run starts from."""
+        started = transcript.started.get(start.run.run_id, start.run.first_seq)
         history = await self._snapshot(
-            start, StateHistory, partial(StateHistory, start.thread_id, start.owner), begun - 1
+            start, StateHistory, partial(StateHistory, start.thread_id, start.owner), started - 1
         )
         return history, history.head if created.checkpoint is None else history.get(created.checkpoint)
 
     async def _states(self, start: Start) -> StateHistory:
-        """None of a thread that is too large: what is told of it then is told whole."""
+        """Return the state history of the thread, or an empty one if the thread is too large.
+
+        With an empty history, states are logged whole and not as differences.
+        """
         empty = partial(StateHistory, start.thread_id, start.owner)
         try:
             return await self._snapshot(start, StateHistory, empty)
@@ -183,12 +199,13 @@ class Invocations:
         return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until=until)
 
     async def of_run(self, start: Start) -> tuple[list[Record], int]:
-        """The records of a run so far, of those that stand, and the seq up to which the log was read."""
+        """Return the records of a run that are not void, and the seq up to which the log was read."""
         records = await self.span(start.pk, start.run.first_seq - 1)
         seq = records[-1].seq if records else 0
         return standing(record for record in records if record.run_id == start.run.run_id), seq
 
     async def span(self, pk: int, after: int = 0) -> list[Record]:
+        """Return all records of a thread behind a seq."""
         records: list[Record] = []
         while page := await self._journal.page(pk, after, 2048):
             records += page
@@ -217,7 +234,7 @@ class Invocations:
         return [await self._with_input(record) for record in of_task]
 
     async def _with_input(self, record: Record) -> Record:
-        """With the files of an input: an agent that starts over gets them again."""
+        """Return a record with the files of its input loaded, because an agent that starts over needs them again."""
         if not isinstance(record.event, RunCreated) or not record.event.messages:
             return record
         messages = await self._load_all(record.event.messages)
@@ -225,33 +242,35 @@ class Invocations:
 
 
 def _is_first(start: Start, runs: Sequence[Run]) -> bool:
-    """Whether the agent was not at work on the thread before: of what was said by then it remembers nothing."""
+    """Return True if this is the agent's first run on the thread, so that it remembers no earlier message."""
     return all(run.run_id == start.run.run_id or run.started_at is None or run.removed for run in runs)
 
 
 def _is_since(seq: int, start: Start, runs: Sequence[Run]) -> bool:
-    """Whether it stands in the log since the agent heard of the conversation."""
+    """Return True if a seq is later than the creation of the agent's last other run on the thread."""
     return seq > max((run.first_seq for run in runs if run.run_id != start.run.run_id), default=0)
 
 
 def upstream_of(runs: Sequence[Run], task_id: str) -> dict[str, str]:
-    """The upstream's ids, as an agent's runs on a thread bound them: of the thread by the last one, of the task by the
-    task's last one."""
+    """Return the upstream's ids that an agent's runs on a thread were bound to.
+
+    The ids of the thread come from its last run, the ids of the task and the run from the task's last run.
+    """
     ids: dict[str, str] = {}
     for run in runs:
         if not run.removed:
-            thread_wide = run.task_id != task_id
-            ids |= {k: v for k, v in run.upstream.items() if not (thread_wide and k in ("task", "run"))}
+            is_other_task = run.task_id != task_id
+            ids |= {k: v for k, v in run.upstream.items() if not (is_other_task and k in ("task", "run"))}
     return ids
 
 
 def _answers(fold: Fold) -> tuple[InterruptAnswered, ...]:
-    """To all the questions that the task's last pause was for."""
-    answered = [asked for asked in fold.interrupts.values() if asked.action in ("answer", "decline")]
+    """Return the answers to all questions of the task's last pause."""
+    answered = [question for question in fold.interrupts.values() if question.action in ("answer", "decline")]
     last = answered[-1].run_id if answered else None
-    return tuple(_answer(asked) for asked in answered if asked.run_id == last)
+    return tuple(_answer(question) for question in answered if question.run_id == last)
 
 
-def _answer(asked: Interrupt) -> InterruptAnswered:
-    action = "decline" if asked.action == "decline" else "answer"
-    return InterruptAnswered(interrupt_id=asked.interrupt_id, action=action, value=asked.answer)
+def _answer(question: Interrupt) -> InterruptAnswered:
+    action = "decline" if question.action == "decline" else "answer"
+    return InterruptAnswered(interrupt_id=question.interrupt_id, action=action, value=question.answer)

@@ -1,8 +1,8 @@
 """Run lifecycle: the activations of agents on a thread's tasks, as decisions on its `ThreadState`.
 
-Which run starts next, what a running run may say, and what its end makes of its task. Like the commands of callers
-(`babelgate.gateway.runs.submission`), each function runs whole in the writer's transaction and raises before it
-changes anything.
+The functions decide which run starts next, which events a running run may append, and how the end of a run changes the
+state of its task. Like the commands of callers (`babelgate.gateway.runs.submission`), each function runs in the
+writer's transaction and raises before it changes anything.
 """
 
 from collections.abc import Sequence
@@ -32,34 +32,35 @@ from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
 class Start(msgspec.Struct, frozen=True):
-    """A run that was started: the pump takes over after the commit."""
+    """A run that was started. A pump executes it after the commit."""
 
     owner: str
     thread_id: str
     task: Task
     run: Run
-    """As it stands after the start; `run.attempt` fences what the pump appends."""
+    """The run after its start. `run.attempt` fences the events that the pump appends."""
     pk: int
+    """Key of the thread."""
     created: RunCreated | None = None
-    """The run's input, where the command that started it had it at hand."""
+    """The run's input, or None if the command that started it did not have it in memory."""
     last_edit_seq: int = 0
-    """As `Thread.last_edit_seq`."""
+    """Value of `Thread.last_edit_seq`."""
     changed_values: int = 0
-    """As `Thread.changed_values`."""
+    """Value of `Thread.changed_values`."""
     crashes: int = 0
     """Number of processes that ended while they ran it, without releasing it first."""
 
 
 class Later(msgspec.Struct, frozen=True):
-    """A thread's next run is one of another agent, or not due yet."""
+    """A thread's next run that cannot start now: another agent executes it, or it is not due yet."""
 
     agent: str
     wait: int
-    """Microseconds."""
+    """Time until the run is due, in microseconds."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How an activation ended, as the pump saw it. A success with open questions is a pause."""
+    """Result of an activation, as the pump observed it. A success with open questions becomes a pause."""
 
     status: RunStatus = RunStatus.SUCCESS
     reason: RunReason = RunReason.DONE
@@ -69,20 +70,23 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class TakenOver(FaultError):
-    """Another node runs the run: it took this one for gone."""
+    """Conflict: another node considered this one dead and runs the run."""
 
 
 class Moved(FaultError):
-    """The log has grown since what is to be stored was decided on."""
+    """Conflict: the log has grown since the command was decided."""
 
 
 _CHANGING: Final = frozenset((RunStarted, InterruptRaised))
-"""Events of an agent that are not simply added to what it said before."""
+"""Events of an agent that need more than an append: they close questions, or may get a new id."""
 
 
 def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> Start | Later | None:
-    """Start the thread's next run if it is one of `agent`; otherwise say whose it is and when, or None if nothing can
-    start that nobody else will see to."""
+    """Start the thread's next run if `agent` executes it.
+
+    If another agent executes it, or it is not due yet, return when to start it and with which agent. Return None if no
+    run can start, or if the end of the running run will start the next one.
+    """
     state = tx.thread(owner, thread_id)
     if state is None:
         return None
@@ -95,6 +99,7 @@ def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> Start | La
 def begin(
     tx: Transaction, state: ThreadState, run: Run, created: RunCreated | None = None, *, resumed: bool = False
 ) -> Start:
+    """Append the start of a run's next attempt. `resumed` is true if it continues a lost attempt."""
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
     started = RunStarted(attempt=attempt, node=task.agent, resumed=resumed)
@@ -109,8 +114,10 @@ def begin(
 
 
 def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
-    """The run whose turn it is: the oldest that is due and whose task waits for nobody. An answer goes before the other
-    inputs of its task, which were made while the agent was at work on what it then asked about."""
+    """Return the run that starts next: the oldest one that is due and whose task has no open question.
+
+    An answer precedes the other inputs of its task: these were sent before the agent asked its question.
+    """
     if state.running is not None:
         return None
     pending = state.pending
@@ -122,7 +129,10 @@ def next_pending(tx: Transaction, state: ThreadState) -> Run | None:
 
 
 def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
-    """Whose the thread's next run is, and when. This node is to start it: no other may know that its turn comes."""
+    """Return the agent of the thread's next run, and when it is due.
+
+    The run is assigned to this node, because no other node may know that it is next.
+    """
     run = next_pending(tx, state)
     if run is not None:
         tx.take(state.thread.owner, run.run_id)
@@ -139,55 +149,59 @@ def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
 def append(
     tx: Transaction, start: Start, events: Sequence[tuple[Event, bytes]], files: Sequence[FilePart] = ()
 ) -> None:
-    """Events of a running run. Raises conflict if the run has ended or was started again: its pump is fenced."""
-    _say(tx, _fence_attempt(tx, start), start, events, files)
+    """Append events of a running run.
+
+    Raises conflict if the run has ended or was started again: this fences the pump of the earlier attempt.
+    """
+    _append_events(tx, _fence_attempt(tx, start), start, events, files)
 
 
-def _say(
+def _append_events(
     tx: Transaction,
     state: ThreadState,
     start: Start,
     events: Sequence[tuple[Event, bytes]],
     files: Sequence[FilePart] = (),
 ) -> None:
-    """Append what the run's agent said, and note the files that it named."""
+    """Append events of the run's agent, and record that the thread uses their files."""
     owner, task_id, run_id = start.owner, start.task.task_id, start.run.run_id
     if not any(type(event) in _CHANGING for event, _ in events):
         tx.append_all(state, events, task_id=task_id, run_id=run_id, attempt=start.run.attempt)
         events = ()
     for event, body in events:
-        said: bytes | None = body
-        if isinstance(event, RunStarted):  # it starts over, and asks again what it has to ask
+        encoded: bytes | None = body
+        if isinstance(event, RunStarted):  # the agent starts over, and asks its questions again
             close_questions(tx, state, task_id)
         if isinstance(event, InterruptRaised) and tx.has_asked(owner, task_id, event.interrupt_id or ""):
-            event, said = _renumber_question(tx, owner, task_id, event), None
-        tx.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=said)
+            event, encoded = _renumber_question(tx, owner, task_id, event), None
+        tx.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=encoded)
     for part in files:
         use_blob(tx, state, part)
 
 
-def _renumber_question(tx: Transaction, owner: str, task_id: str, asked: InterruptRaised) -> InterruptRaised:
-    """The question under an id of its own: the agent gave it one that an earlier question of the task has."""
+def _renumber_question(tx: Transaction, owner: str, task_id: str, question: InterruptRaised) -> InterruptRaised:
+    """Return a question with a unique id: an earlier question of the task has the id that the agent chose."""
     number = 2
-    while tx.has_asked(owner, task_id, f"{asked.interrupt_id}-{number}"):
+    while tx.has_asked(owner, task_id, f"{question.interrupt_id}-{number}"):
         number += 1
-    return asked.replace(interrupt_id=f"{asked.interrupt_id}-{number}")
+    return question.replace(interrupt_id=f"{question.interrupt_id}-{number}")
 
 
 def _fence_attempt(tx: Transaction, start: Start) -> ThreadState:
+    """Return the thread of a running attempt. Raises conflict if the attempt is no longer the running one."""
     state = tx.thread(start.owner, start.thread_id)
-    if state is not None and state.pk != start.pk:  # erased, and another one was made with the same ids
+    if state is not None and state.pk != start.pk:  # erased, and created again with the same ids
         state = None
     run = None if state is None else state.runs.get(start.run.run_id)
     if state is None or run is None or run.status is not RunStatus.RUNNING or run.attempt != start.run.attempt:
-        taken = run is not None and run.attempt > start.run.attempt
-        fenced = TakenOver if taken else FaultError
-        raise fenced(FaultCode.CONFLICT, f"Run {start.run.run_id} is no longer attempt {start.run.attempt}")
+        is_taken_over = run is not None and run.attempt > start.run.attempt
+        conflict = TakenOver if is_taken_over else FaultError
+        raise conflict(FaultCode.CONFLICT, f"Run {start.run.run_id} is no longer attempt {start.run.attempt}")
     return state
 
 
 def _check_unmoved(state: ThreadState, seq: int | None) -> None:
-    """Raises Moved, which is a conflict."""
+    """Raise `Moved`, a conflict, if the log has grown past `seq`."""
     if seq is not None and state.seq != seq:
         raise Moved(FaultCode.CONFLICT, f"Thread {state.thread.thread_id} has been written to")
 
@@ -200,15 +214,17 @@ def end(
     files: Sequence[FilePart] = (),
     seq: int | None = None,
 ) -> Later | None:
-    """End an activation and say what becomes of its task. Returns what the thread's next run is, if one waits. `seq` =
-    only if the log still ends there."""
+    """End an activation, and change the state of its task accordingly.
+
+    Return the thread's next run, if one waits. If `seq` is given, the activation ends only if the log still ends there.
+    """
     state = _fence_attempt(tx, start)
     _check_unmoved(state, seq)
     task_id, run_id, attempt = start.task.task_id, start.run.run_id, start.run.attempt
-    _say(tx, state, start, closing, files)
+    _append_events(tx, state, start, closing, files)
     status, reason, fault = outcome.status, outcome.reason, outcome.fault
     if state.tasks[task_id].state is TaskState.CANCELLING:
-        # Cancel was committed first: whatever the agent did since, the task ends cancelled.
+        # The cancel was committed first: the task ends as cancelled, even if the agent has completed it since.
         status, fault = RunStatus.CANCELLED, None
         reason = reason if reason in (RunReason.SUPERSEDED, RunReason.ROLLED_BACK) else _cancel_reason(state, start.run)
     elif status is RunStatus.SUCCESS and state.open_interrupts(task_id):
@@ -228,7 +244,10 @@ def end(
 
 
 def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
-    """Why a run was cancelled, as its task and the inputs that wait tell it: after a restart nobody else knows."""
+    """Return why a run was cancelled, derived from its task and the waiting inputs.
+
+    The log is the only source after a restart.
+    """
     if state.tasks[run.task_id].rollback:
         return RunReason.ROLLED_BACK
     for waiting in state.pending:
@@ -238,7 +257,7 @@ def _cancel_reason(state: ThreadState, run: Run) -> RunReason:
 
 
 def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunStatus, fault: Fault | None) -> None:
-    """The task's state after a run of it ended."""
+    """Append the task's new state after one of its runs has ended."""
     if status is RunStatus.PAUSED:
         tx.append(state, TaskChanged(state=waiting_state(state, task_id)), task_id=task_id)
         return
@@ -250,25 +269,30 @@ def _settle_task(tx: Transaction, state: ThreadState, task_id: str, status: RunS
 
 
 def _end_of(status: RunStatus, fault: Fault | None) -> TaskState:
-    """What a run that did not succeed makes of its task. An agent that did not take the task on says so by `rejected`
-    in the details of its fault; A2A tells that apart from a failure (specification 1.0, 4.1.3)."""
+    """Return the final state of a task after a run of it that did not succeed.
+
+    An agent that does not accept a task sets `rejected` in the details of its fault. A2A distinguishes this from a
+    failure (specification 1.0, 4.1.3).
+    """
     if status is RunStatus.CANCELLED:
         return TaskState.CANCELLED
     return TaskState.REJECTED if fault is not None and fault.details.get("rejected") is True else TaskState.FAILED
 
 
 def give_up(tx: Transaction, state: ThreadState, task_id: str, ended: TaskState, fault: Fault | None) -> None:
-    """End a task on which nobody is at work."""
+    """End a task that has no running run."""
     drop_waiting(tx, state, task_id, RunReason.CALLER)
     close_questions(tx, state, task_id)
     tx.append(state, TaskChanged(state=ended, fault=fault), task_id=task_id)
 
 
 def waiting_state(state: ThreadState, task_id: str) -> TaskState:
-    """What a question makes of its task: `input-required` or `auth-required` in A2A and AIEF, `awaiting` in ACP,
-    `interrupted` in LangGraph."""
-    asked = state.open_interrupts(task_id)
-    return TaskState.AUTH_REQUIRED if all(q.ask == "auth" for q in asked) else TaskState.INPUT_REQUIRED
+    """Return the state of a task with open questions.
+
+    It is `input-required` or `auth-required` in A2A and AIEF, `awaiting` in ACP, `interrupted` in LangGraph.
+    """
+    questions = state.open_interrupts(task_id)
+    return TaskState.AUTH_REQUIRED if all(q.ask == "auth" for q in questions) else TaskState.INPUT_REQUIRED
 
 
 def waiting_reason(state: ThreadState, task_id: str) -> RunReason:
@@ -286,14 +310,14 @@ def close_questions(tx: Transaction, state: ThreadState, task_id: str) -> None:
 
 
 def supersede(tx: Transaction, state: ThreadState, task_id: str) -> None:
-    """Cancel a task that waits for an answer: what it asked about is no longer what would be done."""
+    """Cancel a task that waits for an answer, because a change of the thread has made its question obsolete."""
     drop_waiting(tx, state, task_id, RunReason.SUPERSEDED)
     close_questions(tx, state, task_id)
     tx.append(state, TaskChanged(state=TaskState.CANCELLED), task_id=task_id)
 
 
 def drop_waiting(tx: Transaction, state: ThreadState, task_id: str, reason: RunReason) -> None:
-    """End the runs of a task that wait for their turn: the task is over, and its further inputs go nowhere."""
+    """Cancel the pending runs of a task that has ended."""
     for run in live_of(state, task_id):
         if run.status is RunStatus.PENDING:
             ended = RunEnded(status=RunStatus.CANCELLED, reason=reason)
@@ -301,7 +325,7 @@ def drop_waiting(tx: Transaction, state: ThreadState, task_id: str, reason: RunR
 
 
 def drop_pending(tx: Transaction, state: ThreadState, run: Run, reason: RunReason, fault: Fault | None = None) -> None:
-    """End a run that never started, and its task if nothing else of it is alive."""
+    """End a run that never started, and its task if it has no open question and no other active run."""
     status = RunStatus.CANCELLED if fault is None else RunStatus.ERROR
     tx.append(state, RunEnded(status=status, reason=reason, fault=fault), task_id=run.task_id, run_id=run.run_id)
     task = state.tasks.get(run.task_id)
@@ -317,8 +341,11 @@ def live_of(state: ThreadState, task_id: str) -> list[Run]:
 
 
 def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
-    """Begin the next attempt of a run whose pump is gone. It goes on where the lost one was cut off, until its agent
-    says something else than before. `seq` = only if the log still ends there."""
+    """Start the next attempt of a run whose process has ended.
+
+    The attempt continues where the lost one stopped, unless its agent produces other events than before. If `seq` is
+    given, the attempt starts only if the log still ends there.
+    """
     state = _fence_attempt(tx, lost)
     _check_unmoved(state, seq)
     count_crashes(tx, lost.owner, lost.run.run_id, lost.pk, 1)
@@ -328,13 +355,16 @@ def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
 
 
 def release(tx: Transaction, starts: Sequence[Start]) -> None:
-    """Note that this process stops without the fault of these runs: `restart` will count a crash, which is none."""
+    """Record that this process stops, and that these runs did not crash it.
+
+    Decrements the number of crashes, because `restart` will count one.
+    """
     for start in starts:
         count_crashes(tx, start.owner, start.run.run_id, start.pk, -1)
 
 
 def fail_pending(tx: Transaction, owner: str, thread_id: str, run_id: str, fault: Fault) -> None:
-    """End a waiting run that can never start, such as one of an agent that is gone from the configuration."""
+    """End a pending run that can never start, for example because its agent was removed from the configuration."""
     state = tx.thread(owner, thread_id)
     run = None if state is None else state.runs.get(run_id)
     if state is not None and run is not None and run.status is RunStatus.PENDING:

@@ -1,6 +1,8 @@
-"""Structured output: checked against the schema that its agent has declared, often another server's and not to be
-trusted. What cannot be checked within its time limit is not checked, and neither is anything against an invalid
-schema."""
+"""Validation of structured output against the JSON Schema that its agent has declared.
+
+The schema often comes from another server and is not trusted. Output is accepted unchecked if the schema is invalid, or
+if the check exceeds its time limit.
+"""
 
 import asyncio
 import logging
@@ -22,26 +24,30 @@ from babelgate.gateway.runs.schema_check import TooLong, find_error, is_costly
 
 log = logging.getLogger("babelgate.output")
 
-_LARGEST: Final = 256 * 1024
-"""Bytes of a schema."""
-_SMALL: Final = 4 * 1024
-"""Bytes of a value that is looked at in this process."""
-_STEPS: Final = 5_000
-"""What is done there, before a process of its own is begun for it."""
-_PATIENCE: Final = 4.0
-"""Seconds that it has."""
+_MAX_SCHEMA_SIZE: Final = 256 * 1024
+"""Maximum size of a schema, in bytes."""
+_MAX_LOCAL_SIZE: Final = 4 * 1024
+"""Maximum size of a value that is checked in this process, in bytes."""
+_MAX_LOCAL_STEPS: Final = 5_000
+"""Maximum number of validation steps in this process. A check that needs more runs in a subprocess."""
+_SUBPROCESS_TIMEOUT: Final = 4.0
+"""Time limit of a check in a subprocess, in seconds."""
 _pool: Final = ThreadPoolExecutor(2, thread_name_prefix="babelgate-schema")
-"""A thread for each such process."""
-_KNOWN: Final = 256
+"""Threads that wait for the subprocesses, one thread each."""
+_CACHE_SIZE: Final = 256
+"""Maximum number of schemas in the cache."""
 
 
 class _Unchecked(Exception):
-    """Why it could not be."""
+    """The reason why a value could not be checked against a schema."""
 
 
 async def schema_error(info: AgentInfo, output: Json) -> Fault | None:
-    """What is wrong with an output; None if nothing is, or if the agent has declared no schema. A graph's schema is of
-    its state, not of what it says at the end."""
+    """Return the fault of an output that does not match its agent's schema, or None.
+
+    An output is not checked if the agent has declared no schema, or is stateful: the schema of a graph describes its
+    state, and not its final output.
+    """
     declared = info.schemas.get("output")
     if output is None or not declared or info.stateful:
         return None
@@ -56,7 +62,10 @@ async def schema_error(info: AgentInfo, output: Json) -> Fault | None:
 
 
 async def find_schema_error(schema: Json, value: Json) -> str | None:
-    """What does not fit a caller's schema; None if all does. Raises invalid."""
+    """Return a message about the first mismatch between a value and a caller's schema, or None if it matches.
+
+    Raises invalid if the schema cannot be used.
+    """
     try:
         return await _find_error(await _schema(to_json(schema)), value)
     except _Unchecked as why:
@@ -64,30 +73,30 @@ async def find_schema_error(schema: Json, value: Json) -> str | None:
 
 
 _schemas: Final[OrderedDict[bytes, Json]] = OrderedDict()
-"""By their text, the newest that were looked at; None = it is none."""
+"""Cache of parsed schemas, by their JSON text. None marks a text that is not a valid schema."""
 
 
 async def _schema(text: bytes) -> Any:
-    if len(text) > _LARGEST:
-        raise _Unchecked(f"it is larger than {_LARGEST} bytes")
+    if len(text) > _MAX_SCHEMA_SIZE:
+        raise _Unchecked(f"it is larger than {_MAX_SCHEMA_SIZE} bytes")
     if text not in _schemas:
-        read: Any = from_json(text)
-        error = await _find_error(Draft202012Validator.META_SCHEMA, read, trusted=True)
+        parsed: Any = from_json(text)
+        error = await _find_error(Draft202012Validator.META_SCHEMA, parsed, trusted=True)
         if error is not None:
             log.warning("this is no schema%s", error)
-        _schemas[text] = read if error is None else None
-        if len(_schemas) > _KNOWN:
+        _schemas[text] = parsed if error is None else None
+        if len(_schemas) > _CACHE_SIZE:
             _schemas.popitem(last=False)
-    known = _schemas.get(text)
-    if known is None:
+    cached = _schemas.get(text)
+    if cached is None:
         raise _Unchecked("it is none")
-    return known
+    return cached
 
 
 async def _find_error(schema: Any, value: Json, *, trusted: bool = False) -> str | None:
-    if (trusted or not is_costly(schema)) and len(to_json(value)) <= _SMALL:
+    if (trusted or not is_costly(schema)) and len(to_json(value)) <= _MAX_LOCAL_SIZE:
         try:
-            return find_error(schema, value, _STEPS)
+            return find_error(schema, value, _MAX_LOCAL_STEPS)
         except TooLong:
             pass
         except (Unresolvable, ArithmeticError) as error:
@@ -95,14 +104,14 @@ async def _find_error(schema: Any, value: Json, *, trusted: bool = False) -> str
     return await asyncio.get_running_loop().run_in_executor(_pool, _find_error_in_process, to_json([schema, value]))
 
 
-def _find_error_in_process(asked: bytes) -> str | None:
-    """In a process, which is ended when it takes too long."""
+def _find_error_in_process(request: bytes) -> str | None:
+    """Return what `find_error` returns, from a subprocess that is killed after `_SUBPROCESS_TIMEOUT`."""
     program = (sys.executable, "-I", schema_check.__file__)
     try:
-        done = subprocess.run(program, input=asked, capture_output=True, timeout=_PATIENCE, check=False)
+        process = subprocess.run(program, input=request, capture_output=True, timeout=_SUBPROCESS_TIMEOUT, check=False)
     except subprocess.TimeoutExpired:
         raise _Unchecked("it takes too long") from None
-    if done.returncode != 0:
+    if process.returncode != 0:
         raise _Unchecked("it cannot be followed")
-    found: str | None = from_json(done.stdout)
-    return found
+    error: str | None = from_json(process.stdout)
+    return error

@@ -1,8 +1,9 @@
-"""Backpressure between an agent and the log: a pump takes what an agent says and stores it, some events at a time, and
-does not let the agent run ahead of the journal.
+"""Backpressure between an agent and the log.
 
-A pump owns the agent's iterator: nothing else touches it, so cancelling the task that it runs in is the cancel. When a
-run is started and how it ends is the engine's.
+A pump reads an agent's events and stores them in batches. It stops reading while the journal is behind.
+
+Only the pump uses the agent's iterator, so cancelling the pump's task cancels the agent. The engine decides when a run
+starts and how it ends.
 """
 
 import asyncio
@@ -26,22 +27,28 @@ from babelgate.gateway.storage.live import Channel
 from babelgate.gateway.storage.unavailable import Unstored
 
 RunKey = tuple[int, str]
-"""A thread's key and a run's id. The key is the gateway's own and never given out twice: callers choose ids, so another
-owner's run may have the same one, and so may a run on a thread that was made after this one's was erased."""
+"""Key of a thread and id of a run.
 
-_BATCH = 128
-"""Events that a pump takes from an agent that never waits, before it lets others have the loop. Instead of 64, and
-prepared together: 0.94 of the CPU time over A2A, 0.79 over chat completions (docs/performance.md)."""
-_BYTES = 4 * 2**20
-"""The same, of them as JSON. They are stored together, and everything else that is to be stored waits meanwhile."""
+The gateway assigns keys and never reuses one. A run id alone is ambiguous, because callers choose ids. Another owner's
+run can have the same id, and so can a run on a thread that was created after this one's was erased.
+"""
+
+_MAX_BATCH = 128
+"""Maximum number of events that a pump reads from an agent that never waits before it yields to the event loop.
+
+Measured: compared with 64, and prepared together, 0.94 of the CPU time over A2A and 0.79 over chat completions
+(docs/performance.md).
+"""
+_MAX_BATCH_SIZE = 4 * 2**20
+"""Maximum size of these events as JSON, in bytes. They are stored in one commit, and all other writes wait for it."""
 
 _WITH_FILES = (PartAdded, ArtifactAdded, InterruptRaised)
-"""Events that may carry some."""
+"""Events that may contain files."""
 
 
 @dataclass(slots=True, eq=False)
 class Pump:
-    """Of one active run."""
+    """Pump of one active run: stores the events of its agent."""
 
     journal: Journal
     blobs: Blobs
@@ -50,42 +57,42 @@ class Pump:
     task: "asyncio.Task[Outcome] | None" = None
     attempt: Attempt | None = None
     reason: RunReason | None = None
-    """Why it is being stopped."""
+    """Reason for which the run is being stopped."""
     buffer: list[Entry] = field(default_factory=list[Entry])
     size: int = 0
-    """Bytes of what is in the buffer."""
+    """Size of the events in the buffer, in bytes."""
     files: list[FilePart] = field(default_factory=list[FilePart])
     window: Window = field(default_factory=lambda: Window(0))
     flushing: bool = False
-    """A flush is due as soon as the agent waits for something."""
+    """True if a flush is due as soon as the agent waits for something."""
     delayed: bool = False
-    """A flush is due at the end of the commit window."""
+    """True if a flush is due at the end of the commit window."""
     urgent: bool = False
-    """Something else than deltas is in the buffer: it does not wait for that."""
+    """True if the buffer contains events other than deltas, which do not wait for the end of the window."""
     flushed_at: float = 0.0
-    """On the loop's clock."""
+    """Time of the last flush, on the loop's clock."""
     storing: "asyncio.Future[None] | None" = None
-    """The append on its way. There is one at a time: if it is refused, nothing that was said after it is stored."""
+    """Pending append. There is one at a time: if it is refused, no later event is stored."""
     refused: FaultError | None = None
-    """The journal refused an append."""
+    """Fault with which the journal refused an append."""
     ended: bool = False
-    """What is left to store goes with the end of the run."""
+    """True if the remaining events are stored together with the end of the run."""
     abandoned: bool = False
-    """The run was ended without waiting for the agent any longer, or goes on elsewhere."""
+    """True if the run has ended without its agent, or continues on another node."""
     detached: bool = False
-    """The run is left to the next start of the gateway, or to another node."""
+    """True if the run is left to the next start of the gateway, or to another node."""
     expired: Outcome | None = None
-    """It took too long."""
+    """Outcome of a run that exceeded its time limit."""
     timer: asyncio.TimerHandle | None = None
-    """Of the bound on its time, or of the grace that it has after a cancel."""
+    """Timer of the run's time limit, or of the grace period after a cancel."""
 
     @property
     def is_full(self) -> bool:
-        return len(self.buffer) >= _BATCH or self.size >= _BYTES
+        return len(self.buffer) >= _MAX_BATCH or self.size >= _MAX_BATCH_SIZE
 
     @property
     def is_silent(self) -> bool:
-        """Whether the agent has said nothing yet that the log does not have."""
+        """True if the agent has produced no event yet that the log does not have."""
         return not self.buffer and not self.flushed_at
 
     @property
@@ -94,7 +101,7 @@ class Pump:
 
     @property
     def stop_outcome(self) -> Outcome | None:
-        """How a run ends that was stopped; None if nobody stopped it."""
+        """Outcome of a run that was stopped; None if it was not."""
         if self.reason is not None:
             return Outcome(RunStatus.CANCELLED, self.reason)
         if self.expired is None and self.refused is not None:
@@ -103,32 +110,35 @@ class Pump:
         return self.expired
 
     async def take(self, attempt: Attempt, events: AsyncIterator[Event]) -> None:
-        """Store what the agent says until it ends. Raises agent_invalid."""
+        """Store the agent's events until it ends. Raises agent_invalid."""
         repeated = 0
         async for event in events:
             if self.abandoned:
-                return  # whatever it says now goes nowhere: close it
+                return  # later events are dropped: the caller closes the agent
             entry = attempt.take_delta(event) if type(event) is PartDelta else None
             if entry is not None:  # most events of a long answer
                 self.buffer.append(entry)
                 self.size += len(entry[1])
             else:
                 if isinstance(event, _WITH_FILES):
-                    event = await self._keep_files(event)
+                    event = await self._store_files(event)
                 if not self._put(attempt.take(event)):
                     repeated += 1
-                    if repeated % _BATCH == 0:
+                    if repeated % _MAX_BATCH == 0:
                         await asyncio.sleep(0)
                     continue
-            if len(self.buffer) >= _BATCH or self.size >= _BYTES:
-                await self._room()
+            if len(self.buffer) >= _MAX_BATCH or self.size >= _MAX_BATCH_SIZE:
+                await self._wait_for_room()
             elif not self.flushing:
                 self._schedule(may_wait=type(event) is PartDelta)
         self._put(attempt.end())
 
     async def take_rest(self) -> tuple[list[Entry], list[FilePart]] | None:
-        """What goes into the log before the end: what was not stored yet, and the ends of what is open. None if some of
-        it is lost: then what the log holds decides what is open."""
+        """Return the events that precede the end of the run, and their files.
+
+        These are the unstored events, and the ends of everything that is open. Return None if an append was refused:
+        then the log decides what is open.
+        """
         while self.storing is not None:
             await asyncio.wait((self.storing,))
         if self.refused is not None:
@@ -138,16 +148,19 @@ class Pump:
         return closing, files
 
     def _schedule(self, *, may_wait: bool) -> None:
-        """Have what is in the buffer stored: soon, or at the end of the window if nothing but deltas is in it and the
-        last was stored in this one."""
+        """Schedule a flush of the buffer.
+
+        It happens soon, or at the end of the commit window if the buffer has only deltas and the last flush was in
+        this window.
+        """
         self.urgent = self.urgent or not may_wait
         if not self.urgent and (self.delayed or self.window.is_open(self.flushed_at)):
             if not self.delayed:
                 self.delayed = True
                 self.window.call_at_end(self._end_window)
             return
-        # Runs as soon as the agent waits for something: what it said before goes out together. One turn of the loop
-        # later, because then an agent that has ended by now is known to have: all goes with the end.
+        # Runs as soon as the agent waits for something, so that its events up to then are stored together. It waits one
+        # more turn of the loop: if the agent has ended by then, the events are stored together with the end.
         self.flushing = True
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._flush_soon)
@@ -157,7 +170,7 @@ class Pump:
         self._flush_soon()
 
     def _put(self, entries: Iterable[Entry]) -> bool:
-        """What is to be stored; whether there was any."""
+        """Add entries to the buffer. Return True if there were any."""
         is_any = False
         for entry in entries:
             if isinstance(entry[0], _WITH_FILES):
@@ -167,8 +180,11 @@ class Pump:
             is_any = True
         return is_any
 
-    async def _keep_files(self, event: PartAdded | ArtifactAdded | InterruptRaised) -> Event:
-        """The event with its files in the store."""
+    async def _store_files(self, event: PartAdded | ArtifactAdded | InterruptRaised) -> Event:
+        """Store the files of an event, and return the event with references to them.
+
+        Raises agent_invalid if a file is not acceptable.
+        """
         try:
             if isinstance(event, InterruptRaised):
                 (message,) = await self.blobs.keep_all((event.message,))
@@ -180,8 +196,8 @@ class Pump:
                 raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a file: {error.fault.message}") from error
             raise
 
-    async def _room(self) -> None:
-        """Wait until what was said is stored: an agent is not ahead of the journal by more than a batch or two."""
+    async def _wait_for_room(self) -> None:
+        """Wait until the buffer has room, so that the agent is at most two batches ahead of the journal."""
         while self.is_full:
             if self.refused is not None:
                 raise self.refused
@@ -205,35 +221,38 @@ class Pump:
         self.storing.add_done_callback(partial(self._finish_flush, events, files))
 
     def give_up_storing(self) -> None:
-        """The gateway stops: what could not be stored until now is left to the next start, like the run."""
+        """Stop retrying a failed append when the gateway stops. Its events are lost, and the next start has the run."""
         if isinstance(self.storing, asyncio.Task):
             self.storing.cancel()
 
-    def _finish_flush(self, events: list[Entry], files: list[FilePart], done: "asyncio.Future[None]") -> None:
-        if done.cancelled():
+    def _finish_flush(self, events: list[Entry], files: list[FilePart], append: "asyncio.Future[None]") -> None:
+        """Handle the result of an append: retry it if the database is unavailable, stop the agent if it was refused."""
+        if append.cancelled():
             self.storing, self.refused = None, Unstored()
             return
-        if isinstance(done.exception(), Unstored) and not isinstance(done, asyncio.Task):
-            again = self.journal.write_patiently(lifecycle.append, start=self.start, events=events, files=files)
-            self.storing = asyncio.get_running_loop().create_task(again)
+        if isinstance(append.exception(), Unstored) and not isinstance(append, asyncio.Task):
+            retry = self.journal.write_patiently(lifecycle.append, start=self.start, events=events, files=files)
+            self.storing = asyncio.get_running_loop().create_task(retry)
             self.storing.add_done_callback(partial(self._finish_flush, events, files))
             return
         self.storing = None
-        error = done.exception()
+        error = append.exception()
         if error is None:
             if self.urgent or not self.delayed:
                 self._flush_soon()
             return
         self.refused = error if isinstance(error, FaultError) else Unstored()
-        if isinstance(error, TakenOver):  # the agent's server goes on for another node: it is not told to stop
+        if isinstance(error, TakenOver):  # the agent's server works for another node: do not cancel it there
             self.detached = self.abandoned = True
         if self.reason is None and self.task is not None:
             self.task.cancel(DETACH if self.detached else None)
 
 
 async def close_events(events: AsyncIterator[Event], *, detach: bool) -> None:
-    """Close what an agent gave; it need not be a generator. One that the gateway lets go of is told so where it stands:
-    a plain close would be a cancel."""
+    """Close an agent's events, which need not be a generator.
+
+    With `detach`, raise `CancelledError(DETACH)` inside the generator first: a plain close would cancel the run.
+    """
     throw, aclose = getattr(events, "athrow", None), getattr(events, "aclose", None)
     if detach and throw is not None:
         with suppress(asyncio.CancelledError, StopAsyncIteration):

@@ -1,4 +1,4 @@
-"""Recovery: runs and webhooks of a gateway that is gone are taken up where it left them."""
+"""Recovery: continues the runs and webhooks of a gateway process that has ended."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -17,6 +17,8 @@ log = logging.getLogger("babelgate.recovery")
 
 
 class Recovery:
+    """Recovery of runs and webhooks, at startup and after a takeover."""
+
     def __init__(
         self, journal: Journal, engine: Engine, deliverer: Deliverer, find: Callable[[str], RegisteredAgent]
     ) -> None:
@@ -26,34 +28,42 @@ class Recovery:
         self._find = find
 
     async def take_up(self, live: Sequence[LiveRun]) -> None:
-        """Queued runs stay queued in order, active runs are re-attached to, started again, or ended with a fault that
-        says why. Raises what the journal does."""
-        for found in live:
-            if found.run.status is RunStatus.RUNNING:
-                await self._engine.recover(start_of(found))
-        for found in live:
-            if found.run.status is RunStatus.PENDING:
-                await self.offer(found)
+        """Continue runs of an earlier process.
+
+        Pending runs keep their order in the queue. Running runs are reattached, started again, or ended with a fault
+        that states the reason. Raises the faults of the journal.
+        """
+        for run_row in live:
+            if run_row.run.status is RunStatus.RUNNING:
+                await self._engine.recover(start_of(run_row))
+        for run_row in live:
+            if run_row.run.status is RunStatus.PENDING:
+                await self.offer(run_row)
         self._engine.recover_suspects()
 
-    async def offer(self, found: LiveRun) -> None:
-        """A run that waits is started when its turn comes."""
+    async def offer(self, run_row: LiveRun) -> None:
+        """Queue a pending run, or fail it if its agent is no longer configured."""
         try:
-            self._find(found.agent)
+            self._find(run_row.agent)
         except FaultError:
-            fault = Fault(code=FaultCode.AGENT_UNREACHABLE, message=f"Agent {found.agent} is no longer configured")
-            await self._journal.write(lifecycle.fail_pending, found.owner, found.thread_id, found.run.run_id, fault)
+            fault = Fault(code=FaultCode.AGENT_UNREACHABLE, message=f"Agent {run_row.agent} is no longer configured")
+            await self._journal.write(
+                lifecycle.fail_pending, run_row.owner, run_row.thread_id, run_row.run.run_id, fault
+            )
             return
-        self._engine.slots.offer(found.owner, found.thread_id, found.agent)
+        self._engine.slots.offer(run_row.owner, run_row.thread_id, run_row.agent)
 
     def deliver(self, webhooks: Sequence[Due], *, adopted: bool = False) -> None:
-        """Continue to deliver to webhooks. `adopted` = another node did so before: what this one knew of them is
-        outdated."""
+        """Continue to deliver to webhooks.
+
+        `adopted` is true if another node delivered to them before, so that this node's state of them is outdated.
+        """
         for due in webhooks:
             if adopted:
                 self._deliverer.forget(due.owner, due.webhook.task_id, due.webhook.webhook_id)
             self._deliverer.resume(due)
 
 
-def start_of(found: LiveRun) -> Start:
-    return Start(found.owner, found.thread_id, found.task, found.run, found.pk, crashes=found.crashes)
+def start_of(run_row: LiveRun) -> Start:
+    """Return the start of a running run, from its row."""
+    return Start(run_row.owner, run_row.thread_id, run_row.task, run_row.run, run_row.pk, crashes=run_row.crashes)

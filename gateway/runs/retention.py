@@ -1,6 +1,7 @@
-"""Retention: threads that nothing has happened on for long are erased, as their owners would do it, and what was erased
-is given back to the file system. All of it in steps that hold nobody up: each is a transaction of a few milliseconds at
-most, and the next one begins some times as long after it.
+"""Retention: erases threads that were idle for too long, and returns the freed space to the file system.
+
+The work is divided into steps that block no one: each is a transaction of at most a few milliseconds. The pause before
+the next step is several times as long as the step.
 """
 
 import asyncio
@@ -25,12 +26,14 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _PERIOD: Final = 600.0
-"""Seconds from one look at everything to the next."""
-_REST: Final = 4
-"""Between two transactions, some times what the last one took."""
+"""Seconds from one sweep to the next."""
+_PAUSE_FACTOR: Final = 4
+"""Pause after a transaction, as a multiple of its duration."""
 
 
 class Retention:
+    """Periodic sweep that erases what the retention policy does not keep."""
+
     def __init__(
         self,
         journal: Journal,
@@ -39,8 +42,11 @@ class Retention:
         clock: Clock,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`erase` says whether the thread is gone: not if something has happened on it meanwhile. Of several nodes the
-        one that `leads` looks for what is over."""
+        """Create the sweep.
+
+        `erase` returns False if the thread was used meanwhile, and is therefore not erased. `leads` returns True on the
+        node of a cluster that does the sweep.
+        """
         self._journal = journal
         self._policy = policy
         self._erase = erase
@@ -58,7 +64,7 @@ class Retention:
         await self._tasks.stop(seconds)
 
     def wake(self) -> None:
-        """A long thread was erased: its log is to go, too."""
+        """Start to erase the remaining log of a long thread that was erased."""
         self._woken.set()
 
     async def _run_forever(self) -> None:
@@ -73,7 +79,7 @@ class Retention:
                 else:
                     await self.erase_remnants()
                 await self.give_back()
-            except FaultError as error:  # a full disk, say: tried again
+            except FaultError as error:  # such as a full disk: the next sweep tries again
                 log.warning("what is over could not be erased: %s", error)
             except Exception as error:
                 self._failures.note(error)
@@ -83,7 +89,7 @@ class Retention:
                     self._woken.clear()
 
     async def sweep(self) -> int:
-        """Erase what the policy does not keep. Returns how many threads."""
+        """Erase what the policy does not keep. Return the number of erased threads."""
         await self._step(self._make_room)
         await self.erase_remnants()
         erased = await self._erase_idle()
@@ -96,7 +102,7 @@ class Retention:
         return erased
 
     async def erase_remnants(self) -> None:
-        """The logs of long threads that were erased."""
+        """Erase the remaining logs of long threads that were erased."""
         while await self._step(deletion.erase_remnant):
             pass
 
@@ -104,7 +110,7 @@ class Retention:
         self._journal.database.make_room(tx.connection)
 
     async def give_back(self) -> None:
-        """Shrink the database by what is free: pages of its file, but for a few; partitions."""
+        """Return free space to the file system: most of the free pages of the database file, and empty partitions."""
         while await self._step(self._give_back):
             pass
 
@@ -122,22 +128,24 @@ class Retention:
         while after is not None:
             found, after = await self._journal.query(idle_threads, after, finished, unfinished)
             for idle in found:
-                begun = self._clock.steady()
+                started = self._clock.steady()
                 erased += await self._erase(idle)
-                await self._rest(begun)
+                await self._pause(started)
         return erased
 
     async def _step(self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs) -> T:
-        begun = self._clock.steady()
-        done = await self._journal.write(command, *args, **named)
-        await self._rest(begun)
-        return done
+        started = self._clock.steady()
+        result = await self._journal.write(command, *args, **named)
+        await self._pause(started)
+        return result
 
-    async def _rest(self, begun: int) -> None:
-        await asyncio.sleep(min(1.0, _REST * (self._clock.steady() - begun) / 1e6))
+    async def _pause(self, started: int) -> None:
+        await asyncio.sleep(min(1.0, _PAUSE_FACTOR * (self._clock.steady() - started) / 1e6))
 
-    def _cutoff(self, lasts: float) -> int:
-        """What was last used before it is over. A clock that is set forward while the gateway runs makes nothing
-        old."""
+    def _cutoff(self, lifetime: float) -> int:
+        """Return the time before which an item must have been used last to be erased, in microseconds since 1970.
+
+        If the system clock is set forward while the gateway runs, nothing expires early.
+        """
         now = min(self._clock.now(), self._wall + self._clock.steady() - self._steady)
-        return now - round(lasts * 1e6)
+        return now - round(lifetime * 1e6)

@@ -1,4 +1,4 @@
-"""Retry schedule of webhooks: the pause after each failed try, and `Retry-After` of the receiver's response."""
+"""Retry schedule of webhooks: the pause after each failed try, and the receiver's `Retry-After` header."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -7,16 +7,21 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 JITTER: Final = 0.2
-"""Largest part of a pause that is added to it. Chosen: deliveries that failed together are not tried together."""
+"""Maximum jitter, as a fraction of the pause. Chosen: deliveries that failed together are not retried together."""
 LONGEST_RETRY_AFTER: Final = 86_400.0
 """Longest pause, in seconds, that a receiver can ask for. Chosen: a day."""
 _REASON: Final = 200
-"""Characters of a reason that are stored. Chosen: one line of a log."""
+"""Maximum length of a stored reason, in characters. Chosen: one line of a log."""
 
 
 class RetrySchedule:
+    """Pauses between the tries of a delivery."""
+
     def __init__(self, pauses: Sequence[float], fraction: Callable[[], float] = random.random) -> None:
-        """`pauses` are in seconds, one for each retry. `fraction` returns the part of the jitter, from 0 to 1."""
+        """Create a schedule.
+
+        `pauses` are in seconds, one for each retry. `fraction` returns the part of the maximum jitter, from 0 to 1.
+        """
         self._pauses = tuple(pauses)
         self._fraction = fraction
         self.longest = max((*(pause * (1 + JITTER) for pause in self._pauses), LONGEST_RETRY_AFTER))
@@ -25,8 +30,8 @@ class RetrySchedule:
     def pause_after(self, failures: int, retry_after: float | None = None) -> float | None:
         """Return the seconds until the next try, or None if the schedule is exhausted.
 
-        `failures` counts the failed tries of one body, and `retry_after` is what the receiver asked for. The pause is
-        the longer of the two: a receiver can delay the next try, but not hurry it.
+        `failures` is the number of failed tries of one body, and `retry_after` the pause that the receiver requested.
+        The longer pause applies: a receiver can delay the next try, but not advance it.
         """
         if failures > len(self._pauses):
             return None

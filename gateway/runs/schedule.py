@@ -1,4 +1,7 @@
-"""Cron schedules: when a cron runs next. Five fields (minute, hour, day of month, month, day of week), in a zone."""
+"""Cron schedules: computes when a cron runs next.
+
+A schedule has five fields (minute, hour, day of month, month, day of week) and applies to a time zone.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -15,33 +18,35 @@ _ALIASES: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_LENGTH: Final = 256
-"""Characters of a schedule."""
+_MAX_LENGTH: Final = 256
+"""Maximum length of a schedule, in characters."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = 253_000_000_000_000_000
-"""Microseconds after which there are no dates to look for."""
+"""Latest start of a search, in microseconds since 1970: later dates exceed the range of `datetime`."""
 
 
 def find_next(schedule: str, timezone: str | None, after: int) -> int | None:
-    """The first time after another, in microseconds since 1970; None if there is none within decades. Raises
-    invalid."""
-    # Imported by those who have crons: for all others the gateway starts without it.
+    """Return the first time of a schedule that is later than `after`, both in microseconds since 1970.
+
+    Return None if no date within decades matches. Raises invalid if the schedule or the time zone is.
+    """
+    # Imported on first use: a gateway without crons starts faster.
     from cronsim import CronSim, CronSimError
 
     zone = _zone(timezone)
     fields = _ALIASES.get(schedule.strip().lower(), schedule)
-    if len(schedule) > _LENGTH or len(fields.split()) != 5:
+    if len(schedule) > _MAX_LENGTH or len(fields.split()) != 5:
         raise _invalid(schedule, "It must have five fields: minute, hour, day of month, month and day of week.")
     if not 0 <= after < _LATEST:
         return None
     begin = (_EPOCH + timedelta(microseconds=after)).astimezone(zone)
     try:
-        found = next(CronSim(fields, begin), None)
+        match = next(CronSim(fields, begin), None)
     except CronSimError as error:
         raise _invalid(schedule, str(error)) from error
     except OverflowError:
         return None
-    return None if found is None else round((found - _EPOCH) / timedelta(microseconds=1))
+    return None if match is None else round((match - _EPOCH) / timedelta(microseconds=1))
 
 
 def _invalid(schedule: str, why: str) -> FaultError:

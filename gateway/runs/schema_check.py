@@ -1,8 +1,8 @@
-"""JSON Schema validation against a schema that somebody else wrote: nothing is fetched, and the work is bounded.
+"""JSON Schema validation against an untrusted schema: fetches no references, and bounds the work.
 
-Also a program, for what cannot be bounded in the gateway's own process: a `pattern` is one step of the interpreter, and
-may take years. It reads `[schema, value]` from its input, and prints what `find_error` gives. It imports little, as it
-is started often.
+The module is also a program, for checks that cannot be bounded in the gateway's process. A `pattern`, for example, is a
+single step of the interpreter that may take years. The program reads `[schema, value]` from its standard input and
+prints the result of `find_error`. It starts often, so it imports little.
 """
 
 import json
@@ -19,24 +19,24 @@ from referencing.jsonschema import SchemaRegistry
 Keyword = Callable[[Any, Any, Any, Any], Iterable[Any] | None]
 
 _EMPTY: Final[SchemaRegistry] = Registry()
-"""Without it, jsonschema fetches what a `$ref` names."""
+"""Empty registry. Without it, jsonschema fetches the URL of a `$ref`."""
 _COSTLY: Final = frozenset({"pattern", "patternProperties", "uniqueItems"})
-"""Keywords of which a single one may take very long."""
-_MEMORY: Final = 2**30
-"""Bytes: what is wrong with each of a thousand alternatives quotes the value each time."""
-_SECONDS: Final = 10
-"""Of computing, for when whoever started it is gone."""
-_left = [0]
+"""Keywords that may take very long in a single step."""
+_MAX_MEMORY: Final = 2**30
+"""Memory limit of the program, in bytes: an error about a thousand alternatives quotes the value a thousand times."""
+_MAX_CPU_SECONDS: Final = 10
+"""CPU time limit of the program, in seconds, in case the process that started it has ended."""
+_remaining_steps = [0]
 
 
 class TooLong(Exception):
-    """It takes more steps than were given."""
+    """The check exceeds its number of steps."""
 
 
 def _with_bound(check: Keyword) -> Keyword:
     def step(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[Any] | None:
-        _left[0] -= 1
-        if _left[0] < 0:
+        _remaining_steps[0] -= 1
+        if _remaining_steps[0] < 0:
             raise TooLong
         return check(validator, value, instance, schema)
 
@@ -50,13 +50,13 @@ _Validator = cast("Any", extend(Draft202012Validator, _BOUNDED))
 
 
 def find_error(schema: Any, value: Any, steps: int) -> str | None:
-    """What does not fit, in one line; None if all does.
+    """Return the first mismatch between a value and a schema, in one line, or None if the value matches.
 
     Raises:
-        TooLong: after so many steps, a keyword each, or where a `$ref` leads back to itself.
-        referencing.exceptions.Unresolvable: for a `$ref` to what is not in the schema.
+        TooLong: The check needs more than `steps` keywords, or a `$ref` refers to itself.
+        referencing.exceptions.Unresolvable: The target of a `$ref` is not in the schema.
     """
-    _left[0] = steps
+    _remaining_steps[0] = steps
     try:
         error: Any = next(_Validator(schema, registry=_EMPTY).iter_errors(value), None)
     except RecursionError as loop:
@@ -68,7 +68,7 @@ def find_error(schema: Any, value: Any, steps: int) -> str | None:
 
 
 def is_costly(schema: Any) -> bool:
-    """Whether it has a member that is called as one of the costly keywords are."""
+    """Return True if a schema has a member with the name of a costly keyword, at any depth."""
     todo: list[Any] = [schema]
     while todo:
         item: Any = todo.pop()
@@ -83,7 +83,7 @@ def is_costly(schema: Any) -> bool:
 
 
 if __name__ == "__main__":
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_SECONDS, _MAX_CPU_SECONDS))
     schema, value = json.load(sys.stdin)
     print(json.dumps(find_error(schema, value, sys.maxsize)))

@@ -1,5 +1,7 @@
-"""Signed webhooks, as Standard Webhooks 1.0 has it: an id that is the same for each try, the time of the try, and an
-HMAC of both with the body."""
+"""Signed webhooks, as specified by Standard Webhooks 1.0.
+
+Each request has an id that is the same for all tries, the time of the try, and an HMAC of both and the body.
+"""
 
 import base64
 import binascii
@@ -13,8 +15,13 @@ _PREFIX = "whsec_"
 
 
 class Signer:
+    """Signer of webhook requests with one secret."""
+
     def __init__(self, secret: str) -> None:
-        """What stands after `whsec_` is base64; any other secret is its own bytes. Raises invalid."""
+        """Create a signer. The key is the base64 text after `whsec_`, or the bytes of a secret without that prefix.
+
+        Raises invalid if the text after `whsec_` is not base64.
+        """
         if secret.startswith(_PREFIX):
             try:
                 self._key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
@@ -24,10 +31,10 @@ class Signer:
             self._key = secret.encode()
 
     def headers(self, message_id: str, body: bytes, at: int | None = None) -> dict[str, str]:
-        """`at` = seconds since 1970; now where it is None."""
+        """Return the headers that sign a body. `at` is the time in seconds since 1970; None means now."""
         now = int(time.time()) if at is None else at
-        signed = f"{message_id}.{now}.".encode() + body
-        signature = base64.b64encode(hmac.digest(self._key, signed, sha256)).decode()
+        content = f"{message_id}.{now}.".encode() + body
+        signature = base64.b64encode(hmac.digest(self._key, content, sha256)).decode()
         # "Webhook headers", standard-webhooks/spec: the scheme of a symmetric signature is v1.
         return {
             "webhook-id": message_id,

@@ -1,8 +1,8 @@
-"""Concurrency limits and fairness: which agent has room for one more run, and which thread's turn it is.
+"""Concurrency limits and fairness: which agent has a free slot, and which thread gets it.
 
-A thread waits in the queue of an agent once, however many runs of the agent wait on it. Owners are served in turn, and
-of the threads of an owner the one that has waited longest. What is started with a slot is not known here: `start` is
-told that it is there.
+A thread is in the queue of an agent at most once, even if several of its runs wait for the agent. Owners are served in
+turn. Among the threads of an owner, the one that has waited longest is first. This module does not know which run
+starts: it calls `start` when a slot is free.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from babelgate.gateway.runs.lifecycle import Later
 
 @dataclass(slots=True)
 class _AgentSlots:
-    """How many runs of one agent may be active, and which threads wait for one to end."""
+    """Slots of one agent: the limit of its active runs, and the threads that wait for a slot."""
 
     limit: int | None
     used: int = 0
     waiting: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
-    """Ids of threads by owner: the owners in the order of their turns, the threads in the order in which they came."""
+    """Ids of waiting threads by owner: owners in the order of their turns, threads in the order of arrival."""
 
     @property
     def has_room(self) -> bool:
@@ -29,26 +29,31 @@ class _AgentSlots:
 
 
 class Slots:
+    """Slots of all agents."""
+
     def __init__(self, find: Callable[[str], RegisteredAgent], start: Callable[[str, str, str], None]) -> None:
-        """`start` is called with an owner, the id of a thread and an agent: a slot of the agent is taken for what the
-        thread runs next."""
+        """Create the slots of a gateway.
+
+        `start` is called with an owner, a thread id and an agent name, after a slot of that agent was taken for the
+        thread's next run.
+        """
         self._find = find
         self._start = start
         self._by_agent: dict[str, _AgentSlots] = {}
         self._timers: set[asyncio.TimerHandle] = set()
-        self._closed = False
-        self._pauses = False
+        self._is_closed = False
+        self._is_paused = False
 
     def reserve(self, agent: str) -> bool:
-        """Take a slot of the agent, if one is free and nobody waits for it."""
+        """Take a slot of the agent if one is free and no thread waits for it. Return True if it was taken."""
         slots = self._of(agent)
-        if self._closed or self._pauses or slots.waiting or not slots.has_room:
+        if self._is_closed or self._is_paused or slots.waiting or not slots.has_room:
             return False
         slots.used += 1
         return True
 
     def take(self, agent: str) -> None:
-        """Take a slot whether there is one or not, for a run that was active already."""
+        """Take a slot for a run that is already active, even if this exceeds the limit."""
         self._of(agent).used += 1
 
     def release(self, agent: str) -> None:
@@ -57,13 +62,13 @@ class Slots:
         self._serve(agent, slots)
 
     def offer(self, owner: str, thread_id: str, agent: str) -> None:
-        """The thread has a run of this agent that could start: it does when there is a slot."""
+        """Queue a thread that has a run of this agent ready to start. It starts when a slot is free."""
         slots = self._of(agent)
         slots.waiting.setdefault(owner, {}).setdefault(thread_id)
         self._serve(agent, slots)
 
     def offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
-        """The same, for what the journal says comes next."""
+        """Queue the next run of a thread, as the journal returned it: now, or by a timer when it is due."""
         if later is None:
             return
         if later.wait <= 0:
@@ -78,20 +83,20 @@ class Slots:
         self._timers.add(timer)
 
     def pause(self, *, on: bool) -> None:
-        """For now, nothing is started."""
-        self._pauses = on
+        """Stop starting runs, or start them again if `on` is False."""
+        self._is_paused = on
         for agent, slots in [] if on else list(self._by_agent.items()):
             self._serve(agent, slots)
 
     def close(self) -> None:
-        """Nothing is started any more."""
-        self._closed = True
+        """Stop starting runs permanently."""
+        self._is_closed = True
         for timer in self._timers:
             timer.cancel()
 
     def _serve(self, agent: str, slots: _AgentSlots) -> None:
         """Give free slots to the owners in turn, one each."""
-        while slots.waiting and not (self._closed or self._pauses) and slots.has_room:
+        while slots.waiting and not (self._is_closed or self._is_paused) and slots.has_room:
             owner = next(iter(slots.waiting))
             threads = slots.waiting.pop(owner)
             thread_id = next(iter(threads))
@@ -106,7 +111,7 @@ class Slots:
         if slots is None:
             try:
                 limit = self._find(agent).concurrency
-            except FaultError:  # gone from the configuration: its runs fail as they start
+            except FaultError:  # removed from the configuration: its runs fail when they start
                 limit = None
             slots = self._by_agent[agent] = _AgentSlots(limit)
         return slots

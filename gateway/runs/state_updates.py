@@ -1,5 +1,7 @@
-"""State updates (`update_state`): revisions that callers make, committed here, or made by the agent that keeps the
-state of the thread."""
+"""State updates (`update_state`): revisions that callers create.
+
+The gateway commits them, or the agent that keeps the state of the thread creates them.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence, Set
 from dataclasses import replace
@@ -23,6 +25,8 @@ from babelgate.gateway.storage.run_rows import bound_runs
 
 
 class StateUpdates:
+    """State updates of callers."""
+
     def __init__(
         self, journal: Journal, reads: Reads, blobs: Blobs, reach: Callable[[str], Awaitable[RegisteredAgent]]
     ) -> None:
@@ -32,19 +36,22 @@ class StateUpdates:
         self._reach = reach
 
     async def apply(self, owner: str, update: StateUpdate) -> str:
-        """`babelgate.canonical.hub.Hub.update_state`."""
+        """Implement `babelgate.canonical.hub.Hub.update_state`."""
         if update.checkpoint is not None:
             await self._reads.need_revision(owner, update.thread_id, update.checkpoint)
         if (state_owner := await self._find_state_owner(owner, update)) is not None:
             return await self._update_by_owner(owner, update, *state_owner)
         checkpoint_id = new_id()
-        kept = replace(update, messages=await keep_messages(self._blobs, update.messages))
-        await self._journal.write(thread_commands.update, owner, kept, checkpoint_id)
+        stored = replace(update, messages=await keep_messages(self._blobs, update.messages))
+        await self._journal.write(thread_commands.update, owner, stored, checkpoint_id)
         return checkpoint_id
 
     async def _find_state_owner(self, owner: str, update: StateUpdate) -> tuple[str, Stateful] | None:
-        """The agent that keeps the thread's state, if the last one on it does; before the first, the one that the
-        thread was made for."""
+        """Return the agent that keeps the thread's state, with its name, or None if the gateway keeps it.
+
+        This is the agent of the thread's last run, if it is stateful. On a thread without runs it is the agent that the
+        update names.
+        """
         await self._reads.thread(owner, update.thread_id)
         runs = await (await self._reads.runs(owner, RunFilter(thread_id=update.thread_id), limit=1)).all()
         name = runs[0].agent if runs else update.agent
@@ -85,6 +92,6 @@ class StateUpdates:
 
 
 def _find_elsewhere(runs: Sequence[Run], thread: str | None) -> Set[str]:
-    """Return the tasks that wait in another thread of the agent's server than the one whose state is changed."""
+    """Return the tasks that wait in a different thread of the agent's server than the one whose state is changed."""
     threads = {run.task_id: run.upstream.get("task", thread) for run in runs}  # oldest first: the newest run decides
-    return {task_id for task_id, its in threads.items() if its != thread}
+    return {task_id for task_id, task_thread in threads.items() if task_thread != thread}

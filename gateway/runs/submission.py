@@ -1,6 +1,7 @@
-"""Run commands: submit, answer, cancel, and what the engine does to a thread, as decisions on its `ThreadState`. Each
-function runs whole in the writer's transaction: it checks first, raises before it changes anything where it can, and
-appends events. First commit wins.
+"""Run commands of callers: submit, answer and cancel, as decisions on a `ThreadState`.
+
+Each function runs in the writer's transaction. It checks first, raises before it changes anything where possible, and
+then appends events. If two commands conflict, the first commit wins.
 """
 
 from typing import NamedTuple
@@ -47,39 +48,43 @@ from babelgate.gateway.storage.webhook_rows import insert_webhook
 
 
 class Ids(msgspec.Struct, frozen=True):
-    """Fresh ids for what a command may have to create."""
+    """Unused ids for everything that a command may have to create."""
 
     thread: str
     task: str
     run: str
     message: str
     base: str = ""
-    """Of a revision that a fork makes."""
+    """Checkpoint id of a revision that a fork creates."""
     state: str = ""
-    """Of one that a change of the state makes."""
+    """Checkpoint id of a revision that a state change creates."""
 
 
 class Stop(NamedTuple):
-    """A running run that has to be stopped, and why."""
+    """A running run that has to be stopped, and the reason."""
 
     pk: int
-    """Of its thread."""
+    """Key of the run's thread."""
     run_id: str
     reason: RunReason
 
 
 class Submitted(msgspec.Struct, frozen=True):
+    """Outcome of a submission or an answer."""
+
     receipt: Receipt
     pk: int
-    """Of the thread."""
+    """Key of the thread."""
     start: Start | None
     stop: Stop | None = None
-    """A running run that has to make room."""
+    """A running run that the multitask strategy replaces."""
     idle: bool = False
-    """Nothing runs on the thread: the new run waits for its agent, not for the thread."""
+    """True if no run is running on the thread, so that the new run waits only for its agent."""
 
 
 class Cancelled(msgspec.Struct, frozen=True):
+    """Outcome of a cancel: the task, and the run to stop, if one is running."""
+
     task: Task
     stop: Stop | None
 
@@ -95,30 +100,30 @@ def submit(
     stateful: bool = False,
     base: Base | None = None,
 ) -> Submitted:
-    """Append a new run, and start it in the same commit if its turn is now and `may_start` says that the agent has
-    room. `stateful` is what the agent's description says of it; `base` = the state that the thread begins with. Raises
-    conflict."""
+    """Append a new run, and start it in the same commit if it is next on its thread and its agent has a free slot
+    (`may_start`). `stateful` is the value in the agent's description, and `base` the state that the thread begins with.
+    Raises conflict if the task or run exists already."""
     if ask.task_id is not None and tx.find_task(owner, ask.task_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.task_id} exists already")
     if ask.run_id is not None and tx.find_run(owner, ask.run_id) is not None:
         raise FaultError(FaultCode.CONFLICT, f"Run {ask.run_id} exists already")
     may_start = may_start and ask.start_in is None
-    found = _thread_for(tx, owner, ask)
-    check_unused(found, base)
-    follow = None if found is None else _followed_task(found, ask)
-    if found is None and not may_start:
+    existing = _thread_for(tx, owner, ask)
+    check_unused(existing, base)
+    follow = None if existing is None else _followed_task(existing, ask)
+    if existing is None and not may_start:
         _check_queue(tx, owner, None, ask.agent, limits, is_delayed=bool(ask.start_in))
-    state = found or _make_thread(tx, owner, ask, ids)
+    state = existing or _make_thread(tx, owner, ask, ids)
     stop = _make_room(tx, state, ask)
     starts = may_start and state.running is None and not state.pending
-    if found is not None and not starts:
+    if existing is not None and not starts:
         _check_queue(tx, owner, state, ask.agent, limits, is_delayed=bool(ask.start_in))
     if not ask.thread_metadata.items() <= state.thread.metadata.items():
         tx.append(state, ThreadChanged(metadata=ask.thread_metadata))
-    ask = _starting(tx, state, ask, ids, base)
+    ask = _append_base(tx, state, ask, ids, base)
     run_id = ask.run_id or ids.run
-    given = _with_uploads(state, ask.input, ids)
-    _tell_uploads(tx, state, ask.input, run_id)
+    run_input = _with_uploads(state, ask.input, ids)
+    _append_uploads(tx, state, ask.input, run_id)
     after = state.seq
     if follow is None:
         task_id = ask.task_id or ids.task
@@ -139,70 +144,75 @@ def submit(
     else:
         task_id = follow.task_id
     created = RunCreated.of(
-        given,
+        run_input,
         run_id=run_id,
         cause="input" if follow is None else "follow_up",
         strategy=ask.strategy,
         start_after=None if ask.start_in is None else tx.now() + ask.start_in,
     )
-    said = tx.append(state, created, task_id=task_id, run_id=run_id)
+    record = tx.append(state, created, task_id=task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
     if ask.webhook is not None:
         insert_webhook(tx, state, task_id, ask.webhook, after, limits.webhooks)
-    begun = begin(tx, state, state.runs[run_id], created) if starts else None
+    started = begin(tx, state, state.runs[run_id], created) if starts else None
     receipt = Receipt(
         thread_id=state.thread.thread_id,
         task_id=task_id,
         run_id=run_id,
         seq=after,
-        created_at=said.at,
+        created_at=record.at,
         task=state.tasks[task_id],
     )
-    return Submitted(receipt, state.pk, begun, stop, idle=state.running is None)
+    return Submitted(receipt, state.pk, started, stop, idle=state.running is None)
 
 
 def prepare(tx: Transaction, owner: str, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """Make the thread of a submission, with what it begins with; returns what is left to be submitted. Raises as
-    `submit`."""
-    found = _thread_for(tx, owner, ask)
-    check_unused(found, base)
-    state = found or _make_thread(tx, owner, ask, ids)
-    started = _starting(tx, state, replace(ask, state={}), ids, base)
-    left = replace(started, thread_id=state.thread.thread_id, alias=None, history=(), state=ask.state)
-    return replace(left, fork=None, if_missing="reject")
+    """Create the thread of a submission with its history and base state, and return the rest of the submission.
+
+    Raises the same faults as `submit`.
+    """
+    existing = _thread_for(tx, owner, ask)
+    check_unused(existing, base)
+    state = existing or _make_thread(tx, owner, ask, ids)
+    rest = _append_base(tx, state, replace(ask, state={}), ids, base)
+    remaining = replace(rest, thread_id=state.thread.thread_id, alias=None, history=(), state=ask.state)
+    return replace(remaining, fork=None, if_missing="reject")
 
 
 def forget(tx: Transaction, owner: str, thread_id: str) -> None:
-    """The id of a thread that was made in vain is free again."""
+    """Release the id of a thread that was created for nothing."""
     tx.forget_erased(owner, thread_id)
 
 
-def _starting(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, base: Base | None) -> Submission:
-    """What was said elsewhere is said, and the state is made that the run starts from."""
+def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids, base: Base | None) -> Submission:
+    """Append the submission's history and the state that its run starts from.
+
+    Return the submission with the checkpoint of that state.
+    """
     say(tx, state, ask.history)
     if base is None and not ask.state:
         return ask
     checkpoint = ask.input.checkpoint
     if base is not None:
-        checkpoint = put_base(tx, state, base, ids.base, is_told=bool(ask.history))
+        checkpoint = put_base(tx, state, base, ids.base, has_history=bool(ask.history))
     if ask.state:
-        made = put_state(tx, state, ask.state, checkpoint, ask.as_node, ids.state)
-        checkpoint = None if checkpoint is None else made
+        changed = put_state(tx, state, ask.state, checkpoint, ask.as_node, ids.state)
+        checkpoint = None if checkpoint is None else changed
     return replace(ask, input=ask.input.replace(checkpoint=checkpoint))
 
 
 def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | None:
-    """The thread that the submission means; None if it has to be made."""
-    known = ask.follow_up or ask.continues
-    if known is not None:
-        task = tx.need_task(owner, known)
+    """Return the thread that the submission names, or None if it has to be created."""
+    task_id = ask.follow_up or ask.continues
+    if task_id is not None:
+        task = tx.need_task(owner, task_id)
         if ask.thread_id is not None and ask.thread_id != task.thread_id:
-            raise FaultError(FaultCode.INVALID, f"Task {known} is not of thread {ask.thread_id}")
+            raise FaultError(FaultCode.INVALID, f"Task {task_id} is not of thread {ask.thread_id}")
         return tx.need_thread(owner, task.thread_id)
     thread_id = ask.thread_id
     if thread_id is None and ask.alias is not None:
-        for (known_thread,) in tx.sql.thread_of.run(tx.connection, (owner, ask.protocol, ask.agent, ask.alias)):
-            thread_id = known_thread
+        for (alias_thread,) in tx.sql.thread_of.run(tx.connection, (owner, ask.protocol, ask.agent, ask.alias)):
+            thread_id = alias_thread
     if thread_id is None:
         return None
     state = tx.thread(owner, thread_id)
@@ -214,7 +224,7 @@ def _thread_for(tx: Transaction, owner: str, ask: Submission) -> ThreadState | N
 
 def _make_thread(tx: Transaction, owner: str, ask: Submission, ids: Ids) -> ThreadState:
     thread_id = ask.thread_id or ids.thread
-    if ask.if_missing == "recreate" and ask.thread_id is not None:  # an id of the gateway's choice is new
+    if ask.if_missing == "recreate" and ask.thread_id is not None:  # an id that the gateway chose is new
         tx.forget_erased(owner, thread_id)
     ephemeral = True if ask.ephemeral else None
     state = tx.create_thread(owner, thread_id, ThreadChanged(metadata=ask.thread_metadata, ephemeral=ephemeral))
@@ -223,24 +233,27 @@ def _make_thread(tx: Transaction, owner: str, ask: Submission, ids: Ids) -> Thre
     return state
 
 
-def _with_uploads(state: ThreadState, given: RunInput, ids: Ids) -> RunInput:
-    """An input with the files that were uploaded for it: the last thing that the caller said brings them."""
-    uploads, messages = state.thread.uploads, given.messages
+def _with_uploads(state: ThreadState, run_input: RunInput, ids: Ids) -> RunInput:
+    """Return a run's input with the files that were uploaded for it, as parts of the caller's last message."""
+    uploads, messages = state.thread.uploads, run_input.messages
     if not uploads:
-        return given
+        return run_input
     if messages and messages[-1].role == "user":
         last = messages[-1]
         messages = (*messages[:-1], last.replace(parts=(*last.parts, *uploads)))
     else:
         messages = (*messages, Message(message_id=ids.message, role="user", parts=uploads))
-    return given.replace(messages=messages, uploaded=given.uploaded + len(uploads))
+    return run_input.replace(messages=messages, uploaded=run_input.uploaded + len(uploads))
 
 
-def _tell_uploads(tx: Transaction, state: ThreadState, given: RunInput, run_id: str) -> None:
-    """The files that came beside the messages, with them, as those are told that came before."""
-    if not given.uploaded:
+def _append_uploads(tx: Transaction, state: ThreadState, run_input: RunInput, run_id: str) -> None:
+    """Append an artifact for each file that was uploaded in the same request as the messages.
+
+    So the log shows them like files that were uploaded earlier.
+    """
+    if not run_input.uploaded:
         return
-    for number, part in enumerate(given.messages[-1].parts[-given.uploaded :]):
+    for number, part in enumerate(run_input.messages[-1].parts[-run_input.uploaded :]):
         assert isinstance(part, FilePart)
         artifact_id = str(uuid5(NAMESPACE_OID, f"{run_id}/upload/{number}"))
         tx.append(state, ArtifactAdded(artifact_id=artifact_id, name=part.name, part=part, origin="caller"))
@@ -264,7 +277,7 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
 
 
 def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | None:
-    """Apply `multitask_strategy` to the active runs; returns the running run that has to stop."""
+    """Apply the multitask strategy to the active runs, and return the running run that has to stop, if any."""
     active = list(state.runs.values())
     if active and ask.strategy == "reject":
         raise FaultError(FaultCode.CONFLICT, "The thread is busy: a run on it has not ended", reason=BUSY)
@@ -288,93 +301,97 @@ def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | N
 def _check_queue(
     tx: Transaction, owner: str, state: ThreadState | None, agent: str, limits: Limits, *, is_delayed: bool = False
 ) -> None:
-    """Raises queue_full. A run that starts at a later time fills no queue, and has a bound of its own.
+    """Raise queue_full if one more run would exceed a limit of waiting runs.
 
-    Where the queue of an agent is full, each of the owners in it has an equal share: one that has not used its share
-    may still wait.
+    If the queue of an agent is full, its owners have equal shares: an owner that has not used its share may still add a
+    run. Runs that start at a later time have a separate limit, and count towards no queue.
     """
-    found, queue = tx.waiting(owner, agent), limits.queue
+    counts, queue = tx.waiting(owner, agent), limits.queue
     on_thread = sum(tx.wait(state, run) <= 0 for run in state.pending) if state is not None else 0
     bounds = [
         (on_thread, queue.thread, "are already waiting for this thread"),
-        (found.owner, queue.owner, "are already waiting for this caller"),
+        (counts.owner, queue.owner, "are already waiting for this caller"),
     ]
-    if found.own >= max(1, queue.agent // found.owners):  # its share
-        bounds.append((found.agent, queue.agent, f"are already waiting for agent {agent}"))
+    if counts.own >= max(1, queue.agent // counts.owners):  # its share
+        bounds.append((counts.agent, queue.agent, f"are already waiting for agent {agent}"))
     if is_delayed:
-        bounds = [(found.delayed, queue.owner, "of this caller already start at a later time")]
+        bounds = [(counts.delayed, queue.owner, "of this caller already start at a later time")]
     for waiting, bound, what in bounds:
         if waiting >= bound:
             raise FaultError(FaultCode.QUEUE_FULL, f"{waiting} runs {what}; try again later", retry_after=1)
 
 
-def answer(tx: Transaction, owner: str, given: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
-    """Answer open questions. If none is left the task works on; otherwise it waits for the rest. Raises task_ended,
-    not_awaiting, invalid."""
-    task = tx.need_task(owner, given.task_id)
+def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limits, *, may_start: bool) -> Submitted:
+    """Answer open questions of a task. The task continues once all its questions are answered.
+
+    Raises task_ended, not_awaiting if no such question is open, invalid.
+    """
+    task = tx.need_task(owner, answers.task_id)
     if task.is_terminal or task.state is TaskState.CANCELLING:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {task.task_id} has ended and takes no answers")
     state = tx.need_thread(owner, task.thread_id)
-    asked = state.open_interrupts(task.task_id)
-    if not task.is_waiting or not asked:
+    questions = state.open_interrupts(task.task_id)
+    if not task.is_waiting or not questions:
         raise FaultError(FaultCode.NOT_AWAITING, f"Task {task.task_id} has no open question")
-    values = {asked[0].interrupt_id: given.bare} if given.values is None else dict(given.values)
+    values = {questions[0].interrupt_id: answers.bare} if answers.values is None else dict(answers.values)
     if not values:
         raise FaultError(FaultCode.INVALID, "The answer is empty: give a value for at least one open question")
-    unknown = values.keys() - {question.interrupt_id for question in asked}
+    unknown = values.keys() - {question.interrupt_id for question in questions}
     if unknown:
         raise FaultError(
             FaultCode.NOT_AWAITING,
             f"No open question has the id {sorted(unknown)[0]}",
-            interrupts=[question.interrupt_id for question in asked],
+            interrupts=[question.interrupt_id for question in questions],
         )
     starts = may_start and state.running is None and next_pending(tx, state) is None
-    if not starts and len(values) == len(asked):
+    if not starts and len(values) == len(questions):
         _check_queue(tx, owner, state, task.agent, limits)
     after = state.seq
-    run_id = next_run_id(asked[0].run_id)
-    while tx.find_run(owner, run_id) is not None:  # it answered another question of the same stop
+    run_id = next_run_id(questions[0].run_id)
+    while tx.find_run(owner, run_id) is not None:  # an earlier answer to another question of the same pause
         run_id = next_run_id(run_id)
-    created = RunCreated.of(_with_uploads(state, given.input, ids), run_id=run_id, cause="answer")
-    said = tx.append(state, created, task_id=task.task_id, run_id=run_id)
+    created = RunCreated.of(_with_uploads(state, answers.input, ids), run_id=run_id, cause="answer")
+    record = tx.append(state, created, task_id=task.task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
-    if given.webhook is not None:
-        insert_webhook(tx, state, task.task_id, given.webhook, after, limits.webhooks)
+    if answers.webhook is not None:
+        insert_webhook(tx, state, task.task_id, answers.webhook, after, limits.webhooks)
     for interrupt_id, value in values.items():
         tx.append(
             state,
-            InterruptAnswered(interrupt_id=interrupt_id, action=given.action, value=value),
+            InterruptAnswered(interrupt_id=interrupt_id, action=answers.action, value=value),
             task_id=task.task_id,
             run_id=run_id,
         )
     tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=task.task_id)
-    begun: Start | None = None
-    left = state.open_interrupts(task.task_id)
-    if left:  # an answer that leaves others open is a run without activation
+    started: Start | None = None
+    remaining = state.open_interrupts(task.task_id)
+    if remaining:  # an answer that leaves other questions open is a run that does not activate the agent
         tx.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=run_id, attempt=1)
         paused = RunEnded(status=RunStatus.PAUSED, reason=waiting_reason(state, task.task_id))
         tx.append(state, paused, task_id=task.task_id, run_id=run_id, attempt=1)
         tx.append(state, TaskChanged(state=waiting_state(state, task.task_id)), task_id=task.task_id)
     elif starts:
-        begun = begin(tx, state, state.runs[run_id], created)
+        started = begin(tx, state, state.runs[run_id], created)
     receipt = Receipt(
         thread_id=task.thread_id,
         task_id=task.task_id,
         run_id=run_id,
         seq=after,
-        created_at=said.at,
+        created_at=record.at,
         task=state.tasks[task.task_id],
     )
-    return Submitted(receipt, state.pk, begun, idle=state.running is None)
+    return Submitted(receipt, state.pk, started, idle=state.running is None)
 
 
 def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> Cancelled:
-    """Cancel the task of a run that has not ended; with `rollback` the run is removed then. Raises not_found,
-    task_ended."""
-    found = tx.find_run(owner, run_id)
-    if found is None or found[0].removed:
+    """Cancel the task of a run that has not ended, and remove the run afterwards if `rollback` is true.
+
+    Raises not_found, task_ended.
+    """
+    run_and_thread = tx.find_run(owner, run_id)
+    if run_and_thread is None or run_and_thread[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
-    run, _ = found
+    run, _ = run_and_thread
     if run.has_ended:
         raise FaultError(FaultCode.TASK_ENDED, f"Run {run_id} has ended as {run.status}", status=str(run.status))
     cancelled = cancel(tx, owner, run.task_id, rollback=rollback)
@@ -385,7 +402,10 @@ def cancel_run(tx: Transaction, owner: str, run_id: str, *, rollback: bool) -> C
 
 
 def cancel(tx: Transaction, owner: str, task_id: str, *, rollback: bool = False) -> Cancelled:
-    """Cancel a task: at once where no agent is at work, else the running run has to stop first. Raises task_ended."""
+    """Cancel a task: at once if no run of it is running, otherwise after that run has stopped.
+
+    Raises task_ended if the task has ended already.
+    """
     task = tx.need_task(owner, task_id)
     if task.is_terminal:
         raise FaultError(FaultCode.TASK_ENDED, f"Task {task_id} has ended as {task.state}", state=str(task.state))

@@ -1,6 +1,7 @@
-"""Thread commands: create, change, copy, upload, revise, and the metadata of ended runs. Like the commands on runs
-(`babelgate.gateway.runs.submission`), each function runs whole in the writer's transaction and raises before it
-changes anything.
+"""Thread commands: create, change, copy, upload, update the state, and change the metadata of ended runs.
+
+Like the commands on runs (`babelgate.gateway.runs.submission`), each function runs in the writer's transaction and
+raises before it changes anything.
 """
 
 from collections.abc import Container, Mapping, Sequence
@@ -28,7 +29,8 @@ from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.size import check_size
 from babelgate.gateway.storage.transaction import ThreadState, Transaction, need_idle_thread
 
-_MOST_RECORDS: Final = 2**31
+_NO_LIMIT: Final = 2**31
+"""Page size that no log reaches, to read a log to its end."""
 
 
 def create(
@@ -36,35 +38,38 @@ def create(
     owner: str,
     thread_id: str | None,
     new_id: str,
-    asked: ThreadChange,
+    change: ThreadChange,
     if_exists: Literal["raise", "return"],
 ) -> Thread:
-    """`new_id` = for a thread whose id is the gateway's choice: nobody had it before. Raises conflict."""
+    """Create a thread, or return the existing one if `if_exists` is "return".
+
+    `new_id` is the unused id of a thread for which the caller gave none. Raises conflict if the thread exists already.
+    """
     if thread_id is not None:
-        known = tx.thread(owner, thread_id)
-        if known is not None and if_exists == "return":
-            return known.thread
-        if known is not None:
+        existing = tx.thread(owner, thread_id)
+        if existing is not None and if_exists == "return":
+            return existing.thread
+        if existing is not None:
             raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} exists already")
         tx.forget_erased(owner, thread_id)
-    return tx.create_thread(owner, thread_id or new_id, _change_event(asked)).thread
+    return tx.create_thread(owner, thread_id or new_id, _change_event(change)).thread
 
 
-def change(tx: Transaction, owner: str, thread_id: str, asked: ThreadChange, most: int) -> Thread:
-    """Raises too_large where the metadata would be more than `most` bytes together."""
+def change(tx: Transaction, owner: str, thread_id: str, requested: ThreadChange, most: int) -> Thread:
+    """Apply a caller's change to a thread. Raises too_large if its metadata would exceed `most` bytes in total."""
     state = tx.need_thread(owner, thread_id)
-    if asked.metadata:
-        check_size(most, {**state.thread.metadata, **asked.metadata})
-    tx.append(state, _change_event(asked))
+    if requested.metadata:
+        check_size(most, {**state.thread.metadata, **requested.metadata})
+    tx.append(state, _change_event(requested))
     return state.thread
 
 
 def change_run(tx: Transaction, owner: str, run_id: str, metadata: JsonObject) -> Run:
-    """Raises not_found, conflict."""
-    found = tx.find_run(owner, run_id)
-    if found is None or found[0].removed:
+    """Change the metadata of a run. Raises not_found if there is no such run, conflict if it has not ended."""
+    run_and_thread = tx.find_run(owner, run_id)
+    if run_and_thread is None or run_and_thread[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
-    run, thread_id = found
+    run, thread_id = run_and_thread
     if not run.has_ended:
         raise FaultError(
             FaultCode.CONFLICT, f"Run {run_id} is {run.status}: its metadata can be changed once it has ended"
@@ -73,22 +78,25 @@ def change_run(tx: Transaction, owner: str, run_id: str, metadata: JsonObject) -
     return run.replace(metadata=metadata)
 
 
-def _change_event(asked: ThreadChange) -> ThreadChanged:
+def _change_event(change: ThreadChange) -> ThreadChanged:
     return ThreadChanged(
-        metadata=asked.metadata,
-        config=asked.config,
-        ttl=asked.ttl,
-        keeps_latest=asked.keeps_latest,
-        extra=asked.extra,
+        metadata=change.metadata,
+        config=change.config,
+        ttl=change.ttl,
+        keeps_latest=change.keeps_latest,
+        extra=change.extra,
     )
 
 
 def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, after: int | None = None) -> Record:
-    """Returns the record of the upload. Where one of the same id may be in the log, after a seq, that one if it is."""
+    """Append an upload and return its record.
+
+    If `after` is given, the log behind this seq is searched first. If it already has the artifact, return that record.
+    """
     state = tx.need_thread(owner, thread_id)
     if after is not None:
         tx.flush()
-        for record in read_page(tx.connection, state.pk, after, _MOST_RECORDS):
+        for record in read_page(tx.connection, state.pk, after, _NO_LIMIT):
             if isinstance(record.event, ArtifactAdded) and record.event.artifact_id == added.artifact_id:
                 return record
     record = tx.append(state, added)
@@ -97,17 +105,17 @@ def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, af
     return record
 
 
-def update(tx: Transaction, owner: str, asked: StateUpdate, checkpoint_id: str) -> None:
-    """Append a revision, after what is said in it. Raises not_found, conflict."""
-    state = need_idle_thread(tx, owner, asked.thread_id)
-    say(tx, state, asked.messages)
+def update(tx: Transaction, owner: str, update: StateUpdate, checkpoint_id: str) -> None:
+    """Append the messages of a state update, and then its revision. Raises not_found, conflict."""
+    state = need_idle_thread(tx, owner, update.thread_id)
+    say(tx, state, update.messages)
     saved = StateSaved(
         checkpoint_id=checkpoint_id,
-        parent_id=asked.checkpoint,
-        source="fork" if asked.checkpoint is not None else "update",
-        as_node=asked.as_node,
-        delta=asked.values,
-        removed_ids=asked.removed_ids,
+        parent_id=update.checkpoint,
+        source="fork" if update.checkpoint is not None else "update",
+        as_node=update.as_node,
+        delta=update.values,
+        removed_ids=update.removed_ids,
     )
     tx.append(state, saved)
 
@@ -123,11 +131,13 @@ def save(
     agent: str = "",
     elsewhere: Container[str] = (),
 ) -> None:
-    """Append a revision that was made by the agent whose state it is: the shorter form of it, if `seq` is still the
-    newest record, so that what it is told by is still there.
+    """Append a revision that was created by the agent that keeps the thread's state.
 
-    The questions of `agent` are about the state before, so their tasks are cancelled, except for those that are
-    `elsewhere`: in another state of the agent's server. Raises not_found, conflict.
+    `shorter` is the same revision as a difference to another one. It is used if `seq` is still the newest record, so
+    that its base has not changed.
+
+    The open questions of `agent` refer to the previous state, so their tasks are cancelled. This excludes the tasks in
+    `elsewhere`, which belong to another state of the agent's server. Raises not_found, conflict.
     """
     state = need_idle_thread(tx, owner, thread_id)
     chosen = saved if shorter is None or state.seq != seq else shorter
@@ -138,7 +148,7 @@ def save(
 
 
 def say(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
-    """Messages that belong to no run: they were said elsewhere."""
+    """Append messages that belong to no run, such as those of a conversation held elsewhere."""
     for message in messages:
         for event in whole_message(message):
             tx.append(state, event)
@@ -148,36 +158,47 @@ def say(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> Non
 def copy(
     tx: Transaction, owner: str, thread_id: str, new_id: str, revisions: Sequence[Revision], names: Mapping[str, str]
 ) -> Thread:
-    """A thread with the metadata of another one and the given revisions, oldest first. Their checkpoints, too, are
-    copies: `names` has their new ids. Those that a graph keeps stay under the ids that it knows."""
+    """Create a thread with the metadata of another one and copies of `revisions`, which are oldest first.
+
+    `names` maps the old checkpoint ids to new ones. Checkpoints that a graph keeps are copied under their old ids,
+    because the graph looks them up by these.
+    """
     source = tx.need_thread(owner, thread_id).thread
     extra = source.extra
-    made = ThreadChanged(
+    creation = ThreadChanged(
         metadata=source.metadata,
         config=source.config,
         ttl=source.ttl,
         keeps_latest=source.keeps_latest or None,
         extra=extra,
     )
-    state = tx.create_thread(owner, new_id, made)
-    names = {**names, **{kept: kept for kept in checkpoints.copy_thread(tx.connection, owner, thread_id, new_id)}}
+    state = tx.create_thread(owner, new_id, creation)
+    names = {
+        **names,
+        **{
+            checkpoint_id: checkpoint_id
+            for checkpoint_id in checkpoints.copy_thread(tx.connection, owner, thread_id, new_id)
+        },
+    }
     by_id: dict[str, Revision] = {}
     for revision in revisions:
         parent = by_id.get(revision.parent_id or "")
         before = {} if parent is None else {message.message_id: message for message in parent.messages}
-        now = {message.message_id for message in revision.messages}
+        message_ids = {message.message_id for message in revision.messages}
         say(tx, state, [message for message in revision.messages if message.message_id not in before])
-        since = None if parent is None else names[parent.checkpoint_id]
-        change = None if parent is None or since is None else state_change(since, parent.values, revision.values)
+        base_id = None if parent is None else names[parent.checkpoint_id]
+        difference = (
+            None if parent is None or base_id is None else state_change(base_id, parent.values, revision.values)
+        )
         saved = StateSaved(
             checkpoint_id=names[revision.checkpoint_id],
-            parent_id=since,
+            parent_id=base_id,
             source=revision.source,
             step=revision.step,
             as_node=revision.node,
-            values=revision.values if change is None else None,
-            change=change,
-            removed_ids=tuple(message_id or "" for message_id in before if message_id not in now),
+            values=revision.values if difference is None else None,
+            change=difference,
+            removed_ids=tuple(message_id or "" for message_id in before if message_id not in message_ids),
             ns=revision.ns,
         )
         tx.append(state, saved)

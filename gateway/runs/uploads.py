@@ -1,5 +1,6 @@
-"""Upload of files before commit: those that callers hand over, in messages or to a thread, are in the store before
-anything that names them is committed.
+"""Upload of files, in messages or to a thread.
+
+A file is in the blob store before any record that refers to it is committed.
 """
 
 from collections.abc import Sequence
@@ -19,47 +20,49 @@ from babelgate.gateway.storage.reads import Reads
 
 
 async def keep_messages(blobs: Blobs, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages with ids, and with their files in the store."""
+    """Store the files of messages, and return the messages with references to the files, each with an id."""
     if not messages:
         return ()
-    kept = await blobs.keep_all(messages)
-    return tuple(m if m.message_id else m.replace(message_id=new_id()) for m in kept)
+    stored = await blobs.keep_all(messages)
+    return tuple(m if m.message_id else m.replace(message_id=new_id()) for m in stored)
 
 
 class Uploads:
+    """Uploads of files to threads."""
+
     def __init__(self, journal: Journal, reads: Reads, blobs: Blobs) -> None:
         self._journal = journal
         self._reads = reads
         self._blobs = blobs
 
     async def add(self, owner: str, thread_id: str, file: FilePart, folder: str | None, key: str | None) -> Artifact:
-        """`babelgate.canonical.hub.Hub.upload`."""
-        await self._reads.thread(owner, thread_id)  # before its bytes are stored
+        """Implement `babelgate.canonical.hub.Hub.upload`."""
+        await self._reads.thread(owner, thread_id)  # fail before the bytes are stored
         part = await self._blobs.keep(file)
         artifact_id = new_id() if key is None else str(uuid5(NAMESPACE_OID, f"{thread_id}/upload/{key}"))
         added = ArtifactAdded(artifact_id=artifact_id, name=file.name, part=part, origin="caller", folder=folder)
-        before = None
+        after_seq = None
         if key is not None:
             fold = await self._reads.snapshot(owner, thread_id, Fold, partial(Fold, thread_id, owner))
             if artifact_id in fold.artifacts:
-                return _as_before(fold.artifacts[artifact_id], added)
-            before = fold.seq
-        record = await self._journal.write(thread_commands.upload, owner, thread_id, added, after=before)
-        kept = record.event
-        assert isinstance(kept, ArtifactAdded)
-        made = Artifact(
-            artifact_id=kept.artifact_id,
-            name=kept.name,
-            parts=(kept.part,),
+                return _same_upload(fold.artifacts[artifact_id], added)
+            after_seq = fold.seq
+        record = await self._journal.write(thread_commands.upload, owner, thread_id, added, after=after_seq)
+        event = record.event
+        assert isinstance(event, ArtifactAdded)
+        artifact = Artifact(
+            artifact_id=event.artifact_id,
+            name=event.name,
+            parts=(event.part,),
             origin="caller",
-            folder=kept.folder,
+            folder=event.folder,
             created_at=record.at,
         )
-        return made if kept is added else _as_before(made, added)
+        return artifact if event is added else _same_upload(artifact, added)
 
 
-def _as_before(known: Artifact, added: ArtifactAdded) -> Artifact:
-    """What was uploaded before under the key of this upload."""
-    if (known.parts, known.name, known.folder) != ((added.part,), added.name, added.folder):
+def _same_upload(earlier: Artifact, added: ArtifactAdded) -> Artifact:
+    """Return the artifact of an earlier upload with the same key. Raises invalid if it is a different file."""
+    if (earlier.parts, earlier.name, earlier.folder) != ((added.part,), added.name, added.folder):
         raise FaultError(FaultCode.INVALID, "Another file was uploaded with this key")
-    return known
+    return earlier

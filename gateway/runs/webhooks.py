@@ -1,10 +1,11 @@
-"""Webhook delivery (push notifications), at least once and in order: a webhook is a cursor on its task's log, kept in
-the database. What comes after the cursor is encoded in the registrant's dialect and posted, and the cursor moves after
-the receiver's 2xx.
+"""Webhook delivery (push notifications), at least once and in order.
 
-A failed try ends the delivery until the time of the next one, which is in the database, too. A restart, or another node
-that takes the webhook over, waits until that time and continues with that try. Meanwhile a delivery holds a timer, and
-neither a subscription nor records.
+A webhook is a cursor on its task's log, stored in the database. Records after the cursor are encoded in the webhook's
+dialect and posted. The cursor advances after the receiver's 2xx response.
+
+After a failed try, the time of the next try is stored in the database, too. A restarted gateway, or another node that
+takes over the webhook, waits until that time and continues with that try. While a delivery waits, it holds a timer, but
+no subscription and no records.
 """
 
 import asyncio
@@ -41,13 +42,13 @@ log = logging.getLogger("babelgate.webhook")
 
 P = ParamSpec("P")
 Key = tuple[str, str, str]
-"""Owner, id of the task, id of the webhook."""
+"""Owner, task id and webhook id."""
 
-_AT_ONCE: Final = 16
-"""Posts of one owner that are under way at a time: each takes a connection, and time of the loop."""
-_WITHOUT_DATABASE: Final = 5.0
-"""Seconds between two reads of a database that is away, and at most between two writes."""
-_AFTER_ERROR: Final = (5.0, 300.0)
+_MAX_POSTS: Final = 16
+"""Maximum number of concurrent posts of one owner: each uses a connection, and time of the event loop."""
+_DATABASE_RETRY_DELAY: Final = 5.0
+"""Pause between two reads while the database is unavailable, and longest pause between two writes, in seconds."""
+_ERROR_DELAYS: Final = (5.0, 300.0)
 """First and longest pause after an unforeseen error, in seconds. Chosen: each error costs a read of the task's log."""
 _GIVEN_UP: Final = (
     "webhook given up webhook=%s task=%s tries=%d reason=%r. Once its receiver answers 2xx, register it again, or run "
@@ -55,7 +56,7 @@ _GIVEN_UP: Final = (
 )
 _GONE: Final = 410
 _OVER: Final = inf
-"""In the place of a pause: nothing more is delivered by this gateway."""
+"""Value instead of a pause: this gateway delivers nothing more to the webhook."""
 
 
 WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
@@ -63,24 +64,24 @@ WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
 
 @dataclass(slots=True, eq=False)
 class _Delivery:
-    """A webhook that this gateway delivers to: its task is working, or its timer is set."""
+    """Delivery to one webhook by this gateway: its asyncio task is running, or its timer is set."""
 
     key: Key
     webhook: Webhook
     working: asyncio.Task[None] | None = None
     timer: asyncio.TimerHandle | None = None
     next_try: int | None = None
-    """Time of the next try, as the database has it."""
+    """Time of the next try, as stored in the database: microseconds since 1970."""
     until: float = 0.0
-    """The same, by the clock of the event loop."""
+    """Time of the next try, on the loop's clock."""
     sent: tuple[int, int, int] = (0, 0, 0)
-    """Key of the thread, seq of a record, and how many of its bodies the receiver has accepted."""
+    """Key of the thread, seq of a record, and number of its bodies that the receiver has accepted."""
     errors: int = 0
-    """Unforeseen errors since the last delivery."""
+    """Number of unforeseen errors since the last delivery."""
     is_offline: bool = False
-    """The database could not be read."""
+    """True if the database could not be read."""
     is_outdated: bool = False
-    """The row may have changed since the task read it."""
+    """True if the row may have changed since the asyncio task read it."""
 
     def cancel(self) -> None:
         if self.working is not None:
@@ -91,16 +92,18 @@ class _Delivery:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a receiver did not accept a body."""
+    """Failed try: a receiver did not accept a body."""
 
     reason: str
     retry_after: float | None = None
-    """Seconds that the receiver asked to wait."""
+    """Pause that the receiver requested, in seconds."""
     is_gone: bool = False
-    """The receiver has ended the webhook."""
+    """True if the receiver has ended the webhook (status 410)."""
 
 
 class Deliverer:
+    """Deliveries to all webhooks of this gateway."""
+
     def __init__(
         self,
         journal: Journal,
@@ -112,8 +115,11 @@ class Deliverer:
         clock: Clock,
         signer: Signer | None = None,
     ) -> None:
-        """`writers` and `protocols` are by dialect: who encodes in it, and in which protocol's words the thread is
-        named, if that has names of its own for threads."""
+        """Create the deliverer.
+
+        `writers` maps a dialect to the factory of its encoder. `protocols` maps it to the protocol whose alias names
+        the thread, if that protocol has aliases.
+        """
         self._journal = journal
         self._reads = reads
         self._fetcher = fetcher
@@ -122,19 +128,19 @@ class Deliverer:
         self._schedule = schedule
         self._clock = clock
         self._signer = signer
-        self._after_error = _AFTER_ERROR
+        self._error_delays = _ERROR_DELAYS
         self._tasks = Tasks()
         self._deliveries: dict[Key, _Delivery] = {}
         self._stopped = False
         self._posting: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """Limits of concurrent posts, by owner. An entry lives while one of the owner's posts is running."""
 
-    # Which webhooks are delivered to
+    # Start and stop of deliveries
 
     def follow(self, owner: str, webhook: Webhook) -> None:
-        """Deliver to a webhook that was registered just now, or registered again, from its cursor until its task ends.
+        """Deliver to a new or changed webhook, from its cursor until its task ends.
 
-        A delivery that is under way continues. One that waits looks at the database now.
+        A delivery that is running continues, and one that waits reads the database now.
         """
         delivery = self._find(owner, webhook)
         if delivery is None:
@@ -145,8 +151,10 @@ class Deliverer:
             delivery.is_outdated = True
 
     def resume(self, due: Due) -> None:
-        """Deliver to a webhook as the database has it. Waits until the time of the next try, and does nothing if this
-        gateway does so already."""
+        """Deliver to a webhook from its stored state, at the stored time of its next try.
+
+        Does nothing if this gateway already delivers to it.
+        """
         delivery = self._find(due.owner, due.webhook)
         if delivery is not None and (delivery.working is not None or delivery.next_try == due.next_try):
             return
@@ -168,7 +176,7 @@ class Deliverer:
         return delivery
 
     def forget(self, owner: str, task_id: str, webhook_id: str) -> None:
-        """Stop to deliver to a webhook. Its row is left alone."""
+        """Stop delivering to a webhook, without changing its row."""
         delivery = self._deliveries.pop((owner, task_id, webhook_id), None)
         if delivery is not None:
             delivery.cancel()
@@ -181,10 +189,10 @@ class Deliverer:
         await self._tasks.stop(seconds)
 
     def _pause_until(self, delivery: _Delivery, next_try: int) -> float:
-        """Return the seconds until a time of the database.
+        """Return the seconds until the stored time of the next try.
 
-        The time of an earlier life is compared with the system's clock once. If that clock was set back meanwhile, the
-        pause is not longer than any of the schedule.
+        A new time is compared with the system clock once, and the loop's clock measures the rest. If the system clock
+        was set back meanwhile, the pause is at most the longest of the schedule.
         """
         loop = asyncio.get_running_loop()
         if delivery.next_try != next_try:
@@ -213,7 +221,7 @@ class Deliverer:
         _, task_id, _ = delivery.key
         delivery.working = self._tasks.spawn(self._work(delivery), f"webhook of {task_id}")
 
-    # One delivery, until its end or its next failure
+    # One delivery, until it ends or fails
 
     async def _work(self, delivery: _Delivery) -> None:
         try:
@@ -226,10 +234,10 @@ class Deliverer:
                 if not delivery.is_offline:
                     log.warning("webhook waits for the database webhook=%s task=%s", delivery.key[2], delivery.key[1])
                 delivery.is_offline = True
-                pause = _WITHOUT_DATABASE
+                pause = _DATABASE_RETRY_DELAY
             else:
                 pause = self._pause_after_error(delivery, error)
-        except Exception as error:  # no delivery ends by an error that nobody foresaw
+        except Exception as error:  # an unforeseen error ends no delivery
             pause = self._pause_after_error(delivery, error)
         if self._deliveries.get(delivery.key) is not delivery:
             return
@@ -242,7 +250,7 @@ class Deliverer:
             self._arm(delivery, pause)
 
     def _pause_after_error(self, delivery: _Delivery, error: Exception) -> float:
-        first, longest = self._after_error
+        first, longest = self._error_delays
         pause = min(first * 2**delivery.errors, longest)
         delivery.errors = min(delivery.errors + 1, 32)
         if delivery.errors == 1:
@@ -252,7 +260,7 @@ class Deliverer:
         return pause
 
     async def _deliver(self, delivery: _Delivery) -> float:
-        """Deliver from the cursor on. Returns the seconds until the next try, or `_OVER`."""
+        """Deliver the records after the cursor. Return the seconds until the next try, or `_OVER`."""
         owner, task_id, webhook_id = delivery.key
         due = await self._journal.query(due_webhook, owner, task_id, webhook_id)
         if due is None or not self._is_of_this_node(due.node):
@@ -276,8 +284,11 @@ class Deliverer:
         return await self._read_log(delivery, due, task, make(due.webhook, task, name))
 
     async def _read_log(self, delivery: _Delivery, due: Due, task: Task, writer: WebhookWriter) -> float:
-        """The writer sees the task, or its thread, from the first record, so that its snapshots are whole; what was
-        delivered is not posted again."""
+        """Follow the log and deliver its records. Return the seconds until the next try, or `_OVER`.
+
+        The writer reads the task, or its thread, from the first record, so that its snapshots are complete. Records
+        that were delivered before are not posted again.
+        """
         where = (Scope(task.thread_id), 0) if writer.scope == "thread" else (Scope.task(task), task.first_seq - 1)
         async with aclosing(self._reads.follow(due.owner, *where, inline=True)) as batches:
             async for records in batches:
@@ -290,12 +301,15 @@ class Deliverer:
     async def _deliver_record(
         self, delivery: _Delivery, due: Due, writer: WebhookWriter, record: Record
     ) -> float | None:
-        """Post the bodies of a record and move the cursor. Returns None if the log is to be read on."""
+        """Post the bodies of a record and advance the cursor.
+
+        Return None to continue with the next record, otherwise the seconds until the next try, or `_OVER`.
+        """
         bodies = list(writer.write(record))
         if record.seq <= due.delivered_seq:
             bodies = []
-        forget = bool(bodies) and writer.once
-        if forget:
+        is_single = bool(bodies) and writer.once
+        if is_single:
             bodies = bodies[:1]
         pk, seq, count = delivery.sent
         accepted = count if (pk, seq) == (due.pk, record.seq) else 0
@@ -309,17 +323,17 @@ class Deliverer:
             delivery.errors = due.failures = 0
         event = record.event
         of_task = record.task_id == due.webhook.task_id
-        done = forget or (of_task and isinstance(event, TaskChanged) and event.state in TERMINAL)
+        done = is_single or (of_task and isinstance(event, TaskChanged) and event.state in TERMINAL)
         if done or bodies:
             reached = max(record.seq, due.delivered_seq)
-            if not await self._store(due, advance_cursor, due, reached, done=done, forget=forget):
+            if not await self._store(due, advance_cursor, due, reached, done=done, forget=is_single):
                 return _OVER
             due.delivered_seq, delivery.next_try = reached, None
         return _OVER if done else None
 
     async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> _Failure | None:
-        """Post a body once. `place` says which of the webhook's bodies it is."""
-        turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_AT_ONCE))
+        """Post a body once, and return the failure, if any. `place` identifies the body within the webhook."""
+        turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_MAX_POSTS))
         if self._signer is not None:
             body = await as_bytes(body)
         try:
@@ -339,14 +353,14 @@ class Deliverer:
         if self._signer is None or not isinstance(body, bytes):
             return {}
         webhook = due.webhook
-        # The same for each try, also after a restart: a receiver knows by it what it has been told.
+        # The id is the same for each try, also after a restart, so that a receiver can detect duplicates.
         message_id = uuid5(NAMESPACE_OID, f"{due.pk}/{webhook.task_id}/{webhook.webhook_id}/{place}")
         return self._signer.headers(str(message_id), body)
 
-    # What the database keeps of it
+    # Rows of the database
 
     async def _is_mine(self, due: Due) -> bool:
-        """Another node may have taken it over, or have been told to forget it or to post elsewhere."""
+        """Return False if another node has taken over the webhook, or if it was deleted or replaced there."""
         if not self._journal.is_shared:
             return True
         hook = due.webhook
@@ -356,7 +370,7 @@ class Deliverer:
         return not self._journal.is_shared or node == self._journal.node
 
     async def _note_failure(self, delivery: _Delivery, due: Due, failure: _Failure) -> float:
-        """Store a failed try. Returns the seconds until the next one, or `_OVER`."""
+        """Store a failed try. Return the seconds until the next one, or `_OVER`."""
         due.failures += 1
         reason, now = shorten_reason(failure.reason), self._clock.now()
         names = (due.webhook.webhook_id, due.webhook.task_id)
@@ -380,24 +394,26 @@ class Deliverer:
     async def _store(
         self, due: Due, command: Callable[Concatenate[Transaction, P], bool], /, *args: P.args, **named: P.kwargs
     ) -> bool:
-        """Write to the row, however long the database is away or its disk full: otherwise the body would be posted
-        again. Returns whether this gateway still delivers to the webhook."""
-        noted = False
+        """Write to the row, and retry while the database is unavailable or its disk is full.
+
+        Without the write, the body would be posted again. Return True if this gateway still delivers to the webhook.
+        """
+        is_logged = False
 
         def note(error: FaultError, _: float) -> None:
-            nonlocal noted
-            if not noted:
+            nonlocal is_logged
+            if not is_logged:
                 names = (due.webhook.webhook_id, due.webhook.task_id)
                 log.warning("webhook waits for the database to store its cursor webhook=%s task=%s: %s", *names, error)
-            noted = True
+            is_logged = True
 
         def write() -> "asyncio.Future[bool]":
             return self._journal.write(command, *args, **named)
 
-        return await keep_trying(write, Unstored, longest=_WITHOUT_DATABASE, note=note)
+        return await keep_trying(write, Unstored, longest=_DATABASE_RETRY_DELAY, note=note)
 
 
 def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> None:
-    """Register a webhook for what comes from now on. Raises not_found, invalid."""
+    """Register a webhook for all later records of a task. Raises not_found, invalid."""
     state = tx.need_thread(owner, task.thread_id)
     insert_webhook(tx, state, task.task_id, hook, state.seq, limits.webhooks)

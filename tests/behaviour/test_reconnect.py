@@ -39,7 +39,7 @@ async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
 @pytest.fixture(autouse=True)
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between attempts to reach a server."""
-    monkeypatch.setattr(registries, "_PAUSE", 0.0)
+    monkeypatch.setattr(registries, "_MIN_INTERVAL", 0.0)
 
 
 @asynccontextmanager
@@ -218,7 +218,7 @@ async def test_concurrent_calls_share_one_lookup(
         for each in found:
             assert each.broken == f"{url}: The agent's server answered 503: not yet"
         server.works = True
-        monkeypatch.setattr(registries, "_PAUSE", 60.0)
+        monkeypatch.setattr(registries, "_MIN_INTERVAL", 60.0)
         registry.look()
         assert server.requests == 2, "it was looked for just now"
         assert (await registry.get_reachable("far")).broken is None

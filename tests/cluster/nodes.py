@@ -60,7 +60,7 @@ class Nodes:
         """Make the nodes rely on notices alone for the commits of others."""
         for hub in hubs:
             assert hub.cluster is not None
-            self._monkeypatch.setattr(hub.cluster, "_look_at_all", _look_at_nothing)
+            self._monkeypatch.setattr(hub.cluster, "_check_all", _look_at_nothing)
 
     def silence(self, hub: Hub) -> None:
         """Let the node run without heartbeats, so that the others take it for gone."""

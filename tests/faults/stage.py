@@ -240,7 +240,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (a2a, acp, resume):
         monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
         monkeypatch.setattr(module, "LAST_WAIT", 0.05)
-    monkeypatch.setattr(fleets, "_PAUSES", (0.01, 0.02))
+    monkeypatch.setattr(fleets, "_RETRY_DELAYS", (0.01, 0.02))
 
 
 @asynccontextmanager

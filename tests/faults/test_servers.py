@@ -211,7 +211,7 @@ async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
     while stage.health(agent) != ["open"]:
         await stage.run(agent, stage.text())
     await proxy.open()
-    monkeypatch.setattr("babelgate.gateway.agents.failover._PAUSES", (10 * BOUND,))
+    monkeypatch.setattr("babelgate.gateway.agents.failover._RETRY_DELAYS", (10 * BOUND,))
     receipt = await stage.submit(agent, stage.text())
     try:
         found = await stage.ended(receipt)

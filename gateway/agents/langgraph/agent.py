@@ -1,7 +1,7 @@
-"""Graphs in process: what LangGraph compiles, as an Agent with a state of its own.
+"""Graphs in process: compiled graphs of LangGraph as stateful agents.
 
-The gateway is the graph's checkpointer, so that a thread goes on after a restart, a question waits as long as it must,
-and callers look at the state, change it, and start from an earlier one. Its memory is the graph's store.
+The gateway is the graph's checkpointer. So a thread continues after a restart, and a question waits without a limit.
+Callers can read the state, change it, and start from an earlier one. The gateway's store is the graph's store.
 """
 
 import asyncio
@@ -63,19 +63,19 @@ from babelgate.gateway.storage.journal import Journal
 
 log = logging.getLogger("babelgate.agent")
 
-_MAX_WORDS: Final = 10_000
-"""Characters of an exception's message that callers are told."""
+_MAX_MESSAGE: Final = 10_000
+"""Maximum length of an exception's message in a fault, in characters."""
 _STRUCTURED: Final = "structured_response"
-"""Where LangChain's own agents put their structured output."""
-_LOOK: Final = 30.0
-"""Seconds for which a factory may take to make the graph that is looked at when the gateway starts."""
+"""Channel in which LangChain's own agents store their structured output."""
+_INSPECTION_TIMEOUT: Final = 30.0
+"""Seconds in which a factory must create the graph that is inspected when the gateway starts."""
 
 
 def wrap_graph(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
-    """The agent behind a graph, compiled or not, and what is known of it.
+    """Return the description and the agent of a graph, which may be compiled or not.
 
     Raises:
-        TypeError: in words for the author, if it is something else of LangGraph's, or cannot be compiled.
+        TypeError: The target is no graph, or cannot be compiled. The message is for the agent's author.
     """
     graph = compile_graph(target)
     agent = Graph(Ready(graph), name, about, graph)
@@ -83,16 +83,18 @@ def wrap_graph(target: Any, name: str, about: str = "") -> tuple[AgentInfo, "Gra
 
 
 async def wrap_factory(function: Any, name: str, about: str = "") -> tuple[AgentInfo, "Graph"]:
-    """The same, of a function that makes graphs. It is called once, with an empty config, so that callers can be told
-    the graph's schemas; where it fails without a config, they are not told.
+    """Return the description and the agent of a function that creates graphs.
+
+    The function is called once, with an empty config, to read the graph's schemas. If it fails without a config, the
+    schemas are not available to callers.
 
     Raises:
-        TypeError: in words for the author, if it asks for what no factory is given, or makes no graph.
+        TypeError: The function has unknown parameters, or returns no graph. The message is for the agent's author.
     """
     factory = Factory(function, name)
-    looked = GraphAccess(access="assistants.read", store=Items(None, None))
+    access = GraphAccess(access="assistants.read", store=Items(None, None))
     try:
-        async with asyncio.timeout(_LOOK), factory.make_graph(looked) as graph:
+        async with asyncio.timeout(_INSPECTION_TIMEOUT), factory.make_graph(access) as graph:
             agent = Graph(factory, name, about, graph)
     except NoGraphError:
         raise
@@ -103,20 +105,21 @@ async def wrap_factory(function: Any, name: str, about: str = "") -> tuple[Agent
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What is known of a graph."""
+class _Inspected:
+    """A graph and the result of its inspection."""
 
     graph: Any
     shape: InputSchema
     context: frozenset[str]
-    """The members of its context."""
+    """Names of the members of its context."""
     outputs: frozenset[str]
+    """Names of its output channels."""
 
 
-def _inspect_graph(graph: Any, schemas: Mapping[str, JsonObject]) -> _Known:
+def _inspect_graph(graph: Any, schemas: Mapping[str, JsonObject]) -> _Inspected:
     outputs: str | Sequence[str] = graph.output_channels
     context: JsonObject = schemas.get("config", {}).get("properties", {})
-    return _Known(
+    return _Inspected(
         graph,
         InputSchema(schemas.get("input", {})),
         frozenset(context),
@@ -125,18 +128,20 @@ def _inspect_graph(graph: Any, schemas: Mapping[str, JsonObject]) -> _Known:
 
 
 class Graph:
+    """Agent that runs a graph of LangGraph."""
+
     def __init__(self, maker: Maker, name: str, about: str = "", graph: Any = None) -> None:
-        """`graph` = the one that the maker always has, or one of those that it makes, for what is told of it."""
+        """Create an agent. Its description is read from `graph`, one of the graphs that `maker` returns."""
         self._maker = maker
         self._journal: Journal | None = None
         self._store: Store | None = None
         schemas: Mapping[str, JsonObject] = {} if graph is None else _schemas(graph)
         self._last = None if graph is None else _inspect_graph(graph, schemas)
         takes_all = self._last is None or self._last.shape.has_messages
-        words = about or ("" if graph is None else _own_words(graph))
+        description = about or ("" if graph is None else _graph_name(graph))
         self.info = AgentInfo(
             name=name,
-            description=" ".join(words.split()),
+            description=" ".join(description.split()),
             input_types=("text/plain", "*/*") if takes_all else ("text/plain", "application/json"),
             output_types=("text/plain",) if takes_all else ("application/json",),
             schemas=schemas,
@@ -149,7 +154,7 @@ class Graph:
         self._journal, self._store = journal, store
 
     @asynccontextmanager
-    async def _make_graph(self, occasion: GraphAccess) -> AsyncGenerator[_Known]:
+    async def _make_graph(self, occasion: GraphAccess) -> AsyncGenerator[_Inspected]:
         async with self._maker.make_graph(occasion) as graph:
             if self._last is None or self._last.graph is not graph:
                 self._last = _inspect_graph(graph, _schemas(graph, only=("input", "config")))
@@ -160,7 +165,7 @@ class Graph:
         return GraphAccess(access=access, store=store, config=config, context=configurable_of(call), owner=call.owner)
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
-        """Raises agent_failed, with the type and the words of the graph's exception."""
+        """Yield the events of a run. Raises agent_failed, with the type and the message of the graph's exception."""
         saver = self._saver(call)
         base = await self._base(call)
         config = configuration(call, None if call.cause == "answer" else call.input.checkpoint or None)
@@ -168,13 +173,13 @@ class Graph:
         failed: Exception | None = None
         try:
             async with (
-                self._make_graph(occasion) as known,
-                aclosing(self._run(known, call, base, saver, occasion)) as events,
+                self._make_graph(occasion) as inspected,
+                aclosing(self._run(inspected, call, base, saver, occasion)) as events,
             ):
                 try:
                     async for event in events:
                         yield event
-                except Exception as error:  # also where the author's context manager keeps it to itself
+                except Exception as error:  # also if the author's context manager suppresses it
                     failed = error
                     raise
         except Exception as error:
@@ -183,7 +188,7 @@ class Graph:
             raise _translate_error(failed, self.info.name)
 
     async def _run(
-        self, known: _Known, call: Invocation, base: Stored | None, saver: Saver, occasion: GraphAccess
+        self, inspected: _Inspected, call: Invocation, base: Stored | None, saver: Saver, occasion: GraphAccess
     ) -> AsyncGenerator[Event]:
         resumed: ResumedRun | None = None
         log = await call.states()
@@ -191,7 +196,7 @@ class Graph:
             pending = PendingWrites.of(saver.pending_writes(base))
             resumed = ResumedRun.of(await call.past(), call.run_id, base.checkpoint_id, pending, log)
             yield RunStarted(attempt=call.attempt, void=resumed.void)
-        telling = GraphStreamReader(
+        stream_reader = GraphStreamReader(
             saver.loaded,
             base=call.input.checkpoint if base is None else None,
             keeps_last=call.config.get("durability") == "exit",
@@ -200,27 +205,27 @@ class Graph:
             tools=frozenset(tool.name for tool in call.tools),
         )
         stream = _stream(
-            _attach_stores(known.graph, saver, occasion.store),
-            self._input(known.shape, call, base, await _find_asked(call)),
+            _attach_stores(inspected.graph, saver, occasion.store),
+            self._input(inspected.shape, call, base, await _find_questions(call)),
             occasion.config,
             has_events=has_events_mode(call.input),
-            **options(call, known.context),
+            **options(call, inspected.context),
         )
-        for event in telling.read_unsaid():
+        for event in stream_reader.read_unsaid():
             yield event
         failed: Exception | None = None
         try:
             async with aclosing(stream):
                 async for ns, mode, data in stream:
-                    for event in telling.read(ns, mode, data):
+                    for event in stream_reader.read(ns, mode, data):
                         yield event
         except Exception as error:
             failed = error
-        for event in telling.reader.close():
+        for event in stream_reader.reader.close():
             yield event
         if failed is not None:
             raise failed
-        for event in (*telling.reader.questions(), *self._end(known, telling.reader)):
+        for event in (*stream_reader.reader.questions(), *self._end(inspected, stream_reader.reader)):
             yield event
 
     def _saver(self, call: Invocation) -> Saver:
@@ -229,8 +234,10 @@ class Graph:
         return Saver(self._journal, call)
 
     async def _base(self, call: Invocation) -> Stored | None:
-        """The checkpoint that the call starts from. None = the graph knows nothing of the thread, or not of the
-        revision that the caller starts from."""
+        """Return the checkpoint that the call starts from.
+
+        Return None if the graph has no checkpoint of the thread, or of the revision that the caller starts from.
+        """
         assert self._journal is not None
         return await self._journal.query(
             checkpoints.find,
@@ -240,39 +247,47 @@ class Graph:
             checkpoint_id=None if call.cause == "answer" else call.input.checkpoint,
         )
 
-    def _input(self, shape: InputSchema, call: Invocation, base: Stored | None, asked: Mapping[str, JsonObject]) -> Any:
+    def _input(
+        self, shape: InputSchema, call: Invocation, base: Stored | None, questions: Mapping[str, JsonObject]
+    ) -> Any:
+        """Return the input of the graph: the caller's, a command, or None to continue from the checkpoint."""
         if _has_begun(call, base):
-            return None  # what the caller said is part of the state by now
+            return None  # the caller's input is already part of the state
         command = command_of(call)
         if call.cause == "answer":
-            if results := _tool_messages(call, asked):
+            if results := _tool_messages(call, questions):
                 return {"messages": results}
-            return resume_command(call.answers, command, asked)
-        given = shape.input(call, call.history if base is None else ())
-        return resume_command((), command) if given is None else given
+            return resume_command(call.answers, command, questions)
+        graph_input = shape.input(call, call.history if base is None else ())
+        return resume_command((), command) if graph_input is None else graph_input
 
-    def _end(self, known: _Known, reader: EventReader) -> Sequence[Event]:
-        """What callers of other protocols are told at the end: the output of a graph that does not converse is its
-        answer."""
-        values = {name: value for name, value in reader.values.items() if name in known.outputs}
-        output: Json = values.get(_STRUCTURED) if known.shape.has_messages else values or None
+    def _end(self, inspected: _Inspected, reader: EventReader) -> Sequence[Event]:
+        """Return the last events of a run, for callers of all protocols.
+
+        The output of a graph without messages becomes a message.
+        """
+        values = {name: value for name, value in reader.values.items() if name in inspected.outputs}
+        output: Json = values.get(_STRUCTURED) if inspected.shape.has_messages else values or None
         usage = reader.messages.usage
         if reader.has_questions or output is None:
             return (*reader.calls(), RunEnded(usage=usage))
         if reader.messages.answered:
             return (RunEnded(output=output, usage=usage),)
-        # It is in the graph's state, and no message there: LangGraph's readers are not told of it again.
+        # The output is already part of the graph's state, so readers of the LangGraph API do not get this message.
         started = MessageStarted(extra={"langgraph": {"derived": True}})
         part = _answer(output)
         ended = RunEnded(output=output if isinstance(part, DataPart) else None, usage=usage)
         return (started, PartAdded(part=part), MessageEnded(), ended)
 
-    # The port of agents with a state of their own (`babelgate.canonical.agent.Stateful`)
+    # Interface of stateful agents (`babelgate.canonical.agent.Stateful`)
 
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None
     ) -> StateSaved:
-        """Raises invalid for what the graph refuses, and agent_failed."""
+        """Change the graph's state, and return the new revision.
+
+        Raises invalid if the graph refuses the change, and agent_failed.
+        """
         config = configuration(call, call.input.checkpoint)
         occasion = self._graph_access("threads.update", call, config)
         values: Any = call.data
@@ -283,10 +298,10 @@ class Graph:
             ]
             values = {**as_object(values), "messages": messages}
         try:
-            async with self._make_graph(occasion) as known:
-                graph = _attach_stores(known.graph, self._saver(call), occasion.store)
-                made = await graph.aupdate_state(config, values, as_node=as_node)
-                state = await graph.aget_state(made)
+            async with self._make_graph(occasion) as inspected:
+                graph = _attach_stores(inspected.graph, self._saver(call), occasion.store)
+                new_config = await graph.aupdate_state(config, values, as_node=as_node)
+                state = await graph.aget_state(new_config)
         except (InvalidUpdateError, EmptyInputError) as error:
             raise FaultError(FaultCode.INVALID, plain_text(f"{type(error).__name__}: {error}")) from error
         except Exception as error:
@@ -302,16 +317,16 @@ class Graph:
             next=tuple(state.next),
         )
 
-    # The port of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
+    # Interface of agents that are graphs (`babelgate.canonical.agent.Introspectable`)
 
     def _make_for_reading(self) -> Any:
         return self._make_graph(GraphAccess(access="assistants.read", store=Items(None, None)))
 
     async def draw(self, depth: int | bool) -> JsonObject | None:
-        """Raises agent_failed."""
+        """Return the nodes and edges of the graph, or None if it cannot be drawn. Raises agent_failed."""
         try:
-            async with self._make_for_reading() as known:
-                drawn: Any = (await known.graph.aget_graph(xray=depth)).to_json()
+            async with self._make_for_reading() as inspected:
+                drawn: Any = (await inspected.graph.aget_graph(xray=depth)).to_json()
         except NotImplementedError:
             return None
         except Exception as error:
@@ -322,38 +337,38 @@ class Graph:
         return plain_object(drawn)
 
     async def subgraphs(self, namespace: str | None, recurse: bool) -> JsonObject | None:
-        """Raises agent_failed."""
+        """Return the schemas of the subgraphs by namespace, or None if it has no subgraphs. Raises agent_failed."""
         try:
-            async with self._make_for_reading() as known:
-                found = [each async for each in known.graph.aget_subgraphs(namespace=namespace, recurse=recurse)]
+            async with self._make_for_reading() as inspected:
+                graphs = [each async for each in inspected.graph.aget_subgraphs(namespace=namespace, recurse=recurse)]
         except NotImplementedError:
             return None
         except Exception as error:
             raise _translate_error(error, self.info.name) from error
-        return {namespace: _encode_schemas(_schemas(graph)) for namespace, graph in found}
+        return {namespace: _encode_schemas(_schemas(graph)) for namespace, graph in graphs}
 
 
 def _attach_stores(graph: Any, saver: Saver, store: BaseStore) -> Any:
-    """The graph with what it keeps kept here. A store that its author gave it stays."""
+    """Return a copy of a graph with the gateway's checkpointer and store. A store of its author takes precedence."""
     return graph.copy(update={"checkpointer": saver, "store": store if graph.store is None else graph.store})
 
 
-def _stream(graph: Any, given: Any, config: JsonObject, *, has_events: bool, **options: Any) -> Any:
+def _stream(graph: Any, graph_input: Any, config: JsonObject, *, has_events: bool, **options: Any) -> Any:
     options = {"stream_mode": list(MODES), "subgraphs": True, **options}
     if has_events:
-        # langgraph-api 0.16.7 gives a graph without a name that of its agent.
-        config = config if _own_words(graph) else {**config, "run_name": config["configurable"]["graph_id"]}
-        return read_events(graph.astream_events(given, config, version="v2", **options))
-    return graph.astream(given, config, **options)
+        # langgraph-api 0.16.7 uses the agent's name for a graph without a name.
+        config = config if _graph_name(graph) else {**config, "run_name": config["configurable"]["graph_id"]}
+        return read_events(graph.astream_events(graph_input, config, version="v2", **options))
+    return graph.astream(graph_input, config, **options)
 
 
 def _has_begun(call: Invocation, base: Stored | None) -> bool:
-    """Whether the graph goes on with the run from what it kept of it."""
+    """Return True if the graph continues the run from a checkpoint of an earlier attempt."""
     return call.attempt > 1 and base is not None and base.run_id == call.run_id
 
 
 def _answer(output: Json) -> Part:
-    """Text, if that is all there is."""
+    """Return an output as a part: as text if it consists of a single text, otherwise as data."""
     only = next(iter(output.values())) if isinstance(output, dict) and len(output) == 1 else output
     if isinstance(only, str):
         return TextPart(text=only)
@@ -361,36 +376,37 @@ def _answer(output: Json) -> Part:
 
 
 def _translate_error(error: Exception, name: str) -> FaultError:
-    """What callers are told of an exception: its type and words, as LangGraph's server tells them."""
+    """Return the fault of an exception, with its type and message, as LangGraph's server reports them."""
     if isinstance(error, FaultError):
         return error
     log.warning("Graph %s failed", name, exc_info=error)
     kind = type(error).__name__
-    words = plain_text(str(error)[:_MAX_WORDS])
-    told = FaultError(FaultCode.AGENT_FAILED, f"{kind}: {words}" if words else kind, langchain={"error": kind})
-    told.__cause__ = error
-    return told
+    message = plain_text(str(error)[:_MAX_MESSAGE])
+    fault = FaultError(FaultCode.AGENT_FAILED, f"{kind}: {message}" if message else kind, langchain={"error": kind})
+    fault.__cause__ = error
+    return fault
 
 
-async def _find_asked(call: Invocation) -> Mapping[str, JsonObject]:
-    """By question: what is kept of it."""
-    found: dict[str, JsonObject] = {}
+async def _find_questions(call: Invocation) -> Mapping[str, JsonObject]:
+    """Return the stored LangChain data of the task's questions, by id. It is empty if the call has no answers."""
+    questions: dict[str, JsonObject] = {}
     for record in await call.past() if call.answers else ():
         if isinstance(record.event, InterruptRaised):
-            found[record.event.interrupt_id or ""] = as_object(record.event.extra.get("langchain"))
-    return found
+            questions[record.event.interrupt_id or ""] = as_object(record.event.extra.get("langchain"))
+    return questions
 
 
-def _tool_messages(call: Invocation, asked: Mapping[str, JsonObject]) -> Sequence[ToolMessage]:
-    """The results of the calls that the graph ended on."""
-    found = ((asked.get(answer.interrupt_id, {}), answer) for answer in call.answers)
-    return [ToolMessage(**encode_tool_message(own, answer)) for own, answer in found if own.get("ended")]
+def _tool_messages(call: Invocation, questions: Mapping[str, JsonObject]) -> Sequence[ToolMessage]:
+    """Return the results of the tool calls with which the graph has ended."""
+    pairs = ((questions.get(answer.interrupt_id, {}), answer) for answer in call.answers)
+    return [ToolMessage(**encode_tool_message(question, answer)) for question, answer in pairs if question.get("ended")]
 
 
-# What is known of a graph
+# Inspection
 
 
-def _own_words(graph: Any) -> str:
+def _graph_name(graph: Any) -> str:
+    """Return the name that the author gave the graph, or an empty text."""
     name = str(graph.name)
     return "" if name == "LangGraph" else name
 
@@ -399,9 +415,9 @@ _ALL: Final = ("input", "output", "state", "config")
 
 
 def _schemas(graph: Any, only: Sequence[str] = _ALL) -> Mapping[str, JsonObject]:
-    """Those that can be had: a type need not have a JSON Schema."""
-    made: dict[str, JsonObject] = {}
-    for name, ask, own in (
+    """Return the available JSON Schemas of a graph by name. A type without a schema is left out."""
+    schemas: dict[str, JsonObject] = {}
+    for name, create, attribute in (
         ("input", graph.get_input_jsonschema, "input_schema"),
         ("output", graph.get_output_jsonschema, "output_schema"),
         ("state", partial(_state_schema, graph), "state_schema"),
@@ -409,21 +425,21 @@ def _schemas(graph: Any, only: Sequence[str] = _ALL) -> Mapping[str, JsonObject]
     ):
         if name not in only:
             continue
-        typed: Any = getattr(getattr(graph, "builder", None), own, None)
-        schema = _schema(ask) or (None if typed is None else _schema(partial(_schema_of, typed)))
+        typed: Any = getattr(getattr(graph, "builder", None), attribute, None)
+        schema = _schema(create) or (None if typed is None else _schema(partial(_schema_of, typed)))
         if schema is not None:
-            made[name] = schema
-    return made
+            schemas[name] = schema
+    return schemas
 
 
 def _encode_schemas(schemas: Mapping[str, JsonObject]) -> JsonObject:
-    """As LangGraph's API names them."""
+    """Return schemas under the names of LangGraph's API."""
     return {f"{name}_schema": schemas.get(name) for name in ("input", "output", "state", "config", "context")}
 
 
-def _schema(ask: Callable[[], Any]) -> JsonObject | None:
+def _schema(create: Callable[[], Any]) -> JsonObject | None:
     try:
-        schema = plain(ask())
+        schema = plain(create())
     except Exception:
         log.debug("a schema could not be made", exc_info=True)
         return None

@@ -1,8 +1,8 @@
-"""Values of a graph's channels in the form in which they are kept: each once, and of a list or an object that grows
-what is new in it.
+"""Stored form of the values of a graph's channels.
 
-A value that has grown by as much as there was of it is kept whole again: what is read for a value is never more than
-twice its size, and what is kept of one that only grows, three times.
+Each value is stored once. For a list or an object that grows, only the new items or members are stored. A value that
+has doubled since it was last stored whole is stored whole again. So reading a value takes at most twice its size, and a
+value that only grows takes at most three times its size in the database.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,16 +17,16 @@ from babelgate.gateway.storage.checkpoints import ChannelValue
 
 _LIST: Final = "list"
 _OBJECT: Final = "object"
-"""Forms of ours, which no serializer has: items, and members by name, each in a form of its own."""
+"""Forms of lists and objects, in addition to those of the serializer. Each item or member has its own form."""
 
 Piece = tuple[str, bytes]
-"""An item or a member as the serializer has made it: its form and its bytes."""
+"""Serialized item or member: its form and its bytes."""
 Pieces = list[Piece] | dict[str, Piece]
 _Digests = list[bytes] | dict[str, bytes]
 
 
 class Serializer(Protocol):
-    """What is used of LangGraph's `SerializerProtocol`."""
+    """Methods of LangGraph's `SerializerProtocol` that are used here."""
 
     def dumps_typed(self, obj: Any) -> Piece: ...
 
@@ -35,43 +35,55 @@ class Serializer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeptValue:
-    """What is to be known of a value that is kept, to keep the next one of its channel."""
+    """Description of a stored value, which is needed to store the next value of its channel as a difference."""
 
     version: Any
     checkpoint_id: str
-    """With which it was kept."""
+    """Id of the checkpoint with which it was stored."""
     digests: _Digests | None = None
-    """Of its pieces; None = it has none."""
+    """Digests of its items or members; None if it has no pieces."""
     whole: int = 0
-    """Bytes of the value that was kept whole last."""
+    """Size of the last value that was stored whole, in bytes."""
     added: int = 0
-    """Bytes that were added since."""
+    """Size of the differences stored since, in bytes."""
 
 
 def encode_value(
     serde: Serializer, channel: str, checkpoint_id: str, version: Any, value: Any, before: KeptValue | None
 ) -> tuple[KeptValue, ChannelValue]:
-    """`before` = the value that the channel had, if it is known."""
+    """Return the description and the row of a channel's value.
+
+    `before` describes the previous value of the channel, if it is cached.
+    """
     pieces = _split(serde, value)
     if pieces is None:
         form, body = serde.dumps_typed(value)
-        kept = KeptValue(version, checkpoint_id)
-        return kept, ChannelValue(channel=channel, checkpoint_id=checkpoint_id, base_id=None, form=form, body=body)
+        description = KeptValue(version, checkpoint_id)
+        return description, ChannelValue(
+            channel=channel, checkpoint_id=checkpoint_id, base_id=None, form=form, body=body
+        )
     form = _LIST if isinstance(pieces, list) else _OBJECT
     digests = _digest(pieces)
     new = None if before is None else _find_new(before.digests, digests, pieces)
     body = b"" if new is None else msgspec.msgpack.encode(new)
     if before is None or new is None or before.added + len(body) > before.whole:
         body = msgspec.msgpack.encode((0 if isinstance(pieces, list) else (), pieces))
-        kept = KeptValue(version, checkpoint_id, digests, whole=len(body))
-        return kept, ChannelValue(channel=channel, checkpoint_id=checkpoint_id, base_id=None, form=form, body=body)
-    kept = KeptValue(version, checkpoint_id, digests, before.whole, before.added + len(body))
+        description = KeptValue(version, checkpoint_id, digests, whole=len(body))
+        return description, ChannelValue(
+            channel=channel, checkpoint_id=checkpoint_id, base_id=None, form=form, body=body
+        )
+    description = KeptValue(version, checkpoint_id, digests, before.whole, before.added + len(body))
     base_id = before.checkpoint_id
-    return kept, ChannelValue(channel=channel, checkpoint_id=checkpoint_id, base_id=base_id, form=form, body=body)
+    return description, ChannelValue(
+        channel=channel, checkpoint_id=checkpoint_id, base_id=base_id, form=form, body=body
+    )
 
 
 def decode_value(serde: Serializer, version: Any, chain: Sequence[ChannelValue]) -> tuple[KeptValue, Any]:
-    """`chain` = the value's own row first, then what it goes on from, up to one that is whole."""
+    """Return the description of a stored value, and the value.
+
+    `chain` begins with the row of the value, followed by the rows that it is based on, up to one that is whole.
+    """
     last = chain[0]
     if last.form not in (_LIST, _OBJECT):
         return KeptValue(version, last.checkpoint_id), serde.loads_typed((last.form, last.body))
@@ -95,7 +107,7 @@ def decode_value(serde: Serializer, version: Any, chain: Sequence[ChannelValue])
 
 
 def _split(serde: Serializer, value: Any) -> Pieces | None:
-    """None for what is no plain list, and no plain object with names."""
+    """Return the serialized items or members of a value, or None if it is no plain list or dict with names."""
     if type(value) is list:
         return [serde.dumps_typed(item) for item in cast("list[Any]", value)]
     if type(value) is dict and all(type(name) is str and name.isprintable() for name in cast("dict[Any, Any]", value)):
@@ -113,14 +125,18 @@ def _digest(pieces: Pieces) -> _Digests:
 
 
 def _find_new(before: _Digests | None, now: _Digests, pieces: Pieces) -> tuple[Any, Pieces] | None:
-    """What is to stay of the value before, or is to go, and what comes; None if they have nothing in common."""
+    """Return the difference of a value to the one before, or None if it has to be stored whole.
+
+    For a list, this is the number of common first items, and the new items. For an object, it is the removed names, and
+    the new members.
+    """
     if isinstance(before, list) and isinstance(now, list) and isinstance(pieces, list):
-        kept = sum(1 for _ in takewhile(bool, (one == other for one, other in zip(before, now, strict=False))))
-        return (kept, pieces[kept:]) if kept else None
+        common = sum(1 for _ in takewhile(bool, (one == other for one, other in zip(before, now, strict=False))))
+        return (common, pieces[common:]) if common else None
     if isinstance(before, dict) and isinstance(now, dict) and isinstance(pieces, dict):
-        gone = [name for name in before if name not in now]
+        removed = [name for name in before if name not in now]
         new = {name: pieces[name] for name, digest in now.items() if before.get(name) != digest}
-        # The order of the members is theirs, too.
+        # The order of the members must be preserved.
         merged: Mapping[str, None] = dict.fromkeys([*(name for name in before if name in now), *new])
-        return (gone, new) if list(merged) == list(now) else None
+        return (removed, new) if list(merged) == list(now) else None
     return None

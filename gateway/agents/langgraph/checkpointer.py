@@ -1,6 +1,6 @@
-"""A graph's checkpointer: LangGraph's own port for what it keeps, on the gateway's database.
+"""Checkpointer of a graph: LangGraph's interface for stored checkpoints, on top of the gateway's database.
 
-One saver serves one call: it knows whose thread it is, and a call that was given up can write no more.
+A saver belongs to one call, and so to one thread of one owner. After the call was abandoned, it can no longer write.
 """
 
 import asyncio
@@ -29,23 +29,28 @@ from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
 T = TypeVar("T")
 
 _PAGE: Final = 50
-_KEPT: Final = 16
-"""Checkpoints of which it is known what their values were: mostly the parent's is asked for."""
-_ALL: Final = 2**31
+"""Number of checkpoints that are read at a time."""
+_CACHE_SIZE: Final = 16
+"""Maximum number of checkpoints whose values are cached. Mostly those of the parent are needed."""
+_NO_LIMIT: Final = 2**31
 
 
 class Saver(BaseCheckpointSaver[int]):
+    """Checkpoint saver of one call."""
+
     def __init__(self, journal: Journal, call: Invocation) -> None:
         super().__init__()
         self.loaded: set[tuple[str, str]] = set()
-        """Place and id of the checkpoints that the graph began from."""
+        """Namespace and id of the checkpoints that the graph has loaded."""
         self._journal = journal
         self._call = call
         self._pk: int | None = None
-        """The key of the call's thread, from the first look on: its id may be given out again under a call that was
-        given up."""
-        self._kept: dict[tuple[str, str | None], Mapping[str, KeptValue]] = {}
-        """By place and id, the values of the checkpoints that were lately read or written."""
+        """Key of the call's thread, from the first read on.
+
+        An abandoned call could otherwise write to a new thread with the same id.
+        """
+        self._cache: dict[tuple[str, str | None], Mapping[str, KeptValue]] = {}
+        """Values of the checkpoints that were read or written last, by namespace and checkpoint id."""
         self._loop = asyncio.get_running_loop()
 
     # Reading
@@ -54,13 +59,13 @@ class Saver(BaseCheckpointSaver[int]):
         thread_id, ns, checkpoint_id = _place(config)
         if self._pk is None:
             self._pk = await self._journal.query(thread_key, self._call.owner, self._call.thread_id)
-        found = await self._journal.query(
+        stored = await self._journal.query(
             checkpoint.find, self._call.owner, self._call.thread_id, self._ns(thread_id, ns), checkpoint_id
         )
-        if found is None:
+        if stored is None:
             return None
-        self.loaded.add((ns, found.checkpoint_id))
-        return self._tuple(thread_id, ns, found)
+        self.loaded.add((ns, stored.checkpoint_id))
+        return self._tuple(thread_id, ns, stored)
 
     async def alist(
         self,
@@ -70,15 +75,15 @@ class Saver(BaseCheckpointSaver[int]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        """Raises ValueError without a thread."""
+        """Yield the checkpoints of a thread, newest first. Raises ValueError without a config."""
         if config is None:
             raise ValueError("A saver lists the checkpoints of one thread: give a config that names it")
         thread_id, ns, checkpoint_id = _place(config)
         named = "checkpoint_ns" in config.get("configurable", {})
         last = None if before is None else _place(before)[2]
-        left = _ALL if limit is None else limit
-        while left > 0:
-            found = await self._journal.query(
+        remaining = _NO_LIMIT if limit is None else limit
+        while remaining > 0:
+            page = await self._journal.query(
                 checkpoint.page,
                 self._call.owner,
                 self._call.thread_id,
@@ -87,49 +92,50 @@ class Saver(BaseCheckpointSaver[int]):
                 before=last,
                 limit=_PAGE,
             )
-            for stored in found:
-                made = self._tuple(thread_id, ns if named else stored.ns, stored)
-                metadata: Mapping[str, Any] = cast("Mapping[str, Any]", made.metadata)
+            for stored in page:
+                decoded = self._tuple(thread_id, ns if named else stored.ns, stored)
+                metadata: Mapping[str, Any] = cast("Mapping[str, Any]", decoded.metadata)
                 if all(metadata.get(name) == value for name, value in (filter or {}).items()):
-                    yield made
-                    left -= 1
-                    if left == 0:
+                    yield decoded
+                    remaining -= 1
+                    if remaining == 0:
                         return
-            if len(found) < _PAGE or checkpoint_id is not None:
+            if len(page) < _PAGE or checkpoint_id is not None:
                 return
-            last = found[-1].checkpoint_id
+            last = page[-1].checkpoint_id
 
-    def _tuple(self, thread_id: str, ns: str, found: Stored) -> CheckpointTuple:
-        kept = self.serde.loads_typed((found.form, found.body))
-        if found.channels is not None:
-            kept["checkpoint"]["channel_values"] = self._read_values(found, kept["checkpoint"])
-        parent = None if found.parent_id is None else _config(thread_id, ns, found.parent_id)
+    def _tuple(self, thread_id: str, ns: str, stored: Stored) -> CheckpointTuple:
+        decoded = self.serde.loads_typed((stored.form, stored.body))
+        if stored.channels is not None:
+            decoded["checkpoint"]["channel_values"] = self._read_values(stored, decoded["checkpoint"])
+        parent = None if stored.parent_id is None else _config(thread_id, ns, stored.parent_id)
         return CheckpointTuple(
-            config=_config(thread_id, ns, found.checkpoint_id),
-            checkpoint=kept["checkpoint"],
-            metadata=kept["metadata"],
+            config=_config(thread_id, ns, stored.checkpoint_id),
+            checkpoint=decoded["checkpoint"],
+            metadata=decoded["metadata"],
             parent_config=parent,
-            pending_writes=self.pending_writes(found),
+            pending_writes=self.pending_writes(stored),
         )
 
-    def _read_values(self, found: Stored, told: Checkpoint) -> dict[str, Any]:
+    def _read_values(self, stored: Stored, checkpoint: Checkpoint) -> dict[str, Any]:
+        """Return the channel values of a checkpoint, and add them to the cache."""
         chains: dict[str, list[ChannelValue]] = {}
-        for row in found.values:
+        for row in stored.values:
             chains.setdefault(row.channel, []).append(row)
-        versions = told["channel_versions"]
-        read = {name: decode_value(self.serde, versions.get(name), chain) for name, chain in chains.items()}
-        self._keep(found.ns, found.checkpoint_id, {name: kept for name, (kept, _) in read.items()})
-        return {name: value for name, (_, value) in read.items()}
+        versions = checkpoint["channel_versions"]
+        decoded = {name: decode_value(self.serde, versions.get(name), chain) for name, chain in chains.items()}
+        self._add_to_cache(stored.ns, stored.checkpoint_id, {name: entry for name, (entry, _) in decoded.items()})
+        return {name: value for name, (_, value) in decoded.items()}
 
-    def _keep(self, ns: str, checkpoint_id: str, values: Mapping[str, KeptValue]) -> None:
-        self._kept[ns, checkpoint_id] = values
-        if len(self._kept) > _KEPT:
-            del self._kept[next(iter(self._kept))]
+    def _add_to_cache(self, ns: str, checkpoint_id: str, values: Mapping[str, KeptValue]) -> None:
+        self._cache[ns, checkpoint_id] = values
+        if len(self._cache) > _CACHE_SIZE:
+            del self._cache[next(iter(self._cache))]
 
-    def pending_writes(self, found: Stored) -> list[tuple[str, str, Any]]:
-        """What tasks that start from the checkpoint have written: task id, channel, value."""
+    def pending_writes(self, stored: Stored) -> list[tuple[str, str, Any]]:
+        """Return the writes of tasks that start from a checkpoint, each with task id, channel and value."""
         return [
-            (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body))) for write in found.writes
+            (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body))) for write in stored.writes
         ]
 
     # Writing
@@ -143,55 +149,58 @@ class Saver(BaseCheckpointSaver[int]):
     ) -> RunnableConfig:
         thread_id, ns, parent_id = _place(config)
         ns_, checkpoint_id = self._ns(thread_id, ns), checkpoint["id"]
-        before, versions = self._kept.get((ns_, parent_id), {}), checkpoint["channel_versions"]
+        before, versions = self._cache.get((ns_, parent_id), {}), checkpoint["channel_versions"]
         values: dict[str, KeptValue] = {}
         new: list[ChannelValue] = []
         for name, value in checkpoint["channel_values"].items():
-            known, version = before.get(name), versions.get(name)
-            if known is not None and version is not None and known.version == version:
-                values[name] = known
+            previous, version = before.get(name), versions.get(name)
+            if previous is not None and version is not None and previous.version == version:
+                values[name] = previous
                 continue
-            values[name], row = encode_value(self.serde, name, checkpoint_id, version, value, known)
+            values[name], row = encode_value(self.serde, name, checkpoint_id, version, value, previous)
             new.append(row)
         about = get_checkpoint_metadata(config, metadata)
-        kept = {"checkpoint": {**checkpoint, "channel_values": {}}, "metadata": about}
-        form, body = self.serde.dumps_typed(kept)
-        made = Stored(
+        content = {"checkpoint": {**checkpoint, "channel_values": {}}, "metadata": about}
+        form, body = self.serde.dumps_typed(content)
+        stored = Stored(
             ns=ns_,
             checkpoint_id=checkpoint_id,
             parent_id=parent_id,
             run_id=self._call.run_id or None,
             form=form,
             body=body,
-            channels={name: known.checkpoint_id for name, known in values.items()},
+            channels={name: value.checkpoint_id for name, value in values.items()},
             values=new,
         )
-        await self._journal.write_patiently(_put, self._call, self._pk, made)
-        self._keep(ns_, checkpoint_id, values)
+        await self._journal.write_patiently(_put, self._call, self._pk, stored)
+        self._add_to_cache(ns_, checkpoint_id, values)
         return _config(thread_id, ns, checkpoint_id)
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         thread_id, ns, checkpoint_id = _place(config)
-        made: list[Write] = []
+        rows: list[Write] = []
         for number, (channel, value) in enumerate(writes):
             form, body = self.serde.dumps_typed(value)
             idx = WRITES_IDX_MAP.get(channel, number)
-            made.append(Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body))
+            rows.append(Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body))
         place = (self._ns(thread_id, ns), checkpoint_id or "")
-        await self._journal.write_patiently(_put_writes, self._call, self._pk, place, made)
+        await self._journal.write_patiently(_put_writes, self._call, self._pk, place, rows)
 
     async def adelete_thread(self, thread_id: str) -> None:
-        """Raises NotImplementedError."""
+        """Raise NotImplementedError: the checkpoints of a thread are deleted with the thread."""
         raise NotImplementedError("What a graph keeps of a thread goes with the thread")
 
     def _ns(self, thread_id: str, ns: str) -> str:
-        """A graph that is called within this one under a thread of its own keeps its checkpoints beside ours: they
-        belong to the caller's thread, whatever its author calls it."""
+        """Return the namespace of a checkpoint in the caller's thread.
+
+        A graph may call another graph under a different `thread_id`. These checkpoints belong to the caller's thread,
+        too, and that id becomes part of their namespace.
+        """
         return ns if thread_id == self._call.thread_id else f"{thread_id}/{ns}"
 
-    # From threads other than the event loop's: a node that is a plain function may call a graph, too
+    # Synchronous methods, for threads without an event loop: a node that is a plain function may call a graph, too
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self._wait(self.aget_tuple(config))
@@ -231,8 +240,10 @@ class Saver(BaseCheckpointSaver[int]):
 
 
 def wait_in_thread(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Wait in another thread for what the gateway's loop does. Raises RuntimeError in one that has a loop itself: it
-    would block that."""
+    """Run a coroutine in the gateway's loop, and block the current thread until it has ended.
+
+    Raises RuntimeError in a thread with a running event loop, because it would block that loop.
+    """
     try:
         here = asyncio.get_running_loop()
     except RuntimeError:
@@ -253,9 +264,9 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 
-def _put(tx: Transaction, call: Invocation, pk: int | None, made: Stored) -> None:
+def _put(tx: Transaction, call: Invocation, pk: int | None, stored: Stored) -> None:
     _check(tx, call, pk)
-    checkpoint.put(tx.connection, call.owner, call.thread_id, made)
+    checkpoint.put(tx.connection, call.owner, call.thread_id, stored)
 
 
 def _put_writes(
@@ -268,7 +279,7 @@ def _put_writes(
 
 
 def _check(tx: Transaction, call: Invocation, pk: int | None) -> None:
-    """Raises conflict if the call was given up, or if another one has the thread."""
+    """Raise conflict if the call was abandoned, or if the thread is a new one with the same id."""
     if not call.run_id:
         need_idle_thread(tx, call.owner, call.thread_id)
         return

@@ -1,5 +1,7 @@
-"""Graph factories: graphs that exist already, and graphs that a function makes for each call, which is called as
-LangGraph's servers call it."""
+"""Graph factories: existing graphs, and graphs that a function creates for each call.
+
+The function is called in the same way as by LangGraph's servers.
+"""
 
 import inspect
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -17,15 +19,15 @@ from babelgate.gateway.agents.langgraph.signature import wanted_arguments
 from babelgate.gateway.agents.python.threads import Worker, Workers
 
 Access = Literal["threads.create_run", "threads.update", "assistants.read"]
-"""What a graph is wanted for, in the words of `langgraph_sdk.runtime`."""
+"""Purpose for which a graph is created, as named by `langgraph_sdk.runtime`."""
 
-_NOBODY: Final = "default"
-"""The owner where there are no keys: no user."""
+_ANONYMOUS: Final = "default"
+"""Owner of all calls if there are no API keys. It is no user."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphAccess:
-    """What a graph is made for, and with what."""
+    """Purpose and arguments of the creation of a graph."""
 
     access: Access
     store: BaseStore
@@ -37,16 +39,16 @@ class GraphAccess:
 
 class Maker(Protocol):
     def make_graph(self, occasion: GraphAccess) -> Any:
-        """An asynchronous context manager: the graph is used within it."""
+        """Return an asynchronous context manager, within which the graph can be used."""
         ...
 
 
 class NoGraphError(TypeError):
-    """In words for the author."""
+    """A value is not a graph, or cannot be compiled. The message is for the agent's author."""
 
 
 def compile_graph(target: Any) -> Any:
-    """Raises NoGraphError if it is no graph, or cannot be compiled."""
+    """Return a compiled graph. Raises NoGraphError if the value is not a graph, or cannot be compiled."""
     if isinstance(target, StateGraph):
         try:
             target = cast("Any", target).compile()
@@ -58,7 +60,7 @@ def compile_graph(target: Any) -> Any:
 
 
 class Ready:
-    """A graph that is there."""
+    """Maker of a graph that exists already."""
 
     def __init__(self, graph: Any) -> None:
         self.graph = graph
@@ -69,11 +71,13 @@ class Ready:
 
 
 class Factory:
-    """A function that returns a graph, or a context manager around one; asynchronous or not. What is not asynchronous
-    runs in a thread, so that it does not hold up the gateway."""
+    """Maker that calls a function that returns a graph, or a context manager that yields one.
+
+    Both can be asynchronous. A synchronous function runs in a thread, so that it does not block the gateway.
+    """
 
     def __init__(self, function: Callable[..., Any], name: str) -> None:
-        """Raises TypeError, in words for the author, if it asks for what it cannot be given."""
+        """Create a maker. Raises TypeError, with a message for the agent's author, for unknown parameters."""
         self._function = function
         self._wanted = wanted_arguments(function)
         self._workers = Workers(f"graph {name}")
@@ -90,31 +94,34 @@ class Factory:
     async def _call(self, occasion: GraphAccess, worker: Worker, stack: AsyncExitStack) -> Any:
         arguments = self._arguments(occasion)
         if inspect.iscoroutinefunction(self._function) or _is_async_manager(self._function):
-            made: Any = self._function(**arguments)
+            result: Any = self._function(**arguments)
         else:
-            made = await worker.do(lambda: self._function(**arguments))
-        if inspect.isawaitable(made):
-            made = await made
-        if hasattr(made, "__aenter__"):
-            return await stack.enter_async_context(made)
-        if hasattr(made, "__enter__"):
-            return await stack.enter_async_context(_InThread(made, worker))
-        return made
+            result = await worker.do(lambda: self._function(**arguments))
+        if inspect.isawaitable(result):
+            result = await result
+        if hasattr(result, "__aenter__"):
+            return await stack.enter_async_context(result)
+        if hasattr(result, "__enter__"):
+            return await stack.enter_async_context(_InThread(result, worker))
+        return result
 
     def _arguments(self, occasion: GraphAccess) -> dict[str, Any]:
-        given: dict[str, Any] = {}
-        for name, what in self._wanted.items():
-            given[name] = _config(occasion) if what == "config" else _runtime(occasion)
-        return given
+        arguments: dict[str, Any] = {}
+        for name, kind in self._wanted.items():
+            arguments[name] = _config(occasion) if kind == "config" else _runtime(occasion)
+        return arguments
 
 
 def _is_async_manager(function: Callable[..., Any]) -> bool:
-    """A function under `@asynccontextmanager`: to call it is nothing, and it is entered in the gateway's loop."""
+    """Return True for a function decorated with `@asynccontextmanager`.
+
+    The call itself does not block, and its body runs in the gateway's loop.
+    """
     return inspect.isasyncgenfunction(inspect.unwrap(function))
 
 
 class _InThread:
-    """A blocking context manager: entered and left in the thread of its call."""
+    """Asynchronous wrapper of a synchronous context manager, which is entered and exited in the thread of its call."""
 
     def __init__(self, manager: Any, worker: Worker) -> None:
         self._manager = manager
@@ -128,13 +135,13 @@ class _InThread:
 
 
 def _config(occasion: GraphAccess) -> JsonObject:
-    """Its own: what a factory changes in it changes nothing else."""
+    """Return a copy of the config, because a factory may change it."""
     return {**occasion.config, "configurable": dict(occasion.config["configurable"])}
 
 
 def _runtime(occasion: GraphAccess) -> Any:
-    """`ServerRuntime`."""
-    user: Any = None if occasion.owner in (None, _NOBODY) else _User(occasion.owner)
+    """Return the `ServerRuntime` of the call."""
+    user: Any = None if occasion.owner in (None, _ANONYMOUS) else _User(occasion.owner)
     if occasion.access == "threads.create_run":
         return _ExecutionRuntime(
             access_context=occasion.access, user=user, store=occasion.store, context=occasion.context
@@ -144,7 +151,7 @@ def _runtime(occasion: GraphAccess) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _User:
-    """`langgraph_sdk.auth.types.BaseUser`: the owner of the caller's API key."""
+    """Owner of the caller's API key, as a `langgraph_sdk.auth.types.BaseUser`."""
 
     identity: str
     is_authenticated: bool = True

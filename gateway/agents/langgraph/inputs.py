@@ -1,4 +1,4 @@
-"""What a call is to a graph: the input that its schema asks for, the answers to its questions, its configuration."""
+"""Conversion of an invocation for a graph: its input, the answers to its questions, and its configuration."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -38,7 +38,7 @@ _HEX: Final = frozenset("0123456789abcdef")
 
 
 def to_base_message(message: Message) -> BaseMessage:
-    """Raises invalid."""
+    """Return a message in LangChain's form. Raises invalid if it lacks required fields."""
     wire = encode_message(message)
     try:
         return _CLASSES[wire["type"]].model_validate({name: each for name, each in wire.items() if name != "type"})
@@ -47,20 +47,22 @@ def to_base_message(message: Message) -> BaseMessage:
 
 
 class InputSchema(request.InputSchema):
-    """What a graph takes, by the JSON Schema of its input."""
+    """JSON Schema of a graph's input."""
 
     def __init__(self, schema: JsonObject) -> None:
         super().__init__(schema)
         self.is_object = bool(self.members) or self.schema.get("type") == "object"
         self.has_messages = "messages" in self.members
-        """An agent behind a URL without a schema may take them; a graph in this process has its schema."""
+        """True if the schema has messages. An agent behind a URL may accept them without a schema, but not a graph in
+        this process."""
 
     def input(self, call: Invocation, history: Sequence[Message] = ()) -> Json | dict[str, Any]:
-        """None lets the graph go on from where it is. `history` = what was said before, to a graph that did not hear
-        it.
+        """Return the input of the graph, or None to continue it from its checkpoint.
+
+        `history` has the earlier messages, if the graph has not received them.
 
         Raises:
-            FaultError: invalid, if there is no place for what the caller said.
+            FaultError: invalid, if the schema has no member for the caller's text.
         """
         if not call.messages and call.data is None:
             return None
@@ -68,33 +70,38 @@ class InputSchema(request.InputSchema):
             return call.text if call.data is None else call.data
         if call.data is not None and not isinstance(call.data, dict):
             if call.messages or self.text is None or not isinstance(call.data, str):
-                return call.data  # the graph says in its own words that it takes none of this
+                return call.data  # the graph rejects it with its own error
             return {self.text: call.data}
-        given: dict[str, Any] = dict(call.data or {})
-        given |= encode_tools(call.config, self.members, given)
+        members: dict[str, Any] = dict(call.data or {})
+        members |= encode_tools(call.config, self.members, members)
         if self.has_messages:
-            return self._with_messages(given, (*history, *call.messages))
-        return self._with_text(given, call)
+            return self._with_messages(members, (*history, *call.messages))
+        return self._with_text(members, call)
 
-    def _with_messages(self, given: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+    def _with_messages(self, members: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
+        """Return the members of the input, and the messages as text or as objects."""
         if not messages:
-            return given
+            return members
         if as_object(self.members["messages"].get("items")).get("type") == "string":
-            return {**given, "messages": [message.text for message in messages]}
-        return {**given, "messages": [to_base_message(message) for message in messages]}
+            return {**members, "messages": [message.text for message in messages]}
+        return {**members, "messages": [to_base_message(message) for message in messages]}
 
-    def _with_text(self, given: dict[str, Any], call: Invocation) -> dict[str, Any]:
+    def _with_text(self, members: dict[str, Any], call: Invocation) -> dict[str, Any]:
+        """Return the members of the input, the data of the messages, and the text of the last one.
+
+        Raises invalid if nothing of the input fits the schema.
+        """
         if not call.messages:
-            return given
+            return members
         parts = [part.data for message in call.messages for part in message.parts if isinstance(part, DataPart)]
         for data in parts:
             if isinstance(data, dict):
-                given = {**data, **given}
+                members = {**data, **members}
         text = call.messages[-1].text
-        if text and self.text is not None and self.text not in given:
-            return {**given, self.text: text}
-        if given:
-            return given
+        if text and self.text is not None and self.text not in members:
+            return {**members, self.text: text}
+        if members:
+            return members
         wanted = ", ".join(self.members)
         raise FaultError(FaultCode.INVALID, f"This graph takes no text: send data with the fields {wanted}.")
 
@@ -103,42 +110,47 @@ class InputSchema(request.InputSchema):
 
 
 def command_of(call: Invocation) -> JsonObject:
-    """What a caller wants done to the state (`update`) and where the graph is to go (`goto`), beside an input or an
-    answer. `resume` = the answer to a question that no run has raised."""
-    given = as_object(call.config.get("command"))
-    made = {name: value for name, value in given.items() if name in ("update", "goto") and value}
-    if call.cause != "answer" and given.get("resume") is not None:
-        made["resume"] = given["resume"]
-    goto: Any = made.get("goto")
+    """Return the members of the caller's command, which accompanies an input or an answer.
+
+    `update` changes the state, and `goto` names the next nodes. `resume` answers a question that no run has raised.
+    """
+    sent = as_object(call.config.get("command"))
+    command = {name: value for name, value in sent.items() if name in ("update", "goto") and value}
+    if call.cause != "answer" and sent.get("resume") is not None:
+        command["resume"] = sent["resume"]
+    goto: Any = command.get("goto")
     if goto:
-        made["goto"] = [_target(each) for each in cast("list[Any]", goto if isinstance(goto, list) else [goto])]
-    return made
+        command["goto"] = [_target(each) for each in cast("list[Any]", goto if isinstance(goto, list) else [goto])]
+    return command
 
 
 def _target(value: Any) -> Any:
-    """The name of a node, or `{node, input}`: the node with an input of its own."""
-    there = as_object(value)
+    """Return a target of `goto`: the name of a node, or a `Send` for `{node, input}`. Raises invalid."""
+    target = as_object(value)
     if isinstance(value, str):
         return value
-    if isinstance(there.get("node"), str):
-        return Send(there["node"], there.get("input"))
+    if isinstance(target.get("node"), str):
+        return Send(target["node"], target.get("input"))
     raise FaultError(FaultCode.INVALID, "command.goto must be a node name, or an object with node and input.")
 
 
 def resume_command(
-    answers: Sequence[InterruptAnswered], command: Mapping[str, Any], asked: Mapping[str, JsonObject] | None = None
+    answers: Sequence[InterruptAnswered], command: Mapping[str, Any], questions: Mapping[str, JsonObject] | None = None
 ) -> Any:
-    """What lets a paused graph go on; declined questions are answered with None. `command` = what the caller wants done
-    beside, `asked` = by question: what is kept of it."""
+    """Return the LangGraph command that continues a paused graph. Declined questions are answered with None.
+
+    `command` has the members of the caller's command. `questions` has the stored LangChain data of the questions, by
+    id.
+    """
     values: dict[str, Json] = {}
     for each in answers:
-        values[_own_id(each.interrupt_id)] = encode_answer((asked or {}).get(each.interrupt_id, {}), each)
+        values[_own_id(each.interrupt_id)] = encode_answer((questions or {}).get(each.interrupt_id, {}), each)
     if all(name.startswith(BREAKPOINT) for name in values):
         return _command(command) if command else None
     values = {name: value for name, value in values.items() if not name.startswith(BREAKPOINT)}
     only = next(iter(values.values())) if len(values) == 1 else None
     if len(values) == 1 and only is not None and not _is_map(only):
-        # By its id it would not be found any more if the state was changed since: that makes another checkpoint.
+        # Sent without its id: a state change since then creates another checkpoint, in which the id is unknown.
         return _command({**command, "resume": only})
     return _command({**command, "resume": values})
 
@@ -148,12 +160,12 @@ def _command(members: Mapping[str, Any]) -> Any:
 
 
 def _own_id(interrupt_id: str) -> str:
-    """The graph's id of a question; the hub adds a number where one is asked again."""
+    """Return the graph's id of a question. The hub has added a number if it was asked before."""
     return interrupt_id if interrupt_id.startswith(BREAKPOINT) else interrupt_id.partition("-")[0]
 
 
 def _is_map(value: Json) -> bool:
-    """Whether LangGraph would take an answer for answers by id."""
+    """Return True if LangGraph would interpret an answer as a map of answers by id."""
     return isinstance(value, dict) and all(len(name) == 32 and _HEX.issuperset(name) for name in value)
 
 
@@ -161,53 +173,56 @@ def _is_map(value: Json) -> bool:
 
 
 def configuration(call: Invocation, checkpoint: str | None) -> JsonObject:
-    # As langgraph-api 0.16.7 does: a header that is let through stands above what the caller says otherwise.
+    """Return the `RunnableConfig` of a call. `checkpoint` is the id of the checkpoint to start from."""
+    # As in langgraph-api 0.16.7, a forwarded header overrides the caller's configuration.
     configurable = configurable_of(call) | callers_configurable(dict(call.input.headers))
     configurable |= {"thread_id": call.thread_id, "checkpoint_ns": "", "graph_id": call.agent}
     configurable["langgraph_auth_user_id"] = call.owner
-    named = call.input.assistant or ""
-    configurable["assistant_id"] = named if is_uuid(named) else assistant_id(call.agent)
+    assistant = call.input.assistant or ""
+    configurable["assistant_id"] = assistant if is_uuid(assistant) else assistant_id(call.agent)
     if checkpoint is not None:
         configurable["checkpoint_id"] = checkpoint
-    made: JsonObject = {"configurable": configurable}
+    config: JsonObject = {"configurable": configurable}
     if call.run_id:
-        # LangGraph, too, knows by it that it takes up a run that was cut off.
-        told = {"run_id": call.run_id, "run_attempt": call.attempt, "graph_id": call.agent}
-        # As langgraph-api 0.16.7 does: the caller's own of the run stand above those of the configuration.
-        made["metadata"] = {**as_object(call.config.get("metadata")), **call.metadata, **told}
-        made["run_id"] = UUID(call.run_id)
+        # By the attempt, LangGraph recognizes the continuation of an interrupted run.
+        run_metadata = {"run_id": call.run_id, "run_attempt": call.attempt, "graph_id": call.agent}
+        # As in langgraph-api 0.16.7, the metadata of the run overrides that of the configuration.
+        config["metadata"] = {**as_object(call.config.get("metadata")), **call.metadata, **run_metadata}
+        config["run_id"] = UUID(call.run_id)
         configurable["run_id"] = call.run_id
     limit: Any = call.config.get("recursion_limit")
     tags: Any = call.config.get("tags")
     if isinstance(limit, int) and not isinstance(limit, bool) and limit > 0:
-        made["recursion_limit"] = limit
+        config["recursion_limit"] = limit
     if _is_names(tags):
-        made["tags"] = tags
-    return made
+        config["tags"] = tags
+    return config
 
 
 def configurable_of(call: Invocation) -> JsonObject:
-    """What the caller may say of it: `configurable` and `context` each may be read under the other's name."""
-    theirs = as_object(call.config.get("configurable")) or as_object(call.config.get("context"))
-    return with_tools(call.config, callers_configurable(theirs))
+    """Return the caller's `configurable` or, if it is empty, the caller's `context`."""
+    from_caller = as_object(call.config.get("configurable")) or as_object(call.config.get("context"))
+    return with_tools(call.config, callers_configurable(from_caller))
 
 
 def options(call: Invocation, context: frozenset[str]) -> JsonObject:
-    """The other arguments of a run. `context` = the members of the graph's context; a caller may give them as part of
-    the configuration, too."""
-    made: JsonObject = {}
-    if given := as_object(call.config.get("context")):
-        made["context"] = given
+    """Return the other arguments of a run.
+
+    `context` has the names of the members of the graph's context. A caller may also send them in `configurable`.
+    """
+    arguments: JsonObject = {}
+    if sent_context := as_object(call.config.get("context")):
+        arguments["context"] = sent_context
     elif context:
-        theirs = as_object(call.config.get("configurable"))
-        made["context"] = {name: value for name, value in theirs.items() if name in context}
+        configurable = as_object(call.config.get("configurable"))
+        arguments["context"] = {name: value for name, value in configurable.items() if name in context}
     if call.config.get("durability") in ("sync", "async", "exit"):
-        made["durability"] = call.config["durability"]
+        arguments["durability"] = call.config["durability"]
     for name in ("interrupt_before", "interrupt_after"):
         nodes: Any = call.config.get(name)
         if nodes == "*" or (_is_names(nodes) and nodes):
-            made[name] = nodes
-    return made
+            arguments[name] = nodes
+    return arguments
 
 
 def _is_names(value: Any) -> bool:
@@ -215,4 +230,5 @@ def _is_names(value: Any) -> bool:
 
 
 def removal(message_id: str) -> BaseMessage:
+    """Return the LangChain message that removes another message from the state."""
     return RemoveMessage(id=message_id)

@@ -1,7 +1,7 @@
-"""What is in a graph's state, as JSON.
+"""Conversion of a graph's state to JSON.
 
-A state may hold anything, and what it holds was never meant for callers alone: so nothing in here fails. Messages
-become LangChain's own dicts, models and dataclasses objects, and what JSON has no form for its text.
+A state may contain any object, and is not designed for callers, so the conversion never fails. Messages become
+LangChain's dicts, models and dataclasses become objects, and anything that JSON cannot represent becomes its text.
 """
 
 import base64
@@ -19,25 +19,26 @@ from babelgate.canonical.json import is_number
 from babelgate.canonical.value import Json, JsonObject
 
 ROOT: Final = "__root__"
-_DEEPEST: Final = 50
-"""Levels of nesting that stay: the log takes 64, and what is put around a state takes some."""
+_MAX_DEPTH: Final = 50
+"""Maximum nesting of the result, in levels. The log accepts 64, and the event around a state needs some of them."""
 _PLAIN: Final = (dict, list)
 _MAX_TEXT: Final = 10_000
-"""Characters of an object that is only told by its text."""
+"""Maximum length of the text of an object that JSON cannot represent, in characters."""
 
 
 def plain_text(text: str) -> str:
-    """Without lone surrogates, which no encoding has."""
+    """Return a text in which lone surrogates are replaced, because UTF-8 cannot encode them."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def plain_object(value: object) -> JsonObject:
-    """A state as an object: one that is no object is its only member, `ROOT`."""
-    made = plain(value)
-    return made if isinstance(made, dict) else {} if made is None else {ROOT: made}
+    """Return a state as a JSON object. If it is not an object, it becomes the only member, `ROOT`."""
+    state = plain(value)
+    return state if isinstance(state, dict) else {} if state is None else {ROOT: state}
 
 
 def plain(value: object, depth: int = 0) -> Json:
+    """Return any value as JSON."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Enum):
@@ -48,16 +49,16 @@ def plain(value: object, depth: int = 0) -> Json:
         return int(value) if is_number(value) else hex(value)
     if isinstance(value, float):
         return float(value) if is_number(value) else None
-    if depth >= _DEEPEST:
+    if depth >= _MAX_DEPTH:
         return _text(value)
     try:
         return _convert_nested(value, depth)
-    except Exception:  # whatever the code of somebody's own type does
+    except Exception:  # the code of the author's type can raise anything
         return _text(value)
 
 
 def _convert_nested(value: object, depth: int) -> Json:
-    if type(value) in _PLAIN and not value:  # as most members of a piece of a message are
+    if type(value) in _PLAIN and not value:  # fast path for most members of a message chunk
         return [] if type(value) is list else {}
     if isinstance(value, bytes | bytearray):
         return base64.b64encode(value).decode()
@@ -83,9 +84,9 @@ def _members(value: object) -> Mapping[Any, Any] | None:
     if isinstance(value, Mapping):
         return cast("Mapping[Any, Any]", value)
     if isinstance(value, BaseModel):
-        # Its own dump would give up at the first member that pydantic does not know.
-        own = {name: getattr(value, name) for name in type(value).model_fields if name in value.__dict__}
-        return {**own, **(value.model_extra or {})}
+        # `model_dump` would fail at the first member that pydantic cannot serialize.
+        members = {name: getattr(value, name) for name in type(value).model_fields if name in value.__dict__}
+        return {**members, **(value.model_extra or {})}
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: getattr(value, each.name) for each in fields(value)}
     named: Any = getattr(value, "_asdict", None)
@@ -105,11 +106,11 @@ def _sequence(value: Iterable[object], depth: int) -> Json:
     if callable(listed):  # an array
         return plain(listed(), depth + 1)
     if isinstance(value, Set):
-        made = [plain(member, depth + 1) for member in cast("Iterable[object]", value)]
-        return sorted(made, key=repr)  # sets have no order, and the same state is to be told in the same words
+        items = [plain(member, depth + 1) for member in cast("Iterable[object]", value)]
+        return sorted(items, key=repr)  # sets have no order, but equal states must have equal JSON
     if hasattr(value, "__len__"):
         return [plain(member, depth + 1) for member in value]
-    return _text(value)  # an iterator: looking at it would use it up
+    return _text(value)  # an iterator: reading it would exhaust it
 
 
 def _text(value: object) -> str:

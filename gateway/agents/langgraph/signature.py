@@ -1,4 +1,4 @@
-"""Which functions make graphs, and what they ask for: told by their parameters and annotations, without LangGraph."""
+"""Detection of graph factories and their arguments, by parameters and annotations, without importing LangGraph."""
 
 import inspect
 import re
@@ -17,51 +17,56 @@ _GRAPHS: Final = frozenset({"CompiledGraph", "CompiledStateGraph", "Pregel", "St
 
 @dataclass(frozen=True, slots=True)
 class _Parameters:
+    """Parameters of a function that may be a graph factory."""
+
     wanted: Mapping[str, Wanted]
-    """By name, in their order."""
+    """Recognized parameters by name, in order."""
     named: Mapping[str, Wanted]
     """Parameters that are recognized by their name, because their annotation is not a type of LangGraph."""
     unknown: tuple[str, ...]
-    """Those that must be given, and that nothing is known of."""
+    """Required parameters that are not recognized."""
     makes: frozenset[str]
-    """Words of the annotation of what is returned."""
+    """Words of the return annotation."""
 
 
 def can_make_graphs(target: object) -> bool:
-    """Whether a callable is for certain no agent: it says that it takes a config or a runtime of LangGraph's, or that
-    it returns a graph."""
+    """Return True if a callable is certainly a graph factory and not an agent.
+
+    Its annotations declare a config or runtime of LangGraph as a parameter, or a graph as the return value.
+    """
     if not callable(target) or isinstance(target, type):
         return False
     try:
-        found = _parameters(target)
-    except ValueError:  # a builtin that does not tell its parameters
+        parameters = _parameters(target)
+    except ValueError:  # a builtin without a signature
         return False
-    return bool(found.makes & _GRAPHS) or (bool(found.wanted) and not found.unknown)
+    return bool(parameters.makes & _GRAPHS) or (bool(parameters.wanted) and not parameters.unknown)
 
 
 def wanted_arguments(function: Callable[..., Any]) -> Mapping[str, Wanted]:
-    """What a function that makes graphs asks for, by the names of its parameters. One that is alone and says nothing of
-    itself is the config.
+    """Return the arguments of a graph factory, by the names of its parameters.
+
+    A single parameter that is not recognized is the config.
 
     Raises:
-        TypeError: in words for the author, if it asks for anything else.
+        TypeError: A parameter is neither a config nor a runtime. The message is for the agent's author.
     """
     try:
-        found = _parameters(function)
+        parameters = _parameters(function)
     except ValueError:
         return {}
-    if len(found.unknown) == 1 and not found.wanted and not found.named:
-        return {found.unknown[0]: "config"}
-    if found.unknown:
-        names = ", ".join(map(repr, found.unknown))
+    if len(parameters.unknown) == 1 and not parameters.wanted and not parameters.named:
+        return {parameters.unknown[0]: "config"}
+    if parameters.unknown:
+        names = ", ".join(map(repr, parameters.unknown))
         raise TypeError(f"a function that makes a graph takes a RunnableConfig and a ServerRuntime, and not {names}")
-    return {**found.wanted, **found.named}
+    return {**parameters.wanted, **parameters.named}
 
 
 def _parameters(function: Callable[..., Any]) -> _Parameters:
     try:
         signature = inspect.signature(function, eval_str=True)
-    except NameError:  # an annotation that is only there for type checkers
+    except NameError:  # an annotation exists only for type checkers
         signature = inspect.signature(function)
     wanted: dict[str, Wanted] = {}
     named: dict[str, Wanted] = {}
@@ -69,11 +74,11 @@ def _parameters(function: Callable[..., Any]) -> _Parameters:
     for name, parameter in signature.parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        what = _wanted_argument(name, parameter.annotation)
-        if what is not None:
-            wanted[name] = what
-        elif (meant := _NAMES.get(name)) is not None:
-            named[name] = meant
+        recognized = _wanted_argument(name, parameter.annotation)
+        if recognized is not None:
+            wanted[name] = recognized
+        elif (argument := _NAMES.get(name)) is not None:
+            named[name] = argument
         elif parameter.default is parameter.empty:
             unknown.append(name)
     return _Parameters(wanted, named, tuple(unknown), frozenset(_words(signature.return_annotation)))
@@ -87,7 +92,7 @@ def _wanted_argument(name: str, annotation: object) -> Wanted | None:
 
 
 def _words(annotation: object) -> Iterator[str]:
-    """The names in an annotation, which may be text."""
+    """Yield the names in an annotation, which may be a string."""
     if isinstance(annotation, str):
         yield from _WORDS.findall(annotation)
         return

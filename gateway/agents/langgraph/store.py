@@ -1,5 +1,7 @@
-"""A graph's store: LangGraph's own port for memory beside the threads, on the gateway's. It is the caller's, and what
-LangGraph's callers find below `/store`."""
+"""Store of a graph: LangGraph's store interface on top of the gateway's store.
+
+It contains the memory of the caller, which callers of the LangGraph API also reach by `/store`.
+"""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -26,12 +28,12 @@ from babelgate.gateway.agents.langgraph.jsonable import plain_object
 
 
 class Items(BaseStore):
-    """Of one owner."""
+    """Items of one owner."""
 
     supports_ttl = True
 
     def __init__(self, store: canonical.Store | None, owner: str | None) -> None:
-        """Without an owner there is nothing to be found or kept: a graph is looked at, and not run."""
+        """Create the store of an owner. Without an owner it is unusable, because the graph is only inspected."""
         self._store = store
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -43,7 +45,10 @@ class Items(BaseStore):
         return wait_in_thread(self.abatch(ops), self._loop)
 
     async def _do(self, op: Op) -> Result:
-        """Raises ValueError for a namespace, key or filter that is none, as LangGraph's own stores do."""
+        """Execute an operation and return its result.
+
+        Raises ValueError for an invalid namespace, key or filter, like LangGraph's own stores.
+        """
         if self._store is None or self._owner is None:
             raise RuntimeError("A graph has a store while it is run, and not while it is only looked at")
         try:
@@ -63,14 +68,14 @@ class Items(BaseStore):
             raise
 
     async def _get(self, store: canonical.Store, owner: str, op: GetOp) -> Item | None:
-        found = await store.get(owner, op.namespace, op.key, refresh=op.refresh_ttl)
-        return None if found is None else Item(**_members(found))
+        item = await store.get(owner, op.namespace, op.key, refresh=op.refresh_ttl)
+        return None if item is None else Item(**_members(item))
 
     async def _put(self, store: canonical.Store, owner: str, op: PutOp) -> None:
         if op.value is None:
             await store.delete(owner, op.namespace, op.key)
         else:
-            ttl = None if op.ttl is None else max(1, round(op.ttl * 60))  # minutes there, seconds here
+            ttl = None if op.ttl is None else max(1, round(op.ttl * 60))  # LangGraph uses minutes, the gateway seconds
             await store.put(owner, op.namespace, op.key, plain_object(op.value), ttl)
 
     async def _search(self, store: canonical.Store, owner: str, op: SearchOp) -> list[SearchItem]:
@@ -82,7 +87,7 @@ class Items(BaseStore):
             offset=op.offset,
             refresh=op.refresh_ttl,
         )
-        return [SearchItem(**_members(found)) async for found in await store.search(owner, query)]
+        return [SearchItem(**_members(item)) async for item in await store.search(owner, query)]
 
 
 def _members(item: canonical.Item) -> dict[str, Any]:
@@ -105,7 +110,10 @@ def _namespaces(op: ListNamespacesOp) -> canonical.NamespaceQuery:
 
 
 def _conditions(op: ListNamespacesOp) -> Sequence[MatchCondition]:
-    """At most one of each kind: LangGraph's own methods ask for no more."""
+    """Return the match conditions. Raises ValueError if there are two prefixes or two suffixes.
+
+    LangGraph's own methods never send more than one of each.
+    """
     conditions = op.match_conditions or ()
     if len({each.match_type for each in conditions}) < len(conditions):
         raise ValueError("match_conditions: one prefix and one suffix")

@@ -1,4 +1,7 @@
-"""Paused generators: a bounded cache of calls that wait for an answer. An evicted call is replayed from its records."""
+"""Paused generators: a bounded cache of calls that wait for an answer.
+
+An evicted call is replayed from its records when the answer arrives.
+"""
 
 import asyncio
 import logging
@@ -16,7 +19,10 @@ Call = TypeVar("Call", bound=Closable)
 
 
 class PausedGenerators(Generic[Call]):
-    """Calls by owner and task. The oldest goes when there are more than `places`; each goes after `ttl` seconds."""
+    """Paused calls by owner and task.
+
+    The oldest is evicted if there are more than `places`. Each is evicted after `ttl` seconds.
+    """
 
     def __init__(self, places: int, ttl: float) -> None:
         self._places = places
@@ -37,18 +43,18 @@ class PausedGenerators(Generic[Call]):
         self._set_timer()
 
     def take(self, owner: str, task_id: str) -> Call | None:
-        """The call, which is the taker's from now on."""
+        """Remove and return the call of a task, if there is one. The caller has to close it."""
         parked = self._calls.pop((owner, task_id), None)
         return None if parked is None else parked[1]
 
     def forget(self, owner: str, task_id: str) -> None:
-        """Close the call, if there is one: its task has ended, or goes on without it."""
+        """Close the call of a task that has ended or continues elsewhere, if there is one."""
         parked = self._calls.pop((owner, task_id), None)
         if parked is not None:
             self._close(parked[1])
 
     async def close(self) -> None:
-        """Close all calls, and wait until they are."""
+        """Close all calls, and wait until they are closed."""
         while self._calls:
             self._evict()
         if self._timer is not None:
@@ -72,7 +78,7 @@ class PausedGenerators(Generic[Call]):
             log.error("A parked agent could not be closed", exc_info=error)
 
     def _set_timer(self) -> None:
-        """One timer, for the oldest. All stay equally long, so the oldest is the next to go."""
+        """Set the timer for the oldest call. All calls have the same lifetime, so the oldest expires first."""
         if self._timer is None and self._calls:
             until, _ = next(iter(self._calls.values()))
             self._timer = asyncio.get_running_loop().call_at(until, self._expire)

@@ -1,4 +1,4 @@
-"""A recording: what an agent said in a task, as JSON with its times, and an agent that says it again."""
+"""Recordings: the events of one task as JSON, with their times, and an agent that replays them."""
 
 import asyncio
 import base64
@@ -18,12 +18,12 @@ from babelgate.canonical.state import RunStatus
 from babelgate.canonical.value import JsonObject, Value
 
 FORMAT: Final = 2
-"""Of the file. A reader refuses a newer one."""
+"""Version of the file format. A reader rejects newer versions."""
 
 Pace = Literal["recorded", "full"]
 
 _IDS: Final = ("message_id", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id", "parent_id")
-"""Fields by which events of one task mean each other."""
+"""Fields with ids by which the events of a task refer to each other."""
 
 
 _HASH: Final = re.compile(r"[0-9a-f]{32}")
@@ -31,21 +31,21 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9
 
 
 class RecordingError(Exception):
-    """One line: which file, and what is wrong with it."""
+    """A recording that cannot be read. The message has the file and the reason in one line."""
 
 
 class RecordedEvent(Value):
     at: int
-    """Microseconds since the run began."""
+    """Time since the run was created, in microseconds."""
     event: Event
 
 
 class RecordedRun(Value):
     cause: str
     input: RunCreated
-    """What was asked. It is shown to readers: the same is said again to whatever is asked."""
+    """Input of the run, for human readers. A replay ignores its own input."""
     events: tuple[RecordedEvent, ...]
-    """Of the agent, and the run's end."""
+    """Events of the agent, and the end of the run."""
 
 
 class Recording(Value):
@@ -54,69 +54,74 @@ class Recording(Value):
     babelgate: str = ""
     agent: AgentInfo
     runs: tuple[RecordedRun, ...]
-    """Of one task: the first, and one for each time that it was answered."""
+    """Runs of one task: the first one, and one for each answer."""
     files: Mapping[str, str] = {}
-    """Base64, by the hash that parts name them by."""
+    """Files in base64, by the hash in the parts that refer to them."""
     wire: JsonObject = {}
-    """What was said on the wire meanwhile (`babelgate.gateway.cli.wire`); replays do not read it. Since format 2."""
+    """Recorded HTTP traffic (`babelgate.gateway.cli.wire`). Replays do not read it. Since format 2."""
 
 
 def recording_of(
     records: Sequence[Record], agent: AgentInfo, version: str, wire: JsonObject | None = None
 ) -> Recording:
-    """Of the records of one task, with the bytes of its files in their parts."""
+    """Return the recording of a task from its records, whose file parts must contain the bytes."""
     files: dict[str, bytes] = {}
-    spoken = agent_records(records)
+    events_of_agent = agent_records(records)
     runs: list[RecordedRun] = []
     for created in (each for each in records if isinstance(each.event, RunCreated)):
         run_id = created.run_id
-        ended = [each for each in records if each.run_id == run_id and isinstance(each.event, RunEnded)]
-        said = [each for each in spoken if each.run_id == run_id and not isinstance(each.event, UpstreamBound)]
-        _collect_files((each.event for each in (created, *said)), files)
-        events = tuple(RecordedEvent(at=each.at - created.at, event=each.event) for each in (*said, *ended))
-        asked = cast("RunCreated", created.event).replace(headers={})
-        runs.append(RecordedRun(cause=asked.cause, input=asked, events=events))
-    coded = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
-    return Recording(babelgate=version, agent=agent, runs=tuple(runs), files=coded, wire=wire or {})
+        end = [record for record in records if record.run_id == run_id and isinstance(record.event, RunEnded)]
+        of_run = [
+            record
+            for record in events_of_agent
+            if record.run_id == run_id and not isinstance(record.event, UpstreamBound)
+        ]
+        _collect_files((record.event for record in (created, *of_run)), files)
+        events = tuple(RecordedEvent(at=record.at - created.at, event=record.event) for record in (*of_run, *end))
+        run_input = cast("RunCreated", created.event).replace(headers={})
+        runs.append(RecordedRun(cause=run_input.cause, input=run_input, events=events))
+    encoded = {name: base64.b64encode(data).decode() for name, data in sorted(files.items())}
+    return Recording(babelgate=version, agent=agent, runs=tuple(runs), files=encoded, wire=wire or {})
 
 
-def _collect_files(values: Iterable[object], found: dict[str, bytes]) -> None:
+def _collect_files(values: Iterable[object], files: dict[str, bytes]) -> None:
+    """Add the bytes of all file parts in `values` to `files`, by hash."""
     for value in values:
         if isinstance(value, FilePart):
             if value.inline is not None and value.blob is not None:
-                found[value.blob] = value.inline
+                files[value.blob] = value.inline
         elif isinstance(value, Value):
-            _collect_files(value.members().values(), found)
+            _collect_files(value.members().values(), files)
         elif isinstance(value, tuple):
-            _collect_files(cast("tuple[object, ...]", value), found)
+            _collect_files(cast("tuple[object, ...]", value), files)
 
 
 def read_recording(path: Path) -> Recording:
-    """Raises RecordingError."""
+    """Read a recording from a file. Raises RecordingError."""
     try:
-        told = msgspec.json.decode(path.read_bytes())
+        data = msgspec.json.decode(path.read_bytes())
     except OSError as error:
         raise RecordingError(f"{path}: it cannot be read: {error.strerror}") from None
     except msgspec.DecodeError:
         raise RecordingError(f"{path}: not a recording: the file is not JSON") from None
-    if not isinstance(told, dict) or told.get("kind") != "babelgate recording":  # pyright: ignore[reportUnknownMemberType]
+    if not isinstance(data, dict) or data.get("kind") != "babelgate recording":  # pyright: ignore[reportUnknownMemberType]
         raise RecordingError(f"{path}: not a recording made by babelgate record")
-    number = cast("JsonObject", told).get("format")
+    number = cast("JsonObject", data).get("format")
     if isinstance(number, int) and number > FORMAT:
         raise RecordingError(f"{path}: a newer version has written it (format {number}; this one reads {FORMAT})")
     try:
-        made = msgspec.convert(told, Recording)
-        for each in made.files.values():
-            base64.b64decode(each, validate=True)
+        recording = msgspec.convert(data, Recording)
+        for content in recording.files.values():
+            base64.b64decode(content, validate=True)
     except msgspec.ValidationError as error:
         raise RecordingError(f"{path}: not a recording: {error}") from None
     except ValueError:
         raise RecordingError(f"{path}: not a recording: a file in it is not base64") from None
-    return made
+    return recording
 
 
 class Recorded:
-    """The agent of a recording: whatever it is asked, it says what it said then."""
+    """Agent that replays a recording, regardless of its input."""
 
     def __init__(self, recording: Recording, pace: Pace = "full") -> None:
         self.info = recording.agent.replace(remembers=False, replies=False, continuable=False)
@@ -126,7 +131,7 @@ class Recorded:
         self._ids = frozenset(_find_ids([to_json(each.event) for run in recording.runs for each in run.events]))
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
-        """Raises agent_failed."""
+        """Yield the recorded events of the task's next run. Raises agent_failed if the recording has no more runs."""
         number = len({each.run_id for each in await call.past()} - {None, call.run_id})
         if number >= len(self._runs):
             count = len(self._runs)
@@ -136,41 +141,43 @@ class Recorded:
                 "Record a longer task.",
             )
         loop = asyncio.get_running_loop()
-        begun = loop.time()
+        started = loop.time()
         for each in self._runs[number].events:
             if self._pace == "recorded":
-                await asyncio.sleep(max(0.0, begun + each.at / 1e6 - loop.time()))
+                await asyncio.sleep(max(0.0, started + each.at / 1e6 - loop.time()))
             if not (isinstance(each.event, RunEnded) and each.event.status is RunStatus.PAUSED):
-                yield self._say_again(each.event, call.task_id)
+                yield self._replay(each.event, call.task_id)
 
-    def _say_again(self, event: Event, task_id: str) -> Event:
-        """With ids of this task's own, and with the bytes of its files."""
-        told: JsonObject = self._renew(to_json(event), task_id)
-        return type(event).of_members({name: self._renew_within(each, task_id) for name, each in told.items()})
+    def _replay(self, event: Event, task_id: str) -> Event:
+        """Return an event with new ids for this task, and with the bytes of its files."""
+        renewed: JsonObject = self._renew(to_json(event), task_id)
+        return type(event).of_members({name: self._renew_within(each, task_id) for name, each in renewed.items()})
 
     def _renew(self, value: Any, task_id: str) -> Any:
-        """The ids of an event, a message, a part."""
-        made = {**value}
+        """Return an event, a message or a part with new ids in its id fields, and with the bytes of its files."""
+        renewed = {**value}
         for name in _IDS:
-            if isinstance(made.get(name), str):
-                made[name] = _new_id(made[name], task_id)
-        if isinstance(made.get("change"), dict):
-            since = made["change"]["since"]
-            made["change"] = {**made["change"], "since": _new_id(since, task_id)}
-        if made.get("kind") == "file" and made.get("blob") in self._files:
-            made |= {"inline": self._files[made["blob"]], "blob": None, "size": None}
+            if isinstance(renewed.get(name), str):
+                renewed[name] = _new_id(renewed[name], task_id)
+        if isinstance(renewed.get("change"), dict):
+            since = renewed["change"]["since"]
+            renewed["change"] = {**renewed["change"], "since": _new_id(since, task_id)}
+        if renewed.get("kind") == "file" and renewed.get("blob") in self._files:
+            renewed |= {"inline": self._files[renewed["blob"]], "blob": None, "size": None}
         for name in ("message", "part"):
-            if isinstance(made.get(name), dict):
-                made[name] = self._renew(made[name], task_id)
-        if isinstance(made.get("parts"), tuple | list):
-            made["parts"] = [self._renew(each, task_id) for each in made["parts"]]
-        return made
+            if isinstance(renewed.get(name), dict):
+                renewed[name] = self._renew(renewed[name], task_id)
+        if isinstance(renewed.get("parts"), tuple | list):
+            renewed["parts"] = [self._renew(each, task_id) for each in renewed["parts"]]
+        return renewed
 
     def _renew_within(self, value: Any, task_id: str) -> Any:
-        """The ids of the recording wherever a value quotes them: a graph names its questions and messages in its state
-        and in what only LangGraph's callers are shown. Nothing else is changed."""
+        """Return a value in which all ids of the recording are replaced by new ones.
+
+        A graph refers to its questions and messages in its state, and in data that only LangGraph's callers receive.
+        """
         if isinstance(value, str):
-            return _UUID.sub(lambda found: _new_id(found[0], task_id) if found[0] in self._ids else found[0], value)
+            return _UUID.sub(lambda match: _new_id(match[0], task_id) if match[0] in self._ids else match[0], value)
         if isinstance(value, dict):
             members = cast("JsonObject", value).items()
             return {self._renew_within(name, task_id): self._renew_within(each, task_id) for name, each in members}
@@ -180,7 +187,7 @@ class Recorded:
 
 
 def _find_ids(value: Any) -> Iterator[str]:
-    """Yield the ids of events that cannot be anything else: UUIDs, and the hashes by which graphs name questions."""
+    """Yield the unambiguous ids of events: UUIDs, and the hashes by which graphs identify questions."""
     if isinstance(value, dict):
         for name, each in cast("JsonObject", value).items():
             if name in _IDS and isinstance(each, str) and _UUID.fullmatch(each):
@@ -192,6 +199,9 @@ def _find_ids(value: Any) -> Iterator[str]:
 
 
 def _new_id(recorded: str, task_id: str) -> str:
-    """The id of a new task for one of the recording, in its form: LangGraph knows its questions by that."""
-    made = uuid5(NAMESPACE_URL, f"{task_id}/{recorded}")
-    return made.hex if _HASH.fullmatch(recorded) else str(made)
+    """Return the id in a new task for an id of the recording.
+
+    It has the same form, by which LangGraph recognizes the ids of questions.
+    """
+    renewed = uuid5(NAMESPACE_URL, f"{task_id}/{recorded}")
+    return renewed.hex if _HASH.fullmatch(recorded) else str(renewed)

@@ -1,4 +1,4 @@
-"""Introspection of a Python target: how it is called, and how it is described to callers."""
+"""Introspection of a Python callable: its arguments, and its description for callers."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -14,17 +14,20 @@ from babelgate.canonical.agent import AGENT_NAME
 from babelgate.canonical.value import JsonObject
 
 _typed_dict: Any = TypedDict
-"""Called with members that only run time knows."""
+"""`TypedDict` as a function, to create types at run time."""
 
 Takes = Literal["nothing", "text", "call"]
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
+    """Signature of an agent function."""
+
     function: Callable[..., Any]
     takes: Takes
+    """Argument of the function: nothing, the text of the input, or the whole invocation."""
     returns: object
-    """The annotation; `inspect.Signature.empty` without one."""
+    """Annotation of the return value; `inspect.Signature.empty` without one."""
 
     def arguments(self, call: Invocation) -> tuple[object, ...]:
         if self.takes == "text":
@@ -33,7 +36,10 @@ class Signature:
 
 
 def signature_of(target: object) -> Signature:
-    """Raises TypeError, in words for the author, if the gateway cannot call it."""
+    """Return the signature of a callable.
+
+    Raises TypeError, with a message for the agent's author, if the gateway cannot call it.
+    """
     if isinstance(target, type):
         raise TypeError(f"{target.__name__} is a class: name an instance of it, or a function")
     if not callable(target):
@@ -42,23 +48,23 @@ def signature_of(target: object) -> Signature:
         )
     try:
         signature = inspect.signature(target, eval_str=True)
-    except NameError:  # an annotation that is only there for type checkers: the words of the others still count
+    except NameError:  # an annotation exists only for type checkers: the others are read as text
         signature = inspect.signature(target)
-    except ValueError:  # a builtin that does not tell its parameters
+    except ValueError:  # a builtin without a signature
         return Signature(target, "text", inspect.Signature.empty)
     return Signature(target, _takes(signature), signature.return_annotation)
 
 
 def _takes(signature: inspect.Signature) -> Takes:
-    takes: Takes = "nothing"
+    kind: Takes = "nothing"
     for position, parameter in enumerate(signature.parameters.values()):
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
         if position == 0 and parameter.kind is not parameter.KEYWORD_ONLY:
-            takes = _argument_kind(parameter)
+            kind = _argument_kind(parameter)
         elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
             raise TypeError(f"an agent takes one argument, and this one needs {parameter.name!r} too")
-    return takes
+    return kind
 
 
 def _argument_kind(parameter: inspect.Parameter) -> Takes:
@@ -67,13 +73,16 @@ def _argument_kind(parameter: inspect.Parameter) -> Takes:
         return "text"
     if annotation is Invocation or (isinstance(annotation, str) and annotation.split(".")[-1] == "Invocation"):
         return "call"
-    shown = getattr(annotation, "__name__", annotation)
-    raise TypeError(f"an agent's argument is a str or an Invocation, and {parameter.name!r} is annotated {shown}")
+    type_name = getattr(annotation, "__name__", annotation)
+    raise TypeError(f"an agent's argument is a str or an Invocation, and {parameter.name!r} is annotated {type_name}")
 
 
 def describe(target: object, name: str, signature: Signature | None = None) -> AgentInfo:
-    """What callers are told: the first paragraph of the docstring, and the JSON Schema of a structured output. An agent
-    that knows better has an attribute `info`. Raises TypeError for a name that none may have."""
+    """Return the description of an agent for callers.
+
+    It has the first paragraph of the docstring, and the JSON Schema of a structured output. An attribute `info` of the
+    agent overrides it. Raises TypeError for an illegal name.
+    """
     if AGENT_NAME.fullmatch(name) is None:
         raise TypeError(f"{name!r} is no name for an agent: it must match {AGENT_NAME.pattern}")
     info = getattr(target, "info", None)
@@ -94,14 +103,17 @@ def describe(target: object, name: str, signature: Signature | None = None) -> A
 
 
 def _documented_object(target: object) -> object:
-    """Whose docstring tells about an instance: the function's behind a partial, its class's, or its `__call__`'s."""
+    """Return the object whose docstring describes an instance: the function of a partial, its class, or a method."""
     if isinstance(target, partial):
         return cast("partial[object]", target).func
     return type(target) if type(target).__doc__ else getattr(type(target), "run", None) or type(target).__call__
 
 
 def output_schema(returns: object) -> JsonObject | None:
-    """Of what a function returns, if that is structured: a TypedDict, a model, a dataclass, or a dict."""
+    """Return the JSON Schema of a return annotation, or None if it is not structured.
+
+    A TypedDict, a model, a dataclass and a dict are structured.
+    """
     if returns is dict:
         return {"type": "object"}
     origin = getattr(returns, "__origin__", None)
@@ -115,16 +127,18 @@ def output_schema(returns: object) -> JsonObject | None:
 
 
 def readable(annotation: Any) -> Any:
-    """The annotation with every TypedDict in it made anew: before Python 3.12, pydantic reads only those that
-    typing_extensions made."""
+    """Return an annotation in which each TypedDict is recreated by typing_extensions.
+
+    Before Python 3.12, pydantic accepts no other TypedDict.
+    """
     if is_typeddict(annotation):
         members = get_type_hints(annotation, include_extras=True)
-        read: dict[str, Any] = {name: readable(member) for name, member in members.items()}
-        return _typed_dict(annotation.__name__, read, total=annotation.__total__)
+        converted: dict[str, Any] = {name: readable(member) for name, member in members.items()}
+        return _typed_dict(annotation.__name__, converted, total=annotation.__total__)
     arguments = get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return Annotated[(readable(arguments[0]), *arguments[1:])]
     if not arguments or not hasattr(annotation, "__origin__"):
         return annotation
-    made = tuple(readable(argument) for argument in arguments)
-    return annotation if made == arguments else annotation.__origin__[made]
+    recreated = tuple(readable(argument) for argument in arguments)
+    return annotation if recreated == arguments else annotation.__origin__[recreated]

@@ -1,7 +1,7 @@
-"""Thread pool: the threads of synchronous agents, off the event loop.
+"""Thread pool for synchronous agents, which must not block the event loop.
 
-One call has one thread for all its steps, so that what a generator opens in one step (a database connection, say) it
-may use in the next, and one context, so that its context variables stay. After the call, another gets the thread.
+All steps of one call run in the same thread, so that a generator can use a resource across steps, such as a database
+connection. They share one context, so that context variables persist. After the call, the thread is reused.
 """
 
 import asyncio
@@ -16,6 +16,8 @@ from babelgate.canonical.agent import DETACH
 
 
 class _Job:
+    """One function call that runs in a thread."""
+
     __slots__ = ("_done", "arguments", "context", "error", "function", "loop", "over", "value")
 
     def __init__(self, context: Context, function: Callable[..., Any], arguments: tuple[object, ...]) -> None:
@@ -29,20 +31,22 @@ class _Job:
         self._done: asyncio.Future[None] = self.loop.create_future()
 
     async def wait(self) -> None:
-        """Until it is over; a cancellation that comes meanwhile is raised then. A gateway that stops does not wait.
-        Raises CancelledError."""
+        """Wait until the function has returned. Raises CancelledError afterwards if the caller was cancelled meanwhile.
+
+        If the gateway stops (`DETACH`), the cancellation is raised at once.
+        """
         cancelled: asyncio.CancelledError | None = None
         while not self.over:
             try:
                 await self._done
-            except asyncio.CancelledError as error:  # it took the future with it
+            except asyncio.CancelledError as error:  # this cancelled the future, too
                 if error.args == (DETACH,):
                     raise
                 cancelled = error
                 self._done = self.loop.create_future()
         if cancelled is not None:
             if inspect.iscoroutine(self.value):
-                self.value.close()  # nobody will await it
+                self.value.close()  # it will not be awaited
             raise cancelled
 
     def finish(self) -> None:
@@ -52,7 +56,10 @@ class _Job:
 
 
 class _Thread:
-    """Does jobs until it is told to end. A daemon: a function that never returns does not keep the process."""
+    """Thread that runs jobs from a queue until it reads None.
+
+    It is a daemon, so that a function that never returns does not keep the process alive.
+    """
 
     def __init__(self, name: str) -> None:
         self.jobs: SimpleQueue[_Job | None] = SimpleQueue()
@@ -63,21 +70,21 @@ def _work(jobs: "SimpleQueue[_Job | None]") -> None:
     while (job := jobs.get()) is not None:
         try:
             job.value = job.context.run(job.function, *job.arguments)
-        except BaseException as error:  # handed to the caller, whatever it is
+        except BaseException as error:  # raised in the caller
             job.error = error
         try:
             job.loop.call_soon_threadsafe(job.finish)
-        except RuntimeError:  # the loop is closed: nobody waits any more
+        except RuntimeError:  # the loop is closed, so nothing waits for the result
             return
         del job
 
 
 class Workers:
-    """The threads of one agent: as many as calls are active, and a few that are idle between calls."""
+    """Threads of one agent: one for each active call, and a few idle ones."""
 
     def __init__(self, name: str, idle: int = 8) -> None:
         self._name = name
-        self._most_idle = idle
+        self._max_idle = idle
         self._idle: list[_Thread] = []
 
     def worker(self) -> "Worker":
@@ -87,7 +94,7 @@ class Workers:
         return self._idle.pop() if self._idle else _Thread(self._name)
 
     def give_back(self, thread: _Thread) -> None:
-        if len(self._idle) < self._most_idle:
+        if len(self._idle) < self._max_idle:
             self._idle.append(thread)
         else:
             thread.jobs.put(None)
@@ -101,7 +108,7 @@ class Workers:
 
 
 class Worker:
-    """Of one call. It has a thread from its first job on."""
+    """Worker of one call. It takes a thread for its first job."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -115,12 +122,14 @@ class Worker:
 
     @property
     def is_busy(self) -> bool:
-        """With a job that nobody waits for any more, because the gateway stops."""
+        """True if a job is still running although its caller was detached, because the gateway stops."""
         return self._job is not None and not self._job.over
 
     async def do(self, function: Callable[..., Any], *arguments: object) -> Any:
-        """Call it in the thread. A thread cannot be stopped: if the caller is cancelled, this returns only when the
-        function has ended, and then raises the cancellation. Raises what the function does."""
+        """Call a function in the thread, and return its result. Raises the exceptions of the function.
+
+        A thread cannot be stopped. If the caller is cancelled, the cancellation is raised after the function has ended.
+        """
         if self._thread is None:
             self._thread = self._workers.take()
         self._job = job = _Job(self._context, function, arguments)
@@ -131,7 +140,7 @@ class Worker:
         return job.value
 
     def stop(self) -> None:
-        """No more jobs."""
+        """Return the thread to the pool. No job may follow."""
         if self._thread is None:
             return
         if self.is_busy:

@@ -1,7 +1,7 @@
-"""Encoder of yielded values: what the author of an in-process agent yields or returns, turned into events.
+"""Encoder of yielded values: converts the values that an in-process agent yields or returns into events.
 
-Tokens go into one open message; what is no token is whole. Everything that is opened here is closed here before a
-question and at the end, so that the same words make the same events when they are said again.
+Tokens extend one open message, and all other values are complete. The encoder closes everything that it has opened
+before a question and at the end. So the same values produce the same events when they are replayed.
 """
 
 import json
@@ -50,18 +50,18 @@ from babelgate.canonical.value import Json, Value
 V = TypeVar("V", bound=Value)
 
 _ENVELOPE = 4
-"""Levels that a canonical value puts around the author's data: message, parts, part, data."""
+"""Nesting levels that a canonical value adds around the author's data: message, parts, part, data."""
 
 _PARTS = get_args(Part)
 _RAW: tuple[type[AgentEvent | RunEnded], ...] = (*get_args(AgentEvent), RunEnded)
-"""Events that are an agent's to say."""
+"""Events that an agent may yield."""
 _OF_THE_GATEWAY = tuple(set(get_args(Event)) - set(_RAW))
 _QUESTION_TYPES = (Ask, UseTool, InterruptRaised)
 _SAYABLE = (Message, Artifact, Step, ToolCall, *_PARTS, *_RAW)
 
 
 def _all(items: object, kinds: tuple[type, ...]) -> bool:
-    """Whether it is a list or tuple of such things, and not empty."""
+    """Return True if an object is a non-empty list or tuple whose members all have one of these types."""
     if not isinstance(items, list | tuple):
         return False
     members = cast("Sequence[object]", items)
@@ -73,26 +73,29 @@ def _invalid(what: str) -> FaultError:
 
 
 def check_text(text: str) -> str:
-    """Raises agent_invalid."""
+    """Return the text. Raises agent_invalid if it has a lone surrogate."""
     if not is_text(text):
         raise _invalid("text with a lone surrogate, which is no Unicode")
     return text
 
 
 def as_json(value: object, depth: int = 0) -> Json:
-    """A copy of `value` as JSON; models and dataclasses become objects.
+    """Return a copy of `value` as JSON, with models and dataclasses as objects.
 
     Raises:
-        FaultError: agent_invalid, naming the type, for what JSON cannot say.
+        FaultError: agent_invalid, naming the type, if a value has no form in JSON.
     """
     return _Copy().of(value, depth)
 
 
 def _check_value(value: V) -> V:
-    """Raises agent_invalid where an author's value does not hold what its type says: making one checks nothing."""
-    told = cast("dict[str, Any]", as_json(value, -_ENVELOPE))
+    """Return an author's value. Raises agent_invalid if its members do not match its type.
+
+    The constructor does not check them.
+    """
+    members = cast("dict[str, Any]", as_json(value, -_ENVELOPE))
     try:
-        type(value).of_members(told)
+        type(value).of_members(members)
     except msgspec.ValidationError as error:
         raise _invalid(f"a malformed {type(value).__name__}: {error}") from error
     return value
@@ -107,13 +110,13 @@ def _number(value: float) -> float:
 
 
 class _Copy:
-    """One, of so many values."""
+    """Conversion of one value to JSON, with a limit of the number of nested values."""
 
     def __init__(self) -> None:
-        self._left = MAX_VALUES
+        self._remaining = MAX_VALUES
 
     def of(self, value: object, depth: int) -> Json:
-        """Raises agent_invalid."""
+        """Return a value as JSON. Raises agent_invalid."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
@@ -141,21 +144,21 @@ class _Copy:
 
     def _object(self, value: Mapping[object, object], depth: int) -> Json:
         self._count(len(value))
-        made: dict[str, Json] = {}
+        members: dict[str, Json] = {}
         for key, member in value.items():
             if not isinstance(key, str):
                 raise _invalid(f"an object with a key of type {type(key).__name__}, which is not JSON")
-            made[check_text(key)] = self.of(member, depth + 1)
-        return made
+            members[check_text(key)] = self.of(member, depth + 1)
+        return members
 
     def _count(self, values: int) -> None:
-        self._left -= values
-        if self._left <= 0:
+        self._remaining -= values
+        if self._remaining <= 0:
             raise _invalid(f"data of more than {MAX_VALUES} values")
 
 
 class YieldEncoder:
-    """Of one call, over all its runs. `said_in` names the call, for the ids of artifacts in several parts."""
+    """Encoder of one call, for all its runs. `said_in` identifies the call, for the ids of artifacts."""
 
     def __init__(self, said_in: str) -> None:
         self._said_in = said_in
@@ -164,12 +167,14 @@ class YieldEncoder:
         self._message = False
         self._part = False
         self._numbered: list[int] = []
-        """Open parts that the author numbers."""
+        """Indexes of open parts that the author numbers."""
         self._step: str | None = None
 
     def say(self, item: object) -> Sequence[Event]:
-        """The events of one yielded item. Questions come last: whatever was open is closed before them. Raises
-        agent_invalid."""
+        """Return the events of one yielded item. Raises agent_invalid.
+
+        Everything that is open is closed before a question.
+        """
         if type(item) is not str:
             return self._say(item)
         if not item.isascii():
@@ -179,8 +184,10 @@ class YieldEncoder:
         return self._token(item)
 
     def answer(self, value: object) -> list[Event]:
-        """The events of a returned value: text is a whole message, other JSON the structured output. Raises
-        agent_invalid."""
+        """Return the events of a returned value. Raises agent_invalid.
+
+        A text becomes a message, and other JSON the structured output.
+        """
         if isinstance(value, str):
             whole = PartAdded(part=TextPart(text=check_text(str(value))))
             return [*self.close(), MessageStarted(), whole, MessageEnded()]
@@ -189,8 +196,8 @@ class YieldEncoder:
         if isinstance(value, (*_SAYABLE, Ask, UseTool)) or _all(value, _QUESTION_TYPES):
             return [*self.say(value), *self.close()]
         if _all(value, _SAYABLE):
-            said = [event for item in cast("Sequence[object]", value) for event in self.say(item)]
-            return [*said, *self.close()]
+            events = [event for item in cast("Sequence[object]", value) for event in self.say(item)]
+            return [*events, *self.close()]
         if isinstance(value, _OF_THE_GATEWAY):
             self._say_json(value)
         output = as_json(value)
@@ -198,7 +205,7 @@ class YieldEncoder:
         return [*self.close(), MessageStarted(), whole, MessageEnded(), RunEnded(output=output)]
 
     def close(self) -> list[Event]:
-        """End what is open: part, message, step."""
+        """Return the events that end the open part, message and step."""
         events = self._end_message()
         if self._step is not None:
             events.append(StepEnded(name=self._step))
@@ -274,7 +281,7 @@ class YieldEncoder:
         return [*self._end_part(), *self._start_message(), PartAdded(part=part)]
 
     def _say_message(self, message: Message) -> list[Event]:
-        # An empty id names no message: the hub gives it one, which its parts do not know.
+        # An empty id counts as no id. Otherwise the hub would assign one, and the parts would not refer to it.
         named = message if message.message_id else message.replace(message_id=None)
         return [*self._end_message(), *whole_message(named)]
 
@@ -283,7 +290,7 @@ class YieldEncoder:
             raise _invalid("an Artifact without parts")
         last = len(artifact.parts) - 1
         artifact_id = artifact.artifact_id
-        if artifact_id is None and last > 0:  # pieces find each other by id; it is the same when they are said again
+        if artifact_id is None and last > 0:  # pieces need a common id, the same in a replay
             artifact_id = str(uuid5(NAMESPACE_URL, f"{self._said_in}/artifact/{self._artifacts}"))
         self._artifacts += 1
         return [
@@ -324,18 +331,21 @@ class YieldEncoder:
         arguments = cast("dict[str, Any]", as_json(use.arguments))
         text = json.dumps(arguments, ensure_ascii=False)
         self._tools += 1
-        call_id = f"call_{self._tools}"  # the same when it is said again
+        call_id = f"call_{self._tools}"  # the same in a replay
         call = ToolCallPart(call_id=call_id, name=use.name, arguments=text, side="caller")
-        words = TextPart(text=f"{use.name}({text})")  # all that some protocols show of a question
+        summary = TextPart(text=f"{use.name}({text})")  # some protocols show only the text of a question
         raised = InterruptRaised(
-            message=Message(parts=(words, call)),
+            message=Message(parts=(summary, call)),
             value={"name": use.name, "arguments": arguments, "call_id": call_id},
         )
         return [*self.close(), _check_value(raised)]
 
     def _say_raw(self, event: Event) -> list[Event]:
-        """An event of the author's own: what it opens may go on with tokens, and is closed like the rest. An author
-        that numbers parts may have several open."""
+        """Return the events for an event that the author has created.
+
+        Tokens may continue a part that it opens, and the encoder closes that part like any other. An author who numbers
+        the parts may have several of them open.
+        """
         before: list[Event] = []
         match event:
             case PartAdded() | PartEnded() if event.index is not None:

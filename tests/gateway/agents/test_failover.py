@@ -1,4 +1,4 @@
-"""Which of an agent's servers a run goes to, and what happens when one does not answer."""
+"""Tests of failover: the server that a run uses, and the behavior when a server does not answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -19,7 +19,7 @@ Script = Callable[[Invocation], AsyncGenerator[Event, None]]
 
 @pytest.fixture(autouse=True)
 def tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("babelgate.gateway.agents.failover._PAUSES", (0.01, 0.02))
+    monkeypatch.setattr("babelgate.gateway.agents.failover._RETRY_DELAYS", (0.01, 0.02))
 
 
 def unreachable(unbegun: bool = True) -> FaultError:
@@ -29,7 +29,7 @@ def unreachable(unbegun: bool = True) -> FaultError:
 
 
 class Client:
-    """Does what its scripts say, one a run; the last one again and again."""
+    """Client that executes one script per run, and repeats the last one."""
 
     def __init__(self, *scripts: Any) -> None:
         self._scripts = list(scripts)
@@ -39,8 +39,8 @@ class Client:
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event, None]:
         self.calls.append(call)
-        given: Any = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
-        script = cast("list[Any]", given) if isinstance(given, list) else [given]
+        scripted: Any = self._scripts.pop(0) if len(self._scripts) > 1 else self._scripts[0]
+        script = cast("list[Any]", scripted) if isinstance(scripted, list) else [scripted]
         try:
             for item in script:
                 if isinstance(item, BaseException):
@@ -268,8 +268,8 @@ async def test_who_goes_and_sees_and_is_cancelled_lets_the_next_one_go() -> None
     assert breaker.enter()
 
 
-@pytest.mark.parametrize(("way", "heard"), [("close", "closed"), ("detach", DETACH)])
-async def test_how_a_run_is_left_reaches_the_client(way: str, heard: str) -> None:
+@pytest.mark.parametrize(("way", "ending"), [("close", "closed"), ("detach", DETACH)])
+async def test_how_a_run_is_left_reaches_the_client(way: str, ending: str) -> None:
     client = Client([HELLO, HELLO])
     running: Any = of(client).run(call())
     await anext(running)
@@ -279,7 +279,7 @@ async def test_how_a_run_is_left_reaches_the_client(way: str, heard: str) -> Non
         with pytest.raises(asyncio.CancelledError):
             await running.athrow(asyncio.CancelledError(DETACH))
         await running.aclose()
-    assert client.left == [heard]
+    assert client.left == [ending]
 
 
 async def test_a_fleet_finds_a_run_again_only_if_its_clients_do() -> None:
@@ -305,7 +305,7 @@ async def test_all_connections_are_let_go_of() -> None:
     assert all(client.closed for client in clients)
 
 
-# What is no run
+# Requests that are not runs
 
 
 class Drawing(Attaching):
@@ -321,12 +321,12 @@ class Drawing(Attaching):
 
 
 async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("babelgate.gateway.agents.failover._PATIENCE", 0.05)
+    monkeypatch.setattr("babelgate.gateway.agents.failover._REQUEST_TIMEOUT", 0.05)
     agent = of(Drawing())
     assert isinstance(agent, Introspectable)
-    for asked in (agent.draw(True), agent.subgraphs(None, False)):
+    for answer in (agent.draw(True), agent.subgraphs(None, False)):
         with pytest.raises(FaultError, match="did not answer within") as error:
-            await asked
+            await answer
         assert error.value.fault.code is FaultCode.AGENT_TIMEOUT
 
 

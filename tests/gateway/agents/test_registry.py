@@ -1,4 +1,4 @@
-"""Agents are imported, or their servers are asked, at the start; what cannot be had is broken, with a reason."""
+"""Tests of the registry: it imports agents or detects them on their servers, and lists broken ones with a reason."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ def settings(**agents: Mapping[str, Any]) -> Settings:
 
 @asynccontextmanager
 async def server(*names: str, key: str = "", banner: str = "") -> AsyncGenerator[str]:
-    """An ACP server, as far as it is asked for its agents."""
+    """Run an ACP server that only lists its agents."""
 
     @get("/agents")
     async def agents(request: Request[Any, Any, Any]) -> Response[bytes]:
@@ -134,8 +134,8 @@ async def test_modules_of_the_working_directory_can_be_agents(tmp_path: Path, mo
 
 async def test_what_the_settings_say_of_an_agent_arrives() -> None:
     python = "babelgate.gateway.demo:echo"
-    given = {"concurrency": 3, "timeout": 7, "idempotent": True, "replay": False, "continuable": True}
-    found = (await connect(settings(mine={"python": python, "description": "Mine.", **given}))).get("mine")
+    options = {"concurrency": 3, "timeout": 7, "idempotent": True, "replay": False, "continuable": True}
+    found = (await connect(settings(mine={"python": python, "description": "Mine.", **options}))).get("mine")
     assert (found.info.name, found.info.description, found.info.continuable) == ("mine", "Mine.", True)
     assert (found.concurrency, found.idempotent, found.replay) == (3, True, False)
     assert found.timeout == Timeout(total=7)
@@ -277,17 +277,17 @@ SECRET = "s3cret-of-the-upstream"
 
 
 @asynccontextmanager
-async def guarded(shown: list[str], status: int) -> AsyncGenerator[str]:
-    """An ACP server that keeps the keys it is shown; what it is asked to do fails."""
+async def guarded(keys: list[str], status: int) -> AsyncGenerator[str]:
+    """Run an ACP server that stores the keys of requests, and whose runs fail."""
 
     @get("/agents")
     async def agents(request: Request[Any, Any, Any]) -> Response[bytes]:
-        shown.append(request.headers["authorization"])
+        keys.append(request.headers["authorization"])
         return Response(b'{"agents": [{"name": "a"}]}', status_code=status, media_type="application/json")
 
     @post("/runs")
     async def run(request: Request[Any, Any, Any]) -> Response[bytes]:
-        shown.append(request.headers["authorization"])
+        keys.append(request.headers["authorization"])
         body = b'{"code": "server_error", "message": "no"}'
         return Response(body, status_code=500, media_type="application/json")
 
@@ -297,16 +297,16 @@ async def guarded(shown: list[str], status: int) -> AsyncGenerator[str]:
 
 @pytest.mark.parametrize("status", [200, 401])
 async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp_path: Path, status: int) -> None:
-    shown: list[str] = []
-    said: list[str] = []
-    with hearing(logging.DEBUG) as heard:
-        async with guarded(shown, status) as url:
-            given = settings(a={"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}})
-            registry = await connect(given)
-            said += [
-                repr(given),
-                str(given),
-                given.model_dump_json(),
+    keys: list[str] = []
+    texts_to_check: list[str] = []
+    with hearing(logging.DEBUG) as logs:
+        async with guarded(keys, status) as url:
+            configured = settings(a={"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}})
+            registry = await connect(configured)
+            texts_to_check += [
+                repr(configured),
+                str(configured),
+                configured.model_dump_json(),
                 repr(registry.all()),
                 repr(registry.get("a").agent),
             ]
@@ -315,11 +315,11 @@ async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp
                 answers = [await gateway.http.post("/acp/runs", json=run)]
                 paths = ("/", "/readyz", "/acp/agents", "/a2a/a/.well-known/agent-card.json", "/a2a/a/tasks")
                 answers += [await gateway.http.get(path, headers={"A2A-Version": "1.0"}) for path in paths]
-                said += [f"{answer.headers} {answer.text}" for answer in answers]
+                texts_to_check += [f"{answer.headers} {answer.text}" for answer in answers]
             await registry.aclose()
-    assert set(shown) == {f"Bearer {SECRET}"}
-    assert len(shown) == 2, "at the start, and with the call"
-    for text in (*said, heard.text):
+    assert set(keys) == {f"Bearer {SECRET}"}
+    assert len(keys) == 2, "at the start, and with the call"
+    for text in (*texts_to_check, logs.text):
         assert SECRET not in text
 
 
@@ -328,12 +328,15 @@ async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp
 
 @dataclass
 class Slow:
-    """A LangGraph server with one graph. It lists and describes it when it may, and runs it at once."""
+    """LangGraph server with one graph.
+
+    It lists the graph when `lists` is set, describes it when `describes` is set, and runs it at once.
+    """
 
     lists: asyncio.Event = field(default_factory=asyncio.Event)
     describes: asyncio.Event = field(default_factory=asyncio.Event)
     status: int = 200
-    """Of lists and descriptions."""
+    """Status of its responses to requests for lists and descriptions."""
 
     @asynccontextmanager
     async def serving(self) -> AsyncGenerator[str]:
@@ -353,8 +356,8 @@ class Slow:
         @post("/threads/{thread:str}/runs/stream", status_code=200)
         async def run() -> Response[bytes]:
             run_id = "22222222-2222-4222-8222-222222222222"
-            said = {"messages": [{"type": "ai", "id": "a", "content": "Done."}]}
-            frames = [("metadata", {"run_id": run_id}), ("values", said), ("end", None)]
+            values = {"messages": [{"type": "ai", "id": "a", "content": "Done."}]}
+            frames = [("metadata", {"run_id": run_id}), ("values", values), ("end", None)]
             body = "".join(f"event: {name}\ndata: {json.dumps(data)}\n\n" for name, data in frames)
             return Response(body.encode(), media_type="text/event-stream")
 
@@ -371,7 +374,7 @@ NAMED = {"protocol": "langgraph", "agent": "agent"}
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds that end what never ends by itself in these tests."""
+    """Shorten the time limits of requests that never end in these tests."""
     monkeypatch.setattr(discovery, "PATIENCE", 0.1)
     monkeypatch.setattr(servers, "PATIENCE", 0.1)
 
@@ -379,16 +382,16 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 async def answer_of(found: RegisteredAgent) -> str:
     assert found.agent is not None
     call = Invocation(agent="a", thread_id="t", task_id="k", run_id="r", input=RunInput(messages=texts("Hi")))
-    said = [event.part async for event in found.agent.run(call) if isinstance(event, PartAdded)]
-    return "".join(part.text for part in said if isinstance(part, TextPart))
+    parts = [event.part async for event in found.agent.run(call) if isinstance(event, PartAdded)]
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 @pytest.mark.usefixtures("quick")
 async def test_a_silent_server_does_not_delay_the_start_and_is_taken_when_it_answers() -> None:
     slow = Slow()
     async with slow.serving() as url, asyncio.timeout(30):
-        given = settings(echo={"python": "babelgate.gateway.demo:echo"}, a={"url": url})
-        registry = await connect(given, [url], patience=0.1)
+        configured = settings(echo={"python": "babelgate.gateway.demo:echo"}, a={"url": url})
+        registry = await connect(configured, [url], patience=0.1)
         assert [each.broken for each in registry.all()] == [None, *["its server has not answered yet"] * 2]
         slow.lists.set()
         slow.describes.set()
@@ -443,7 +446,7 @@ async def test_a_call_tries_a_broken_agent_without_a_pause() -> None:
 @pytest.mark.usefixtures("quick")
 async def test_a_call_of_a_broken_agent_waits_no_longer_than_its_timeout() -> None:
     slow = Slow()
-    async with slow.serving() as url, asyncio.timeout(8):  # the look itself may take ten seconds
+    async with slow.serving() as url, asyncio.timeout(8):  # the detection itself may take ten seconds
         registry = await connect(settings(a={"url": url, "timeout": 0.2}), patience=0.1)
         assert (await registry.get_reachable("a")).agent is None
         assert not slow.lists.is_set()

@@ -1,4 +1,4 @@
-"""What a request passes on its way to a protocol: keys, origins, base URLs, one agent alone, errors, the log line."""
+"""Tests of the application: API keys, origins, base URLs, paths of a single agent, errors, the log line."""
 
 import re
 from collections.abc import AsyncGenerator, Mapping
@@ -44,18 +44,20 @@ async def gateway(
     headers: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Client]:
-    """A client at 127.0.0.1:8000; `peer` = where it connects from."""
+    """Yield a client of a gateway at 127.0.0.1:8000. `peer` is the address of the client."""
     address = "http://127.0.0.1:8000"
     async with (
-        opened(folder, agents, **settings) as made,
-        Client(transport=Bridge(made.app, peer=(peer, 50000)), base_url=address, headers=headers, timeout=None) as http,
+        opened(folder, agents, **settings) as running,
+        Client(
+            transport=Bridge(running.app, peer=(peer, 50000)), base_url=address, headers=headers, timeout=None
+        ) as http,
     ):
         yield http
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Client]:
-    """Of a gateway with keys, for tests that leave it as it is."""
+    """Client of a gateway with API keys, shared by tests that do not change it."""
     async with gateway(tmp_path_factory.mktemp("keyed"), **KEYS) as http:
         yield http
 
@@ -103,8 +105,8 @@ async def test_without_the_right_key_it_is_401_in_the_words_of_the_protocol(
     response = await keyed.get(path, headers=headers)
     assert response.status_code == 401
     assert response.headers["www-authenticate"] == "Bearer"
-    said = response.json()
-    inner, expected = (said["error"], body["error"]) if "error" in body else (said, body)
+    body_of_response = response.json()
+    inner, expected = (body_of_response["error"], body["error"]) if "error" in body else (body_of_response, body)
     assert {name: inner[name] for name in expected} == expected
 
 
@@ -150,7 +152,7 @@ async def test_a_trusted_proxy_says_where_the_caller_came_from(tmp_path: Path) -
 
 @pytest.mark.parametrize("prefix", ["", "/agent/other"])
 async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, prefix: str) -> None:
-    """Cards, sessions, files and the table of URLs are read by others, who would go where they point."""
+    """Ignore untrusted addresses: others read cards, sessions, files and the table of URLs, and follow their links."""
     strange = {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https", "Forwarded": "host=evil.example"}
     strange |= {"Host": "evil.example:8000", "X-Forwarded-Prefix": "/evil.example", "X-Original-URL": "//evil.example"}
     part = {"raw": "aGVsbG8gdGhlcmU=", "filename": "a.txt", "mediaType": "text/plain"}
@@ -179,14 +181,14 @@ async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, 
             )
         ]
         urls = {url for answer in answers for url in re.findall(r"https?://[^\"'\s\\]+", answer.text)}
-        urls.discard(EXTENSION)  # a name in cards, where nobody goes
+        urls.discard(EXTENSION)  # an identifier in cards that no client opens
         assert f"http://127.0.0.1:8000{prefix}/a2a/other/files/" in sent.text, "a file is given by URL"
         assert any("/acp/resources/" in url for url in urls)
     assert all(f"{url}/".startswith(f"http://127.0.0.1:8000{prefix}/") for url in urls), urls
     assert not any("evil" in f"{answer.headers} {answer.text}" for answer in answers)
 
 
-# One agent alone
+# A single agent
 
 
 async def test_below_agent_name_that_agent_is_the_whole_gateway(tmp_path: Path) -> None:
@@ -203,23 +205,23 @@ async def test_below_agent_name_that_agent_is_the_whole_gateway(tmp_path: Path) 
 
 
 async def test_every_protocol_speaks_with_that_agent_below_its_name(tmp_path: Path) -> None:
-    """As clients that know one agent a host do: the card at the root leads to the rest."""
+    """Follow the card at the root to all other URLs, like clients that expect one agent per host."""
     root = "http://127.0.0.1:8000/agent/other"
     async with gateway(tmp_path, default_agent="echo") as http:
         message = {"kind": "message", "messageId": "1", "role": "user", "parts": [{"kind": "text", "text": "Hello"}]}
-        asked = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
+        request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
         card = (await http.get(f"{root}/.well-known/agent-card.json")).json()
         assert card["url"] == f"{root}/a2a/other"
-        task = (await http.post(card["url"], json=asked)).json()["result"]
+        task = (await http.post(card["url"], json=request)).json()["result"]
         assert task["artifacts"][0]["parts"][0]["text"] == "HELLO"
         interfaces = {each["protocolBinding"]: each["url"] for each in reversed(card["supportedInterfaces"])}
-        got = await http.get(f"{interfaces['HTTP+JSON']}/tasks/{task['id']}", headers={"A2A-Version": "1.0"})
-        assert got.json()["id"] == task["id"]
+        response = await http.get(f"{interfaces['HTTP+JSON']}/tasks/{task['id']}", headers={"A2A-Version": "1.0"})
+        assert response.json()["id"] == task["id"]
         run = (await http.post(f"{root}/acp/runs", json={**RUN, "agent_name": "other"})).json()
         history = (await http.get(f"{root}/acp/sessions/{run['session_id']}")).json()["history"]
         assert [url.startswith(f"{root}/acp/resources/") for url in history] == [True, True]
-        said = [(await http.get(url)).json()["parts"][0]["content"] for url in history]
-        assert said == ["Hello", "HELLO"]
+        contents = [(await http.get(url)).json()["parts"][0]["content"] for url in history]
+        assert contents == ["Hello", "HELLO"]
 
 
 async def test_errors_below_it_are_in_the_protocol_s_words(tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ async def test_errors_below_it_are_in_the_protocol_s_words(tmp_path: Path) -> No
             assert (await http.get(path)).status_code == 404
 
 
-# What is no protocol's
+# Paths of the gateway itself
 
 
 async def test_the_index_shows_a_call_of_every_protocol(tmp_path: Path) -> None:
@@ -259,16 +261,16 @@ async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path
         assert called.status_code == 502
     async with gateway(tmp_path, None, registry=registry, **KEYS) as http:
         assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "reasons are not for everybody"
-        known = await http.get("/readyz", headers={"X-Api-Key": "a-key"})
-        assert "no.such.module" in known.json()["agents"]["bad"]
+        with_key = await http.get("/readyz", headers={"X-Api-Key": "a-key"})
+        assert "no.such.module" in with_key.json()["agents"]["bad"]
 
 
 async def test_every_answer_says_which_gateway_it_is_from_and_the_same_one_after_a_restart(tmp_path: Path) -> None:
     async with gateway(tmp_path) as http:
-        said = {(await http.get(path)).headers["babelgate"] for path in ("/", "/healthz", "/nowhere", "/acp/agents")}
+        banners = {(await http.get(path)).headers["babelgate"] for path in ("/", "/healthz", "/nowhere", "/acp/agents")}
     async with gateway(tmp_path) as http:
-        said.add((await http.get("/")).headers["babelgate"])
-    (banner,) = said
+        banners.add((await http.get("/")).headers["babelgate"])
+    (banner,) = banners
     assert banner.partition("; instance=")[0].count(".") == 2
     assert len(banner.partition("; instance=")[2]) == 36
 
@@ -276,10 +278,10 @@ async def test_every_answer_says_which_gateway_it_is_from_and_the_same_one_after
 @pytest.mark.parametrize("path", ["/", "/healthz", "/acp/agents", CARD])
 async def test_head_is_a_get_without_its_body(tmp_path: Path, path: str) -> None:
     async with gateway(tmp_path) as http:
-        got, head = await http.get(path), await http.head(path)
-    assert head.status_code == got.status_code == 200
+        full, head = await http.get(path), await http.head(path)
+    assert head.status_code == full.status_code == 200
     assert head.content == b""
-    assert head.headers["content-length"] == got.headers["content-length"]
+    assert head.headers["content-length"] == full.headers["content-length"]
 
 
 async def test_a_handler_that_breaks_tells_the_caller_nothing_and_the_log_everything(

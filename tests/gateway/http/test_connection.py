@@ -1,5 +1,8 @@
-"""Connections before a request is one, over raw sockets: heads that are too long or never end, bodies that do not come,
-callers who take nothing, and more connections than there is room for."""
+"""Tests of connection limits over raw sockets.
+
+They cover heads that are too long or never end, bodies that do not arrive, clients that do not read, and too many
+connections.
+"""
 
 import asyncio
 import logging
@@ -27,13 +30,13 @@ from tests.running import running
 from tests.serving import serving
 
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-"""Their sockets differ in when they write and close; `babelgate serve` takes uvloop."""
+"""Event loops, whose sockets differ in when they write and close. `babelgate serve` uses uvloop."""
 BOUND: Final = 30.0
-"""Seconds within which whatever a test waits for must come."""
+"""Time limit of every wait in a test, in seconds."""
 PATIENT: Final = 600.0
-"""Seconds of a deadline that is none in a test."""
+"""Timeout that never expires during a test, in seconds."""
 LINGER: Final = 0.3
-"""Seconds in which to send 100 MB is no hard work, where what is not read is."""
+"""Seconds in which a client can send 100 MB, unless the gateway stops reading."""
 HANDSHAKE: Final = (
     "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n"
@@ -42,15 +45,15 @@ HANDSHAKE: Final = (
 
 @dataclass
 class App:
-    """Answers a POST with the length of its body, and a GET when it is told to."""
+    """Application that answers a POST with the length of its body, and a GET to /wait when `go` is set."""
 
     go: asyncio.Event = field(default_factory=asyncio.Event)
-    asked: list[str] = field(default_factory=list[str])
+    requests: list[str] = field(default_factory=list[str])
     headers: dict[bytes, bytes] = field(default_factory=dict[bytes, bytes])
     left: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.asked.append(f"{scope['method']} {scope['path']}")
+        self.requests.append(f"{scope['method']} {scope['path']}")
         size, more = 0, True
         while more:
             message = await receive()
@@ -65,8 +68,8 @@ class App:
             await send({"type": "http.response.body", "body": b"first ", "more_body": True})
             await self.go.wait()
         if scope["path"] == "/huge":
-            gone = asyncio.ensure_future(receive())
-            while not (await asyncio.wait([gone], timeout=0))[0]:
+            disconnect = asyncio.ensure_future(receive())
+            while not (await asyncio.wait([disconnect], timeout=0))[0]:
                 await send({"type": "http.response.body", "body": b"x" * 2**20, "more_body": True})
             self.left.set()
         await send({"type": "http.response.body", "body": b"done"})
@@ -77,7 +80,7 @@ class Caller:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     sent: int = 0
-    """Bytes of a flood."""
+    """Number of bytes that `flood` has sent."""
 
     async def send(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -85,7 +88,7 @@ class Caller:
             await self.writer.drain()
 
     async def rest(self) -> bytes:
-        """What is said until the connection is closed."""
+        """Read until the connection is closed, and return the bytes."""
         async with asyncio.timeout(BOUND):
             try:
                 return await self.reader.read()
@@ -93,12 +96,12 @@ class Caller:
                 return b""
 
     async def answer(self) -> bytes:
-        """One whole answer of the app."""
+        """Read one complete response of the application."""
         async with asyncio.timeout(BOUND):
             return await self.reader.readuntil(b"0\r\n\r\n")
 
     async def flood(self, piece: bytes, most: int) -> int:
-        """Bytes that were taken before the connection was closed, at most `most`."""
+        """Send pieces until `most` bytes are sent or the connection is closed. Return the number of sent bytes."""
         async with asyncio.timeout(BOUND):
             try:
                 while self.sent < most:
@@ -122,8 +125,8 @@ async def opened(url: str, **options: Any) -> AsyncGenerator[Caller]:
 @asynccontextmanager
 async def listening(app: App, connections: Mapping[str, int] | None = None, **limits: Any) -> AsyncGenerator[str]:
     timeouts = {"head_timeout": PATIENT, "body_timeout": PATIENT, "send_timeout": PATIENT}
-    given = {**timeouts, **limits, "connections": connections or {}}
-    settings = Settings.model_validate({"limits": given})
+    merged = {**timeouts, **limits, "connections": connections or {}}
+    settings = Settings.model_validate({"limits": merged})
     async with serving(app, **protocol_options(settings, LINGER)) as url:
         yield url
 
@@ -153,12 +156,12 @@ async def test_a_head_that_never_ends_is_cut_off_after_some_kilobytes(start: byt
     app = App()
     async with listening(app) as url, opened(url) as caller:
         await caller.send(start)
-        # A socket holds some megabytes that nobody has read.
+        # The buffers of a socket hold some megabytes that were not read.
         assert await caller.flood(piece, 100 * 2**20) < 32 * 2**20
     async with listening(app) as url, opened(url) as caller:
         await caller.send(start, piece, piece)
         assert status(await caller.rest()) == code
-    assert not [each for each in app.asked if each.startswith("GET")]
+    assert not [each for each in app.requests if each.startswith("GET")]
 
 
 async def test_a_head_up_to_the_limit_is_taken_in_whatever_pieces_it_comes() -> None:
@@ -178,7 +181,7 @@ async def test_a_head_up_to_the_limit_is_taken_in_whatever_pieces_it_comes() -> 
 async def test_a_large_body_is_no_head() -> None:
     async with listening(App(), head=1000) as url, opened(url) as caller:
         body = b"x" * 5 * 2**20
-        for _ in range(2):  # the second on the same connection
+        for _ in range(2):  # the second request uses the same connection
             await caller.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body), body)
             assert b"x-size: %d" % len(body) in await caller.answer()
         await caller.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -200,15 +203,15 @@ async def test_what_follows_a_body_is_no_header_of_the_request() -> None:
     [b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"\x16\x03\x01\0\0"],
 )
 async def test_what_is_no_http_is_400_and_no_line_in_the_log(garbage: bytes) -> None:
-    with hearing(logging.WARNING) as heard:
+    with hearing(logging.WARNING) as logs:
         async with listening(App()) as url, opened(url) as caller:
             await caller.send(garbage)
             assert status(await caller.rest()) == 400
-    assert lines(heard) == []
+    assert lines(logs) == []
 
 
-def lines(heard: Heard) -> list[str]:
-    return [record.getMessage() for record in heard.records if record.name.startswith(("uvicorn.error", "babelgate"))]
+def lines(logs: Heard) -> list[str]:
+    return [record.getMessage() for record in logs.records if record.name.startswith(("uvicorn.error", "babelgate"))]
 
 
 @pytest.mark.parametrize(
@@ -216,7 +219,7 @@ def lines(heard: Heard) -> list[str]:
     [("", "1.1", 400), ("Host: a\r\nHost: b\r\n", "1.1", 400), ("", "1.0", 200), ("Host:\r\n", "1.1", 200)],
 )
 async def test_a_request_has_one_host(hosts: str, version: str, code: int) -> None:
-    """RFC 9112 §3.2: two of them would be read by one as this and by another as that."""
+    """Refuse two Host headers, because proxies and servers may choose different ones (RFC 9112 §3.2)."""
     async with listening(App()) as url, opened(url) as caller:
         await caller.send(f"GET / HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n".encode())
         assert status(await caller.rest()) == code
@@ -233,10 +236,10 @@ async def test_requests_that_are_sent_ahead_of_answers_are_few() -> None:
             await caller.send(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n" * 1000)
             await caller.rest()
         app.go.set()
-    assert len(app.asked) < 10
+    assert len(app.requests) < 10
 
 
-# What does not come
+# Timeouts
 
 
 HALVES: Final[Mapping[str, tuple[bytes, int]]] = {
@@ -266,19 +269,19 @@ async def test_who_sends_half_a_request_is_hung_up_on(half: bytes, code: int, ag
 
 
 async def test_a_byte_now_and_then_does_not_keep_a_connection() -> None:
-    """The time of the head is that of all of it, and a body must be faster."""
+    """Limit the time of the whole head, and require a minimum speed of the body."""
     for start in (b"GET / HTTP/1.1\r\nHost: ", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"):
         async with listening(App(), head_timeout=0.5, body_timeout=0.5) as url, opened(url) as caller:
             await caller.send(start)
-            said = asyncio.ensure_future(caller.rest())
+            response = asyncio.ensure_future(caller.rest())
             async with asyncio.timeout(BOUND):
-                while not (await asyncio.wait([said], timeout=0.02))[0]:
+                while not (await asyncio.wait([response], timeout=0.02))[0]:
                     caller.writer.write(b"a")
-            assert status(said.result()) == 408
+            assert status(response.result()) == 408
 
 
 async def passed(url: str) -> None:
-    """The time that a head may take."""
+    """Wait for as long as the head of a request may take."""
     async with opened(url) as twin:
         await twin.send(b"GET")
         assert status(await twin.rest()) == 408
@@ -311,11 +314,11 @@ async def test_an_upload_that_is_slow_but_goes_on_is_taken() -> None:
 
 
 async def test_a_caller_who_waits_for_leave_to_send_is_waited_for() -> None:
-    """The app has not asked for the body yet (RFC 9110 §10.1.1), and later the caller takes as long as anybody may."""
-    asked, go = asyncio.Event(), asyncio.Event()
+    """Start the timeout of the body only after the app has requested it with 100 Continue (RFC 9110 §10.1.1)."""
+    is_called, go = asyncio.Event(), asyncio.Event()
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        asked.set()
+        is_called.set()
         await go.wait()
         body = (await receive())["body"]
         await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -324,7 +327,7 @@ async def test_a_caller_who_waits_for_leave_to_send_is_waited_for() -> None:
     settings = Settings.model_validate({"limits": {"head_timeout": 0.2, "body_timeout": 0.2}})
     async with serving(app, **protocol_options(settings)) as url, opened(url) as caller:
         await caller.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
-        await asked.wait()
+        await is_called.wait()
         await passed(url)
         await passed(url)
         go.set()
@@ -354,7 +357,7 @@ async def test_who_is_answered_early_may_finish_a_body_and_not_more() -> None:
 
 
 async def _refusing(scope: Any, receive: Any, send: Any) -> None:
-    """An app that answers without a look at the body."""
+    """Answer without reading the body."""
     await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"2")]})
     await send({"type": "http.response.body", "body": b"no"})
 
@@ -362,34 +365,34 @@ async def _refusing(scope: Any, receive: Any, send: Any) -> None:
 @pytest.mark.parametrize("size", [2**16, 2**20, 2**22])
 @pytest.mark.parametrize("method", ["GET", "POST"])
 async def test_an_answer_to_who_is_still_sending_is_not_cut_off_by_the_close(method: str, size: int) -> None:
-    """RFC 9112 §9.6: closed at once, TCP would reset the connection, and take the answer along."""
+    """Let the client finish: an immediate close would reset the connection and lose the response (RFC 9112 §9.6)."""
     head = f"{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n".encode()
     async with serving(_refusing, **protocol_options(Settings())) as url:
         address = httpx.URL(url)
 
         def call() -> bytes:
-            """As blocking clients do: all is sent before anything is read."""
+            """Send everything before reading anything, like a blocking client."""
             with socket.create_connection((address.host, address.port or 0), BOUND) as caller:
                 caller.sendall(head)
                 for _ in range(0, size, 2**14):
                     caller.sendall(b"x" * 2**14)
-                said = b""
+                response = b""
                 while data := caller.recv(2**16):
-                    said += data
-                return said
+                    response += data
+                return response
 
         for _ in range(5):
-            said = await asyncio.to_thread(call)
-            assert status(said) == 401
-            assert said.endswith(b"\r\n\r\nno")
+            response = await asyncio.to_thread(call)
+            assert status(response) == 401
+            assert response.endswith(b"\r\n\r\nno")
 
 
 async def test_who_sends_on_after_the_last_answer_is_hung_up_on_and_hears_nothing_more() -> None:
     async with serving(_refusing, **protocol_options(Settings(), LINGER)) as url, opened(url) as caller:
         head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
         await caller.send(head % 5 + b"hel")
-        said = await caller.rest()  # the end of the answers, and not of the connection
-        assert status(said) == 401
+        response = await caller.rest()  # the end of the output, but not of the connection
+        assert status(response) == 401
         await caller.send(b"loGET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert await caller.rest() == b""
     async with serving(_refusing, **protocol_options(Settings(), LINGER)) as url, opened(url) as caller:
@@ -410,7 +413,7 @@ async def test_who_does_not_take_an_answer_is_hung_up_on() -> None:
                 await app.left.wait()
 
 
-# How many
+# Number of connections
 
 
 async def answered(url: str) -> bool:
@@ -423,7 +426,7 @@ async def test_a_connection_without_a_request_makes_room_for_one_more_and_the_ol
     app = App()
     async with listening(app, {"total": 3}) as url, opened(url) as first, opened(url) as second, opened(url) as third:
         await first.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        await first.answer()  # it is the newest now
+        await first.answer()  # it is the most recently used one now
         await third.send(b"GET / HTTP/1.1\r\nHo")
         assert await answered(url)
         assert await second.rest() == b""
@@ -439,7 +442,7 @@ async def test_a_connection_without_a_request_makes_room_for_one_more_and_the_ol
 
 async def test_where_all_connections_are_at_work_one_more_is_refused_until_one_is_done() -> None:
     app = App()
-    with hearing(logging.WARNING) as heard:
+    with hearing(logging.WARNING) as logs:
         async with listening(app, {"total": 2}) as url, opened(url) as first, opened(url) as second:
             for caller in (first, second):
                 await caller.send(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -451,12 +454,12 @@ async def test_where_all_connections_are_at_work_one_more_is_refused_until_one_i
             app.go.set()
             await first.answer()
             assert await answered(url)
-    assert len(lines(heard)) == 1
-    assert "limits.connections.total" in lines(heard)[0]
+    assert len(lines(logs)) == 1
+    assert "limits.connections.total" in lines(logs)[0]
 
 
 class Held(asyncio.Transport):
-    """Of a connection that a test makes up, with an address of its own."""
+    """Transport of a simulated connection with a chosen address."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -499,7 +502,7 @@ def test_this_machine_and_trusted_proxies_may_have_as_many_as_there_are() -> Non
 
 
 def handshake(more: str = "") -> bytes:
-    """Ask for a WebSocket of a new thread."""
+    """Return the handshake of a WebSocket for a new thread."""
     return f"{HANDSHAKE.format(path=PATHS[0].format(thread_id=uuid4()))}{more}\r\n".encode()
 
 
@@ -528,15 +531,15 @@ async def test_a_websocket_is_counted_until_it_is_closed(tmp_path: Path) -> None
     ],
 )
 async def test_a_handshake_that_cannot_be_read_is_answered(tmp_path: Path, more: str, code: int) -> None:
-    with hearing(logging.WARNING) as heard:
+    with hearing(logging.WARNING) as logs:
         async with running(tmp_path) as gateway, opened(gateway.url) as caller:
             await caller.send(handshake(more))
             assert status(await caller.rest()) == code
-    assert heard.errors == []
+    assert logs.errors == []
 
 
 def frame(opcode: int, payload: bytes = b"", *, last: bool = True) -> bytes:
-    """From a client, with a mask of zeros (RFC 6455 §5.2)."""
+    """Return a frame of a client, with a mask of zeros (RFC 6455 §5.2)."""
     size = bytes([0x80 | len(payload)]) if len(payload) < 126 else b"\xfe" + struct.pack("!H", len(payload))
     return bytes([0x80 * last | opcode]) + size + b"\0\0\0\0" + payload
 
@@ -546,7 +549,7 @@ async def test_who_pings_and_takes_no_pong_is_not_read_on_and_on(tmp_path: Path)
         await caller.send(handshake())
         sending = asyncio.ensure_future(caller.flood(frame(9, b"x" * 120) * 1000, 64 * 2**20))
         before = -1
-        while before != caller.sent:  # up to where nothing more is taken
+        while before != caller.sent:  # until the gateway reads no more
             before = caller.sent
             assert not (await asyncio.wait([sending], timeout=0.5))[0], "64 MB of pings were read"
         sending.cancel()
@@ -564,7 +567,7 @@ async def test_a_message_of_fragments_without_end_is_ended(tmp_path: Path) -> No
 
 
 def with_open_files(soft: int, hard: int) -> tuple[str, ...]:
-    """The program with these limits of open files."""
+    """Return the command line of the program with these limits of open files."""
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))"
     return sys.executable, "-c", f"{limit}; import runpy; runpy.run_module('babelgate', run_name='__main__')"
 

@@ -1,4 +1,4 @@
-"""Handlers that are called at once answer as they would behind all of the framework."""
+"""Tests of the fast path: directly called handlers respond exactly as they do behind Litestar's handler chain."""
 
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, cast
@@ -142,7 +142,7 @@ async def called(app: Litestar, method: str, path: str, *headers: tuple[bytes, b
         return next(body, {"type": "http.disconnect"})
 
     async def send(message: Any) -> None:
-        if message["type"] == "http.response.start":  # the framework lists the methods of a path in any order
+        if message["type"] == "http.response.start":  # Litestar lists the methods of a path in any order
             headers = [(name, sorted(value) if name == b"allow" else value) for name, value in message["headers"]]
             message = {**message, "headers": headers}
         sent.append(message)
@@ -167,9 +167,9 @@ async def test_an_answer_is_the_frameworks(method: str, path: str) -> None:
 
 @pytest.mark.parametrize("header", [(b"x-answer", b"1"), (b"x-refuse", b"1")])
 async def test_what_a_router_asks_first_is_asked_first(header: tuple[bytes, bytes]) -> None:
-    told = await called(DIRECT, "GET", "/below/a", header)
-    assert told[0]["status"] in (202, 403)
-    assert told == await called(WHOLE, "GET", "/below/a", header)
+    messages = await called(DIRECT, "GET", "/below/a", header)
+    assert messages[0]["status"] in (202, 403)
+    assert messages == await called(WHOLE, "GET", "/below/a", header)
 
 
 async def test_a_host_that_is_none_is_refused_as_the_framework_does() -> None:
@@ -185,8 +185,8 @@ async def test_a_host_that_is_none_is_refused_as_the_framework_does() -> None:
 
 
 async def test_a_path_below_a_root_is_found_below_it() -> None:
-    given: Any = ("GET", "/root/things/a")
-    assert await called(DIRECT, *given, root_path="/root") == await called(WHOLE, *given, root_path="/root")
+    request: Any = ("GET", "/root/things/a")
+    assert await called(DIRECT, *request, root_path="/root") == await called(WHOLE, *request, root_path="/root")
 
 
 async def test_plain_handlers_are_called_without_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:

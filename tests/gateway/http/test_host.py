@@ -1,4 +1,4 @@
-"""The names under which the gateway answers, and those of other people's pages, under which it does not."""
+"""Tests of the host names that the gateway accepts, and of those of foreign pages, which it rejects."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.settings.model import Settings
 
 LOCAL = "192.0.2.7"
-"""The address of this machine that the caller connected to."""
+"""Address of this machine that the client connected to."""
 
 OWN = (
     "",
@@ -63,7 +63,7 @@ def test_other_names_are_not(host: str) -> None:
 
 
 def test_an_address_is_answered_where_it_is_the_one_that_was_connected_to() -> None:
-    """Probes of a load balancer go to an address. No name can be made to look like one."""
+    """Accept the address of the socket, which load balancers probe. No host name can look like an address."""
     assert hosts().is_permitted("[2001:db8::7]:8000", "2001:db8::7")
     assert hosts().is_permitted("10.0.0.4:8000", "::ffff:10.0.0.4")
     assert not hosts().is_permitted("10.0.0.4:8000", None)

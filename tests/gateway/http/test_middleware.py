@@ -1,4 +1,4 @@
-"""The gateway middleware: who is let in, under which address the gateway speaks of itself, and what it writes down."""
+"""Tests of the middleware: authentication, origins, base URLs, response headers, and the log."""
 
 import logging
 import re
@@ -19,7 +19,7 @@ from tests.gateway.heard import hearing
 
 INSTANCE = "5d0b2c6a-8f0e-4f7e-9c39-0d3f3a1f7a10"
 SERVER = "http://192.0.2.7:8000"
-"""The address of the gateway's socket; what a caller says in Host is another matter."""
+"""Address of the gateway's socket, which can differ from the Host header of a request."""
 LOOPBACK_PAGE, STRANGE_PAGE = "http://localhost:3000", "https://evil.example"
 KEY = "alice-0123456789"
 KEYS = {"alice": KEY}
@@ -29,14 +29,14 @@ HTTPS = {"X-Forwarded-Proto": "https"}
 
 @dataclass
 class Behind:
-    """Stands where the protocols are: keeps what it was given and answers what it is told to."""
+    """Application instead of the protocols: stores the scopes of requests, and sends the response that a test sets."""
 
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    seen: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    scopes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        self.seen.append(scope)
+        self.scopes.append(scope)
         headers = [(name.lower().encode(), value.encode()) for name, value in self.headers.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         await send({"type": "http.response.body", "body": b"hello", "more_body": True})
@@ -44,7 +44,7 @@ class Behind:
 
     @property
     def caller(self) -> Caller:
-        return self.seen[-1]["state"]["caller"]
+        return self.scopes[-1]["state"]["caller"]
 
 
 def refusal(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
@@ -74,7 +74,7 @@ def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **set
     yield Call(behind, httpx.AsyncClient(transport=transport, base_url=SERVER))
 
 
-# Where the gateway is
+# Base URL
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_the_base_url_is_one_that_the_gateway_vouches_for(
         assert call.behind.caller.base_url == base_url
 
 
-# One agent alone
+# A single agent
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ async def test_the_base_url_is_one_that_the_gateway_vouches_for(
 async def test_an_agent_s_own_origin_has_all_paths_below_it(path: str, inner: str) -> None:
     with calling() as call:
         assert (await call.http.get(path, headers={"Host": "localhost"})).status_code == 200
-        assert call.behind.seen[-1]["path"] == inner
+        assert call.behind.scopes[-1]["path"] == inner
         assert call.behind.caller.agent == "ask"
         assert call.behind.caller.base_url == "http://localhost/agent/ask"
         await call.http.get("/acp/runs", headers={"Host": "localhost"})
@@ -139,7 +139,7 @@ async def test_an_agent_s_own_origin_has_all_paths_below_it(path: str, inner: st
 async def test_an_origin_in_an_origin_and_an_unknown_agent_are_not_found(path: str) -> None:
     with calling() as call:
         assert (await call.http.get(path)).status_code == 404
-        assert call.behind.seen == []
+        assert call.behind.scopes == []
 
 
 async def test_a_refusal_below_an_agent_is_in_the_words_of_the_path_below() -> None:
@@ -148,7 +148,7 @@ async def test_a_refusal_below_an_agent_is_in_the_words_of_the_path_below() -> N
         assert (refused.status_code, refused.json()["path"]) == (401, "/acp/runs")
 
 
-# Who calls
+# API keys
 
 
 async def test_a_key_names_its_owner_and_without_keys_there_is_one_owner() -> None:
@@ -166,7 +166,7 @@ async def test_a_wrong_key_does_not_reach_what_is_behind() -> None:
     with calling(keys=KEYS) as call:
         for headers in ({}, {"Authorization": "Bearer bob-0123456789"}, {"X-Api-Key": "alice"}):
             assert (await call.http.post("/acp/runs", headers=headers)).status_code == 401
-        assert call.behind.seen == []
+        assert call.behind.scopes == []
 
 
 async def test_a_key_on_an_open_path_still_names_its_owner() -> None:
@@ -177,7 +177,7 @@ async def test_a_key_on_an_open_path_still_names_its_owner() -> None:
         assert call.behind.caller.owner == "alice"
 
 
-# Pages
+# Pages in browsers
 
 
 PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "a2a-version, authorization"}
@@ -209,59 +209,69 @@ async def test_pages_of_permitted_origins_may_call(
     cors: list[str], public_url: str | None, origin: str, granted: bool
 ) -> None:
     with calling(cors=cors, public_url=public_url) as call:
-        asked = await call.http.options("/acp/runs", headers={"Origin": origin, **PREFLIGHT})
-        assert (asked.status_code, asked.content) == (204, b"")
-        assert call.behind.seen == [], "a preflight is the middleware's own business"
-        got = await call.http.post("/acp/runs", headers={"Origin": origin})
-        for answer in (asked, got):
+        preflight = await call.http.options("/acp/runs", headers={"Origin": origin, **PREFLIGHT})
+        assert (preflight.status_code, preflight.content) == (204, b"")
+        assert call.behind.scopes == [], "a preflight is the middleware's own business"
+        response = await call.http.post("/acp/runs", headers={"Origin": origin})
+        for answer in (preflight, response):
             assert answer.headers.get("access-control-allow-origin") == (origin if granted else None)
             assert "Origin" in answer.headers["vary"]
-        assert "access-control-allow-credentials" not in got.headers
+        assert "access-control-allow-credentials" not in response.headers
 
 
 async def test_a_preflight_needs_no_key_and_grants_the_headers_that_are_asked_for() -> None:
     with calling(keys=KEYS) as call:
-        asked = await call.http.options("/a2a/echo", headers={"Origin": LOOPBACK_PAGE, **PREFLIGHT})
-        assert asked.headers["access-control-allow-origin"] == LOOPBACK_PAGE
-        assert asked.headers["access-control-allow-headers"] == "a2a-version, authorization"
+        preflight = await call.http.options("/a2a/echo", headers={"Origin": LOOPBACK_PAGE, **PREFLIGHT})
+        assert preflight.headers["access-control-allow-origin"] == LOOPBACK_PAGE
+        assert preflight.headers["access-control-allow-headers"] == "a2a-version, authorization"
         assert {"GET", "POST", "PUT", "PATCH", "DELETE"} <= set(
-            asked.headers["access-control-allow-methods"].split(", ")
+            preflight.headers["access-control-allow-methods"].split(", ")
         )
-        assert int(asked.headers["access-control-max-age"]) > 0
+        assert int(preflight.headers["access-control-max-age"]) > 0
 
 
 @pytest.mark.parametrize(("origin", "granted"), [(LOOPBACK_PAGE, "true"), ("https://evil.example", None)])
 async def test_a_page_that_is_granted_access_may_reach_a_private_network(origin: str, granted: str | None) -> None:
     with calling(keys=KEYS) as call:
         headers = {"Origin": origin, **PREFLIGHT, "Access-Control-Request-Private-Network": "true"}
-        asked = await call.http.options("/a2a/echo", headers=headers)
-        assert asked.headers.get("access-control-allow-private-network") == granted
-        asked = await call.http.options("/a2a/echo", headers={"Origin": origin, **PREFLIGHT})
-        assert "access-control-allow-private-network" not in asked.headers
+        preflight = await call.http.options("/a2a/echo", headers=headers)
+        assert preflight.headers.get("access-control-allow-private-network") == granted
+        preflight = await call.http.options("/a2a/echo", headers={"Origin": origin, **PREFLIGHT})
+        assert "access-control-allow-private-network" not in preflight.headers
 
 
 async def test_pages_may_read_what_clients_go_by() -> None:
     with calling() as call:
-        got = await call.http.get("/acp/agents", headers={"Origin": LOOPBACK_PAGE})
-        exposed = {name.lower() for name in got.headers["access-control-expose-headers"].split(", ")}
-        ours = {"babelgate", "babelgate-thread", "babelgate-task", "babelgate-run", "babelgate-loss", "x-request-id"}
-        assert ours | {"run-id", "location", "content-location", "etag"} <= exposed
+        response = await call.http.get("/acp/agents", headers={"Origin": LOOPBACK_PAGE})
+        exposed = {name.lower() for name in response.headers["access-control-expose-headers"].split(", ")}
+        required = {
+            "babelgate",
+            "babelgate-thread",
+            "babelgate-task",
+            "babelgate-run",
+            "babelgate-loss",
+            "x-request-id",
+        }
+        assert required | {"run-id", "location", "content-location", "etag"} <= exposed
 
 
 async def test_every_answer_varies_by_origin() -> None:
-    """A cache that kept an answer without the grant would give it to a page that has it."""
+    """Send `Vary` with all responses: otherwise a cache could serve a permitted page one without the CORS headers."""
     with calling() as call:
         assert "Origin" in (await call.http.get("/acp/agents")).headers["vary"]
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
 async def test_without_keys_a_strange_page_changes_nothing(method: str) -> None:
-    """A page may send a POST of plain text to any address without asking, and the gateway reads bodies of any type:
-    with no key to ask for, the origin is what tells a page from its user."""
+    """Reject requests of foreign pages if there are no API keys.
+
+    A page can send a POST of plain text to any address without a preflight, and the gateway reads bodies of any type.
+    Without keys, only the origin distinguishes a page from its user.
+    """
     with calling() as call:
         refused = await call.http.request(method, "/acp/runs", headers={"Origin": STRANGE_PAGE}, content=b"{}")
         assert refused.status_code == 401
-        assert call.behind.seen == []
+        assert call.behind.scopes == []
     with calling(keys=KEYS) as call:
         headers = {"Origin": STRANGE_PAGE, "X-Api-Key": KEY}
         permitted = await call.http.request(method, "/acp/runs", headers=headers)
@@ -290,19 +300,19 @@ async def test_with_keys_the_origin_is_looked_at_where_the_protocol_says_so(
     with calling(client="10.0.0.9", keys=KEYS, **settings) as call:
         headers = {"X-Api-Key": KEY, **headers}
         assert (await call.http.post(path, headers=headers)).status_code == status
-        assert len(call.behind.seen) == (status == 200)
+        assert len(call.behind.scopes) == (status == 200)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
 async def test_without_keys_nothing_is_said_under_a_name_that_leads_here_by_somebody_else_s_doing(method: str) -> None:
-    """DNS rebinding: to the browser, the gateway is then the page's own site, so there is no Origin to go by."""
+    """Reject foreign host names: after DNS rebinding, a page has the gateway's origin, so it sends no Origin header."""
     with calling(public_url="https://agents.example.com") as call:
         for path in ("/", "/healthz", "/acp/agents", "/agent/echo/acp/runs"):
             refused = await call.http.request(method, path, headers={"Host": "evil.example:8000"})
             assert refused.status_code == 403
             if method not in ("HEAD", "OPTIONS"):
                 assert "hosts" in refused.json()["said"]
-        assert call.behind.seen == []
+        assert call.behind.scopes == []
         for host in ("agents.example.com", "localhost:8000", "192.0.2.7:8000"):
             assert (await call.http.request(method, "/acp/agents", headers={"Host": host})).status_code == 200
 
@@ -310,9 +320,9 @@ async def test_without_keys_nothing_is_said_under_a_name_that_leads_here_by_some
 async def test_a_preflight_under_a_strange_name_grants_nothing() -> None:
     with calling() as call:
         headers = {"Host": "evil.example", "Origin": LOOPBACK_PAGE, **PREFLIGHT}
-        asked = await call.http.options("/acp/runs", headers=headers)
-        assert asked.status_code == 403
-        assert "access-control-allow-methods" not in asked.headers
+        preflight = await call.http.options("/acp/runs", headers=headers)
+        assert preflight.status_code == 403
+        assert "access-control-allow-methods" not in preflight.headers
 
 
 async def test_with_keys_a_page_has_none_to_show_under_whatever_name() -> None:
@@ -364,7 +374,7 @@ async def test_what_any_page_may_have_a_browser_get_changes_nothing(
         assert call.behind.caller.reads_only is (method == "HEAD")
 
 
-# Answers
+# Responses
 
 
 async def test_every_answer_says_which_gateway_it_is_from() -> None:
@@ -379,7 +389,7 @@ async def test_every_answer_says_which_gateway_it_is_from() -> None:
 async def test_head_is_answered_like_get_without_the_body() -> None:
     with calling(Behind(headers={"Content-Length": "5", "ETag": '"x"'})) as call:
         response = await call.http.head("/healthz")
-        assert call.behind.seen[-1]["method"] == "GET"
+        assert call.behind.scopes[-1]["method"] == "GET"
         assert (response.status_code, response.content, response.headers["etag"]) == (200, b"", '"x"')
 
 
@@ -394,11 +404,11 @@ async def test_options_is_answered_with_the_methods_of_the_path() -> None:
 
 
 async def test_what_is_no_http_goes_through() -> None:
-    """The lifespan of the app, that is."""
-    heard: list[str] = []
+    """Pass the lifespan of the application through."""
+    types: list[str] = []
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        heard.append(scope["type"])
+        types.append(scope["type"])
 
     with calling() as call:
         transport = call.http._transport  # pyright: ignore[reportPrivateUsage] - httpx has no other way to its app
@@ -406,7 +416,7 @@ async def test_what_is_no_http_goes_through() -> None:
         middleware: Any = transport.app
         middleware.app = app
         await middleware({"type": "lifespan"}, None, None)
-    assert heard == ["lifespan"]
+    assert types == ["lifespan"]
 
 
 # The log
@@ -423,10 +433,10 @@ def parsed(line: str) -> tuple[str, str]:
 
 
 async def test_a_request_is_one_line_with_its_owner_and_the_ids_of_its_run() -> None:
-    with hearing() as heard, calling(Behind(headers=IDS), keys=KEYS) as call:
+    with hearing() as logs, calling(Behind(headers=IDS), keys=KEYS) as call:
         response = await call.http.post("/acp/runs", headers={"X-Api-Key": KEY})
         await call.http.get("/acp/runs/x")
-    first, second = heard.of("babelgate.request")
+    first, second = logs.of("babelgate.request")
     assert parsed(first) == ("POST /acp/runs 200", "alice thread=t-1 task=t-2 run=r-3")
     assert parsed(second) == ("GET /acp/runs/x 401", "-")
     assert response.headers["x-request-id"] == first[:16]
@@ -444,26 +454,26 @@ async def test_a_request_is_one_line_with_its_owner_and_the_ids_of_its_run() -> 
 )
 async def test_no_query_header_or_body_is_logged(path: str, headers: Mapping[str, str], body: bytes) -> None:
     for keys in ({}, KEYS):
-        with hearing() as heard, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
+        with hearing() as logs, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
             await call.http.post(path, headers=headers, content=body)
-        assert len(heard.of("babelgate.request")) == 1
-        assert "s3cret" not in "".join(heard.of("babelgate.request"))
+        assert len(logs.of("babelgate.request")) == 1
+        assert "s3cret" not in "".join(logs.of("babelgate.request"))
 
 
 @pytest.mark.parametrize(
     "path", ["/a%0Ab", "/a%0D%0A2026-01-01 INFO babelgate.request forged", "/%1B[2J", "/é%E2%80%AE"]
 )
 async def test_a_path_cannot_forge_a_line(path: str) -> None:
-    with hearing() as heard, calling() as call:
+    with hearing() as logs, calling() as call:
         await call.http.get(path)
-    (line,) = heard.of("babelgate.request")
+    (line,) = logs.of("babelgate.request")
     assert line.isascii()
     assert line.isprintable()
     parsed(line)
 
 
 async def test_a_request_that_nobody_wants_to_hear_of_is_not_numbered() -> None:
-    with hearing(logging.WARNING) as heard, calling() as call:
+    with hearing(logging.WARNING) as logs, calling() as call:
         response = await call.http.get("/acp/agents")
-    assert heard.of("babelgate.request") == []
+    assert logs.of("babelgate.request") == []
     assert "x-request-id" not in response.headers

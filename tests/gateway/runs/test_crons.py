@@ -1,4 +1,4 @@
-"""Crons by a clock that the test moves: once each, also over a restart."""
+"""Tests of crons, with a clock that the test advances: each time runs once, also across a restart."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,11 +24,13 @@ from tests.gateway.test_clock import HOUR, SECOND, Wall
 
 
 async def begin(hub: Any, owner: str, cron: Cron, run_id: str) -> None:
-    """What a protocol does at the time of a cron."""
-    words = RunInput(messages=(Message.of(cron.request["say"], "user"),))
+    """Submit the run of a cron, as a protocol does at its time."""
+    run_input = RunInput(messages=(Message.of(cron.request["say"], "user"),))
     missing = "recreate" if cron.thread_id is None else "reject"
-    asked = Submission(agent=cron.agent, input=words, thread_id=cron.thread_id, run_id=run_id, if_missing=missing)
-    await hub.submit(owner, asked)
+    submission = Submission(
+        agent=cron.agent, input=run_input, thread_id=cron.thread_id, run_id=run_id, if_missing=missing
+    )
+    await hub.submit(owner, submission)
 
 
 SETTINGS: Mapping[str, Any] = {"crons": {"test": begin}}
@@ -40,8 +42,8 @@ async def start(hubs: House) -> tuple[Hub, Scripted, Wall]:
 
 
 def hourly(**fields: Any) -> Cron:
-    given: dict[str, Any] = {"cron_id": str(uuid4()), "schedule": "0 * * * *", "request": {"say": "hourly"}, **fields}
-    return Cron(agent="a", assistant_id="a", protocol="test", **given)
+    members: dict[str, Any] = {"cron_id": str(uuid4()), "schedule": "0 * * * *", "request": {"say": "hourly"}, **fields}
+    return Cron(agent="a", assistant_id="a", protocol="test", **members)
 
 
 async def known(hub: Hub, cron: Cron) -> Cron:
@@ -51,7 +53,7 @@ async def known(hub: Hub, cron: Cron) -> Cron:
 
 
 async def moved_on(hub: Hub, cron: Cron) -> Cron:
-    """When it is due at another time."""
+    """Wait until a cron is due at another time, and return it."""
 
     async def look() -> Cron:
         while (found := await known(hub, cron)).next_run == cron.next_run:
@@ -160,8 +162,8 @@ async def test_crons_are_found_by_what_they_are_and_are_their_owner_s(hubs: Hous
     two = await hub.crons.create(OWNER, hourly(enabled=False))
     other = await hub.crons.create("bob", hourly())
 
-    async def found(owner: str = OWNER, **asked: Any) -> list[str]:
-        crons = await hub.crons.search(owner, CronQuery(**asked))
+    async def found(owner: str = OWNER, **criteria: Any) -> list[str]:
+        crons = await hub.crons.search(owner, CronQuery(**criteria))
         return [each.cron_id async for each in crons]
 
     assert set(await found()) == {one.cron_id, two.cron_id}

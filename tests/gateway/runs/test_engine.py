@@ -1,4 +1,4 @@
-"""How runs end: cancels, time limits, agents that misbehave."""
+"""Tests of the ends of runs: cancels, time limits, failing agents."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -88,7 +88,7 @@ async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until
     other = await submit(hub, "a", "another thread")
     assert (await hub.reads.run(OWNER, waiting.run_id)).status is RunStatus.PENDING
     assert not agent.waiting
-    going.say(Custom(name="dropped"))  # it speaks, and is closed
+    going.say(Custom(name="dropped"))  # the agent yields an event, and is closed
     (await agent.called()).end()
     assert going.closed.is_set()
     (await agent.called()).end()
@@ -205,11 +205,11 @@ async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hu
     first = await submit_and_ask(hub, agent, "name")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", None, broken="no module named agent"))
-    with hearing() as heard, pytest.raises(FaultError, match="Agent a is not available") as error:
+    with hearing() as logs, pytest.raises(FaultError, match="Agent a is not available") as error:
         await submit(hub, "a")
     assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE
     assert "no module named agent" not in error.value.fault.message, "the reason is for the operator"
-    assert "broken agent called agent=a run=- reason=no module named agent" in heard.of("babelgate.registry")
+    assert "broken agent called agent=a run=- reason=no module named agent" in logs.of("babelgate.registry")
     await answer(hub, first.task_id, "Bob")
     await fails(hub, first, FaultCode.AGENT_UNREACHABLE)
 
@@ -305,7 +305,7 @@ async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends
 
 
 async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hubs: House) -> None:
-    """Nobody would release it: its agent's server would be told to cancel it when the loop ends."""
+    """Leave the run to the next start. Otherwise its agent's server would cancel it when the loop ends."""
     hub, agent = await hubs.scripted()
     async with Held(hub) as writer:
         asking = asyncio.ensure_future(submit(hub, "a"))
@@ -323,7 +323,7 @@ async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hub
 
 @pytest.mark.parametrize("status", [RunStatus.CANCELLED, RunStatus.ERROR])
 async def test_a_run_that_nobody_cancelled_is_not_cancelled_by_a_stop(hubs: House, status: RunStatus) -> None:
-    """Its agent hears that the gateway lets go of it, and says that it was cancelled, or has failed."""
+    """Detach from a run. Its agent reports that it was cancelled, or has failed, and this does not count."""
     hub, agent = await hubs.scripted(stubborn=True)
     receipt, going = await begin(hub, agent)
     stopping = asyncio.ensure_future(hub.engine.stop())

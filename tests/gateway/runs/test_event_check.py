@@ -1,4 +1,4 @@
-"""What an agent may say: whatever it does, what goes into the log is legal, whole, and reads back as it was."""
+"""Tests of the validation of an agent's events: the log stays legal and complete, and reads back unchanged."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -70,12 +70,12 @@ def recorder(limit: int = LIMIT) -> EventValidator:
 
 def recorded(*events: Event, close: bool = True) -> list[Event]:
     mine = recorder()
-    said = [mine.record(event) for event in events]
-    return [each[0] for each in (*said, *(mine.close() if close else ())) if each is not None]
+    entries = [mine.record(event) for event in events]
+    return [each[0] for each in (*entries, *(mine.close() if close else ())) if each is not None]
 
 
 def refused(*events: Event, limit: int = LIMIT) -> str:
-    """The words with which the last of the events is refused, as the agent's fault."""
+    """Return the message with which the last of the events is refused, as a fault of the agent."""
     mine = recorder(limit)
     for event in events[:-1]:
         mine.record(event)
@@ -93,10 +93,10 @@ def opened(words: str = "", **fields: Any) -> PartAdded:
 @pytest.mark.parametrize("extra", [{"a2a": "x"}, {"a2a": {}, "acp": []}, {"openai": 1}])
 def test_what_protocols_know_beside_an_event_is_an_object_for_each(extra: Any) -> None:
     part = TextPart(text="a", extra=extra)
-    asked = InterruptRaised(message=Message(role="agent", parts=(part,)))
+    question = InterruptRaised(message=Message(role="agent", parts=(part,)))
     of_message = InterruptRaised(message=Message(role="agent", extra=extra))
-    for said in ([opened(extra=extra)], [PartAdded(part=part)], [asked], [of_message]):
-        assert "a member of `extra` that is neither a JSON object nor null" in refused(MessageStarted(), *said)
+    for events in ([opened(extra=extra)], [PartAdded(part=part)], [question], [of_message]):
+        assert "a member of `extra` that is neither a JSON object nor null" in refused(MessageStarted(), *events)
     assert "`extra`" in refused(MessageStarted(), opened(), PartDelta(text="a", extra=extra))
 
 
@@ -104,7 +104,7 @@ def test_what_protocols_know_beside_an_event_is_an_object_for_each(extra: Any) -
 
 
 def test_ids_that_the_agent_left_open_are_filled() -> None:
-    said = recorded(
+    events = recorded(
         MessageStarted(),
         opened("a"),
         PartDelta(text="b"),
@@ -118,36 +118,36 @@ def test_ids_that_the_agent_left_open_are_filled() -> None:
         ArtifactAdded(part=TextPart(text="")),
         StateSaved(values={}),
     )
-    for event in said:
+    for event in events:
         for name in ("message_id", "call_id", "step_id", "artifact_id", "checkpoint_id"):
             assert getattr(event, name, "") is not None, event
-    ids = [getattr(event, "message_id") for event in said[:6]]  # noqa: B009
+    ids = [getattr(event, "message_id") for event in events[:6]]  # noqa: B009
     assert set(ids) == {"id1"}
-    assert [getattr(event, "index", None) for event in said[:6]] == [None, 0, 0, 0, 1, None]
-    assert said[0] == MessageStarted(message_id="id1", node="node")
+    assert [getattr(event, "index", None) for event in events[:6]] == [None, 0, 0, 0, 1, None]
+    assert events[0] == MessageStarted(message_id="id1", node="node")
 
 
 def test_ids_that_the_agent_gave_are_kept() -> None:
-    said = recorded(
+    events = recorded(
         MessageStarted(message_id="m", node="n"),
         MessageEnded(message_id="m"),
         ToolStarted(call_id="c", name="t", node="n"),
         ToolEnded(call_id="c", name="t"),
         InterruptRaised(interrupt_id="i", message=Message(message_id="q"), node="n"),
     )
-    assert said[0] == MessageStarted(message_id="m", node="n")
-    assert said[2] == ToolStarted(call_id="c", name="t", node="n")
-    assert said[4] == InterruptRaised(interrupt_id="i", message=Message(message_id="q"), node="n")
+    assert events[0] == MessageStarted(message_id="m", node="n")
+    assert events[2] == ToolStarted(call_id="c", name="t", node="n")
+    assert events[4] == InterruptRaised(interrupt_id="i", message=Message(message_id="q"), node="n")
 
 
 def test_an_event_without_an_id_means_the_newest_open_message() -> None:
-    said = recorded(MessageStarted(message_id="a"), MessageStarted(message_id="b"), PartAdded(part=TextPart(text="")))
-    assert isinstance(said[2], PartAdded) and said[2].message_id == "b"
+    events = recorded(MessageStarted(message_id="a"), MessageStarted(message_id="b"), PartAdded(part=TextPart(text="")))
+    assert isinstance(events[2], PartAdded) and events[2].message_id == "b"
 
 
 def test_a_tool_or_step_may_be_ended_by_its_name() -> None:
-    said = recorded(ToolStarted(name="a"), ToolStarted(name="b"), ToolEnded(name="a"))
-    assert isinstance(said[2], ToolEnded) and said[2].call_id == "id1"
+    events = recorded(ToolStarted(name="a"), ToolStarted(name="b"), ToolEnded(name="a"))
+    assert isinstance(events[2], ToolEnded) and events[2].call_id == "id1"
 
 
 def test_fresh_ids_never_repeat_also_between_threads() -> None:
@@ -164,17 +164,17 @@ def test_fresh_ids_never_repeat_also_between_threads() -> None:
     assert len({each for into in drawn for each in into}) == 80_000
 
 
-# What is left open
+# Open messages, tools and steps
 
 
 def test_what_is_left_open_is_closed_in_the_order_that_encoders_need() -> None:
-    said = recorded(
+    events = recorded(
         MessageStarted(message_id="m"),
         opened("a"),
         ToolStarted(call_id="c", name="t"),
         StepStarted(step_id="s", name="s"),
     )
-    assert said[4:] == [
+    assert events[4:] == [
         PartEnded(message_id="m", index=0),
         MessageEnded(message_id="m"),
         ToolEnded(
@@ -188,10 +188,10 @@ def test_what_is_left_open_is_closed_in_the_order_that_encoders_need() -> None:
 
 def test_a_recorder_that_takes_over_closes_what_the_one_before_left_open() -> None:
     first = recorder()
-    said = [
+    entries = [
         first.record(event) for event in (MessageStarted(), opened("a"), PartDelta(text="b"), ToolStarted(name="t"))
     ]
-    records = [Record(seq, 0, "t", "r", 1, each[0]) for seq, each in enumerate(said, 1) if each is not None]
+    records = [Record(seq, 0, "t", "r", 1, each[0]) for seq, each in enumerate(entries, 1) if each is not None]
     started = Record(0, 0, "t", "r", 1, RunStarted())
     second = recorder()
     second.replay([started, *records])
@@ -200,7 +200,7 @@ def test_a_recorder_that_takes_over_closes_what_the_one_before_left_open() -> No
     assert [event.kind for event, _ in second.close()] == ["part_ended", "message_ended", "tool_ended"]
 
 
-# What may not be said
+# Refused events
 
 
 @pytest.mark.parametrize(
@@ -341,11 +341,11 @@ def test_an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() -> Non
 
 
 def test_all_that_a_run_says_has_a_limit_too() -> None:
-    said = Custom(name="c", value="x" * 1000)
-    size = len(encode_event(said))
+    event = Custom(name="c", value="x" * 1000)
+    size = len(encode_event(event))
     mine = EventValidator("node", LIMIT, output_limit=3 * size)
     for _ in range(3):
-        assert mine.record(said) is not None
+        assert mine.record(event) is not None
     with pytest.raises(FaultError, match=f"more in one run than the limit of {3 * size} bytes") as error:
         mine.record(MessageStarted())
     assert error.value.fault.code is FaultCode.AGENT_INVALID
@@ -353,13 +353,13 @@ def test_all_that_a_run_says_has_a_limit_too() -> None:
 
 
 def test_what_an_earlier_attempt_said_counts_for_the_limit_of_a_run() -> None:
-    said = Custom(name="c", value="x" * 1000)
-    size = len(encode_event(said))
+    event = Custom(name="c", value="x" * 1000)
+    size = len(encode_event(event))
     mine = EventValidator("node", LIMIT, output_limit=3 * size)
-    mine.replay([Record(seq, 0, "t", "r", 1, said) for seq in (1, 2)])
-    assert mine.record(said) is not None
+    mine.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
+    assert mine.record(event) is not None
     with pytest.raises(FaultError, match="more in one run"):
-        mine.record(said)
+        mine.record(event)
 
 
 def test_an_end_is_kept_for_the_hub_and_not_said() -> None:
@@ -399,36 +399,36 @@ def test_files_of_an_event_are_those_that_are_stored() -> None:
 )
 def test_a_refused_event_has_opened_and_ended_nothing(events: Sequence[Event]) -> None:
     mine = recorder()
-    said = [taken[0] for event in events[:-1] if (taken := mine.record(event)) is not None]
+    accepted = [entry[0] for event in events[:-1] if (entry := mine.record(event)) is not None]
     with pytest.raises(FaultError):
         mine.record(events[-1])
-    legal([*said, *(event for event, _ in mine.close())])
+    legal([*accepted, *(event for event, _ in mine.close())])
 
 
 def test_a_refused_event_takes_no_number_and_no_id() -> None:
     mine = recorder()
     bad: dict[str, Any] = {"extra": {"a": float("nan")}}
-    asked = InterruptRaised(interrupt_id="q", message=Message(message_id="m"))
+    question = InterruptRaised(interrupt_id="q", message=Message(message_id="m"))
     for event in (MessageStarted(), opened(), PartDelta(text="one")):
         mine.record(event)
     refused_next: list[Event] = [
         PartDelta(text="two", **bad),
         PartAdded(part=TextPart(text="two"), **bad),
         ArtifactAdded(artifact_id="a", part=TextPart(text="two"), **bad),
-        asked.replace(**bad),
+        question.replace(**bad),
     ]
     for event in refused_next:
         with pytest.raises(FaultError):
             mine.record(event)
-    taken = mine.record(PartAdded(part=TextPart(text="three")))
-    assert taken is not None
-    assert isinstance(taken[0], PartAdded)
-    assert taken[0].index == 1
+    entry = mine.record(PartAdded(part=TextPart(text="three")))
+    assert entry is not None
+    assert isinstance(entry[0], PartAdded)
+    assert entry[0].index == 1
     with pytest.raises(FaultError, match="not begun"):
         mine.record(ArtifactAdded(artifact_id="a", part=TextPart(text="two"), append=True))
     with pytest.raises(FaultError, match="no open question"):
         mine.record(RunEnded(status=RunStatus.PAUSED))
-    assert mine.record(asked) is not None
+    assert mine.record(question) is not None
 
 
 @pytest.mark.parametrize("kind", [ToolStarted, StepStarted])
@@ -446,7 +446,7 @@ def test_what_is_started_twice_under_one_id_is_ended_once(kind: Any) -> None:
 
 
 def legal(events: Sequence[Event]) -> None:
-    """That an encoder can show it: nothing ends that is not open, nothing is open at the end."""
+    """Assert that an encoder can show events: only open things end, and nothing is open at the end."""
     messages: dict[str, set[int]] = {}
     tools: set[str] = set()
     steps: set[str] = set()
@@ -479,7 +479,7 @@ def legal(events: Sequence[Event]) -> None:
 
 
 def blind() -> st.SearchStrategy[Event]:
-    """Events of an agent that does not keep count."""
+    """Generate events of an agent that does not track which ids and indexes are open."""
     ids = st.none() | st.sampled_from(("a", "b"))
     index = st.none() | st.integers(0, 2)
     extra = st.just(dict[str, Any]()) | st.just({"a": float("nan")})
@@ -504,27 +504,27 @@ def blind() -> st.SearchStrategy[Event]:
 @given(st.lists(blind(), max_size=25))
 def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
     mine = recorder()
-    said: list[Event] = []
+    accepted: list[Event] = []
     for event in events:
         try:
-            taken = mine.record(event)
+            entry = mine.record(event)
         except FaultError as error:
             assert error.fault.code is FaultCode.AGENT_INVALID
             break  # the run ends at the first mistake
-        assert taken is not None
-        said.append(taken[0])
-    legal([*said, *(event for event, _ in mine.close())])
+        assert entry is not None
+        accepted.append(entry[0])
+    legal([*accepted, *(event for event, _ in mine.close())])
 
 
 @examples(100)
 @given(strategies.agent_events())
 def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> None:
     mine = recorder(10**7)
-    said = [taken for event in events if (taken := mine.record(event)) is not None]
+    entries = [entry for event in events if (entry := mine.record(event)) is not None]
     assert mine.close() == []
-    for event, body in said:
+    for event, body in entries:
         assert decode_event(body) == event
-    assert [event for event, _ in said] == recorded(*events, close=False)
+    assert [event for event, _ in entries] == recorded(*events, close=False)
 
 
 @examples(100)
@@ -536,29 +536,29 @@ def test_text_that_is_added_to_the_newest_part_reads_back_as_it_was_said(
     for event in (MessageStarted(message_id="m"), opened()):
         mine.record(event)
     for text in texts:
-        said = PartDelta(text=text, message_id=message_id, index=index)
+        delta = PartDelta(text=text, message_id=message_id, index=index)
         if any("\ud800" <= sign <= "\udfff" for sign in text):
             with pytest.raises(FaultError, match="not JSON"):
-                mine.record(said)
+                mine.record(delta)
             continue
-        event, body = cast("tuple[Event, bytes]", mine.record(said))
+        event, body = cast("tuple[Event, bytes]", mine.record(delta))
         assert event == decode_event(body) == PartDelta(message_id="m", index=0, text=text)
 
 
 def test_a_state_is_kept_as_what_is_new_in_it_and_read_whole() -> None:
-    said = [f"{number} " * 20 for number in range(60)]
-    states = [StateSaved(values={"said": said[: count + 1], "count": count}) for count in range(60)]
-    kept, history = recorded(*states), StateHistory("t")
-    for seq, (state, event) in enumerate(zip(states, kept, strict=True), 1):
-        made = history.apply(Record(seq, seq, "t", "r", 1, event))
-        assert history.values_of(made or "") == state.values
-    assert isinstance(kept[-1], StateSaved) and kept[-1].change is not None
-    assert sum(len(encode_event(event)) for event in kept) < 5 * len(encode_event(states[-1]))
-    again = ReplayCursor(kept)
+    texts = [f"{number} " * 20 for number in range(60)]
+    states = [StateSaved(values={"said": texts[: count + 1], "count": count}) for count in range(60)]
+    stored, history = recorded(*states), StateHistory("t")
+    for seq, (state, event) in enumerate(zip(states, stored, strict=True), 1):
+        checkpoint_id = history.apply(Record(seq, seq, "t", "r", 1, event))
+        assert history.values_of(checkpoint_id or "") == state.values
+    assert isinstance(stored[-1], StateSaved) and stored[-1].change is not None
+    assert sum(len(encode_event(event)) for event in stored) < 5 * len(encode_event(states[-1]))
+    again = ReplayCursor(stored)
     assert [news for state in states for news in again.news(state)] == []
     again.end()
     with pytest.raises(Diverged):
-        ReplayCursor(kept[:2]).news(states[1])
+        ReplayCursor(stored[:2]).news(states[1])
 
 
 def test_a_state_that_its_agent_changes_afterwards_is_kept_as_it_was_given_and_a_named_one_whole() -> None:

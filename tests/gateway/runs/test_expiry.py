@@ -1,4 +1,4 @@
-"""Threads that end by themselves."""
+"""Tests of the expiry of threads."""
 
 import asyncio
 
@@ -40,7 +40,7 @@ SOON = Limits(ephemeral_ttl=0.05, input_ttl=0.05)
 
 
 async def erased(hub: Hub, thread_id: str) -> None:
-    """Until the thread is gone: its readers end with it."""
+    """Wait until a thread is erased, which ends its readers."""
     try:
         await follow(hub, Scope(thread_id))
         await hub.reads.thread(OWNER, thread_id)
@@ -64,7 +64,7 @@ async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs
     reading = batches(hub, Scope(receipt.thread_id))
     await anext(reading)
     await finish(hub, going.say("hello"), receipt)
-    marker = await submit(hub, "a", ephemeral=True)  # what ended later, and is read by nobody, goes first
+    marker = await submit(hub, "a", ephemeral=True)  # ends later and has no reader, so it is erased first
     (await agent.called()).end()
     await gone(hub, marker.thread_id)
     assert await hub.reads.thread(OWNER, receipt.thread_id)
@@ -82,11 +82,11 @@ async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(h
 
 async def test_other_questions_wait_for_ever(hubs: House) -> None:
     hub, agent = await hubs.scripted(limits=SOON)
-    kept = await submit_and_ask(hub, agent, "q")
+    waiting = await submit_and_ask(hub, agent, "q")
     passing = await submit(hub, "a", ephemeral=True)
     (await agent.called()).ask("q").end()
     await gone(hub, passing.thread_id)
-    assert (await hub.reads.task(OWNER, kept.task_id)).state is TaskState.INPUT_REQUIRED
+    assert (await hub.reads.task(OWNER, waiting.task_id)).state is TaskState.INPUT_REQUIRED
 
 
 async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change(hubs: House) -> None:
@@ -145,8 +145,10 @@ async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
 async def test_a_thread_that_was_there_before_is_not_made_ephemeral(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()), limits=SOON)
     thread = await hub.create_thread(OWNER, ThreadChange())
-    asked = Submission(agent="echo", thread_id=thread.thread_id, ephemeral=True, input=RunInput(messages=text("hi")))
-    receipt = await hub.submit(OWNER, asked)
+    submission = Submission(
+        agent="echo", thread_id=thread.thread_id, ephemeral=True, input=RunInput(messages=text("hi"))
+    )
+    receipt = await hub.submit(OWNER, submission)
     await ends(hub, receipt)
     passing = await submit(hub, "echo", ephemeral=True)
     await gone(hub, passing.thread_id)

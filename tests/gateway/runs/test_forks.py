@@ -1,4 +1,4 @@
-"""Runs that start from what a thread once was: on the thread itself, or on one that begins so."""
+"""Tests of forks: runs that start from an earlier state of a thread, on this thread or on a new one."""
 
 from functools import partial
 from typing import Any
@@ -40,7 +40,7 @@ def bound(words: str) -> dict[str, str]:
 
 
 async def turn(hub: Hub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
-    """A whole one, in which the agent's server names it by its words."""
+    """Run a complete turn, in which the agent's server is bound to ids that are derived from the text."""
     receipt, going = await begin(hub, agent, words, **fields)
     going.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
     await ends(hub, receipt)
@@ -92,26 +92,26 @@ async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) ->
 async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_past_does_not(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
-    made = await hub.create_thread(OWNER, ThreadChange())
-    _, call = await turn(hub, agent, "two", thread_id=made.thread_id, fork=Fork(run_id=first.run_id))
+    thread = await hub.create_thread(OWNER, ThreadChange())
+    _, call = await turn(hub, agent, "two", thread_id=thread.thread_id, fork=Fork(run_id=first.run_id))
     assert said(call) == ["one", "re one"]
-    assert await code_of(hub, thread_id=made.thread_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
+    assert await code_of(hub, thread_id=thread.thread_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
 
 
 async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    theirs = await submit(hub, "a", "one", owner="bob")
+    foreign = await submit(hub, "a", "one", owner="bob")
     (await agent.called()).say("re one").end()
-    await ends(hub, theirs, owner="bob")
-    found = await hub.reads.snapshot(
-        "bob", theirs.thread_id, StateHistory, partial(StateHistory, theirs.thread_id, "bob")
+    await ends(hub, foreign, owner="bob")
+    history = await hub.reads.snapshot(
+        "bob", foreign.thread_id, StateHistory, partial(StateHistory, foreign.thread_id, "bob")
     )
-    assert found.head_id is not None
+    assert history.head_id is not None
     none = str(uuid4())
     for fork in (
-        Fork(run_id=theirs.run_id),
-        Fork(task_id=theirs.task_id),
-        Fork(checkpoint=found.head_id, thread_id=theirs.thread_id),
+        Fork(run_id=foreign.run_id),
+        Fork(task_id=foreign.task_id),
+        Fork(checkpoint=history.head_id, thread_id=foreign.thread_id),
         Fork(run_id=none),
         Fork(task_id=none),
         Fork(checkpoint=none),
@@ -163,14 +163,14 @@ async def test_a_thread_that_was_changed_by_its_caller_after_a_run_is_no_more_wh
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, messages=text("said since")))
-    made = await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"k": 1}))
-    _, call = await turn(hub, agent, "two", fork=Fork(checkpoint=made, thread_id=first.thread_id))
+    checkpoint = await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"k": 1}))
+    _, call = await turn(hub, agent, "two", fork=Fork(checkpoint=checkpoint, thread_id=first.thread_id))
     assert (call.origin, call.state) == ({}, {"k": 1})
     assert said(call) == ["one", "re one", "said since"]
 
 
 class Keeping(Scripted):
-    """Keeps the state itself."""
+    """Agent that keeps the state of its threads."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What an agent is given: its input whole, what was said before, and the ids of its own server."""
+"""Tests of the invocation of an agent: its whole input, the earlier messages, and the ids of its server."""
 
 from dataclasses import replace
 from functools import partial
@@ -66,9 +66,9 @@ async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_t
 async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
-    asked = await submit_and_ask(hub, agent, "q")
+    paused = await submit_and_ask(hub, agent, "q")
     whole = WHOLE.replace(checkpoint="c")
-    answered = await hub.answer(OWNER, Answers(task_id=asked.task_id, bare="yes", input=whole))
+    answered = await hub.answer(OWNER, Answers(task_id=paused.task_id, bare="yes", input=whole))
     going = await agent.called()
     assert (going.call.cause, going.call.input) == ("answer", whole)
     await finish(hub, going, answered)
@@ -77,14 +77,14 @@ async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -
 async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
-    given = WHOLE.replace(headers={"x-tenant": "t", "cookie": "secret"})
-    made = await hub.submit(OWNER, Submission(agent="a", input=given))
+    run_input = WHOLE.replace(headers={"x-tenant": "t", "cookie": "secret"})
+    receipt = await hub.submit(OWNER, Submission(agent="a", input=run_input))
     going = await agent.called()
     assert going.call.input.headers == {"x-tenant": "t"}
-    await finish(hub, going, made)
+    await finish(hub, going, receipt)
 
 
-# What was said before
+# Earlier messages
 
 
 async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the_turns(hubs: House) -> None:

@@ -1,4 +1,4 @@
-"""Structured output against its agent's schema."""
+"""Tests of the validation of structured output against its agent's schema."""
 
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -75,7 +75,7 @@ async def miscount(text: str) -> Count:
 async def test_a_caller_is_told_of_an_output_that_does_not_fit(tmp_path: Path) -> None:
     async with running(tmp_path, {"miscount": miscount}) as gateway:
         for text, outcome in (("wrong", "failed"), ("one two", "completed")):
-            said = {"role": "user", "parts": [{"content": text}]}
-            told = await gateway.http.post("/acp/runs", json={"agent_name": "miscount", "input": [said]})
-            assert told.json()["status"] == outcome
-            assert ("does not fit its own schema" in told.text) == (outcome == "failed")
+            message = {"role": "user", "parts": [{"content": text}]}
+            response = await gateway.http.post("/acp/runs", json={"agent_name": "miscount", "input": [message]})
+            assert response.json()["status"] == outcome
+            assert ("does not fit its own schema" in response.text) == (outcome == "failed")

@@ -1,4 +1,4 @@
-"""What carries an agent's events into the log: at once, and never far ahead of it."""
+"""Tests of the pump, which stores an agent's events promptly and keeps the agent from running far ahead of the log."""
 
 from collections.abc import AsyncIterator
 
@@ -22,7 +22,7 @@ from tests.gateway.hubs import (
 
 
 class Plain:
-    """An iterator that is no generator: it cannot be closed."""
+    """Iterator that is not a generator, and so cannot be closed."""
 
     def __init__(self, events: list[Event]) -> None:
         self.events = events
@@ -46,7 +46,7 @@ async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
 
 
 class Flood:
-    """Says a thousand tokens without ever waiting."""
+    """Agent that yields a thousand tokens without waiting."""
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         yield MessageStarted()

@@ -1,4 +1,4 @@
-"""Threads that are kept for so long and no longer, and the room that they took."""
+"""Tests of retention: the erasure of idle threads, and the space that this frees."""
 
 import asyncio
 import os
@@ -35,7 +35,7 @@ DAY = 86_400_000_000
 
 
 class Time:
-    """That passes when the test says so."""
+    """Clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000 * DAY
@@ -152,10 +152,10 @@ async def test_files_go_with_the_last_thread_that_names_them(hubs: House) -> Non
     time = Time()
     hub = await hubs.start(retention=Retention(threads=86400), clock=time.clock)
     threads = [await hub.create_thread(OWNER, ThreadChange()) for _ in range(2)]
-    shared, own = (FilePart(name=name, inline=name.encode()) for name in ("shared", "own"))
+    shared, single = (FilePart(name=name, inline=name.encode()) for name in ("shared", "own"))
     for thread in threads:
         await hub.upload(OWNER, thread.thread_id, shared)
-    await hub.upload(OWNER, threads[0].thread_id, own)
+    await hub.upload(OWNER, threads[0].thread_id, single)
     time.pass_days(0.5)
     await hub.change_thread(OWNER, threads[1].thread_id, ThreadChange(metadata={"a": 1}))
     time.pass_days(0.6)
@@ -163,7 +163,7 @@ async def test_files_go_with_the_last_thread_that_names_them(hubs: House) -> Non
     files = list((hubs.folder / "blobs").glob("??/*"))
     assert len(files) == 2
     for file in files:
-        os.utime(file, (0, 0))  # young ones may be on their way into an event
+        os.utime(file, (0, 0))  # new files may not be referenced by an event yet
     await hub.sweep_files()
     assert [file.read_bytes() for file in files if file.exists()] == [b"shared"]
 
@@ -221,17 +221,17 @@ async def test_the_log_of_a_long_thread_goes_bit_by_bit_and_others_do_not_wait_f
     await anext(reading)
     await hub.delete_thread(OWNER, thread.thread_id)
     assert await is_gone(hub, thread.thread_id)
-    left = await hub.journal.query(sizes)
-    assert sum(left) > events * size
+    remaining = await hub.journal.query(sizes)
+    assert sum(remaining) > events * size
     receipt = await submit_to_end(hub, "echo")
-    own = len(await hub.reads.records(OWNER, Scope(receipt.thread_id)))
-    left = await hub.journal.query(sizes)
+    unrelated = len(await hub.reads.records(OWNER, Scope(receipt.thread_id)))
+    remaining = await hub.journal.query(sizes)
     while await hub.journal.write(deletion.erase_remnant):
         now = await hub.journal.query(sizes)
-        gone = left[: len(left) - len(now)]
-        assert len(gone) <= 1000 and sum(gone) <= 4 * 2**20
-        left = now
-    assert len(left) == own
+        erased = remaining[: len(remaining) - len(now)]
+        assert len(erased) <= 1000 and sum(erased) <= 4 * 2**20
+        remaining = now
+    assert len(remaining) == unrelated
     assert [record async for some in reading for record in some] == []
 
 
@@ -247,7 +247,7 @@ async def test_an_erasure_that_was_interrupted_is_ended_after_the_start_and_its_
     hub = await hubs.start(registered("echo", Echo()))
     thread = await long_thread(hub, 3000)
     pk = await hub.reads.key(OWNER, thread.thread_id)
-    await hub.retention.stop()  # nothing of the log goes in this life
+    await hub.retention.stop()  # this process erases nothing of the log
     await hub.delete_thread(OWNER, thread.thread_id)
     assert await hub.journal.query(count, EventRow) == 3001
     await hubs.stop(hub)

@@ -1,4 +1,4 @@
-"""The pauses between the tries of a delivery, with jitter, and what a receiver asks for."""
+"""Tests of the pauses between the tries of a delivery, with jitter and the receiver's `Retry-After`."""
 
 import pytest
 

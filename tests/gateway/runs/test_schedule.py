@@ -1,4 +1,4 @@
-"""When a cron runs next."""
+"""Tests of the next time of a cron."""
 
 from datetime import UTC, datetime
 
@@ -20,7 +20,7 @@ def at(text: str) -> int:
         ("@daily", None, "2026-01-01T12:00:00", "2026-01-02T00:00:00"),
         ("0 9 * * *", "Europe/Berlin", "2026-01-01T00:00:00", "2026-01-01T08:00:00"),
         ("0 9 * * *", "Europe/Berlin", "2026-07-01T00:00:00", "2026-07-01T07:00:00"),
-        # The clock goes from 2 to 3: what would be between is when it does.
+        # The clock is set forward from 2:00 to 3:00: a time between them is due at that moment.
         ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00", "2026-03-29T01:00:00"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Signatures of webhooks."""
+"""Tests of the signatures of webhooks."""
 
 import pytest
 
@@ -7,10 +7,10 @@ from babelgate.gateway.runs.signature import Signer
 
 
 def test_the_signature_is_that_of_the_specification() -> None:
-    """The example of Standard Webhooks' own libraries."""
+    """Sign the example of the libraries of Standard Webhooks."""
     signer = Signer("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    made = signer.headers("msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', 1614265330)
-    assert made == {
+    headers = signer.headers("msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}', 1614265330)
+    assert headers == {
         "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
         "webhook-timestamp": "1614265330",
         "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
@@ -18,8 +18,8 @@ def test_the_signature_is_that_of_the_specification() -> None:
 
 
 def test_another_secret_is_its_own_bytes() -> None:
-    made = Signer("secret").headers("id", b"{}", 0)["webhook-signature"]
-    assert made.startswith("v1,") and made != Signer("other").headers("id", b"{}", 0)["webhook-signature"]
+    signature = Signer("secret").headers("id", b"{}", 0)["webhook-signature"]
+    assert signature.startswith("v1,") and signature != Signer("other").headers("id", b"{}", 0)["webhook-signature"]
 
 
 def test_what_is_no_base64_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Whose turn it is: limits of agents, and threads that wait for them."""
+"""Tests of slots: limits of agents, and the order of the threads that wait for them."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from tests.gateway.hubs import (
 
 @dataclass
 class Starts:
-    """Slots of agents `a` (one), `b` (two) and `many` (no limit), and what was started with them."""
+    """Slots of agents `a` (one), `b` (two) and `many` (no limit), and the starts in them."""
 
     started: list[str] = field(default_factory=list[str])
     slots: Slots = field(init=False)
@@ -55,82 +55,82 @@ def test_an_agent_that_is_gone_has_no_limit_because_its_runs_fail_as_they_start(
 
 
 def test_who_asks_later_does_not_pass_by_those_who_wait():
-    made = Starts()
-    assert made.slots.reserve("a")
+    starts = Starts()
+    assert starts.slots.reserve("a")
     for thread_id in ("1", "2"):
-        made.slots.offer("o", thread_id, "a")
-    assert made.started == []
-    made.slots.release("a")
-    assert made.started == ["o/1: a"]
-    assert not made.slots.reserve("a")
-    made.slots.release("a")
-    made.slots.release("a")
-    assert made.started == ["o/1: a", "o/2: a"]
-    assert made.slots.reserve("a")
+        starts.slots.offer("o", thread_id, "a")
+    assert starts.started == []
+    starts.slots.release("a")
+    assert starts.started == ["o/1: a"]
+    assert not starts.slots.reserve("a")
+    starts.slots.release("a")
+    starts.slots.release("a")
+    assert starts.started == ["o/1: a", "o/2: a"]
+    assert starts.slots.reserve("a")
 
 
 def test_owners_are_served_in_turn():
-    made = Starts()
-    assert made.slots.reserve("b") and made.slots.reserve("b")
+    starts = Starts()
+    assert starts.slots.reserve("b") and starts.slots.reserve("b")
     for number in range(20):
-        made.slots.offer("burst", str(number), "b")
-    made.slots.offer("other", "0", "b")
-    made.slots.offer("third", "0", "b")
-    made.slots.offer("third", "1", "b")
+        starts.slots.offer("burst", str(number), "b")
+    starts.slots.offer("other", "0", "b")
+    starts.slots.offer("third", "0", "b")
+    starts.slots.offer("third", "1", "b")
     for _ in range(7):
-        made.slots.release("b")
-    assert [each.partition(":")[0] for each in made.started] == [
+        starts.slots.release("b")
+    assert [each.partition(":")[0] for each in starts.started] == [
         *("burst/0", "other/0", "third/0"),
         *("burst/1", "third/1", "burst/2", "burst/3"),
     ]
 
 
 def test_a_thread_waits_in_a_queue_once():
-    made = Starts()
-    assert made.slots.reserve("a")
+    starts = Starts()
+    assert starts.slots.reserve("a")
     for _ in range(3):
-        made.slots.offer("o", "1", "a")
-    made.slots.release("a")
-    made.slots.release("a")
-    assert made.started == ["o/1: a"]
-    made.slots.offer("o", "1", "a")
-    assert made.started == ["o/1: a"] * 2, "and may wait again when it has had its turn"
+        starts.slots.offer("o", "1", "a")
+    starts.slots.release("a")
+    starts.slots.release("a")
+    assert starts.started == ["o/1: a"]
+    starts.slots.offer("o", "1", "a")
+    assert starts.started == ["o/1: a"] * 2, "and may wait again when it has had its turn"
 
 
 def test_runs_that_were_active_already_take_slots_beyond_the_limit():
-    made = Starts()
+    starts = Starts()
     for _ in range(2):
-        made.slots.take("a")
-    made.slots.offer("o", "1", "a")
-    made.slots.release("a")
-    assert made.started == []
-    made.slots.release("a")
-    assert made.started == ["o/1: a"]
+        starts.slots.take("a")
+    starts.slots.offer("o", "1", "a")
+    starts.slots.release("a")
+    assert starts.started == []
+    starts.slots.release("a")
+    assert starts.started == ["o/1: a"]
 
 
 async def test_what_comes_next_waits_for_its_time():
-    made = Starts()
-    made.slots.offer_next("o", "none", None)
-    made.slots.offer_next("o", "now", Later("many", 0))
-    made.slots.offer_next("o", "soon", Later("many", 1000))
-    assert made.started == ["o/now: many"]
-    await within(turned(lambda: len(made.started) == 2))
-    assert made.started[1] == "o/soon: many"
+    starts = Starts()
+    starts.slots.offer_next("o", "none", None)
+    starts.slots.offer_next("o", "now", Later("many", 0))
+    starts.slots.offer_next("o", "soon", Later("many", 1000))
+    assert starts.started == ["o/now: many"]
+    await within(turned(lambda: len(starts.started) == 2))
+    assert starts.started[1] == "o/soon: many"
 
 
 async def test_nothing_is_started_once_they_are_closed():
-    made = Starts()
-    assert made.slots.reserve("a")
-    made.slots.offer("o", "1", "a")
-    made.slots.offer_next("o", "2", Later("many", 1))
-    made.slots.close()
-    made.slots.release("a")
-    made.slots.offer("o", "3", "many")
-    assert not made.slots.reserve("many")
+    starts = Starts()
+    assert starts.slots.reserve("a")
+    starts.slots.offer("o", "1", "a")
+    starts.slots.offer_next("o", "2", Later("many", 1))
+    starts.slots.close()
+    starts.slots.release("a")
+    starts.slots.offer("o", "3", "many")
+    assert not starts.slots.reserve("many")
     later = asyncio.Event()
     asyncio.get_running_loop().call_later(0.001, later.set)
     await within(later.wait())
-    assert made.started == []
+    assert starts.started == []
 
 
 # Behind a hub
@@ -181,9 +181,9 @@ async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
 async def test_a_run_that_was_cancelled_while_it_waited_gives_its_turn_to_the_next(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     first, going = await begin(hub, agent, "first")
-    gone = await submit(hub, "a", "gone")
+    cancelled = await submit(hub, "a", "gone")
     last = await submit(hub, "a", "last")
-    await hub.cancel(OWNER, gone.task_id)
+    await hub.cancel(OWNER, cancelled.task_id)
     going.end()
     going = await agent.called()
     assert going.call.text == "last"

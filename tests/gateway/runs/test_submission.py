@@ -1,4 +1,4 @@
-"""What submissions, answers and cancels do to a thread: exact outcomes in the log."""
+"""Tests of submissions, answers and cancels: their exact outcomes in the log."""
 
 import asyncio
 from typing import Any
@@ -75,9 +75,9 @@ async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo")
     second = await submit(hub, "echo", thread_id=first.thread_id)
-    shown = await follow(hub, Scope(second.thread_id, "run", second.run_id), second.seq)
-    assert isinstance(shown[0].event, RunCreated)
-    assert shown == await log(hub, second, "run")
+    records = await follow(hub, Scope(second.thread_id, "run", second.run_id), second.seq)
+    assert isinstance(records[0].event, RunCreated)
+    assert records == await log(hub, second, "run")
     assert {record.task_id for record in await log(hub, second) if record.seq > second.seq} == {second.task_id}
 
 
@@ -102,9 +102,9 @@ async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House
     assert (first.task_id, first.run_id) == (task_id, run_id)
     await ends(hub, first)
     before = await log(hub, first)
-    for taken in ({"task_id": task_id}, {"run_id": run_id}):
+    for existing in ({"task_id": task_id}, {"run_id": run_id}):
         with refused(FaultCode.CONFLICT):
-            await submit(hub, "echo", thread_id=first.thread_id, **taken)
+            await submit(hub, "echo", thread_id=first.thread_id, **existing)
     assert await log(hub, first) == before
 
 
@@ -242,10 +242,10 @@ async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: Hou
     fold = Fold(new.thread_id, OWNER, records)
     assert [message.text for message in fold.messages()] == ["kept", "kept too", "new", "answered"]
     assert [r.event.run_id for r in records if isinstance(r.event, RunRemoved)] == [queued.run_id, old.run_id]
-    for gone in (old, queued):
-        run = await hub.reads.run(OWNER, gone.run_id)
+    for receipt in (old, queued):
+        run = await hub.reads.run(OWNER, receipt.run_id)
         assert (run.status, run.reason, run.removed) == (RunStatus.CANCELLED, RunReason.ROLLED_BACK, True)
-        assert (await hub.reads.task(OWNER, gone.task_id)).state is TaskState.CANCELLED
+        assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
 
 
 async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
@@ -381,9 +381,7 @@ async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_t
     assert answered.task_id == first.task_id and answered.run_id != first.run_id
     going = await agent.called()
     assert going.call.cause == "answer"
-    assert [(given.interrupt_id, given.action, given.value) for given in going.call.answers] == [
-        ("name", "answer", "Bob")
-    ]
+    assert [(each.interrupt_id, each.action, each.value) for each in going.call.answers] == [("name", "answer", "Bob")]
     assert going.call.text == "I am Bob"
     await finish(hub, going.say("Hello"), first)
     records = await log(hub, first)
@@ -405,7 +403,10 @@ async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hub
     assert tail == ["run_created", "interrupt_answered", "task_changed", "run_started", "run_ended", "task_changed"]
     await answer(hub, first.task_id, False)
     going = await agent.called()
-    assert [(given.interrupt_id, given.value) for given in going.call.answers] == [("write", False), ("send", True)]
+    assert [(answered.interrupt_id, answered.value) for answered in going.call.answers] == [
+        ("write", False),
+        ("send", True),
+    ]
     await finish(hub, going, first)
 
 
@@ -414,7 +415,7 @@ async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
     first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, values={"send": 1, "write": 2})
     going = await agent.called()
-    assert [given.value for given in going.call.answers] == [2, 1]
+    assert [each.value for each in going.call.answers] == [2, 1]
     await finish(hub, going, first)
 
 
@@ -435,7 +436,7 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, ki
     assert (await hub.reads.run(OWNER, first.run_id)).reason is (RunReason.AUTH if kind == "auth" else RunReason.INPUT)
     await answer(hub, first.task_id, action="decline")
     going = await agent.called()
-    assert [given.action for given in going.call.answers] == ["decline"]
+    assert [each.action for each in going.call.answers] == ["decline"]
     await finish(hub, going, first)
 
 
@@ -488,18 +489,18 @@ async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_anot
     second = await submit_and_ask(hub, agent, "name", thread_id=first.thread_id)
     await answer(hub, second.task_id, "second")
     going = await agent.called()
-    assert [(given.interrupt_id, given.value) for given in going.call.answers] == [("name", "second")]
+    assert [(each.interrupt_id, each.value) for each in going.call.answers] == [("name", "second")]
     going.ask("name").end()
     await reaches(hub, second, TaskState.INPUT_REQUIRED)
     assert [question.interrupt_id for question in await asked(hub, second)] == ["name-2"]
     assert [question.interrupt_id for question in await asked(hub, first)] == ["name"]
     await answer(hub, first.task_id, values={"name": "first"})
     going = await agent.called()
-    assert [given.value for given in going.call.answers] == ["first"]
+    assert [each.value for each in going.call.answers] == ["first"]
     going.end()
     await answer(hub, second.task_id, values={"name-2": "third"})
     going = await agent.called()
-    assert [given.value for given in going.call.answers] == ["third"]
+    assert [each.value for each in going.call.answers] == ["third"]
     await finish(hub, going, first)
     await ends(hub, second)
 
@@ -569,7 +570,7 @@ async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
     assert await log(hub, receipt) == before
 
 
-# Bounds on what waits
+# Limits of waiting runs
 
 
 async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None:
@@ -593,7 +594,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     for _ in range(2):
         await submit(hub, "a")
     await full("a", "agent a")
-    for _ in range(2):  # his share of the queue
+    for _ in range(2):  # the caller's share of the queue
         await submit(hub, "a", owner="bob")
     await full("a", "agent a", owner="bob")
     await full("a", "agent a")
@@ -604,7 +605,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     await hub.cancel(OWNER, busy.task_id)
     await within(going.closed.wait())
     await agent.called()
-    await submit(hub, "b")  # one waits less
+    await submit(hub, "b")  # one run less is waiting
     await hub.cancel(OWNER, blocking.task_id)
 
 
@@ -653,11 +654,11 @@ async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
         await hub.reads.thread(OWNER, thread_id)
 
 
-# Later
+# Delayed starts
 
 
 class Moved:
-    """A clock that the test moves."""
+    """Clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_000_000_000_000_000
@@ -700,7 +701,7 @@ async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
     await submit_to_end(hub, "echo", start_in=0)
 
 
-# What a thread keeps
+# Metadata of threads
 
 
 async def test_the_thread_begins_with_its_metadata(hubs: House) -> None:

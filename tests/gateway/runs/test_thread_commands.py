@@ -1,4 +1,4 @@
-"""What callers do to a thread beside running agents on it."""
+"""Tests of the commands on threads other than runs."""
 
 import pytest
 
@@ -64,14 +64,14 @@ def said(message_id: str, words: str) -> Message:
 async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     change = ThreadChange(metadata={"a": 1}, config={"c": 2}, extra={"aief": {"agent": "echo"}})
-    made = await hub.create_thread(OWNER, change, thread_id=THREAD)
-    assert (made.thread_id, made.metadata, made.config, made.extra) == (
+    thread = await hub.create_thread(OWNER, change, thread_id=THREAD)
+    assert (thread.thread_id, thread.metadata, thread.config, thread.extra) == (
         THREAD,
         {"a": 1},
         {"c": 2},
         {"aief": {"agent": "echo"}},
     )
-    assert await hub.reads.thread(OWNER, THREAD) == made
+    assert await hub.reads.thread(OWNER, THREAD) == thread
     receipt = await submit(hub, "echo", thread_id=THREAD)
     assert receipt.thread_id == THREAD
     await ends(hub, receipt)
@@ -79,10 +79,10 @@ async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> N
 
 async def test_a_taken_id_is_a_conflict_unless_the_caller_wants_what_is_there(hubs: House) -> None:
     hub = await hubs.start()
-    made = await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
+    thread = await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
     with refused(FaultCode.CONFLICT):
         await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
-    assert await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD, if_exists="return") == made
+    assert await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD, if_exists="return") == thread
     assert await hub.create_thread("bob", ThreadChange(), thread_id=THREAD)
 
 
@@ -108,8 +108,8 @@ async def test_a_run_from_a_revision_that_is_not_there_is_refused(hubs: House) -
 
 async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> None:
     hub = await hubs.start()
-    made = await hub.create_thread(OWNER, ThreadChange(metadata={"a": {"x": 1}, "b": 1}))
-    changed = await hub.change_thread(OWNER, made.thread_id, ThreadChange(metadata={"a": {"y": 2}}, ttl=60))
+    thread = await hub.create_thread(OWNER, ThreadChange(metadata={"a": {"x": 1}, "b": 1}))
+    changed = await hub.change_thread(OWNER, thread.thread_id, ThreadChange(metadata={"a": {"y": 2}}, ttl=60))
     assert (changed.metadata, changed.ttl) == ({"a": {"y": 2}, "b": 1}, 60)
     with refused(FaultCode.NOT_FOUND):
         await hub.change_thread(OWNER, THREAD, ThreadChange())
@@ -118,8 +118,8 @@ async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> N
 async def test_an_upload_is_an_input_of_the_next_run_and_of_no_other(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
-    kept = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
-    assert (kept.name, kept.origin, kept.folder) == ("a.txt", "caller", "folder/")
+    upload = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
+    assert (upload.name, upload.origin, upload.folder) == ("a.txt", "caller", "folder/")
     await hub.upload(OWNER, THREAD, FilePart(name="b.txt", inline=b"two"))
     assert len((await hub.reads.thread(OWNER, THREAD)).uploads) == 2
     first, going = await begin(hub, agent, "hi", thread_id=THREAD)
@@ -164,9 +164,13 @@ async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> No
         thread_id=first.thread_id, values={"n": 1}, messages=(said("x", "by the way"),), removed_ids=removed_ids
     )
     checkpoint = await hub.update_state(OWNER, update)
-    made = (await history_of(hub, first.thread_id)).get(checkpoint)
-    assert made is not None
-    assert (made.values, [m.text for m in made.messages], made.source) == ({"n": 1}, ["hi", "by the way"], "update")
+    revision = (await history_of(hub, first.thread_id)).get(checkpoint)
+    assert revision is not None
+    assert (revision.values, [m.text for m in revision.messages], revision.source) == (
+        {"n": 1},
+        ["hi", "by the way"],
+        "update",
+    )
     second, going = await begin(hub, agent, "more", thread_id=first.thread_id)
     assert [message.text for message in going.call.history] == ["hi", "by the way"]
     await finish(hub, going.say("sure"), second)
@@ -199,7 +203,7 @@ async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_th
 
 
 @pytest.mark.parametrize(
-    ("change", "known"),
+    ("change", "history_texts"),
     [
         ("says", ["one", "1", "by the way"]),
         ("forgets", ["one"]),
@@ -208,22 +212,22 @@ async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_th
     ],
 )
 async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_caller_changed(
-    hubs: House, change: str, known: list[str]
+    hubs: House, change: str, history_texts: list[str]
 ) -> None:
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
-    answered, asked = (await history_of(hub, first.thread_id)).all()
+    last_revision, first_revision = (await history_of(hub, first.thread_id)).all()
     news = (said("x", "by the way"),)
     updates = {
         "says": StateUpdate(thread_id=first.thread_id, messages=news),
-        "forgets": StateUpdate(thread_id=first.thread_id, removed_ids=(answered.messages[1].message_id or "",)),
-        "goes back": StateUpdate(thread_id=first.thread_id, values={"n": 1}, checkpoint=asked.checkpoint_id),
+        "forgets": StateUpdate(thread_id=first.thread_id, removed_ids=(last_revision.messages[1].message_id or "",)),
+        "goes back": StateUpdate(thread_id=first.thread_id, values={"n": 1}, checkpoint=first_revision.checkpoint_id),
     }
     if change in updates:
         await hub.update_state(OWNER, updates[change])
     history = news if change == "spoke elsewhere" else ()
     second, going = await begin(hub, agent, "two", thread_id=first.thread_id, history=history)
-    assert (going.call.upstream, [message.text for message in going.call.history]) == ({}, known)
+    assert (going.call.upstream, [message.text for message in going.call.history]) == ({}, history_texts)
     await finish(hub, going.say("2"), second)
 
 

@@ -1,4 +1,4 @@
-"""Pushing to real receivers on loopback: at least once, in order, by a schedule that restarts do not change."""
+"""Tests of webhook delivery to real receivers on loopback: at least once, in order, with stored retry times."""
 
 import asyncio
 import logging
@@ -44,15 +44,15 @@ from tests.gateway.test_clock import HOUR, Wall
 
 
 class Receiver:
-    """An HTTP server that keeps what it is sent, and answers as the test says."""
+    """HTTP server that stores the requests, and answers with the statuses that the test sets."""
 
     def __init__(self) -> None:
         self.got: list[str] = []
         self.headers: list[bytes] = []
         self.statuses: list[int] = []
-        """Of the next answers; then 200."""
+        """Statuses of the next responses; afterwards 200."""
         self.retry_after: str | None = None
-        """Header of the answers."""
+        """`Retry-After` header of the responses."""
         self.hold: asyncio.Event | None = None
         self._more = asyncio.Condition()
         self._server: asyncio.Server | None = None
@@ -94,14 +94,14 @@ class Receiver:
 
 @pytest.fixture
 async def receiver() -> AsyncGenerator[Receiver]:
-    made = Receiver()
-    await made.start()
-    yield made
-    await made.stop()
+    server = Receiver()
+    await server.start()
+    yield server
+    await server.stop()
 
 
 class Saying:
-    """A dialect for tests: the names of custom events, and the states of the task."""
+    """Dialect for tests: writes the names of custom events, and the states of the task."""
 
     def __init__(self, webhook: Webhook, task: Task, name: str) -> None:
         self.webhook = webhook
@@ -134,9 +134,9 @@ def deliverer(hub: Hub) -> dict[str, Any]:
 
 
 def quick(hub: Hub, *pauses: float) -> None:
-    """Tries that follow each other at once."""
+    """Set a retry schedule without jitter, and no pause after unforeseen errors."""
     deliverer(hub)["_schedule"] = RetrySchedule(pauses, lambda: 0)
-    deliverer(hub)["_after_error"] = (0.0, 0.0)
+    deliverer(hub)["_error_delays"] = (0.0, 0.0)
 
 
 async def house(
@@ -156,7 +156,7 @@ async def scripted(hubs: House, **settings: Any) -> tuple[Hub, Scripted]:
 
 
 async def settled(hub: Hub) -> None:
-    """Until every delivery has ended or waits for a retry that is far away."""
+    """Wait until every delivery has ended, or waits for a retry in the distant future."""
     deliveries = deliverer(hub)["_deliveries"]
     now = asyncio.get_running_loop().time
     await within(
@@ -166,7 +166,7 @@ async def settled(hub: Hub) -> None:
 
 
 async def delivered(hub: Hub, task_id: str) -> list[tuple[int, bool]]:
-    """How far each webhook is, and whether it is done, once nothing is on its way."""
+    """Return the cursor of each webhook of a task, and True if it is done, after all deliveries have settled."""
     await settled(hub)
     read = "SELECT delivered_seq, done FROM webhook WHERE task_id = ? ORDER BY webhook_id"
     rows = await hub.journal.query(lambda connection: connection.exec_driver_sql(read, (task_id,)).all())
@@ -174,7 +174,7 @@ async def delivered(hub: Hub, task_id: str) -> list[tuple[int, bool]]:
 
 
 async def row(hub: Hub) -> Any:
-    """The only webhook, as the database has it."""
+    """Return the row of the only webhook."""
     table = table_of(WebhookRow)
     return await hub.journal.query(lambda connection: connection.execute(select(table)).one())
 
@@ -228,15 +228,15 @@ async def test_what_is_posted_is_signed_and_each_try_has_the_same_id(hubs: House
     await submit(hub, "a", webhook=hook(receiver))
     (await agent.called()).end()
     bodies = await receiver.receives(3)
-    told: list[dict[str, str]] = []
+    requests: list[dict[str, str]] = []
     for head, body in zip(receiver.headers, bodies, strict=True):
         pairs = (line.split(b": ", 1) for line in head.strip().split(b"\r\n")[1:])
         sent = {name.decode().lower(): value.decode() for name, value in pairs}
         at = int(sent["webhook-timestamp"])
         signed = Signer("secret").headers(sent["webhook-id"], body.encode(), at)
         assert signed.items() <= sent.items()
-        told.append(sent)
-    first, again, other = (sent["webhook-id"] for sent in told)
+        requests.append(sent)
+    first, again, other = (sent["webhook-id"] for sent in requests)
     assert first == again != other
 
 
@@ -297,7 +297,7 @@ HOURS: Final = (HOUR / 1e6, 2 * HOUR / 1e6, 3 * HOUR / 1e6)
         (500, None, HOUR),
         (302, None, HOUR),
         (404, None, HOUR),
-        (429, "60", HOUR),  # the receiver cannot hurry the next try
+        (429, "60", HOUR),  # the receiver cannot advance the next try
         (503, "7200", 2 * HOUR),
         (503, "in a while", HOUR),
         (503, "99999999999", 24 * HOUR),
@@ -328,7 +328,7 @@ async def test_the_next_try_is_in_the_database_and_keeps_to_the_schedule_and_ret
     else:
         assert before + pause <= failed.next_try <= wall() + pause
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
-    assert hub.journal.channels.get(1).readers == 0  # nothing is held but a timer
+    assert hub.journal.channels.get(1).readers == 0  # the delivery holds only a timer
     await finish(hub, going, receipt)
     assert receiver.got == ["working"]
 
@@ -351,7 +351,7 @@ async def test_a_restart_neither_forgets_nor_hurries_a_try(hubs: House, receiver
         assert before.failures == tries
         await hubs.stop(hub)
         hub = await opened()
-        assert (await row(hub), len(receiver.got)) == (before, tries)  # it is not tried too soon
+        assert (await row(hub), len(receiver.got)) == (before, tries)  # no try is early
         [delivery] = deliverer(hub)["_deliveries"].values()
         left = delivery.until - asyncio.get_running_loop().time()
         assert 0 < left <= HOURS[tries - 1]
@@ -384,7 +384,7 @@ async def test_a_clock_that_is_set_delays_no_try_for_longer_than_a_pause(hubs: H
     hub = await house(hubs, agent, clock=Clock(wall), pauses=HOURS)
     [delivery] = deliverer(hub)["_deliveries"].values()
     assert delivery.until - asyncio.get_running_loop().time() <= 24 * HOUR / 1e6
-    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))  # it starts the schedule again
+    await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))  # restarts the schedule
     assert await receiver.receives(3) == ["working", "working", "input_required"]
 
 
@@ -407,7 +407,7 @@ async def test_each_body_has_the_whole_schedule_and_is_accepted_once(hubs: House
 async def test_a_cursor_that_the_database_refuses_moves_when_it_can(
     hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As on a full disk: the same body is not posted again meanwhile, and the webhook does not end."""
+    """Refuse the write, as with a full disk: the body is not posted again meanwhile, and the webhook does not end."""
     hub, agent = await scripted(hubs)
     receiver.hold = asyncio.Event()
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
@@ -465,11 +465,11 @@ async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, rece
 
 
 async def test_a_receiver_that_is_not_there_holds_nobody_up(hubs: House) -> None:
-    gone = Receiver()
-    await gone.start()
-    await gone.stop()
+    stopped = Receiver()
+    await stopped.start()
+    await stopped.stop()
     hub = await house(hubs, Echo())
-    receipt = await submit_to_end(hub, "a", webhook=hook(gone))
+    receipt = await submit_to_end(hub, "a", webhook=hook(stopped))
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
@@ -481,7 +481,7 @@ async def test_a_restart_goes_on_where_the_receiver_took_the_last_one(hubs: Hous
     receiver.hold = asyncio.Event()
     going.say(Custom(name="b"))
     await receiver.receives(3)
-    await hubs.stop(hub)  # before the receiver said that it took it
+    await hubs.stop(hub)  # before the receiver accepts the body
     receiver.hold.set()
     receiver.hold = None
     hub = await house(hubs, agent)
@@ -543,11 +543,11 @@ async def test_the_same_webhook_again_goes_on_where_it_is(hubs: House, receiver:
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
     receiver.hold.set()
     (await agent.called()).end()
-    told = ["working", "working", "input_required", "working", "completed"]
-    assert await receiver.receives(5) == told
+    bodies = ["working", "working", "input_required", "working", "completed"]
+    assert await receiver.receives(5) == bodies
     task = await ends(hub, receipt)
     assert await delivered(hub, receipt.task_id) == [(task.last_seq, True)]
-    assert receiver.got == told
+    assert receiver.got == bodies
 
 
 async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver: Receiver) -> None:
@@ -577,7 +577,7 @@ async def test_a_task_has_so_many_webhooks_and_no_more(hubs: House, receiver: Re
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     with pytest.raises(FaultError, match="at most 2 webhooks"):
         await answer(hub, receipt.task_id, "Bob", webhook=third)
-    await hub.set_webhook(OWNER, replace(second, config={"token": "t"}))  # replaces the one before
+    await hub.set_webhook(OWNER, replace(second, config={"token": "t"}))  # replaces the earlier one
     await hub.delete_webhook(OWNER, receipt.task_id, "second")
     await answer(hub, receipt.task_id, "Bob", webhook=third)
     await finish(hub, await agent.called(), receipt)

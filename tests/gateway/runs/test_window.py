@@ -1,4 +1,4 @@
-"""The commit window: tokens that come one by one are stored some at a time."""
+"""Tests of the commit window: tokens that arrive one by one are stored together."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -19,8 +19,10 @@ TOKENS = 40
 
 
 class Trickle:
-    """Says its tokens one by one, and with `marks` something else after each; before the next, what was to be stored by
-    then is stored."""
+    """Agent that yields tokens one by one, and with `marks` another event after each.
+
+    Before each token it waits until the events that are due are stored.
+    """
 
     def __init__(self, *, marks: bool = False) -> None:
         self.marks = marks
@@ -41,14 +43,14 @@ class Trickle:
 
     async def _await_storage(self) -> None:
         assert self.hub is not None
-        for _ in range(4):  # turns of the loop until what was said at once is on its way
+        for _ in range(4):  # turns of the loop until the pending events are being stored
             await asyncio.sleep(0)
         await self.hub.journal.write(lambda _: None)
 
 
 @pytest.fixture
 def appends(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The kinds of events of each append."""
+    """Kinds of the events in each append."""
     found: list[list[str]] = []
     append = lifecycle.append
 
@@ -69,8 +71,8 @@ async def test_tokens_of_a_window_are_stored_together(hubs: House, appends: list
     receipt = await submit_to_end(hub, "a")
     took = loop.time() - began
     records = await follow(hub, Scope.task(receipt.task))
-    said = [record.event.text for record in records if isinstance(record.event, PartDelta)]
-    assert said == [f"{number} " for number in range(TOKENS)]
+    tokens = [record.event.text for record in records if isinstance(record.event, PartDelta)]
+    assert tokens == [f"{number} " for number in range(TOKENS)]
     assert appends[0] == ["message_started", "part_added"], "what is no token waited"
     if window:
         assert len(appends) <= 4 + took, "the window did not gather"
@@ -84,7 +86,7 @@ async def test_what_is_no_token_takes_those_before_it_along(hubs: House, appends
     loop = asyncio.get_running_loop()
     began = loop.time()
     await ends(hub, await submit(hub, "a"))
-    # A window is the same second for all: a token at the end of one is stored before what follows it.
+    # All runs share the windows: a token at the end of one is stored before the next event.
     alone = appends[1:].count(["part_delta"])
     assert alone <= loop.time() - began + 1
     assert appends[1:].count(["part_delta", "custom"]) == TOKENS - alone

@@ -171,7 +171,11 @@ async def test_a_try_while_the_server_was_away_counts_when_it_is_back(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, posts: int
 ) -> None:
     """However long that is. What the receiver has accepted is not posted again."""
-    for module, name in ((unavailable, "PATIENCE"), (unavailable, "PATIENCE_OF_RUNS"), (webhooks, "_WITHOUT_DATABASE")):
+    for module, name in (
+        (unavailable, "PATIENCE"),
+        (unavailable, "PATIENCE_OF_RUNS"),
+        (webhooks, "_DATABASE_RETRY_DELAY"),
+    ):
         monkeypatch.setattr(module, name, 0.05)
     receiver = Receiver()
     await receiver.start()

@@ -1,4 +1,4 @@
-"""Graphs behind the gateway: conversations, questions, states and their history, as a LangGraph client has them."""
+"""Tests of graphs behind the gateway, with a LangGraph client: conversations, questions, states and their history."""
 
 import asyncio
 import json
@@ -83,12 +83,12 @@ async def test_the_usage_that_a_model_reports_is_the_runs(graphs: Caller) -> Non
 async def test_a_question_waits_in_the_state_until_it_is_answered_also_over_a_restart(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "ask") as caller:
         thread_id = await caller.thread()
-        (asked,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
-        assert asked["value"] == {"question": "What is your name?"}
-        assert asked["response_schema"] == {"type": "string", "minLength": 1}
+        (question,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
+        assert question["value"] == {"question": "What is your name?"}
+        assert question["response_schema"] == {"type": "string", "minLength": 1}
         state = await caller.state(thread_id)
         assert state["next"] == ["ask"]
-        assert [task["interrupts"][0]["id"] for task in state["tasks"]] == [asked["id"]]
+        assert [task["interrupts"][0]["id"] for task in state["tasks"]] == [question["id"]]
     async with graphs_running(tmp_path, "ask") as caller:
         assert (await caller.get(f"/threads/{thread_id}"))["status"] == "interrupted"
         values = await caller.resume(thread_id, "ask", "Ann")
@@ -98,7 +98,7 @@ async def test_a_question_waits_in_the_state_until_it_is_answered_also_over_a_re
 
 
 async def test_an_approval_is_given_by_a_word_of_another_protocol(tmp_path: Path) -> None:
-    """As the middleware of langchain 1.5 asks for it, which takes nothing but decisions."""
+    """Answer a question of the middleware of langchain 1.5, which accepts only decisions, with a plain text."""
     wipe = {"name": "wipe", "args": {"disk": "sda"}, "description": "May I wipe?"}
     gate = builder(State, {"gate": asks({"action_requests": [wipe], "review_configs": []})})
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
@@ -113,8 +113,8 @@ async def test_an_approval_is_given_by_a_word_of_another_protocol(tmp_path: Path
                 task = sent.json()["result"]["task"]
                 body["params"]["message"] = {**message, "taskId": task["id"]}
             assert task["artifacts"][-1]["parts"][0]["text"] == f"You said { ({'decisions': [decision]})!r}."
-            [asked] = [each for each in task["history"] if each["parts"][0].get("text") == "May I wipe?"]
-            assert asked["parts"][1]["data"]["value"] == {"action_requests": [wipe], "review_configs": []}
+            [question] = [each for each in task["history"] if each["parts"][0].get("text") == "May I wipe?"]
+            assert question["parts"][1]["data"]["value"] == {"action_requests": [wipe], "review_configs": []}
 
 
 @pytest.mark.parametrize("answer", ["Ann", 7, True, 0, False, "", {}, {"a": 1}, [1, None], None])
@@ -127,8 +127,8 @@ async def test_an_answer_of_any_kind_reaches_the_node_as_it_was_given(answer: An
 
 async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any_order(graphs: Caller) -> None:
     thread = await begin(graphs, "several")
-    asked = (await thread.wait(SAID))["__interrupt__"]
-    ids = {("L" if each["value"] == "Left?" else "R"): each["id"] for each in asked}
+    questions = (await thread.wait(SAID))["__interrupt__"]
+    ids = {("L" if each["value"] == "Left?" else "R"): each["id"] for each in questions}
     assert set(ids) == {"L", "R"}
     await thread.resume({ids["R"]: "r"})
     (left,) = (await thread.state())["interrupts"]
@@ -139,8 +139,8 @@ async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any
 
 
 async def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph(graphs: Caller) -> None:
-    asked = (await graphs.wait(await graphs.thread(), "turns", SAID))["__interrupt__"]
-    assert [each["value"] for each in asked] == ["First?", "Second?"]
+    questions = (await graphs.wait(await graphs.thread(), "turns", SAID))["__interrupt__"]
+    assert [each["value"] for each in questions] == ["First?", "Second?"]
 
 
 async def test_a_node_that_asks_twice_is_answered_twice(graphs: Caller) -> None:
@@ -162,14 +162,14 @@ async def test_a_new_input_on_a_thread_that_waits_gives_the_question_up(graphs: 
 
 
 async def shown(thread: Thread) -> tuple[Any, Any]:
-    """The questions that a thread and its state show."""
+    """Return the questions of a thread, as the thread and its state list them."""
     state = await thread.state()
     listed = (await thread.caller.get(f"/threads/{thread.thread_id}"))["interrupts"]
     return list(listed.values()), [*state["interrupts"], *(each for at in state["tasks"] for each in at["interrupts"])]
 
 
 async def test_a_change_of_the_state_closes_the_question_and_an_answer_goes_to_the_next(graphs: Caller) -> None:
-    """As on langgraph-api 0.16.7."""
+    """Check the behavior of langgraph-api 0.16.7."""
     thread = await begin(graphs, "ask")
     (question,) = (await thread.wait(SAID))["__interrupt__"]
     await thread.update({"count": 5}, as_node="before")
@@ -196,7 +196,7 @@ async def test_a_change_of_the_state_cancels_the_task_that_asked(graphs: Caller)
 
 
 async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -> None:
-    """As on langgraph-api 0.16.7: from the newest state, from a checkpoint, and after a change of the state."""
+    """Run from the newest state, from a checkpoint, and after a change of the state, as on langgraph-api 0.16.7."""
     thread = await begin(graphs, "ask")
     await thread.wait(SAID)
     early = next(state for state in await thread.history() if state["next"] == ["before"])
@@ -210,7 +210,7 @@ async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -
 
 @pytest.mark.parametrize("where", ["newest", "earlier"])
 async def test_an_answer_may_name_the_checkpoint_that_asks(graphs: Caller, where: str) -> None:
-    """`useStream` names the newest one with each answer."""
+    """Send a checkpoint with an answer, as `useStream` does: it sends the newest one each time."""
     thread = await begin(graphs, "ask")
     await thread.wait(SAID)
     asks = (await thread.history())[0]["checkpoint"]
@@ -255,31 +255,31 @@ STOPPED: dict[str, list[Any]] = {
 async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_says_where(
     graphs: Caller, mode: str
 ) -> None:
-    """As LangGraph's own server does."""
+    """Check the behavior of LangGraph's own server."""
     thread = await begin(graphs, "steps")
     frames = await thread.stream({"items": []}, mode, interrupt_before=["two"])
     assert [data for name, _, data in frames if name != "metadata"] == STOPPED[mode]
     state = await thread.state()
     assert (state["next"], state["interrupts"], state["tasks"][0]["interrupts"]) == (["two"], [], [])
-    shown = await graphs.get(f"/threads/{thread.thread_id}")
-    assert (shown["status"], shown["interrupts"]) == ("interrupted", {})
+    thread_body = await graphs.get(f"/threads/{thread.thread_id}")
+    assert (thread_body["status"], thread_body["interrupts"]) == ("interrupted", {})
 
 
 @pytest.mark.parametrize("modes", [["events"], ["events", "values"]])
 async def test_the_mode_events_tells_the_events_of_langchain(graphs: Caller, modes: list[str]) -> None:
-    """As langgraph-api 0.16.7: what the graph itself streams is told by the other modes."""
+    """Check the mode as on langgraph-api 0.16.7: the graph's own stream is only in the other modes."""
     thread = await begin(graphs, "steps")
     frames = await thread.stream({"items": []}, *modes)
-    told = [data for mode, _, data in frames if mode == "events"]
-    assert [(each["event"], each["name"]) for each in told] == [
+    events = [data for mode, _, data in frames if mode == "events"]
+    assert [(each["event"], each["name"]) for each in events] == [
         ("on_chain_start", "steps"),
         *((f"on_chain_{kind}", node) for node in ("one", "two", "three") for kind in ("start", "stream", "end")),
         ("on_chain_end", "steps"),
     ]
-    assert told[-1]["data"]["output"] == {"items": ["one", "two", "three"]}
+    assert events[-1]["data"]["output"] == {"items": ["one", "two", "three"]}
     values = [data for mode, _, data in frames if mode == "values"]
-    assert values[-1:] == ([told[-1]["data"]["output"]] if "values" in modes else [])
-    assert (await thread.state())["values"] == told[-1]["data"]["output"]
+    assert values[-1:] == ([events[-1]["data"]["output"]] if "values" in modes else [])
+    assert (await thread.state())["values"] == events[-1]["data"]["output"]
 
 
 async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(graphs: Caller) -> None:
@@ -292,7 +292,7 @@ async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(
 
 @pytest.mark.parametrize("body", [{"input": None}, {}], ids=["input: null", "no input"])
 async def test_a_graph_that_was_told_to_stop_goes_on_with_a_run_of_no_input(graphs: Caller, body: Any) -> None:
-    """As LangGraph's clients have it go on."""
+    """Continue the graph in the ways that LangGraph's clients use."""
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []}, interrupt_before=["two"])
     values = await graphs.post(f"/threads/{thread.thread_id}/runs/wait", {"assistant_id": "steps", **body})
@@ -336,7 +336,7 @@ async def test_a_run_from_an_earlier_checkpoint_is_a_branch(tmp_path: Path) -> N
         assert other["items"] == ["zero", "one", "new", "one", "two", "three"]
         assert (await caller.state(thread_id))["values"] == other
         assert len(await caller.history(thread_id)) > 10
-        # And it goes on from there, also after a restart.
+        # The graph continues from there, also after a restart.
     async with graphs_running(tmp_path, "steps") as caller:
         values = await caller.wait(thread_id, "steps", {"items": ["more"]})
         assert values["items"] == [*other["items"], "more", "one", "two", "three"]
@@ -359,8 +359,8 @@ async def test_a_change_of_an_earlier_state_begins_a_branch(graphs: Caller) -> N
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []})
     early = (await thread.history())[3]["checkpoint"]["checkpoint_id"]
-    made = await thread.update({"items": ["else"]}, as_node="two", checkpoint_id=early)
-    state = await thread.state(made)
+    checkpoint = await thread.update({"items": ["else"]}, as_node="two", checkpoint_id=early)
+    state = await thread.state(checkpoint)
     assert (state["values"]["items"], state["next"]) == (["else"], ["three"])
     assert state["parent_checkpoint"]["checkpoint_id"] == early
     assert (await thread.wait(None))["items"] == ["else", "three"]
@@ -410,8 +410,8 @@ async def test_a_copy_of_a_thread_goes_on_by_itself(graphs: Caller) -> None:
 async def test_with_durability_exit_only_the_last_state_is_kept(graphs: Caller, body: Any) -> None:
     thread = await begin(graphs, "steps")
     frames = await thread.stream({"items": []}, "values", **body)
-    shown = [data["items"] for mode, _, data in frames if mode == "values"]
-    assert shown == [[], ["one"], ["one", "two"], ["one", "two", "three"]]
+    streamed = [data["items"] for mode, _, data in frames if mode == "values"]
+    assert streamed == [[], ["one"], ["one", "two"], ["one", "two", "three"]]
     (state,) = await thread.history()
     assert state["values"]["items"] == ["one", "two", "three"]
     assert (await thread.wait({"items": ["+"]}))["items"][:4] == ["one", "two", "three", "+"]
@@ -473,7 +473,7 @@ async def test_a_graph_needs_a_hub(tmp_path: Path) -> None:
     assert raised.value.fault.code is FaultCode.INTERNAL
 
 
-# Runs that are cut off
+# Interrupted runs
 
 
 class Items(TypedDict):
@@ -481,7 +481,7 @@ class Items(TypedDict):
 
 
 class Gate:
-    """A graph that says one thing, and then waits until it is let through."""
+    """Graph that produces one message, and then waits for the test."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -583,7 +583,7 @@ async def test_a_run_that_a_restart_cut_off_goes_on_from_its_last_checkpoint_if_
             assert (await Caller(gateway).wait(thread_id, "gate", None))["items"] == ["first", "through"]
 
 
-# What it is for others
+# Callers of other protocols
 
 
 async def acp(http: httpx.AsyncClient, agent: str, content: str) -> Any:
@@ -592,8 +592,8 @@ async def acp(http: httpx.AsyncClient, agent: str, content: str) -> Any:
 
 
 async def a2a(http: httpx.AsyncClient, agent: str, *parts: Any, **message: Any) -> Any:
-    said = {"kind": "message", "messageId": "m", "role": "user", "parts": list(parts), **message}
-    body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": said}}
+    message_sent = {"kind": "message", "messageId": "m", "role": "user", "parts": list(parts), **message}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message_sent}}
     return (await http.post(f"/a2a/{agent}", json=body)).json()["result"]
 
 
@@ -643,8 +643,8 @@ async def test_the_output_of_a_graph_without_messages_is_its_answer(graphs: Call
 
 async def test_a_graph_that_is_written_as_a_function_works_like_the_others(graphs: Caller) -> None:
     http, thread = graphs.gateway.http, await begin(graphs, "flow")
-    (asked,) = (await thread.wait("hi"))["__interrupt__"]
-    assert asked["value"] == "Sure?"
+    (question,) = (await thread.wait("hi"))["__interrupt__"]
+    assert question["value"] == "Sure?"
     assert await thread.resume("yes") == {"__root__": "HI, yes"}
     task = await a2a(http, "flow", {"kind": "text", "text": "hi"})
     assert task["status"]["state"] == "input-required"
@@ -658,7 +658,7 @@ async def test_a_graph_that_takes_no_text_says_what_it_takes(graphs: Caller) -> 
     assert "items" in run["error"]["message"]
 
 
-# How it is described, and set up
+# Description and settings
 
 
 async def test_a_graph_is_described_by_its_schemas() -> None:
@@ -707,9 +707,9 @@ async def test_a_truth_in_a_state_is_no_number(graphs: Caller) -> None:
     thread = await begin(graphs, "truth")
     frames = await thread.stream({"n": 0}, "values")
     history = (await graphs.gateway.http.get(f"/threads/{thread.thread_id}/history")).json()
-    told = [json.dumps(data) for mode, _, data in frames if mode == "values"]
-    assert told == ['{"n": 0}', '{"n": 1}', '{"n": true}', '{"n": 1.0}']
-    assert [json.dumps(state["values"]) for state in history[:4]] == told[::-1]
+    streamed = [json.dumps(data) for mode, _, data in frames if mode == "values"]
+    assert streamed == ['{"n": 0}', '{"n": 1}', '{"n": true}', '{"n": 1.0}']
+    assert [json.dumps(state["values"]) for state in history[:4]] == streamed[::-1]
 
 
 @pytest.mark.parametrize("below", ["graph", "subgraphs"])

@@ -1,4 +1,4 @@
-"""Values of channels as they are kept: whole once, then what is new, and never a long way to go back."""
+"""Tests of the stored form of channel values: whole first, then differences, with short chains."""
 
 import random
 from typing import Any, cast
@@ -13,7 +13,7 @@ SERDE = JsonPlusSerializer()
 
 
 class Kept:
-    """The values of one channel."""
+    """Stored values of one channel."""
 
     def __init__(self) -> None:
         self.rows: dict[str, ChannelValue] = {}
@@ -34,8 +34,8 @@ class Kept:
         return found
 
     def get(self, name: str) -> Any:
-        kept, value = decode_value(SERDE, 0, self.chain(name))
-        assert kept.checkpoint_id == name
+        description, value = decode_value(SERDE, 0, self.chain(name))
+        assert description.checkpoint_id == name
         return value
 
 
@@ -49,37 +49,37 @@ def growing_object(count: int) -> Any:
 
 @pytest.mark.parametrize("make", [growing_list, growing_object])
 def test_what_grows_is_kept_in_a_size_that_grows_with_it_and_read_in_twice_its_own(make: Any) -> None:
-    kept = Kept()
+    channel = Kept()
     for count in range(200):
-        kept.put(make(count))
+        channel.put(make(count))
     size = len(SERDE.dumps_typed(make(199))[1])
-    assert sum(len(row.body) for row in kept.rows.values()) < 4 * size
+    assert sum(len(row.body) for row in channel.rows.values()) < 4 * size
     for name in ("0", "1", "17", "120", "199"):
-        assert kept.get(name) == make(int(name))
-        assert sum(len(row.body) for row in kept.chain(name)) <= 3 * len(SERDE.dumps_typed(make(int(name)))[1]) + 100
+        assert channel.get(name) == make(int(name))
+        assert sum(len(row.body) for row in channel.chain(name)) <= 3 * len(SERDE.dumps_typed(make(int(name)))[1]) + 100
 
 
 def test_any_value_comes_back_as_it_was_kept_whatever_was_before_it() -> None:
     chance = random.Random(7)
-    kept = Kept()
+    channel = Kept()
     values: list[Any] = []
     for _ in range(300):
         names = [str(chance.randrange(9)) for _ in range(chance.randrange(6))]
         value: Any = chance.choice([names, dict.fromkeys(names, chance.randrange(3)), {1: 2}, None, "text", {"a", "b"}])
         values.append(value)
-        kept.put(value)
+        channel.put(value)
     for number, value in enumerate(values):
-        told = kept.get(str(number))
-        assert told == value
-        assert type(told) is type(value)
-        assert not isinstance(value, dict) or list(told) == list(cast("dict[str, Any]", value))
+        decoded = channel.get(str(number))
+        assert decoded == value
+        assert type(decoded) is type(value)
+        assert not isinstance(value, dict) or list(decoded) == list(cast("dict[str, Any]", value))
 
 
 def test_two_branches_of_one_value_do_not_know_of_each_other() -> None:
-    kept = Kept()
-    kept.put(["begun " * 9, "more " * 9])
-    base = kept.newest
-    kept.put(["begun " * 9, "more " * 9, "one"], base)
-    kept.put(["begun " * 9, "more " * 9, "two"], base)
-    assert [kept.get("1")[-1], kept.get("2")[-1]] == ["one", "two"]
-    assert [row.base_id for row in kept.rows.values()] == [None, "0", "0"]
+    channel = Kept()
+    channel.put(["begun " * 9, "more " * 9])
+    base = channel.newest
+    channel.put(["begun " * 9, "more " * 9, "one"], base)
+    channel.put(["begun " * 9, "more " * 9, "two"], base)
+    assert [channel.get("1")[-1], channel.get("2")[-1]] == ["one", "two"]
+    assert [row.base_id for row in channel.rows.values()] == [None, "0", "0"]

@@ -1,4 +1,4 @@
-"""The checkpointer that graphs get: LangGraph's own port, fenced to one call on one thread."""
+"""Tests of the checkpointer of graphs: LangGraph's interface, fenced to one call on one thread."""
 
 import asyncio
 from dataclasses import replace
@@ -41,39 +41,39 @@ def new(checkpoint_id: str) -> Any:
     return empty_checkpoint() | {"id": checkpoint_id}
 
 
-async def kept(made: Saver, count: int, **place: Any) -> list[str]:
-    """A line of checkpoints, oldest first."""
+async def save_chain(call_saver: Saver, count: int, **place: Any) -> list[str]:
+    """Save a chain of checkpoints, and return their ids, oldest first."""
     ids: list[str] = []
     for number in range(count):
         parent = config(ids[-1] if ids else None, **place)
         ids.append(f"{number:03}")
-        await made.aput(parent, new(ids[-1]), {"source": "loop", "step": number}, {})
+        await call_saver.aput(parent, new(ids[-1]), {"source": "loop", "step": number}, {})
     return ids
 
 
 async def test_checkpoints_are_listed_newest_first_over_pages_with_filters_and_bounds(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
-        made = await saver(caller)
-        ids = await kept(made, 120)
-        listed = [each async for each in made.alist(config())]
+        call_saver = await saver(caller)
+        ids = await save_chain(call_saver, 120)
+        listed = [each async for each in call_saver.alist(config())]
         assert [each.checkpoint["id"] for each in listed] == ids[::-1]
         assert listed[0].parent_config == config(ids[-2])
-        assert [each.checkpoint["id"] async for each in made.alist(config(), limit=2)] == ids[:-3:-1]
-        assert [each.checkpoint["id"] async for each in made.alist(config(), before=config("001"))] == ["000"]
-        assert [each.checkpoint["id"] async for each in made.alist(config(), filter={"step": 7})] == ["007"]
-        assert [each.checkpoint["id"] async for each in made.alist(config("005"))] == ["005"]
+        assert [each.checkpoint["id"] async for each in call_saver.alist(config(), limit=2)] == ids[:-3:-1]
+        assert [each.checkpoint["id"] async for each in call_saver.alist(config(), before=config("001"))] == ["000"]
+        assert [each.checkpoint["id"] async for each in call_saver.alist(config(), filter={"step": 7})] == ["007"]
+        assert [each.checkpoint["id"] async for each in call_saver.alist(config("005"))] == ["005"]
         with pytest.raises(ValueError, match="one thread"):
-            await anext(made.alist(None))
+            await anext(call_saver.alist(None))
 
 
 async def test_a_plain_function_in_a_thread_of_its_own_can_use_it(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
-        made = await saver(caller)
+        call_saver = await saver(caller)
 
         def work() -> Any:
-            made.put(config(), new("1"), {"source": "loop"}, {})
-            made.put_writes(config("1"), [("c", 7)], "task")
-            return made.get_tuple(config()), list(made.list(config()))
+            call_saver.put(config(), new("1"), {"source": "loop"}, {})
+            call_saver.put_writes(config("1"), [("c", 7)], "task")
+            return call_saver.get_tuple(config()), list(call_saver.list(config()))
 
         found, listed = await within(asyncio.to_thread(work), "the work")
         assert found.pending_writes == [("task", "c", 7)]
@@ -82,55 +82,55 @@ async def test_a_plain_function_in_a_thread_of_its_own_can_use_it(tmp_path: Path
 
 async def test_on_the_event_loop_only_the_awaited_calls_work(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
-        made = await saver(caller)
+        call_saver = await saver(caller)
         with pytest.raises(RuntimeError, match="use ainvoke, astream"):
-            made.get_tuple(config())
+            call_saver.get_tuple(config())
 
 
 async def test_a_call_that_was_given_up_can_write_no_more(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
-        made = await saver(caller, run_id="6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e12")
+        call_saver = await saver(caller, run_id="6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e12")
         with pytest.raises(FaultError) as raised:
-            await kept(made, 1)
+            await save_chain(call_saver, 1)
         assert raised.value.fault.code is FaultCode.CONFLICT
         with pytest.raises(FaultError):
-            await made.aput_writes(config("1"), [("c", 1)], "task")
+            await call_saver.aput_writes(config("1"), [("c", 1)], "task")
         await caller.gateway.hub.delete_thread("default", THREAD)
         erased = Saver(caller.gateway.hub.journal, call())
         with pytest.raises(FaultError) as raised:
-            await kept(erased, 1)
+            await save_chain(erased, 1)
         assert raised.value.fault.code is FaultCode.NOT_FOUND
 
 
 async def test_a_call_writes_nothing_on_a_thread_that_took_the_place_of_its_own(tmp_path: Path) -> None:
-    """The ids of thread and run are those of the call, but what they named was erased."""
+    """Create a new thread and run with the ids of the call, after its own were erased."""
     run_id = "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e12"
     waiting = Submission(agent="steps", thread_id=THREAD, run_id=run_id, start_in=2**62, if_missing="recreate")
     async with graphs_running(tmp_path, "steps") as caller:
         hub = caller.gateway.hub
         await hub.submit("default", waiting)
         mine = replace(call(run_id), owner="default", attempt=0)
-        made = Saver(hub.journal, mine)
-        assert await made.aget_tuple(config()) is None
-        await kept(made, 1)
+        call_saver = Saver(hub.journal, mine)
+        assert await call_saver.aget_tuple(config()) is None
+        await save_chain(call_saver, 1)
         await hub.delete_thread("default", THREAD)
         await hub.submit("default", waiting)
         with pytest.raises(FaultError) as raised:
-            await kept(made, 1)
+            await save_chain(call_saver, 1)
         assert raised.value.fault.code is FaultCode.CONFLICT
         with pytest.raises(FaultError):
-            await made.aput_writes(config("000"), [("c", 1)], "task")
+            await call_saver.aput_writes(config("000"), [("c", 1)], "task")
         assert await stored(caller, THREAD) == 0
 
 
 async def test_a_graph_under_a_thread_of_its_authors_choice_stays_within_the_callers(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
-        made = await saver(caller)
-        await kept(made, 2, thread_id="theirs")
-        assert await made.aget_tuple(config()) is None
-        found = await made.aget_tuple(config(thread_id="theirs"))
+        call_saver = await saver(caller)
+        await save_chain(call_saver, 2, thread_id="theirs")
+        assert await call_saver.aget_tuple(config()) is None
+        found = await call_saver.aget_tuple(config(thread_id="theirs"))
         assert found is not None and found.config == config("001", thread_id="theirs")
-        assert len([each async for each in made.alist(config(thread_id="theirs"))]) == 2
+        assert len([each async for each in call_saver.alist(config(thread_id="theirs"))]) == 2
         await caller.gateway.hub.delete_thread("default", THREAD)
         assert await stored(caller, THREAD) == 0
 
@@ -152,11 +152,11 @@ async def test_checkpoints_are_erased_with_their_thread(tmp_path: Path) -> None:
 
 
 async def test_a_compiled_graph_that_brings_a_checkpointer_is_given_the_gateways(tmp_path: Path) -> None:
-    own = InMemorySaver()
-    graph = builder(Listed, {"one": writes({"items": ["one"]})}).compile(checkpointer=own)
+    author_saver = InMemorySaver()
+    graph = builder(Listed, {"one": writes({"items": ["one"]})}).compile(checkpointer=author_saver)
     async with running(tmp_path, {"g": wrap_graph(graph, "g")[1]}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         await caller.wait(thread_id, "g", {"items": []})
         assert await stored(caller, thread_id) == 3
-        assert not own.storage
+        assert not author_saver.storage

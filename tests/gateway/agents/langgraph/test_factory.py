@@ -1,4 +1,4 @@
-"""Functions that make graphs: what they may ask for, when they are called, and what is done with what they make."""
+"""Tests of functions that create graphs: their parameters, the calls of them, and the use of their results."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -52,7 +52,7 @@ MADE = {
     "contextual": "context {'flavour': 'mint'}",
     "called": "called",
 }
-"""What the graph of each function says to a caller who wants mint."""
+"""Reply of the graph of each function to a caller whose configuration says mint."""
 
 
 async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> None:
@@ -63,13 +63,13 @@ async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "known"),
+    ("name", "is_factory"),
     [(name, True) for name in ("annotated", "config", "unannotated", "asynchronous", "runtime", "both", "entered")]
     + [(name, True) for name in ("blocking", "called", "plain")]
     + [(name, False) for name in ("nothing", "odd", "Called", "says", "MINT")],
 )
-async def test_a_function_that_says_what_it_is_needs_no_word_of_it_in_the_settings(name: str, known: bool) -> None:
-    assert can_make_graphs(getattr(factories, name, MINT)) is known
+async def test_a_function_that_says_what_it_is_needs_no_word_of_it_in_the_settings(name: str, is_factory: bool) -> None:
+    assert can_make_graphs(getattr(factories, name, MINT)) is is_factory
 
 
 async def test_such_a_function_is_a_graph_where_a_python_callable_may_stand(tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ async def test_it_is_told_what_the_graph_is_for(tmp_path: Path, log: list[str]) 
 async def test_its_threads_are_kept_and_questions_wait_over_a_restart(tmp_path: Path) -> None:
     async with served(tmp_path, "asking") as caller:
         thread_id = await caller.thread()
-        (asked,) = (await caller.wait(thread_id, "asking", SAID, config=MINT))["__interrupt__"]
-        assert asked["value"] == "Name?"
+        (question,) = (await caller.wait(thread_id, "asking", SAID, config=MINT))["__interrupt__"]
+        assert question["value"] == "Name?"
     async with served(tmp_path, "asking") as caller:
         values = await caller.resume(thread_id, "asking", "Ann", config=MINT)
         assert [message["content"] for message in values["messages"]] == ["Hi", "mint: Ann"]

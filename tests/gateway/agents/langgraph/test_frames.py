@@ -1,4 +1,4 @@
-"""A graph behind the gateway streams what it streams without one, in every mode."""
+"""Tests of the stream of a graph, which in every mode is the same with and without the gateway."""
 
 import json
 import re
@@ -37,21 +37,21 @@ QUESTIONS: dict[str, Any] = {"ask": "Ann", "twice": "one"}
 
 
 class Alone:
-    """The same graph without a gateway."""
+    """Graph that runs without a gateway, for comparison."""
 
     def __init__(self, name: str) -> None:
         self._graph: Any = GRAPHS[name]().compile(checkpointer=InMemorySaver())
         self._config = {"configurable": {"thread_id": "t"}}
 
-    async def stream(self, given: Any) -> list[Frame]:
-        if isinstance(given, dict) and "messages" in given:
-            given = {"messages": [HumanMessage("Hi", id="h1")]}
-        stream = self._graph.astream(given, self._config, stream_mode=list(MODES), subgraphs=True)
+    async def stream(self, graph_input: Any) -> list[Frame]:
+        if isinstance(graph_input, dict) and "messages" in graph_input:
+            graph_input = {"messages": [HumanMessage("Hi", id="h1")]}
+        stream = self._graph.astream(graph_input, self._config, stream_mode=list(MODES), subgraphs=True)
         return [(mode, ns, data) async for ns, mode, data in stream]
 
 
 class Names:
-    """Ids differ from run to run: each is told by when it was first seen."""
+    """Replacement of ids, which differ from run to run, by the order of their first occurrence."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -72,7 +72,7 @@ class Names:
 
 
 def told(frames: list[Frame], mode: str) -> list[Any]:
-    """What a mode says, in the words in which both sides can be compared."""
+    """Return the data of a mode, in a form in which both streams can be compared."""
     named = Names()
     return [named((list(ns), _told(mode, data))) for each, ns, data in frames if each == mode]
 
@@ -89,32 +89,32 @@ def _told(mode: str, data: Any) -> Any:
             "metadata": metadata,
             "tasks": [task["name"] for task in data["tasks"]],
         }
-    made: Any = plain(data)
-    if "__interrupt__" in made:
-        made["__interrupt__"] = [{"value": q["value"], "id": q["id"]} for q in made["__interrupt__"]]
+    encoded: Any = plain(data)
+    if "__interrupt__" in encoded:
+        encoded["__interrupt__"] = [{"value": q["value"], "id": q["id"]} for q in encoded["__interrupt__"]]
     if mode == "tasks":
-        made.pop("metadata", None)  # the gateway's own: which run it is
-        made.pop("triggers", None) if "result" in made else None
-        if isinstance(made.get("error"), dict):
-            made["error"] = plain(data["error"])
-    return made
+        encoded.pop("metadata", None)  # the gateway adds the id of the run
+        encoded.pop("triggers", None) if "result" in encoded else None
+        if isinstance(encoded.get("error"), dict):
+            encoded["error"] = plain(data["error"])
+    return encoded
 
 
 def heard(frames: list[Frame]) -> list[Any]:
-    """The messages of a stream: their pieces added up, with where they were said."""
+    """Return the messages of a stream: the sum of their chunks, and the node that produced them."""
     named, whole, where = Names(), dict[str, Any](), dict[str, Any]()
     for mode, ns, data in frames:
         if mode != "messages":
             continue
         piece, about = data
-        told = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
-        where.setdefault(piece["id"], [list(ns), {name: about[name] for name in told}])
+        keys = ("langgraph_node", "langgraph_step", "langgraph_triggers", "langgraph_path", "langgraph_checkpoint_ns")
+        where.setdefault(piece["id"], [list(ns), {name: about[name] for name in keys}])
         whole.setdefault(piece["id"], []).append(piece)
     return [named([_sum(pieces), *where[key]]) for key, pieces in whole.items()]
 
 
 def _sum(pieces: list[Any]) -> Any:
-    if pieces[0]["type"] != "AIMessageChunk":  # without a gateway, what a node says at once is told at once
+    if pieces[0]["type"] != "AIMessageChunk":  # without a gateway, a whole message of a node is a single frame
         return pieces[0]
     total: Any = AIMessageChunk.model_validate(pieces[0])
     for piece in pieces[1:]:
@@ -206,16 +206,16 @@ async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_a
 
 async def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
     telling = GraphStreamReader(set(), base=None, keeps_last=False)
-    asked = {"id": "a" * 32, "value": "Who?", "response_schema": str}
+    interrupt = {"id": "a" * 32, "value": "Who?", "response_schema": str}
     telling.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["x"]})
-    telling.read((), "tasks", {"id": "t", "name": "n", "error": None, "result": {}, "interrupts": [asked]})
+    telling.read((), "tasks", {"id": "t", "name": "n", "error": None, "result": {}, "interrupts": [interrupt]})
     (question,) = telling.reader.questions()
     assert isinstance(question, InterruptRaised)
     assert (question.interrupt_id, question.message.text, question.answer_schema) == ("a" * 32, "Who?", None)
 
 
 async def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
-    """A gateway tells progress as custom data, and tools as tasks."""
+    """Keep custom data and tasks that look like the progress and the tools of a gateway unchanged."""
     telling = GraphStreamReader(set(), base=None, keeps_last=False)
     events = [*telling.read((), "custom", {"progress": "half"})]
     events += telling.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["tool"]})
@@ -230,8 +230,8 @@ async def test_a_run_that_goes_on_tells_the_state_that_the_log_has_no_second_tim
 
 async def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_said_in_it() -> None:
     telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"m1"}))
-    said = [HumanMessage("Hi", id="h1"), AIMessage("Old", id="m1"), AIMessage("New", id="m2")]
-    events = telling.read((), "checkpoints", saved("c1", messages=said))
+    messages = [HumanMessage("Hi", id="h1"), AIMessage("Old", id="m1"), AIMessage("New", id="m2")]
+    events = telling.read((), "checkpoints", saved("c1", messages=messages))
     assert parts(events) == [TextPart(text="New")]
     state = events[-1]
     assert isinstance(state, StateSaved) and state.checkpoint_id == "c1"
@@ -239,13 +239,13 @@ async def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what
 
 async def test_a_state_that_was_there_before_the_run_is_shown_to_langgraphs_own_readers_alone() -> None:
     telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False)
-    (shown,) = telling.read((), "checkpoints", saved("c1", count=1))
-    assert isinstance(shown, Native)
-    assert (shown.event, shown.data["values"]) == ("checkpoints", {"count": 1})
+    (native,) = telling.read((), "checkpoints", saved("c1", count=1))
+    assert isinstance(native, Native)
+    assert (native.event, native.data["values"]) == ("checkpoints", {"count": 1})
 
 
 def saved(checkpoint_id: str, **values: Any) -> dict[str, Any]:
-    """As `astream` tells of a checkpoint."""
+    """Return the data of a checkpoint in the form of `astream`."""
     return {
         "config": {"configurable": {"checkpoint_id": checkpoint_id}},
         "parent_config": None,
@@ -268,12 +268,12 @@ async def test_what_is_said_is_told_without_what_no_json_has() -> None:
 
 
 def _sent(mode: str, ns: tuple[str, ...], data: Any) -> tuple[str, Any]:
-    """A frame as LangGraph's server sends it."""
+    """Return a frame in the form of LangGraph's server."""
     return "|".join((mode, *ns)), json.loads(json.dumps(plain(data)))
 
 
 def parts(events: Iterable[Event]) -> list[Part]:
-    """What the agent said."""
+    """Return the parts of the agent's messages."""
     fold = Fold("t")
     for seq, event in enumerate(events, 1):
         fold.apply(Record(seq, seq, "k", "r", 1, event))

@@ -1,4 +1,4 @@
-"""What callers of any protocol say becomes what a graph asks for."""
+"""Tests of the conversion of callers' input to the input of a graph."""
 
 from typing import Any
 
@@ -41,21 +41,21 @@ HI = user(TextPart(text="Hi"))
 
 
 def test_messages_go_where_the_schema_has_them_beside_the_callers_data() -> None:
-    given: Any = shape(messages={"type": "array"}, count={"type": "integer"}).input(call(HI, data={"count": 2}))
-    assert given["count"] == 2
-    (message,) = given["messages"]
+    graph_input: Any = shape(messages={"type": "array"}, count={"type": "integer"}).input(call(HI, data={"count": 2}))
+    assert graph_input["count"] == 2
+    (message,) = graph_input["messages"]
     assert message == HumanMessage("Hi", id="m")
 
 
 def test_a_history_goes_before_the_input() -> None:
     earlier = Message(message_id="e", role="agent", parts=(TextPart(text="Earlier"),))
-    given: Any = shape(messages={}).input(call(HI), (earlier,))
-    assert [message.content for message in given["messages"]] == ["Earlier", "Hi"]
+    graph_input: Any = shape(messages={}).input(call(HI), (earlier,))
+    assert [message.content for message in graph_input["messages"]] == ["Earlier", "Hi"]
 
 
 def test_messages_that_are_strings_stay_strings() -> None:
-    given: Any = shape(messages={"type": "array", "items": TEXT}).input(call(HI))
-    assert given == {"messages": ["Hi"]}
+    graph_input: Any = shape(messages={"type": "array", "items": TEXT}).input(call(HI))
+    assert graph_input == {"messages": ["Hi"]}
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_a_schema_by_reference_is_read() -> None:
 
 def test_messages_of_every_role_become_langchains() -> None:
     calls = (ToolCallPart(call_id="c", name="f", arguments='{"a": 1}'),)
-    asked = Message(message_id="1", role="agent", parts=calls)
+    request = Message(message_id="1", role="agent", parts=calls)
     result = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="done"),))
     system = Message(role="system", parts=(TextPart(text="Be kind."),))
-    made = [to_base_message(message) for message in (asked, result, system)]
-    assert [type(message) for message in made] == [AIMessage, ToolMessage, SystemMessage]
-    assert isinstance(made[0], AIMessage)
-    assert made[0].tool_calls == [{"name": "f", "args": {"a": 1}, "id": "c", "type": "tool_call"}]
-    assert isinstance(made[1], ToolMessage)
-    assert (made[1].tool_call_id, made[1].content) == ("c", "done")
+    messages = [to_base_message(message) for message in (request, result, system)]
+    assert [type(message) for message in messages] == [AIMessage, ToolMessage, SystemMessage]
+    assert isinstance(messages[0], AIMessage)
+    assert messages[0].tool_calls == [{"name": "f", "args": {"a": 1}, "id": "c", "type": "tool_call"}]
+    assert isinstance(messages[1], ToolMessage)
+    assert (messages[1].tool_call_id, messages[1].content) == ("c", "done")
 
 
 def test_a_file_is_a_block_with_its_bytes() -> None:
@@ -155,8 +155,8 @@ def test_whatever_is_answered_at_a_breakpoint_lets_the_graph_go_on() -> None:
 
 
 def test_a_command_goes_with_the_answer() -> None:
-    given = {"command": {"goto": ["a", {"node": "b", "input": 1}], "update": {"n": 1}, "resume": "no"}}
-    command = command_of(call(cause="answer", config=given))
+    call_config = {"command": {"goto": ["a", {"node": "b", "input": 1}], "update": {"n": 1}, "resume": "no"}}
+    command = command_of(call(cause="answer", config=call_config))
     assert command == {"goto": ["a", Send("b", 1)], "update": {"n": 1}}
     assert resume_command([answer(A, "x")], command) == Command(resume="x", goto=["a", Send("b", 1)], update={"n": 1})
     assert command_of(call(config={"command": {"goto": "a"}})) == {"goto": ["a"]}
@@ -169,7 +169,7 @@ def test_a_command_goes_with_the_answer() -> None:
 
 
 def test_a_caller_cannot_say_what_the_gateway_says_nor_what_langgraph_keeps_for_itself() -> None:
-    theirs = {
+    configurable = {
         "thread_id": "other",
         "checkpoint_id": "x",
         "checkpoint_ns": "x",
@@ -179,8 +179,8 @@ def test_a_caller_cannot_say_what_the_gateway_says_nor_what_langgraph_keeps_for_
         "langgraph_auth_user_id": "root",
         "model": "small",
     }
-    made = configuration(call(owner="ann", config={"configurable": theirs}), None)
-    assert made["configurable"] == {
+    result = configuration(call(owner="ann", config={"configurable": configurable}), None)
+    assert result["configurable"] == {
         "model": "small",
         "thread_id": "t",
         "checkpoint_ns": "",
@@ -192,16 +192,16 @@ def test_a_caller_cannot_say_what_the_gateway_says_nor_what_langgraph_keeps_for_
 
 
 def test_limits_and_tags_are_passed_on_if_they_are_any() -> None:
-    made = configuration(call(config={"recursion_limit": 5, "tags": ["a"]}), None)
-    assert (made["recursion_limit"], made["tags"]) == (5, ["a"])
-    made = configuration(call(config={"recursion_limit": 0, "tags": [1]}), None)
-    assert "recursion_limit" not in made and "tags" not in made
+    result = configuration(call(config={"recursion_limit": 5, "tags": ["a"]}), None)
+    assert (result["recursion_limit"], result["tags"]) == (5, ["a"])
+    result = configuration(call(config={"recursion_limit": 0, "tags": [1]}), None)
+    assert "recursion_limit" not in result and "tags" not in result
 
 
 def test_a_run_is_known_to_langgraph_by_its_id() -> None:
     run_id = "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e11"
-    made = configuration(Invocation(agent="g", thread_id="t", task_id="k", run_id=run_id, attempt=2), None)
-    assert made["metadata"] == {"run_id": run_id, "run_attempt": 2, "graph_id": "g"}
+    result = configuration(Invocation(agent="g", thread_id="t", task_id="k", run_id=run_id, attempt=2), None)
+    assert result["metadata"] == {"run_id": run_id, "run_attempt": 2, "graph_id": "g"}
 
 
 def test_context_and_configurable_stand_for_each_other() -> None:

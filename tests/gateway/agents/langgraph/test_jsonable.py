@@ -1,4 +1,4 @@
-"""Whatever is in a graph's state is told as JSON, and nothing fails on the way."""
+"""Tests of the conversion of a graph's state to JSON, which never fails."""
 
 import dataclasses
 import datetime
@@ -56,7 +56,7 @@ class Breaking(dict[str, Any]):
 
 
 class Array:
-    """As numpy's are."""
+    """Array with a `tolist` method, like those of numpy."""
 
     def __iter__(self) -> Iterator[int]:
         return iter((1, 2))
@@ -66,7 +66,7 @@ class Array:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "encoded"),
     [
         (Colour.RED, "red"),
         (Pair(1, 2), {"left": 1, "right": 2}),
@@ -95,8 +95,8 @@ class Array:
         (Command(goto="x"), {"graph": None, "update": None, "resume": None, "goto": "x"}),
     ],
 )
-def test_a_value_of_any_type_has_a_form_in_json(value: object, told: object) -> None:
-    assert plain(value) == told
+def test_a_value_of_any_type_has_a_form_in_json(value: object, encoded: object) -> None:
+    assert plain(value) == encoded
 
 
 def test_what_fails_when_it_is_looked_at_is_told_by_its_text() -> None:
@@ -113,9 +113,9 @@ def test_what_is_nested_too_deep_for_the_log_ends_in_its_text() -> None:
     value: Any = "deep"
     for _ in range(200):
         value = [value]
-    told = plain(value)
-    check_json({"values": told})
-    assert "deep" in json.dumps(told)
+    encoded = plain(value)
+    check_json({"values": encoded})
+    assert "deep" in json.dumps(encoded)
 
 
 def test_a_state_that_is_no_object_is_the_only_member_of_one() -> None:
@@ -134,8 +134,8 @@ def test_a_state_that_is_no_object_is_the_only_member_of_one() -> None:
     ],
 )
 def test_a_message_in_a_state_is_told_as_the_adapter_tells_messages(message: Any) -> None:
-    told: Any = plain(message)
-    assert encode_message(decode_message(told)) == told
+    encoded: Any = plain(message)
+    assert encode_message(decode_message(encoded)) == encoded
 
 
 things = st.recursive(

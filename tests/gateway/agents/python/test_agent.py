@@ -1,4 +1,4 @@
-"""Calls of agents in process: how they fail, are cancelled, and use threads."""
+"""Tests of calls of agents in process: failures, cancels and threads."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from babelgate.conformance.contract import Dialogue
 from babelgate.conformance.contract.dialogue import start_run
 from tests.gateway.talk import agent, tell, within
 
-# Failing
+# Failures
 
 
 class Awkward(Exception):
@@ -43,7 +43,7 @@ def raising(error: BaseException) -> list[Callable[[str], object]]:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (RuntimeError("it broke"), "RuntimeError: it broke"),
         (RuntimeError(), "RuntimeError"),
@@ -56,45 +56,45 @@ def raising(error: BaseException) -> list[Callable[[str], object]]:
     ],
 )
 async def test_an_exception_is_told_in_its_own_words_and_logged(
-    error: BaseException, told: str, caplog: pytest.LogCaptureFixture
+    error: BaseException, message: str, caplog: pytest.LogCaptureFixture
 ):
     for target in raising(error):
         caplog.clear()
-        heard = await tell(target)
-        assert heard.fault is not None
-        assert (heard.fault.code, heard.fault.message) == (FaultCode.AGENT_FAILED, told)
+        reply = await tell(target)
+        assert reply.fault is not None
+        assert (reply.fault.code, reply.fault.message) == (FaultCode.AGENT_FAILED, message)
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         assert caplog.records[0].exc_info is not None
 
 
 async def test_a_fault_of_the_agents_own_keeps_its_words():
     for target in raising(FaultError(FaultCode.UNSUPPORTED, "Only German", language="de")):
-        heard = await tell(target)
-        assert heard.fault is not None
-        assert (heard.fault.code, heard.fault.message) == (FaultCode.UNSUPPORTED, "Only German")
-        assert heard.fault.details == {"language": "de"}
+        reply = await tell(target)
+        assert reply.fault is not None
+        assert (reply.fault.code, reply.fault.message) == (FaultCode.UNSUPPORTED, "Only German")
+        assert reply.fault.details == {"language": "de"}
 
 
 async def test_a_stop_iteration_in_a_function_does_not_hang():
     for target in raising(StopIteration("x")):
-        heard = await within(tell(target))
-        assert heard.fault is not None and heard.fault.code is FaultCode.AGENT_FAILED
+        reply = await within(tell(target))
+        assert reply.fault is not None and reply.fault.code is FaultCode.AGENT_FAILED
 
 
 async def test_very_long_words_of_an_exception_are_cut():
     def fail(text: str) -> str:
         raise RuntimeError("x" * 1_000_000)
 
-    heard = await tell(fail)
-    assert heard.fault is not None and len(heard.fault.message) < 20_000
+    reply = await tell(fail)
+    assert reply.fault is not None and len(reply.fault.message) < 20_000
 
 
-# Cancelling
+# Cancels
 
 
-async def consume(target: Any, said: str = "x") -> list[Event]:
+async def consume(target: Any, text: str = "x") -> list[Event]:
     events: list[Event] = []
-    async with aclosing(start_run(target, Dialogue(target).call(said))) as run:
+    async with aclosing(start_run(target, Dialogue(target).call(text))) as run:
         async for event in run:
             events.append(event)
     return events
@@ -171,7 +171,7 @@ async def test_a_cancelled_function_in_a_thread_keeps_its_run_until_it_ends():
         run.cancel()
         for _ in range(3):
             await asyncio.wait((run,), timeout=0.01)
-            run.cancel()  # again: it makes no difference
+            run.cancel()  # a second cancel has no effect
             assert not run.done()
         release.set()
         with pytest.raises(asyncio.CancelledError):
@@ -215,8 +215,8 @@ async def test_what_an_agent_raises_while_it_is_closed_is_logged_and_goes_no_fur
 
     for target in (clumsy, stubborn):
         caplog.clear()
-        made = agent(target)
-        async with aclosing(start_run(made, Dialogue(made).call("x"))) as run:
+        target_agent = agent(target)
+        async with aclosing(start_run(target_agent, Dialogue(target_agent).call("x"))) as run:
             await anext(run)
         assert len(caplog.records) == 1
 
@@ -231,15 +231,15 @@ async def test_synchronous_agents_run_off_the_event_loop_each_in_a_thread_of_its
     def blocking(text: str) -> Iterator[str]:
         mine = threading.get_ident()
         threads.add(mine)
-        together.wait(5)  # forty at once: none waits for another's thread
+        together.wait(5)  # forty at once: no call waits for the thread of another
         yield "a"
         assert threading.get_ident() == mine
         yield "b"
         assert threading.get_ident() == mine
 
     target = agent(blocking)
-    heard = await asyncio.gather(*(Dialogue(target).say("x") for _ in range(40)))
-    assert [one.fault for one in heard] == [None] * 40
+    replies = await asyncio.gather(*(Dialogue(target).say("x") for _ in range(40)))
+    assert [one.fault for one in replies] == [None] * 40
     assert len(threads) == 40
     assert threading.get_ident() not in threads
 

@@ -1,4 +1,4 @@
-"""Parked calls: bounds of number and time."""
+"""Tests of paused generators: limits of their number and lifetime."""
 
 import asyncio
 
@@ -66,8 +66,8 @@ async def test_a_call_that_is_parked_again_has_its_time_again():
     paused: PausedGenerators[Call] = PausedGenerators(10, 0.05)
     call = Call()
     paused.park("o", "1", call)
-    taken = paused.take("o", "1")
-    assert taken is call
+    resumed = paused.take("o", "1")
+    assert resumed is call
     again = loop.time()
     paused.park("o", "1", call)
     await within(call.closed.wait())

@@ -1,4 +1,4 @@
-"""Recordings: what is read from the log of a task, and what the agent of a recording says."""
+"""Tests of recordings: their creation from the log of a task, and their replay."""
 
 import asyncio
 import json
@@ -23,20 +23,20 @@ CALL = Invocation(agent="one", thread_id="th", task_id="ta", run_id="new")
 
 
 def records(*events: Event) -> list[Record]:
-    """A run of them, a tenth of a second apart."""
+    """Return the records of a run, a tenth of a second apart."""
     return [Record(seq, 1_000_000 + seq * 100_000, "ta", "old", 1, event) for seq, event in enumerate(events, 1)]
 
 
 @pytest.fixture
 def recording() -> Recording:
-    told = records(
+    run_records = records(
         RunCreated(run_id="old", headers={"authorization": "Bearer k3y-of-mine"}),
         MessageStarted(message_id="m"),
         PartAdded(message_id="m", index=0, part=TextPart(text="Hello")),
         MessageEnded(message_id="m"),
         RunEnded(usage={"total_tokens": 3}),
     )
-    return recording_of(told, AgentInfo(name="one"), "0")
+    return recording_of(run_records, AgentInfo(name="one"), "0")
 
 
 async def say(agent: Recorded, call: Invocation = CALL) -> list[Event]:

@@ -1,4 +1,4 @@
-"""How Python targets are called, and what is known of them."""
+"""Tests of the introspection of Python targets: their arguments and their descriptions."""
 
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Workers: the threads of synchronous agents."""
+"""Tests of workers, the threads of synchronous agents."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ async def test_results_and_exceptions_come_back():
         def fail(error: BaseException = error) -> None:
             raise error
 
-        # `pytest.raises` around `await` cannot tell a StopIteration, which Python turns into a RuntimeError.
+        # `pytest.raises` around `await` cannot catch a StopIteration, which Python turns into a RuntimeError.
         try:
             await worker.do(fail)
         except BaseException as raised:
@@ -46,7 +46,7 @@ async def test_a_thread_starts_with_the_first_job_and_is_given_on_when_the_worke
     other = workers.worker()
     assert await other.do(threading.current_thread) is not thread
     worker.stop()
-    worker.stop()  # twice makes no difference
+    worker.stop()  # a second stop has no effect
     assert await workers.worker().do(threading.current_thread) is thread
 
 
@@ -119,7 +119,7 @@ async def test_a_coroutine_that_a_cancelled_job_gave_is_closed():
     run.cancel()
     release.set()
     with pytest.raises(asyncio.CancelledError):
-        await within(run)  # and no warning that it was never awaited
+        await within(run)  # without a warning that it was never awaited
     worker.stop()
 
 

@@ -1,4 +1,4 @@
-"""What authors yield and return, as events."""
+"""Tests of the events that the yielded and returned values of an agent become."""
 
 from collections.abc import AsyncIterator, Generator, Iterator
 from dataclasses import dataclass
@@ -65,8 +65,8 @@ async def answering(text: str) -> str:
 
 
 async def test_the_answer_of_a_function_is_one_whole_message_in_three_events():
-    heard = await tell(answering)
-    assert kinds(heard.events) == ["message_started", "part_added", "message_ended"]
+    reply = await tell(answering)
+    assert kinds(reply.events) == ["message_started", "part_added", "message_ended"]
 
 
 async def test_an_empty_answer_stays_an_empty_answer():
@@ -107,8 +107,8 @@ async def test_nothing_returned_and_nothing_yielded_say_nothing():
         yield None
 
     for target in (nothing, nothing_either, none):
-        heard = await tell(target)
-        assert (heard.events, heard.fault) == ([], None)
+        reply = await tell(target)
+        assert (reply.events, reply.fault) == ([], None)
 
 
 async def test_parts_join_the_open_message_and_messages_stand_alone():
@@ -119,14 +119,14 @@ async def test_parts_join_the_open_message_and_messages_stand_alone():
         yield Message.of("so far", phase="progress")
         yield "c"
 
-    heard = await tell(talk)
-    assert [message.parts for message in heard.messages] == [
+    reply = await tell(talk)
+    assert [message.parts for message in reply.messages] == [
         (TextPart(text="a"), DataPart(data={"n": 1}), TextPart(text="b")),
         (TextPart(text="so far"),),
         (TextPart(text="c"),),
     ]
-    assert [message.phase for message in heard.messages] == ["answer", "progress", "answer"]
-    assert heard.text == "abc"
+    assert [message.phase for message in reply.messages] == ["answer", "progress", "answer"]
+    assert reply.text == "abc"
 
 
 @pytest.mark.parametrize("named", [None, "", "mine"])
@@ -145,8 +145,8 @@ async def test_a_step_ends_where_the_next_begins_or_with_the_run():
         yield "p"
         yield Step("do")
 
-    heard = await tell(work)
-    steps = [event for event in heard.events if isinstance(event, StepStarted | StepEnded)]
+    reply = await tell(work)
+    steps = [event for event in reply.events if isinstance(event, StepStarted | StepEnded)]
     assert [(event.kind, event.name) for event in steps] == [
         ("step_started", "plan"),
         ("step_ended", "plan"),
@@ -184,10 +184,10 @@ async def test_json_from_a_function_is_structured_output_and_said_as_data(value:
     def structured(text: str) -> Any:
         return value
 
-    heard = await tell(structured)
+    reply = await tell(structured)
     expected: Any = {"words": 1} if isinstance(value, Model | Data) else [1, 2] if value == (1, 2) else value
-    assert heard.ended is not None and heard.ended.output == expected
-    assert [message.parts for message in heard.messages] == [(DataPart(data=expected),)]
+    assert reply.ended is not None and reply.ended.output == expected
+    assert [message.parts for message in reply.messages] == [(DataPart(data=expected),)]
 
 
 async def test_json_from_a_generator_is_data():
@@ -195,17 +195,17 @@ async def test_json_from_a_generator_is_data():
         yield {"a": 1}
         yield [1, 2]
 
-    heard = await tell(talk)
-    assert [message.parts for message in heard.messages] == [(DataPart(data={"a": 1}), DataPart(data=[1, 2]))]
-    assert heard.ended is None
+    reply = await tell(talk)
+    assert [message.parts for message in reply.messages] == [(DataPart(data={"a": 1}), DataPart(data=[1, 2]))]
+    assert reply.ended is None
 
 
 async def test_data_that_the_agent_changes_afterwards_was_said_as_it_was():
-    said = {"n": [1]}
+    data = {"n": [1]}
 
     def talk(text: str) -> Iterator[object]:
-        yield said
-        said["n"].append(2)
+        yield data
+        data["n"].append(2)
 
     (message,) = (await tell(talk)).messages
     assert message.parts == (DataPart(data={"n": [1]}),)
@@ -230,9 +230,9 @@ async def test_what_a_generator_returns_ends_its_answer():
         yield "a"
         return {"n": 1}
 
-    heard = await tell(work)
-    assert heard.ended is not None and heard.ended.output == {"n": 1}
-    assert [message.parts for message in heard.messages] == [(TextPart(text="a"),), (DataPart(data={"n": 1}),)]
+    reply = await tell(work)
+    assert reply.ended is not None and reply.ended.output == {"n": 1}
+    assert [message.parts for message in reply.messages] == [(TextPart(text="a"),), (DataPart(data={"n": 1}),)]
 
 
 async def test_canonical_events_are_said_as_they_are_and_mix_with_tokens():
@@ -246,10 +246,10 @@ async def test_canonical_events_are_said_as_they_are_and_mix_with_tokens():
         yield RunEnded(output={"done": True})
         raise AssertionError("not reached")
 
-    heard = await tell(talk)
-    assert [message.parts for message in heard.messages] == [(TextPart(text="a"), ReasoningPart(text="hm!?"))]
-    assert heard.ended is not None and heard.ended.output == {"done": True}
-    assert heard.fault is None
+    reply = await tell(talk)
+    assert [message.parts for message in reply.messages] == [(TextPart(text="a"), ReasoningPart(text="hm!?"))]
+    assert reply.ended is not None and reply.ended.output == {"done": True}
+    assert reply.fault is None
 
 
 async def test_an_agent_that_numbers_its_parts_may_have_several_open():
@@ -315,10 +315,10 @@ async def test_what_cannot_be_said_is_the_agents_fault_and_ends_only_its_run(val
         raise AssertionError("not reached")
 
     for target in (returns, yields):
-        heard = await tell(target)
-        assert heard.fault is not None
-        assert heard.fault.code is FaultCode.AGENT_INVALID
-        assert complaint in heard.fault.message
+        reply = await tell(target)
+        assert reply.fault is not None
+        assert reply.fault.code is FaultCode.AGENT_INVALID
+        assert complaint in reply.fault.message
 
 
 @given(strategies.json_values(max_leaves=8))
@@ -327,12 +327,12 @@ async def test_all_json_that_a_function_returns_is_its_output(value: Any):
     async def structured(text: str) -> Any:
         return value
 
-    heard = await tell(structured)
+    reply = await tell(structured)
     if isinstance(value, str):
-        assert heard.text == value
+        assert reply.text == value
     elif value is not None:
-        assert heard.ended is not None and heard.ended.output == value
-    assert heard.fault is None
+        assert reply.ended is not None and reply.ended.output == value
+    assert reply.fault is None
 
 
 @given(st.lists(strategies.texts(), max_size=6))
