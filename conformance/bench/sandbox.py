@@ -118,7 +118,9 @@ def _too_long(seconds: float) -> str:
 async def run_check(
     source: str, name: str, run: Mapping[str, Any], files: Mapping[str, bytes], *, seconds: float, memory: int
 ) -> Finding:
-    """Call the function `check` of a Python source with the result of a run. `memory` is in bytes."""
+    """Call the function `check` of a Python source with the result of a run. `memory` is in bytes.
+
+    A check that fails or takes too long raises nothing: its Finding says why."""
     bounds = {"memory": memory, "seconds": ceil(seconds) + 1, "source": source, "name": name, "run": dict(run)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, PIPE, errors) as process:

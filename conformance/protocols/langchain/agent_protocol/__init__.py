@@ -3,7 +3,7 @@
 from typing import Final
 
 from babelgate.conformance.probe import Probes, Suite
-from babelgate.conformance.protocols.langchain.agent_protocol import agents, below, listing, outcome, patch
+from babelgate.conformance.protocols.langchain.agent_protocol import agents, listing, outcome, patch, readme_layout
 from babelgate.conformance.protocols.langchain.agent_protocol.opening import open_server
 from babelgate.conformance.protocols.langchain.probes import (
     cancel,
@@ -29,7 +29,7 @@ SUITE: Final[Suite[Server]] = Suite(
         runs.probes,
         outcome.probes,
         listing.probes,
-        below.probes,
+        readme_layout.probes,
         cancel.probes,
         streams.probes,
         commands.probes,

@@ -5,13 +5,13 @@ from typing import Final
 from babelgate.conformance.probe import Probes, Suite
 from babelgate.conformance.protocols.langchain.platform import (
     assistants,
-    beside,
+    busy_threads,
     listing,
     outcome,
     questions,
     resuming,
     state,
-    told,
+    stream_modes,
 )
 from babelgate.conformance.protocols.langchain.platform.opening import open_server
 from babelgate.conformance.protocols.langchain.probes import (
@@ -39,10 +39,10 @@ SUITE: Final[Suite[Server]] = Suite(
         runs.probes,
         outcome.probes,
         questions.probes,
-        beside.probes,
+        busy_threads.probes,
         cancel.probes,
         streams.probes,
-        told.probes,
+        stream_modes.probes,
         resuming.probes,
         commands.probes,
         store.probes,
