@@ -1,4 +1,5 @@
-"""A2A push notifications (webhook bodies): the records of a task, in the version in which the webhook was registered."""
+"""A2A push notifications (webhook bodies): the records of a task, in the version in which the webhook was
+registered."""
 
 from collections.abc import Iterable, Mapping
 from typing import Literal
