@@ -359,7 +359,7 @@ async def test_a_listener_whose_check_is_not_answered_connects_again(
 
 def test_a_dead_listening_connection_is_replaced_within_thirty_seconds() -> None:
     """From the loss to the look for what was missed, as its parts add up."""
-    bounds = (postgres._SILENCE, postgres._ANSWER, listener._AGAIN)  # pyright: ignore[reportPrivateUsage]
+    bounds = (postgres._SILENCE, postgres._ANSWER, listener._RETRY_DELAY)  # pyright: ignore[reportPrivateUsage]
     assert sum(bounds) <= 25
 
 

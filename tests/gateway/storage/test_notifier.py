@@ -86,7 +86,7 @@ async def test_notices_of_one_thread_are_merged_while_none_can_be_sent(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "_ANSWER", 0.1)
-    monkeypatch.setattr(notifier, "_AGAIN", 0.2)
+    monkeypatch.setattr(notifier, "_RETRY_DELAY", 0.2)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         wire.freeze_after = _NOTICE
         pk = await within(a.write(create()))
@@ -114,7 +114,7 @@ async def frozen(wire: Wire) -> None:
 async def test_the_newest_notices_are_kept_beyond_the_bound(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifier, "_MOST", 3)
+    monkeypatch.setattr(notifier, "_MAX_PENDING", 3)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         wire.freeze_after = _NOTICE
         await within(a.write(create("lost")))
@@ -203,7 +203,7 @@ async def test_an_awaited_thread_is_found_where_its_notice_is_lost(
 async def test_a_settled_commit_is_announced_to_the_other_gateways(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("babelgate.gateway.storage.journal._AGAIN", 0.05)
+    monkeypatch.setattr("babelgate.gateway.storage.journal._RETRY_DELAY", 0.05)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         await within(a.write(create()))
         await within(turned(lambda: len(b.heard) == 1), "the notice")

@@ -350,7 +350,7 @@ async def test_each_commit_is_told_as_it_was_stored_however_often_the_connection
     wire: Wire, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in the commits by which the gateway comes back: it settles what was lost, and claims the database."""
-    monkeypatch.setattr(journals, "_AGAIN", 0.02)
+    monkeypatch.setattr(journals, "_RETRY_DELAY", 0.02)
     fates: tuple[Commit, ...] = ("stored", "lost before", "lost after")
     async with opened(wire.url, [], shared=shared) as journal:
         pk = await within(journal.write(create("t")))
