@@ -77,7 +77,7 @@ class Notifier:
             self._hang_up()
 
     async def close(self, seconds: float = _CLOSING) -> None:
-        """Send what is left, for at most `seconds`."""
+        """Send the pending notices, for at most `seconds`, and stop the thread."""
         if self._thread is None:
             return
         self._ends.set()

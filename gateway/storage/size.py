@@ -11,7 +11,7 @@ from babelgate.canonical.value import Value
 def check_size(limit: int, *values: object) -> None:
     """Raise `too_large` if JSON or canonical values contain more than `limit` bytes of text.
 
-    Raises too_large. The bytes of files are not counted, because they are stored separately.
+    The bytes of files are not counted, because they are stored separately.
     """
     left = limit
     todo: list[Any] = list(values)

@@ -26,10 +26,10 @@ _COLUMNS: Final = (_EVENT.c.seq, _EVENT.c.at, _EVENT.c.task_id, _EVENT.c.run_id,
 _OF_NO_RUN: Final = (_EVENT.c.run_id.is_(None), _EVENT.c.task_id.is_(None))
 _SPAN: Final = 8192
 """Maximum number of records that the turns of one page span. The first turn may span more. Chosen."""
-_MAX_RECORDS: Final = 128
+_MOST_RECORDS: Final = 128
 """Maximum number of records that one query reads. Chosen: several readers may hold as many each."""
 _ROOM: Final = 64 * 1024
-"""Maximum size of the records that one query reads, in bytes. Chosen, as `_MAX_RECORDS`."""
+"""Maximum size of the records that one query reads, in bytes. Chosen, as `_MOST_RECORDS`."""
 _ENDED: Final = frozenset(map(str, ENDED))
 _CALL: Final = b'"kind":"tool_call"'
 _FORGETS: Final = b'"forgets":['
@@ -196,7 +196,7 @@ def read_turns(connection: Connection, pk: int, wanted: TurnRecords, after: int)
             if wanted.has_row(row):
                 rows_read.append(tuple(row))
                 size += len(row.body)
-            if size > _ROOM or len(rows_read) == _MAX_RECORDS:
+            if size > _ROOM or len(rows_read) == _MOST_RECORDS:
                 return decode_records(connection, pk, rows_read), True
     return decode_records(connection, pk, rows_read), False
 

@@ -151,7 +151,7 @@ async def export(
 
 
 def _threads_after(connection: Connection, selection: Selection, after: int) -> list[tuple[int, Thread | None]]:
-    """Return the key and row of some threads after a key. The row is replaced by None if its metadata do not match."""
+    """Return the key and row of some threads after a key, with None instead of rows whose metadata does not match."""
     selected = select(_THREAD.c.pk, _THREAD.c.body).where(_THREAD.c.pk > after)
     if selection.owners:
         selected = selected.where(_THREAD.c.owner.in_(selection.owners))
