@@ -1,1 +1,1 @@
-"""What is kept: tables, the one writer, what follows it live, and what is read back."""
+"""Storage: the tables, the journal that writes them, live delivery of committed records, and reads."""

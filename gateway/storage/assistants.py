@@ -1,4 +1,4 @@
-"""Assistants over the journal: by owner, a row for each with the version in use, and a row for each version."""
+"""Assistants in the database: one row per assistant with the version in use, and one row per version."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -33,7 +33,7 @@ class Assistants:
         self._clock = clock
         self._limits = limits
         self._owners: set[str] = set()
-        """Those who have any: for all others nothing has to be looked for."""
+        """Owners that have assistants. For other owners, `get` needs no query, unless gateways share the database."""
 
     async def start(self) -> None:
         self._owners = await self._journal.query(_owners)
@@ -41,9 +41,9 @@ class Assistants:
     async def create(self, owner: str, assistant: Assistant) -> Assistant:
         self._check(assistant)
         now = self._clock.now()
-        made = assistant.replace(version=1, created_at=now, updated_at=now)
+        assistant = assistant.replace(version=1, created_at=now, updated_at=now)
         self._owners.add(owner)
-        return await self._journal.write(_create, owner, made)
+        return await self._journal.write(_create, owner, assistant)
 
     async def get(self, owner: str, assistant_id: str) -> Assistant | None:
         if owner not in self._owners and not self._journal.is_shared:
@@ -57,20 +57,20 @@ class Assistants:
         return await self._journal.write(self._change, owner, assistant_id, change, given)
 
     def _change(
-        self, tx: Transaction, owner: str, assistant_id: str, change: AssistantChange, given: Assistant | None
+        self, tx: Transaction, owner: str, assistant_id: str, change: AssistantChange, default: Assistant | None
     ) -> Assistant:
-        known = _get(tx.connection, owner, assistant_id)
-        before = known or given
+        current = _get(tx.connection, owner, assistant_id)
+        before = current or default
         if before is None:
             raise _not_found(assistant_id)
-        newest = _newest(tx.connection, owner, assistant_id) if known else before.version
-        made = _apply_change(before, change).replace(version=newest + 1, updated_at=self._clock.now())
-        self._check(made)
-        if known is None:
+        newest = _newest(tx.connection, owner, assistant_id) if current else before.version
+        changed = _apply_change(before, change).replace(version=newest + 1, updated_at=self._clock.now())
+        self._check(changed)
+        if current is None:
             _create(tx, owner, before)
-        _keep_version(tx, owner, made)
-        _use(tx, owner, made)
-        return made
+        _keep_version(tx, owner, changed)
+        _use(tx, owner, changed)
+        return changed
 
     async def use_version(self, owner: str, assistant_id: str, version: int) -> Assistant:
         return await self._journal.write(self._use_version, owner, assistant_id, version)
@@ -78,22 +78,22 @@ class Assistants:
     def _use_version(self, tx: Transaction, owner: str, assistant_id: str, version: int) -> Assistant:
         if _get(tx.connection, owner, assistant_id) is None:
             raise _not_found(assistant_id)
-        found = _get_version(tx.connection, owner, assistant_id, version)
-        if found is None:
-            # The words of langgraph-api 0.16.7.
-            words = f"Version {version} not found for assistant {assistant_id}"
-            raise FaultError(FaultCode.NOT_FOUND, words)
-        made = found.replace(updated_at=self._clock.now())
-        _use(tx, owner, made)
-        return made
+        chosen = _get_version(tx.connection, owner, assistant_id, version)
+        if chosen is None:
+            # The error text of langgraph-api 0.16.7.
+            text = f"Version {version} not found for assistant {assistant_id}"
+            raise FaultError(FaultCode.NOT_FOUND, text)
+        assistant = chosen.replace(updated_at=self._clock.now())
+        _use(tx, owner, assistant)
+        return assistant
 
     async def delete(self, owner: str, assistant_id: str) -> bool:
         return await self._journal.write(_delete, owner, assistant_id)
 
     async def search(self, owner: str, query: AssistantQuery) -> Listed[Assistant]:
         places = await self._journal.query(_search, owner, query)
-        given = {each.assistant_id: each for each in query.given}
-        return create_listing(self._journal, places, partial(_read, owner=owner, given=given))
+        defaults = {each.assistant_id: each for each in query.given}
+        return create_listing(self._journal, places, partial(_read, owner=owner, defaults=defaults))
 
     async def count(self, owner: str, query: AssistantQuery) -> int:
         return await self._journal.query(_count, owner, query)
@@ -106,8 +106,8 @@ class Assistants:
 
     def _check(self, assistant: Assistant) -> None:
         check_size(self._limits.metadata, assistant.metadata)
-        told = (assistant.name, assistant.description, assistant.config, assistant.context)
-        check_size(self._limits.input, *told)
+        sized = (assistant.name, assistant.description, assistant.config, assistant.context)
+        check_size(self._limits.input, *sized)
 
 
 def _not_found(assistant_id: str) -> FaultError:
@@ -116,14 +116,14 @@ def _not_found(assistant_id: str) -> FaultError:
 
 def _apply_change(before: Assistant, change: AssistantChange) -> Assistant:
     metadata: JsonObject = {**before.metadata, **(change.metadata or {})}
-    given = {
+    values = {
         "agent": change.agent,
         "name": change.name,
         "description": change.description,
         "config": change.config,
         "context": change.context,
     }
-    return before.replace(metadata=metadata, **{name: each for name, each in given.items() if each is not None})
+    return before.replace(metadata=metadata, **{name: each for name, each in values.items() if each is not None})
 
 
 # Rows
@@ -137,22 +137,29 @@ def _its(table: Any, owner: str, assistant_id: str) -> Any:
     return (table.c.owner == owner) & (table.c.assistant_id == assistant_id)
 
 
-def _create(tx: Transaction, owner: str, made: Assistant) -> Assistant:
-    if _get(tx.connection, owner, made.assistant_id) is not None:
-        raise FaultError(FaultCode.CONFLICT, f"Assistant {made.assistant_id} already exists")
-    row = {"owner": owner, "assistant_id": made.assistant_id, "body": encode_snapshot(made)}
+def _create(tx: Transaction, owner: str, assistant: Assistant) -> Assistant:
+    if _get(tx.connection, owner, assistant.assistant_id) is not None:
+        raise FaultError(FaultCode.CONFLICT, f"Assistant {assistant.assistant_id} already exists")
+    row = {"owner": owner, "assistant_id": assistant.assistant_id, "body": encode_snapshot(assistant)}
     tx.connection.execute(insert(_ROW), row)
-    _keep_version(tx, owner, made)
-    return made
+    _keep_version(tx, owner, assistant)
+    return assistant
 
 
-def _keep_version(tx: Transaction, owner: str, made: Assistant) -> None:
-    row = {"owner": owner, "assistant_id": made.assistant_id, "version": made.version, "body": encode_snapshot(made)}
+def _keep_version(tx: Transaction, owner: str, assistant: Assistant) -> None:
+    row = {
+        "owner": owner,
+        "assistant_id": assistant.assistant_id,
+        "version": assistant.version,
+        "body": encode_snapshot(assistant),
+    }
     tx.connection.execute(insert(_VERSION), row)
 
 
-def _use(tx: Transaction, owner: str, made: Assistant) -> None:
-    tx.connection.execute(update(_ROW).where(_its(_ROW, owner, made.assistant_id)), {"body": encode_snapshot(made)})
+def _use(tx: Transaction, owner: str, assistant: Assistant) -> None:
+    tx.connection.execute(
+        update(_ROW).where(_its(_ROW, owner, assistant.assistant_id)), {"body": encode_snapshot(assistant)}
+    )
 
 
 def _delete(tx: Transaction, owner: str, assistant_id: str) -> bool:
@@ -170,8 +177,8 @@ def _newest(connection: Connection, owner: str, assistant_id: str) -> int:
 
 
 def _versions(connection: Connection, owner: str, assistant_id: str) -> list[int]:
-    found = select(_VERSION.c.version).where(_its(_VERSION, owner, assistant_id))
-    return list(connection.execute(found.order_by(_VERSION.c.version.desc())).scalars())
+    numbers = select(_VERSION.c.version).where(_its(_VERSION, owner, assistant_id))
+    return list(connection.execute(numbers.order_by(_VERSION.c.version.desc())).scalars())
 
 
 def _get_version(connection: Connection, owner: str, assistant_id: str, version: int) -> Assistant | None:
@@ -182,47 +189,47 @@ def _get_version(connection: Connection, owner: str, assistant_id: str, version:
 
 # Lists
 
-_Found = tuple[Any, str, int]
-"""What it is sorted by, its id, and the bytes of its body."""
-_GIVEN: Final = 1000
-"""Bytes as which one counts that is in memory anyway."""
+_Match = tuple[Any, str, int]
+"""Sort key, id, and size of the body in bytes."""
+_DEFAULT_SIZE: Final = 1000
+"""Assumed size of an assistant that every owner has, in bytes. Chosen: it is in memory and has no stored body."""
 
 
 def _search(connection: Connection, owner: str, query: AssistantQuery) -> list[tuple[str, int]]:
-    found = sorted(_matching(connection, owner, query), reverse=query.descending)
-    return [(key, size) for _, key, size in islice(found, query.offset, query.offset + query.limit)]
+    matches = sorted(_matching(connection, owner, query), reverse=query.descending)
+    return [(key, size) for _, key, size in islice(matches, query.offset, query.offset + query.limit)]
 
 
 def _count(connection: Connection, owner: str, query: AssistantQuery) -> int:
     return sum(1 for _ in _matching(connection, owner, query))
 
 
-def _matching(connection: Connection, owner: str, query: AssistantQuery) -> Iterator[_Found]:
-    given = {each.assistant_id: each for each in query.given}
+def _matching(connection: Connection, owner: str, query: AssistantQuery) -> Iterator[_Match]:
+    defaults = {each.assistant_id: each for each in query.given}
     with closing(connection.execute(stream_rows(select(_ROW.c.body).where(_ROW.c.owner == owner)))) as rows:
         for (body,) in rows:
-            made = decode_snapshot(Assistant, body)
-            given.pop(made.assistant_id, None)
-            if _is_match(made, query):
-                yield getattr(made, query.order), made.assistant_id, len(body)
-    for each in given.values():
+            assistant = decode_snapshot(Assistant, body)
+            defaults.pop(assistant.assistant_id, None)
+            if _is_match(assistant, query):
+                yield getattr(assistant, query.order), assistant.assistant_id, len(body)
+    for each in defaults.values():
         if _is_match(each, query):
-            yield getattr(each, query.order), each.assistant_id, _GIVEN
+            yield getattr(each, query.order), each.assistant_id, _DEFAULT_SIZE
 
 
-def _is_match(made: Assistant, query: AssistantQuery) -> bool:
-    if query.agents is not None and made.agent not in query.agents:
+def _is_match(assistant: Assistant, query: AssistantQuery) -> bool:
+    if query.agents is not None and assistant.agent not in query.agents:
         return False
-    if query.name is not None and query.name.casefold() not in made.name.casefold():
+    if query.name is not None and query.name.casefold() not in assistant.name.casefold():
         return False
-    return has_members(made.metadata, query.metadata)
+    return has_members(assistant.metadata, query.metadata)
 
 
 def _read(
-    connection: Connection, *, owner: str, given: dict[str, Assistant], keys: Sequence[str]
+    connection: Connection, *, owner: str, defaults: dict[str, Assistant], keys: Sequence[str]
 ) -> dict[str, Assistant]:
-    found = {each: given[each] for each in keys if each in given}
+    read_assistants = {each: defaults[each] for each in keys if each in defaults}
     where = (_ROW.c.owner == owner) & _ROW.c.assistant_id.in_(keys)
     for assistant_id, body in connection.execute(select(_ROW.c.assistant_id, _ROW.c.body).where(where)):
-        found[assistant_id] = decode_snapshot(Assistant, body)
-    return found
+        read_assistants[assistant_id] = decode_snapshot(Assistant, body)
+    return read_assistants

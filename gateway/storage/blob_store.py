@@ -11,8 +11,8 @@ def open_blobs(artifacts: str | None, folder: Path, limit: int) -> Blobs:
     if artifacts is None:
         return FolderBlobs(folder, limit)
     try:
-        from babelgate.gateway.storage.s3 import S3Blobs  # it needs what only those who use it install
+        from babelgate.gateway.storage.s3 import S3Blobs  # imports libraries of the extra babelgate[s3]
     except ImportError as error:
-        said = f"artifacts: {artifacts}: it needs what babelgate[s3] installs ({error})"
-        raise FaultError(FaultCode.INVALID, said) from None
+        text = f"artifacts: {artifacts}: it needs what babelgate[s3] installs ({error})"
+        raise FaultError(FaultCode.INVALID, text) from None
     return S3Blobs.of_url(artifacts, limit)

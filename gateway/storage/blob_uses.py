@@ -19,10 +19,10 @@ def use_blobs(tx: Transaction, state: ThreadState, messages: Sequence[Message]) 
 
 
 def use_blob(tx: Transaction, state: ThreadState, part: FilePart) -> None:
-    """Note that the thread names a stored file: the file is reachable and kept while it does."""
+    """Record that the thread names a stored file. The file stays readable and is not swept while a thread names it."""
     uses = table_of(BlobUseRow)
-    seen = select(uses.c.blob).where(uses.c.thread_pk == state.pk, uses.c.blob == part.blob)
-    if tx.connection.execute(seen).first() is None:
+    existing = select(uses.c.blob).where(uses.c.thread_pk == state.pk, uses.c.blob == part.blob)
+    if tx.connection.execute(existing).first() is None:
         tx.connection.execute(
             uses.insert(),
             {"thread_pk": state.pk, "blob": part.blob, "body": encode_row(part.replace(inline=None))},

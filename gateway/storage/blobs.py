@@ -1,5 +1,8 @@
-"""Content-addressed blob store: the bytes of files, by the hash of their content. A name from outside is never a path:
-only hashes that we made ourselves, or that look exactly like one, reach a store."""
+"""Content-addressed blob store: the bytes of files, by the SHA-256 of their content.
+
+A name from a request is never used as a path. Only hashes that the gateway computed, or names with the exact form of
+such a hash, reach a store.
+"""
 
 import asyncio
 import hashlib
@@ -22,37 +25,41 @@ from babelgate.gateway.storage.permission import make_folder, make_private
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 PIECE: Final = 256 * 1024
-"""Bytes that are read at once."""
+"""Bytes that one read returns at most."""
 
 
 class Blobs(ABC):
-    """Bytes that are written once under their SHA-256, wherever that is."""
+    """Store of immutable files, each under the SHA-256 of its bytes."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        """Bytes of one file."""
+        """Maximum size of one file, in bytes."""
         self._held: WeakValueDictionary[str, FilePart] = WeakValueDictionary()
-        """By hash, a part with the bytes that somebody holds: all readers of a run hold the same ones."""
+        """Parts with their bytes, by hash, while a reader uses them: all readers of a run share one copy."""
         self._reading: dict[str, asyncio.Future[bytes]] = {}
+        """Reads in progress, by hash."""
 
     @property
     def folders(self) -> Sequence[Path]:
-        """Where on this machine they are; none if they are elsewhere."""
+        """Folders of this machine that hold the files. Empty if the store is remote."""
         return ()
 
     def secure(self) -> None:
-        """Others cannot look into it, which earlier releases let them."""
+        """Make existing files private to the user of the gateway. Earlier releases let other users read them."""
         return
 
     async def find_failure(self) -> str | None:
-        """Why the store cannot be used now; None if it can."""
+        """Return the reason why the store cannot be used now, or None if it can."""
         return None
 
-    # In a thread
+    # Called in worker threads
 
     def put(self, data: bytes) -> str:
-        """Store bytes and return their hash. They are there, by name, when this returns: the event that names them is
-        appended afterwards. Raises too_large, unavailable."""
+        """Store bytes and return their hash.
+
+        They are durable when this returns, because the event that names them is appended afterwards. Raises too_large
+        above the limit, and unavailable if the store fails.
+        """
         blob = self._hash(data)
         self.put_file(BytesIO(data), blob)
         return blob
@@ -64,32 +71,43 @@ class Blobs(ABC):
 
     @abstractmethod
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Store what a file holds from where it stands, and of which the hash is known. Raises unavailable."""
+        """Store the rest of an open file, from its current position, under `blob`, the hash of these bytes.
+
+        Raises unavailable if the store fails.
+        """
 
     @abstractmethod
     def get(self, blob: str) -> bytes:
-        """Raises not_found, unavailable."""
+        """Return the bytes of a stored file. Raises not_found, and unavailable if the store fails."""
 
     @abstractmethod
     def sweep(self, used: set[str], older_than: float) -> int:
-        """Remove the files that nothing names and that were written before `older_than` (seconds since 1970): younger
-        ones may be on their way into an event. Returns how many. Raises unavailable."""
+        """Remove the files that are not in `used` and were written before `older_than`, and return their number.
 
-    # In the event loop
+        `older_than` is in seconds since 1970. Younger files are kept: an event that names them may not be committed
+        yet. Raises unavailable if the store fails.
+        """
+
+    # Called in the event loop
 
     @abstractmethod
     async def size(self, blob: str) -> int:
-        """Raises not_found, unavailable."""
+        """Return the size of a stored file in bytes. Raises not_found, and unavailable if the store fails."""
 
     @abstractmethod
     def pieces(self, blob: str) -> AsyncGenerator[bytes]:
-        """The bytes of a stored file, some at a time. What is removed meanwhile can be read to its end. Raises
-        not_found, unavailable."""
+        """Yield the bytes of a stored file in pieces. A file that is removed meanwhile is still read to its end.
+
+        Raises not_found, and unavailable if the store fails.
+        """
 
     @abstractmethod
     async def renew(self, blob: str) -> bool:
-        """Make a stored file young again: the sweep leaves it alone until an event names it. Whether there is one.
-        Raises not_found, unavailable."""
+        """Reset the age of a stored file, so that no sweep removes it before an event names it.
+
+        Return False if there is no such file. Raises not_found if `blob` is not a hash, and unavailable if the store
+        fails.
+        """
 
     async def _put(self, data: bytes) -> str:
         return await asyncio.to_thread(self.put, data)
@@ -98,8 +116,11 @@ class Blobs(ABC):
         return await asyncio.to_thread(self.get, blob)
 
     async def keep(self, part: Part) -> Part:
-        """The part as the log may hold it: the bytes that it carried, or that it names, are in the store. Raises
-        not_found, too_large, unavailable."""
+        """Return the part in the form that a log holds: its bytes are in the store, and it carries only their hash.
+
+        Raises not_found if it names a file that is not stored, too_large above the limit, and unavailable if the store
+        fails.
+        """
         if not isinstance(part, FilePart) or (part.inline is None and part.blob is None):
             return part
         if part.inline is None:
@@ -110,16 +131,17 @@ class Blobs(ABC):
         return part.replace(blob=blob, size=len(part.inline), inline=None)
 
     async def keep_all(self, messages: Iterable[Message]) -> tuple[Message, ...]:
-        kept: list[Message] = []
+        stored: list[Message] = []
         for message in messages:
             if any(isinstance(part, FilePart) for part in message.parts):
                 parts = [await self.keep(part) for part in message.parts]
                 message = message.replace(parts=tuple(parts))
-            kept.append(message)
-        return tuple(kept)
+            stored.append(message)
+        return tuple(stored)
 
     async def load(self, part: FilePart, limit: int | None = None) -> FilePart:
-        """The part with its bytes in `inline`, if they are in the store and within `limit`."""
+        """Return the part with its bytes in `inline`. Return it unchanged if it has no stored file, or a size above
+        `limit`."""
         if part.blob is None or part.inline is not None or (limit is not None and (part.size or 0) > limit):
             return part
         held = self._held.get(part.blob)
@@ -128,7 +150,7 @@ class Blobs(ABC):
         return loaded
 
     async def _read(self, blob: str) -> bytes:
-        """Once for all who ask while it is being read."""
+        """Return the bytes of a stored file. Concurrent calls for one file share one read."""
         reading = self._reading.get(blob)
         if reading is None:
             reading = self._reading[blob] = asyncio.ensure_future(self._get(blob))
@@ -137,7 +159,7 @@ class Blobs(ABC):
 
 
 def check_hash(blob: str) -> str:
-    """It, if it can be one. Raises not_found."""
+    """Return `blob`. Raises not_found if it does not have the form of a hash."""
     if not is_hash(blob):
         raise no_such_file()
     return blob
@@ -158,7 +180,7 @@ class FolderBlobs(Blobs):
         super().__init__(limit)
         self.folder = folder
         self._sweeping = threading.Lock()
-        """A file is not removed between the look that finds it and the touch that makes it young."""
+        """Guard against a sweep that reads the age of a file, and removes the file after it was renewed."""
 
     @property
     def folders(self) -> Sequence[Path]:
@@ -168,11 +190,11 @@ class FolderBlobs(Blobs):
         make_private([self.folder])
 
     def path(self, blob: str) -> Path:
-        """Raises not_found."""
+        """Return the path of a file, stored or not. Raises not_found if `blob` does not have the form of a hash."""
         return self.folder / check_hash(blob)[:2] / blob
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Raises unavailable."""
+        """Store the rest of an open file, unless the folder has it. Raises unavailable if the disk fails."""
         if self._touch(blob):
             return
         try:
@@ -193,7 +215,7 @@ class FolderBlobs(Blobs):
 
     def _write(self, path: Path, source: IO[bytes]) -> None:
         make_folder(path.parent)
-        file, name = tempfile.mkstemp(dir=path.parent)  # which only its owner can read
+        file, name = tempfile.mkstemp(dir=path.parent)  # readable by the user of the gateway only
         try:
             with os.fdopen(file, "wb") as stream:
                 copyfileobj(source, stream)
@@ -210,21 +232,21 @@ class FolderBlobs(Blobs):
             os.close(folder)
 
     def get(self, blob: str) -> bytes:
-        """Raises not_found."""
+        """Return the bytes of a stored file. Raises not_found."""
         try:
             return self.path(blob).read_bytes()
         except FileNotFoundError:
             raise no_such_file() from None
 
     async def size(self, blob: str) -> int:
-        """Raises not_found."""
+        """Return the size of a stored file in bytes. Raises not_found."""
         try:
             return (await asyncio.to_thread(self.path(blob).stat)).st_size
         except FileNotFoundError:
             raise no_such_file() from None
 
     async def pieces(self, blob: str) -> AsyncGenerator[bytes]:
-        with self._open(blob) as file:  # NB: not in a thread, where it would stay open if the reader left meanwhile
+        with self._open(blob) as file:  # not in a worker thread: a cancelled reader would leave the file open
             while piece := await asyncio.to_thread(file.read, PIECE):
                 yield piece
 

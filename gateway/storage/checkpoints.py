@@ -1,8 +1,8 @@
-"""Checkpoints: what graphs keep of their threads, as rows of the gateway's database.
+"""Checkpoints of LangGraph graphs, as rows of the gateway's database.
 
-They belong to the thread as its log does: they are erased with it, copied with it, and those of a run go when the run
-is removed. What is in them is the graph library's own affair (`babelgate.gateway.agents.langgraph.checkpointer`),
-and nothing of it is needed here.
+Checkpoints belong to a thread, as its log does. They are erased and copied with the thread, and those of a run are
+deleted when the run is removed. Their content is opaque here: `babelgate.gateway.agents.langgraph.checkpointer` encodes
+and decodes it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,41 +23,47 @@ _WRITE: Final = table_of(CheckpointWriteRow)
 _CHANNELS: Final = msgspec.json.Decoder(dict[str, str])
 _OF_CHECKPOINT: Final = ("owner", "thread_id", "ns", "checkpoint_id")
 _SINCE_SNAPSHOT: Final = b"counters_since_delta_snapshot"
-"""In the metadata of a checkpoint of langgraph 1.2 whose values are told by what was written to those before it
-(`DeltaChannel`)."""
+"""Key in the metadata of a checkpoint of langgraph 1.2 with a `DeltaChannel`.
+
+The value of such a channel is computed from the writes of earlier checkpoints.
+"""
 _OF_CHANNEL: Final = tuple(
     _VALUE.c[name] == bindparam(f"b_{short}")
     for name, short in (("owner", "owner"), ("thread_id", "thread"), ("ns", "ns"), ("channel", "channel"))
 )
-_FIRST: Final = (
+_LINK: Final = (
     select(_VALUE.c.checkpoint_id, _VALUE.c.base_id, _VALUE.c.form, _VALUE.c.body)
     .where(*_OF_CHANNEL, _VALUE.c.checkpoint_id == bindparam("b_checkpoint"))
     .cte("chain", recursive=True)
 )
 _CHAIN: Final = select(
-    _FIRST.union_all(
+    _LINK.union_all(
         select(_VALUE.c.checkpoint_id, _VALUE.c.base_id, _VALUE.c.form, _VALUE.c.body).where(
-            *_OF_CHANNEL, _VALUE.c.checkpoint_id == _FIRST.c.base_id
+            *_OF_CHANNEL, _VALUE.c.checkpoint_id == _LINK.c.base_id
         )
     )
 )
-"""A value, and one after the other what it goes on from."""
+"""Query for a channel value, followed by the chain of values that it is a difference to."""
 
 
 @runtime_checkable
 class Attached(Protocol):
-    """An agent that keeps something of its own in the database. The hub gives it the journal when it starts, and the
-    memory of its callers. A Protocol although it has one implementation, which keeps layers apart: the hub and storage
-    need not import LangGraph's agents."""
+    """Agent that stores data in the gateway's database.
 
-    def attach(self, journal: Journal, store: Store) -> None: ...
+    This is a Protocol although it has one implementation: the hub and storage must not import the LangGraph agents.
+    """
+
+    def attach(self, journal: Journal, store: Store) -> None:
+        """Pass the journal and the key-value store to the agent. The hub calls this at startup."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
     task_id: str
     idx: int
-    """Below zero: the newest one of its kind counts. Otherwise the first."""
+    """Index of the write in its task. A later write with the same negative index replaces the earlier one; with any
+    other index, the first write is kept."""
     task_path: str
     channel: str
     form: str
@@ -66,12 +72,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelValue:
-    """The value of a channel that was stored with a checkpoint."""
+    """Value of one channel, stored with the checkpoint that changed it."""
 
     channel: str
     checkpoint_id: str
     base_id: str | None
-    """The checkpoint with the value that this one is the difference to; None = it is whole."""
+    """Checkpoint whose value this one is a difference to. None if this value is complete."""
     form: str
     body: bytes
 
@@ -85,19 +91,20 @@ class Stored:
     form: str
     body: bytes
     channels: Mapping[str, str] | None = None
-    """By channel, the checkpoint with which its value was stored. None = the values are in the body."""
+    """Id of the checkpoint that a channel's value was stored with, by channel. None if the values are in the body."""
     values: Sequence[ChannelValue] = ()
-    """To be stored with it; where it is read, all that it has, each before what it goes on from."""
+    """Channel values. When written, the new ones; when read, all of them, each followed by the values that it is a
+    difference to."""
     writes: Sequence[Write] = ()
-    """In the order in which their step applies them."""
+    """Pending writes, in the order in which the next step applies them."""
 
 
 def find(
     connection: Connection, owner: str, thread_id: str, ns: str, checkpoint_id: str | None = None
 ) -> Stored | None:
-    """A checkpoint of a place, or its newest one."""
-    found = page(connection, owner, thread_id, ns, checkpoint_id=checkpoint_id, limit=1)
-    return found[0] if found else None
+    """Return one checkpoint of a namespace, or the newest if no id is given. Return None if it does not exist."""
+    checkpoints = page(connection, owner, thread_id, ns, checkpoint_id=checkpoint_id, limit=1)
+    return checkpoints[0] if checkpoints else None
 
 
 def page(
@@ -110,7 +117,7 @@ def page(
     before: str | None = None,
     limit: int,
 ) -> list[Stored]:
-    """Newest first; of all places if `ns` is None."""
+    """Return up to `limit` checkpoints of a namespace, newest first. `ns` = None selects all namespaces."""
     table = _CHECKPOINT
     wanted = select(table).where(table.c.owner == owner, table.c.thread_id == thread_id)
     if ns is not None:
@@ -158,17 +165,23 @@ def _read_values(connection: Connection, row: Row[Any]) -> list[ChannelValue]:
     ]
 
 
-def put(connection: Connection, owner: str, thread_id: str, made: Stored) -> None:
-    """Keep a checkpoint with its new values; its writes come by themselves."""
-    key = {"owner": owner, "thread_id": thread_id, "ns": made.ns, "checkpoint_id": made.checkpoint_id}
+def put(connection: Connection, owner: str, thread_id: str, checkpoint: Stored) -> None:
+    """Store a checkpoint and its new channel values. Its pending writes are stored by `put_writes`."""
+    key = {"owner": owner, "thread_id": thread_id, "ns": checkpoint.ns, "checkpoint_id": checkpoint.checkpoint_id}
     for table in (_CHECKPOINT, _VALUE):
         connection.execute(delete(table).where(*(table.c[name] == value for name, value in key.items())))
-    channels = None if made.channels is None else msgspec.json.encode(made.channels)
-    told = {"parent_id": made.parent_id, "run_id": made.run_id, "form": made.form, "body": made.body}
-    connection.execute(insert(_CHECKPOINT), {**key, **told, "channels": channels})
-    if made.values:
+    channels = None if checkpoint.channels is None else msgspec.json.encode(checkpoint.channels)
+    row = {
+        "parent_id": checkpoint.parent_id,
+        "run_id": checkpoint.run_id,
+        "form": checkpoint.form,
+        "body": checkpoint.body,
+    }
+    connection.execute(insert(_CHECKPOINT), {**key, **row, "channels": channels})
+    if checkpoint.values:
         rows = [
-            {**key, "channel": v.channel, "base_id": v.base_id, "form": v.form, "body": v.body} for v in made.values
+            {**key, "channel": v.channel, "base_id": v.base_id, "form": v.form, "body": v.body}
+            for v in checkpoint.values
         ]
         connection.execute(insert(_VALUE), rows)
 
@@ -192,44 +205,49 @@ def put_writes(
             connection.execute(delete(table).where(*of_task), place)
         elif connection.execute(select(table.c.idx).where(*of_task), place).first() is not None:
             continue
-        told = {"task_path": write.task_path, "channel": write.channel, "form": write.form, "body": write.body}
-        connection.execute(insert(table), {**key, "task_id": write.task_id, "idx": write.idx, "run_id": run_id, **told})
+        body = {"task_path": write.task_path, "channel": write.channel, "form": write.form, "body": write.body}
+        connection.execute(insert(table), {**key, "task_id": write.task_id, "idx": write.idx, "run_id": run_id, **body})
 
 
 def keep_newest(connection: Connection, owner: str, thread_id: str, head: str) -> None:
-    """Forget the checkpoints that were made before one of the thread; where it is none of these, before their newest.
-    Of a graph within that keeps its state from call to call, so that its place names no task, the newest stays; and all
-    by which the values of one that stays are told."""
+    """Delete the checkpoints of a thread that are older than `head`.
+
+    If `head` is not a checkpoint of the thread's own graph, the newest one of that graph takes its place. Two kinds of
+    older checkpoints are kept:
+
+    - the newest one of a subgraph that keeps its state between calls (its namespace does not name a task);
+    - those from which the values of a kept checkpoint are computed (`DeltaChannel`).
+    """
     table = _CHECKPOINT
     here = (table.c.owner == owner, table.c.thread_id == thread_id)
-    found = connection.execute(
+    rows = connection.execute(
         select(table.c.ns, table.c.checkpoint_id, table.c.parent_id, table.c.body).where(*here)
     ).all()
     newest: dict[str, str] = {}
-    for ns, checkpoint_id, _, _ in found:
+    for ns, checkpoint_id, _, _ in rows:
         newest[ns] = max(checkpoint_id, newest.get(ns, ""))
-    since = head if any(each.checkpoint_id == head and not each.ns for each in found) else newest.get("", "")
-    kept = {(ns, newest[ns]) for ns in newest if ":" not in ns.rpartition("|")[2] or newest[ns] > since}
-    kept |= {(ns, checkpoint_id) for ns, checkpoint_id, _, _ in found if checkpoint_id >= since}
-    parents = {(ns, checkpoint_id): (ns, parent_id) for ns, checkpoint_id, parent_id, _ in found}
-    told_by_others = {(ns, checkpoint_id) for ns, checkpoint_id, _, body in found if _SINCE_SNAPSHOT in body}
-    for place in [*kept]:
-        while place in told_by_others and (place := parents[place]) in parents:
-            kept.add(place)
-    gone = [
+    since = head if any(each.checkpoint_id == head and not each.ns for each in rows) else newest.get("", "")
+    keep = {(ns, newest[ns]) for ns in newest if ":" not in ns.rpartition("|")[2] or newest[ns] > since}
+    keep |= {(ns, checkpoint_id) for ns, checkpoint_id, _, _ in rows if checkpoint_id >= since}
+    parents = {(ns, checkpoint_id): (ns, parent_id) for ns, checkpoint_id, parent_id, _ in rows}
+    computed = {(ns, checkpoint_id) for ns, checkpoint_id, _, body in rows if _SINCE_SNAPSHOT in body}
+    for place in [*keep]:
+        while place in computed and (place := parents[place]) in parents:
+            keep.add(place)
+    unwanted = [
         {"b_ns": ns, "b_checkpoint": checkpoint_id}
-        for ns, checkpoint_id, _, _ in found
-        if (ns, checkpoint_id) not in kept
+        for ns, checkpoint_id, _, _ in rows
+        if (ns, checkpoint_id) not in keep
     ]
-    if not gone:
+    if not unwanted:
         return
     for each in (_CHECKPOINT, _WRITE):
         is_it = (each.c.owner == owner, each.c.thread_id == thread_id, each.c.ns == bindparam("b_ns"))
-        connection.execute(delete(each).where(*is_it, each.c.checkpoint_id == bindparam("b_checkpoint")), gone)
+        connection.execute(delete(each).where(*is_it, each.c.checkpoint_id == bindparam("b_checkpoint")), unwanted)
     orphans = [
         {"b_ns": ns, "b_checkpoint": checkpoint_id}
-        for ns, checkpoint_id in kept
-        if parents[ns, checkpoint_id][1] is not None and parents[ns, checkpoint_id] not in kept
+        for ns, checkpoint_id in keep
+        if parents[ns, checkpoint_id][1] is not None and parents[ns, checkpoint_id] not in keep
     ]
     if orphans:
         is_it = (*here, table.c.ns == bindparam("b_ns"), table.c.checkpoint_id == bindparam("b_checkpoint"))
@@ -238,9 +256,9 @@ def keep_newest(connection: Connection, owner: str, thread_id: str, head: str) -
 
 
 def forget_run(connection: Connection, owner: str, run_id: str) -> None:
-    """The run is removed: the thread goes on from where it was before."""
-    mine = select(_CHECKPOINT.c.thread_id).where(_CHECKPOINT.c.owner == owner, _CHECKPOINT.c.run_id == run_id)
-    threads = list(connection.execute(mine.distinct()).scalars())
+    """Delete the checkpoints and writes of a run, so that the thread continues from the state before the run."""
+    in_run = select(_CHECKPOINT.c.thread_id).where(_CHECKPOINT.c.owner == owner, _CHECKPOINT.c.run_id == run_id)
+    threads = list(connection.execute(in_run.distinct()).scalars())
     for table in (_CHECKPOINT, _WRITE):
         connection.execute(delete(table).where(table.c.owner == owner, table.c.run_id == run_id))
     for thread_id in threads:
@@ -248,13 +266,13 @@ def forget_run(connection: Connection, owner: str, run_id: str) -> None:
 
 
 def _drop_unused_values(connection: Connection, owner: str, thread_id: str) -> None:
-    """Values that no checkpoint of the thread has any more."""
-    kept = select(_CHECKPOINT.c.ns, _CHECKPOINT.c.channels).where(
+    """Delete the channel values that no checkpoint of the thread refers to, directly or through a difference."""
+    rows = select(_CHECKPOINT.c.ns, _CHECKPOINT.c.channels).where(
         _CHECKPOINT.c.owner == owner, _CHECKPOINT.c.thread_id == thread_id, _CHECKPOINT.c.channels.is_not(None)
     )
     used = {
         (ns, channel, stored_with)
-        for ns, channels in connection.execute(kept)
+        for ns, channels in connection.execute(rows)
         for channel, stored_with in _CHANNELS.decode(channels).items()
     }
     key = (_VALUE.c.ns, _VALUE.c.channel, _VALUE.c.checkpoint_id)
@@ -279,15 +297,17 @@ def _drop_unused_values(connection: Connection, owner: str, thread_id: str) -> N
 def copy_thread(
     connection: Connection, owner: str, thread_id: str, new_id: str, *, until: str | None = None
 ) -> frozenset[str]:
-    """Copy what one thread has to another one, up to the checkpoint `until`. Ids stay: a graph finds its newest
-    checkpoint by them, which is the greatest. Returns them."""
+    """Copy the checkpoints of a thread to another thread, up to and including `until`. Return their ids.
+
+    The copies keep their ids: the newest checkpoint of a graph is the one with the greatest id.
+    """
     for table in (_CHECKPOINT, _VALUE, _WRITE):
         columns = [column.name for column in table.columns]
         new: ColumnElement[str] = literal(new_id)
-        there = [new if name == "thread_id" else table.c[name] for name in columns]
-        kept = select(*there).where(table.c.owner == owner, table.c.thread_id == thread_id)
+        selected = [new if name == "thread_id" else table.c[name] for name in columns]
+        source = select(*selected).where(table.c.owner == owner, table.c.thread_id == thread_id)
         if until is not None:
-            kept = kept.where(table.c.checkpoint_id <= until)
-        connection.execute(insert(table).from_select(columns, kept))
-    mine = select(_CHECKPOINT.c.checkpoint_id).where(_CHECKPOINT.c.owner == owner, _CHECKPOINT.c.thread_id == new_id)
-    return frozenset(connection.execute(mine).scalars())
+            source = source.where(table.c.checkpoint_id <= until)
+        connection.execute(insert(table).from_select(columns, source))
+    copies = select(_CHECKPOINT.c.checkpoint_id).where(_CHECKPOINT.c.owner == owner, _CHECKPOINT.c.thread_id == new_id)
+    return frozenset(connection.execute(copies).scalars())

@@ -1,4 +1,4 @@
-"""Rows of crons: when each is due, and its body."""
+"""Rows of crons: the next due time of each, and its body."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -17,9 +17,9 @@ from babelgate.gateway.storage.tables import CronRow
 from babelgate.gateway.storage.transaction import Transaction
 
 _CRON = table_of(CronRow)
-_AT_ONCE: Final = 100
+_DUE_LIMIT: Final = 100
 """Maximum number of due crons that one query returns. Chosen."""
-_MOST_CRONS: Final = 1000
+_MAX_CRONS: Final = 1000
 """Maximum number of crons of one owner. Chosen."""
 
 
@@ -27,51 +27,54 @@ def _its(owner: str, cron_id: str) -> Any:
     return (_CRON.c.owner == owner) & (_CRON.c.cron_id == cron_id)
 
 
-def create_cron(tx: Transaction, owner: str, made: Cron) -> None:
-    """Insert a cron. Raises not_found if its thread is not there, and queue_full beyond the bound of one owner."""
-    if made.thread_id is not None:
-        tx.need_thread(owner, made.thread_id)
+def create_cron(tx: Transaction, owner: str, cron: Cron) -> None:
+    """Insert a cron. Raises not_found if its thread does not exist, and queue_full if the owner has too many crons."""
+    if cron.thread_id is not None:
+        tx.need_thread(owner, cron.thread_id)
     counted = select(func.count()).select_from(_CRON).where(_CRON.c.owner == owner)
-    if tx.connection.execute(counted).scalar_one() >= _MOST_CRONS:
-        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MOST_CRONS} crons: delete one first.")
-    row = {"owner": owner, "cron_id": made.cron_id, "next_run": made.next_run, "body": encode_snapshot(made)}
+    if tx.connection.execute(counted).scalar_one() >= _MAX_CRONS:
+        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MAX_CRONS} crons: delete one first.")
+    row = {"owner": owner, "cron_id": cron.cron_id, "next_run": cron.next_run, "body": encode_snapshot(cron)}
     tx.connection.execute(insert(_CRON), row)
 
 
-def write_cron(tx: Transaction, owner: str, made: Cron) -> None:
+def write_cron(tx: Transaction, owner: str, cron: Cron) -> None:
     """Replace a cron."""
-    row = {"next_run": made.next_run, "body": encode_snapshot(made)}
-    tx.connection.execute(update(_CRON).where(_its(owner, made.cron_id)), row)
+    row = {"next_run": cron.next_run, "body": encode_snapshot(cron)}
+    tx.connection.execute(update(_CRON).where(_its(owner, cron.cron_id)), row)
 
 
 def delete_cron(tx: Transaction, owner: str, cron_id: str) -> bool:
-    """Delete a cron. Returns whether there was one."""
+    """Delete a cron. Return False if there was none."""
     return tx.connection.execute(delete(_CRON).where(_its(owner, cron_id))).rowcount > 0
 
 
 def read_cron(connection: Connection, owner: str, cron_id: str, *, change: bool = False) -> Cron | None:
-    """Return a cron. `change` = nobody else changes it before the end of the transaction."""
-    found = select(_CRON.c.body).where(_its(owner, cron_id))
-    body = connection.execute(found.with_for_update() if change else found).scalar()
+    """Return a cron, or None. `change` = lock its row until the transaction ends, because the caller will change it."""
+    selected = select(_CRON.c.body).where(_its(owner, cron_id))
+    body = connection.execute(selected.with_for_update() if change else selected).scalar()
     return None if body is None else decode_snapshot(Cron, body)
 
 
 def due_crons(connection: Connection, now: int) -> list[tuple[str, Cron]]:
-    """Return some crons that are due, each with its owner, the earliest first. `now` in microseconds since 1970."""
-    found = select(_CRON.c.owner, _CRON.c.body).where(_CRON.c.next_run <= now).order_by(_CRON.c.next_run)
-    rows = connection.execute(found.limit(_AT_ONCE))
+    """Return crons that are due, each with its owner, the earliest first. At most `_DUE_LIMIT` at once.
+
+    `now` is in microseconds since 1970.
+    """
+    selected = select(_CRON.c.owner, _CRON.c.body).where(_CRON.c.next_run <= now).order_by(_CRON.c.next_run)
+    rows = connection.execute(selected.limit(_DUE_LIMIT))
     return [(owner, decode_snapshot(Cron, body)) for owner, body in rows]
 
 
 def read_next_due(connection: Connection) -> int | None:
-    """Return the time at which the next cron is due, in microseconds since 1970. None if no cron is."""
+    """Return the time at which the next cron is due, in microseconds since 1970, or None if no cron is scheduled."""
     return connection.execute(select(func.min(_CRON.c.next_run)).where(_CRON.c.next_run.is_not(None))).scalar()
 
 
 def search_crons(connection: Connection, owner: str, query: CronQuery) -> list[tuple[str, int]]:
-    """Return one page of a search: the id of each cron, and the size of its body in bytes."""
-    found = sorted(_matching(connection, owner, query), reverse=query.descending)
-    return [(cron_id, size) for *_, cron_id, size in islice(found, query.offset, query.offset + query.limit)]
+    """Return one page of a search: the id of each matching cron, and the size of its body in bytes."""
+    matches = sorted(_matching(connection, owner, query), reverse=query.descending)
+    return [(cron_id, size) for *_, cron_id, size in islice(matches, query.offset, query.offset + query.limit)]
 
 
 def count_crons(connection: Connection, owner: str, query: CronQuery) -> int:
@@ -80,7 +83,7 @@ def count_crons(connection: Connection, owner: str, query: CronQuery) -> int:
 
 
 def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[tuple[bool, Any, str, int]]:
-    """Yield for each match: whether it has a sort key, the key, its id, and the size of its body in bytes."""
+    """Yield a tuple for each match: True if it has a sort key, the key, its id, and the size of its body in bytes."""
     with closing(connection.execute(stream_rows(select(_CRON.c.body).where(_CRON.c.owner == owner)))) as rows:
         for (body,) in rows:
             cron = decode_snapshot(Cron, body)
@@ -90,13 +93,13 @@ def _matching(connection: Connection, owner: str, query: CronQuery) -> Iterator[
 
 
 def _is_match(cron: Cron, query: CronQuery) -> bool:
-    asked = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
-    if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in asked.items()):
+    filters = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
+    if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in filters.items()):
         return False
     return has_members(cron.metadata, query.metadata)
 
 
 def read_crons(connection: Connection, *, owner: str, keys: Sequence[str]) -> dict[str, Cron]:
-    """Return the crons with these ids that are there, by their ids."""
-    found = select(_CRON.c.cron_id, _CRON.c.body).where(_CRON.c.owner == owner, _CRON.c.cron_id.in_(keys))
-    return {cron_id: decode_snapshot(Cron, body) for cron_id, body in connection.execute(found)}
+    """Return the crons with these ids, by id. Ids without a cron are left out."""
+    selected = select(_CRON.c.cron_id, _CRON.c.body).where(_CRON.c.owner == owner, _CRON.c.cron_id.in_(keys))
+    return {cron_id: decode_snapshot(Cron, body) for cron_id, body in connection.execute(selected)}

@@ -1,4 +1,4 @@
-"""The database that a journal is kept in: which one it is, its schema and migrations."""
+"""Database of the journal: the interface that SQLite and PostgreSQL implement, the schema, and its migrations."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractContextManager
@@ -13,20 +13,23 @@ from babelgate.gateway.settings.model import hide_password
 from babelgate.gateway.storage.sqlite import Sqlite
 
 REVISIONS: Final = tuple(f"{number:04}" for number in range(1, 16))
-"""Those in `gateway/storage/migrations/versions`, oldest first. What a release writes that the one before cannot
-read is a revision of its own, also where no table changes: then the one before says so, and reads nothing wrong."""
+"""Schema revisions in `gateway/storage/migrations/versions`, oldest first.
+
+A new row format that the release before cannot read is a revision too, even if no table changes. An older release then
+refuses to open the database instead of misreading it.
+"""
 HEAD: Final = REVISIONS[-1]
-_FOLDED_OTHERWISE: Final = frozenset({"0001", "0002"})
-"""In databases of these, the rows that are folds of the log are not what this release would make of it."""
+_FOLDED_DIFFERENTLY: Final = frozenset({"0001", "0002"})
+"""Revisions whose task, run and question rows this release would fold differently, so it folds them again."""
 
 
 _READABLE_FROM: Final = "readable from"
-"""In `meta`, the first revision whose gateways may use the schema as it is beside newer ones."""
+"""Name in `meta` of the oldest revision whose gateways may still use the schema, next to newer ones."""
 
 _MIGRATIONS: Final = Path(__file__).parent / "migrations"
 VERSIONS: Final = (_MIGRATIONS / "versions",)
 _SCHEMAS: Final = {"sqlite": _MIGRATIONS / "schema.sql", "postgresql": _MIGRATIONS / "postgresql.sql"}
-"""What the migrations make of an empty database."""
+"""Files with the schema of an empty database, the same that all migrations produce."""
 
 
 DatabaseError = SQLAlchemyError
@@ -34,74 +37,89 @@ DatabaseError = SQLAlchemyError
 
 
 class Database(Protocol):
-    """What differs between SQLite and PostgreSQL for the journal. Errors of either are OperationalError of SQLAlchemy
-    where the database is at fault, and not what was asked of it."""
+    """Operations of the journal that differ between SQLite and PostgreSQL.
+
+    Both raise OperationalError of SQLAlchemy if the database fails, as opposed to one statement.
+    """
 
     @property
     def folders(self) -> Sequence[Path]:
-        """Where it is kept; none if that is no affair of this machine."""
+        """Folders of this machine that hold the database. Empty if it is on a server."""
         ...
 
     def acquire(self) -> None:
-        """Before anything else is done with it. Raises conflict, where another gateway has it."""
+        """Lock the database, before any other method is called. Raises conflict if another gateway uses it."""
         ...
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Release the lock."""
+        ...
 
-    def open_writer(self) -> Engine: ...
+    def open_writer(self) -> Engine:
+        """Return a new engine for one connection that writes."""
+        ...
 
     def open_readers(self, readers: int) -> Engine:
-        """Raises conflict and OperationalError, where what they read is not what is written here."""
+        """Return a new engine for `readers` connections that read.
+
+        Raises conflict if they lead to another database than the writer's, and OperationalError.
+        """
         ...
 
     def connect(self, writer: Engine) -> Connection:
-        """The one connection that writes. Raises conflict, where another gateway has the database."""
+        """Return the only connection that writes. Raises conflict if another gateway uses the database."""
         ...
 
     def prepare_migration(self, connection: Connection, *, expands: bool) -> None:
-        """Before the schema is changed. Raises conflict, where others use it who could not go on (`expands` = they
-        can)."""
+        """Check that the schema may be changed now.
+
+        Raises conflict if running gateways could not continue with the new schema. `expands` = they can.
+        """
         ...
 
     def claim(self, connection: Connection) -> None:
-        """In the first transaction on each connection that writes. Raises conflict, where another gateway has written
-        since this one had the database: what this one has in memory is not true any more."""
+        """Record this gateway as the last writer, in the first transaction on each connection that writes.
+
+        Raises conflict if another gateway has written meanwhile: the state in memory is out of date then.
+        """
         ...
 
     def writing(self, connection: Connection) -> AbstractContextManager[None]:
-        """A transaction of the writer, which is rolled back at an exception."""
+        """Return a context manager for one transaction of the writer. An exception rolls it back."""
         ...
 
     def together(self, connection: Connection) -> AbstractContextManager[Any]:
-        """Statements of the writer's that do not wait for one another: of errors, one is told at the end."""
+        """Return a context manager that pipelines the writer's statements. Its end raises the first error, if any."""
         ...
 
     def reading(self, connection: Connection) -> AbstractContextManager[None]:
-        """A transaction in which all reads see the same."""
+        """Return a context manager for a transaction in which all reads see one snapshot of the database."""
         ...
 
     def listen(self) -> AsyncGenerator[str | None]:
-        """Yield the notices of gateways, by a connection of its own, and None at the beginning and every ten seconds.
-        Raises OperationalError, when it is lost, or does not answer."""
+        """Yield notices of other gateways from a separate connection, and None at the beginning and every ten seconds.
+
+        Raises OperationalError if the connection is lost or the server does not answer.
+        """
         ...
 
     def notify(self, connection: Connection, notices: Sequence[str]) -> None:
-        """Send notices to all who listen, in transactions of their own. Raises OperationalError."""
+        """Send notices to all listeners, each in a separate transaction. Raises OperationalError."""
         ...
 
     def is_lost(self, connection: Connection) -> bool:
-        """Whether the connection is of no use any more."""
+        """Return True if the connection cannot be used any more."""
         ...
 
     @property
     def is_unclear(self) -> bool:
-        """Whether the writer's connection was lost in the middle of a commit."""
+        """True if the writer's connection was lost during a commit, so that its outcome is unknown."""
         ...
 
     def settle(self, connection: Connection) -> bool:
-        """Decide, on a new connection, whether the last commit was stored.
+        """Return True if the last commit was stored. Called on a new connection, if `is_unclear`.
 
-        After that its outcome cannot change: a commit that reaches the server later fails. Raises OperationalError.
+        The outcome cannot change after that: a commit that reaches the server later fails. Raises OperationalError.
         """
         ...
 
@@ -114,40 +132,49 @@ class Database(Protocol):
         ...
 
     def is_unstorable(self, error: Exception) -> bool:
-        """Return whether the database or its disk failed, and not the command.
+        """Return True if the database or its disk failed, as opposed to the command.
 
-        The same command may succeed later. Takes errors of the driver and of SQLAlchemy.
+        The same command may succeed later. `error` is an error of the driver or of SQLAlchemy.
         """
         ...
 
     def is_unreadable(self, error: Exception) -> bool:
-        """Return the same as `is_unstorable`, for an error of a read."""
+        """Return True if the database or its disk failed during a read, as opposed to the read itself."""
         ...
 
     def fault_of(self, error: Exception) -> FaultError | None:
-        """What the caller is told where the database takes something of one command, or of one read, for impossible."""
+        """Return the fault to raise for a value that the database cannot store, such as an id that is too long.
+
+        Return None for any other error.
+        """
         ...
 
     def is_race(self, error: Exception) -> bool:
-        """Whether another gateway was there first: where several use the database, and else never."""
+        """Return True if the command lost a race against another gateway. Always False for an unshared database."""
         ...
 
     def make_way(self, connection: Connection, error: Exception) -> None:
-        """After a race, outside of transactions: see that the same does not happen again and again."""
+        """End sessions that block this one, after a lost race. Called outside of transactions, before a retry."""
         ...
 
     def make_room(self, connection: Connection) -> None:
-        """See in the writer's transaction, now and then, that there is a place for what will be written."""
+        """Create the partitions that the next records need. Called periodically, in a transaction of the writer."""
         ...
 
     def give_back(self, connection: Connection) -> bool:
-        """Return some space that is free to the file system, in the writer's transaction. Whether there may be more."""
+        """Return some free space to the file system, in a transaction of the writer.
+
+        Return True if there may be more.
+        """
         ...
 
 
 def open_database(url: str, *, power: bool = False, shared: bool = False, pooler: str | None = None) -> Database:
-    """Nothing is connected yet. `shared` = other gateways use it at the same time. `pooler` = the URL of a pooler of
-    PostgreSQL, by which it is read. Raises invalid."""
+    """Return the database at a URL, without connecting. Raises invalid.
+
+    `power` = survive a power failure (SQLite). `shared` = other gateways use it at the same time. `pooler` = URL of a
+    PostgreSQL connection pooler for the connections that read.
+    """
     if url.startswith("sqlite:"):
         if shared:
             raise FaultError(
@@ -168,15 +195,16 @@ class Prepare(Protocol):
 
 
 def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: bool = False) -> bool:
-    """Bring the schema to `HEAD`; whether the rows have to be folded anew. Alembic is imported only for a database of
-    an earlier release: it costs a quarter of a second and 10 MB.
+    """Upgrade the schema to `HEAD`. Return True if the caller must fold all logs into their rows again.
 
-    Migrations expand or contract. One whose module says `expands = True` adds what gateways of the release before look
-    past, so that these go on meanwhile, and may start again: a cluster is brought to a release node by node. Any other
-    needs them to be stopped. `shared` = gateways of other releases may use the database at the same time.
+    Alembic is imported only for a database of an earlier release: the import takes a quarter of a second and 10 MB.
+
+    Migrations expand or contract. A migration with `expands = True` in its module adds only what gateways of the
+    release before ignore. They keep running and may restart, so a cluster is upgraded node by node. Before any other
+    migration, all gateways must stop. `shared` = gateways of other releases may use the database at the same time.
 
     Raises:
-        FaultError: conflict, if a newer release has written the database in a way that this one does not know.
+        FaultError: conflict, if a newer release has changed the schema in a way that this one does not know.
     """
     current = None
     tables = inspect(connection).get_table_names()
@@ -190,10 +218,10 @@ def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: b
         if current is not None and current not in REVISIONS:
             if shared and _readable_from(connection) in REVISIONS:
                 return False
-            shown = hide_password(connection.engine.url.render_as_string(hide_password=False))
+            safe_url = hide_password(connection.engine.url.render_as_string(hide_password=False))
             raise FaultError(
                 FaultCode.CONFLICT,
-                f"{shown} is of a newer release of Babelgate than this one: it has "
+                f"{safe_url} is of a newer release of Babelgate than this one: it has "
                 f"the revision {current}, and this release knows those up to {HEAD}. Install the newer release, or "
                 "choose another --database.",
             )
@@ -211,11 +239,11 @@ def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: b
     before = _readable_from(connection) if expands else None
     command.upgrade(config, "head")
     _set_readable_from(connection, (before or current or HEAD) if expands else HEAD)
-    return current in _FOLDED_OTHERWISE
+    return current in _FOLDED_DIFFERENTLY
 
 
 def _expands(config: Any, current: str) -> bool:
-    """Whether all that is missing only adds to the schema."""
+    """Return True if every missing migration only expands the schema."""
     from alembic.script import ScriptDirectory
 
     missing = ScriptDirectory.from_config(config).iterate_revisions("head", current)

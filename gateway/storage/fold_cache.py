@@ -1,7 +1,6 @@
-"""Snapshot cache: what the records of lately used threads add up to, so that whoever looks at a long thread again reads
-what came since, and not all of it.
+"""Snapshot cache: folded state of recently used threads, so that a later read of a long thread reads only new records.
 
-A snapshot is never the only place where something is: it can be forgotten at any time, and is made again from the log.
+A cached snapshot is only a copy. It can be dropped at any time, and is rebuilt from the log.
 """
 
 from collections import OrderedDict
@@ -15,30 +14,33 @@ from babelgate.canonical.hub import Snapshot
 
 S = TypeVar("S", bound=Snapshot)
 Page = Callable[[int, int | None], Awaitable[Sequence[Record]]]
-"""Reads some records after one seq and up to another; none if there are no more."""
+"""Function that reads some records after one sequence number and up to another. It returns none if no more exist."""
 
-_MOST_BYTES: Final = 32 * 1024 * 1024
-_EACH: Final = 4 * 1024
-"""Bytes that one takes however little is in it."""
+_MAX_BYTES: Final = 32 * 1024 * 1024
+_OVERHEAD: Final = 4 * 1024
+"""Bytes added to the size of each snapshot for its empty objects. Chosen."""
 _NEAR: Final = 256
-"""Records by which an earlier one is brought up to what is asked for, and stays where it is."""
+"""Maximum number of records from a kept earlier snapshot to a new one that does not replace it. Chosen."""
 _EARLIER: Final = "earlier"
-"""Beside its name."""
+"""Marker of the key of an earlier snapshot, next to the name."""
 
 
 class SnapshotCache:
-    """Bounded by the bytes in them; the least recently used go first."""
+    """Cache of snapshots, bounded by their total size in bytes. The least recently used are dropped first."""
 
-    def __init__(self, largest: int, most: int = _MOST_BYTES, rewrites: tuple[type[Event], ...] = ()) -> None:
-        """`largest`: bytes that one may hold, be it kept or not. `rewrites`: records with which earlier ones change,
-        where another gateway may have written them."""
+    def __init__(self, largest: int, most: int = _MAX_BYTES, rewrites: tuple[type[Event], ...] = ()) -> None:
+        """Create an empty cache.
+
+        `largest` = maximum size of one snapshot, cached or not, in bytes. `most` = maximum size of all, in bytes.
+        `rewrites` = events that change earlier records, if other gateways may write them.
+        """
         self._largest = largest
         self._most = most
         self._rewrites = rewrites
         self._size = 0
-        self._kept: OrderedDict[tuple[int, Hashable], Any] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, Hashable], Any] = OrderedDict()
         self._forgotten = 0
-        """How often a log was changed: what was read before that must not be kept after it."""
+        """Number of calls of `forget`. A snapshot that was read before the last one must not be cached after it."""
 
     async def get(
         self,
@@ -48,24 +50,27 @@ class SnapshotCache:
         page: Page,
         until: int | None,
     ) -> S:
-        """Of the records up to `until`, or of all that are committed. It is the caller's to go on with. Raises
-        too_large."""
+        """Return a snapshot of the thread's records up to `until`, or of all committed ones.
+
+        `pk` = key of the thread. `name` = which snapshot of it. `empty` = function that makes a snapshot of no record.
+        The result is a copy that the caller may change. Raises too_large if the snapshot is larger than `largest`.
+        """
         forgotten = self._forgotten
-        kept = self._nearest(pk, name, until)
-        found: S = empty() if kept is None else kept.copy()
-        begun, turns = found.seq, Turns()
-        while until is None or found.seq < until:
-            records = await page(found.seq, until)
+        cached = self._nearest(pk, name, until)
+        snapshot: S = empty() if cached is None else cached.copy()
+        start, turns = snapshot.seq, Turns()
+        while until is None or snapshot.seq < until:
+            records = await page(snapshot.seq, until)
             if not records:
                 break
-            if kept is not None and any(isinstance(record.event, self._rewrites) for record in records):
+            if cached is not None and any(isinstance(record.event, self._rewrites) for record in records):
                 self.forget(pk)
                 return await self.get(pk, name, empty, page, until)
             for record in records:
-                found.apply(record)
+                snapshot.apply(record)
                 if turns.is_over:
                     await turns.give()
-            if found.size > self._largest:
+            if snapshot.size > self._largest:
                 raise FaultError(
                     FaultCode.TOO_LARGE,
                     f"The thread holds more than {self._largest} bytes (limits.thread), too much to be shown, or told "
@@ -73,54 +78,58 @@ class SnapshotCache:
                     limit=self._largest,
                 )
         if self._forgotten == forgotten:
-            self._keep(pk, name, found, changed=found.seq > begun)
-        return found
+            self._keep(pk, name, snapshot, changed=snapshot.seq > start)
+        return snapshot
 
     def _nearest(self, pk: int, name: Hashable, until: int | None) -> Any:
-        """Of the newest, and of an earlier one beside it: readers come back to where a run began, while others look at
-        what it has said since."""
-        both = [key for key in ((pk, name), (pk, (_EARLIER, name))) if key in self._kept]
-        fit = [key for key in both if until is None or self._kept[key].seq <= until]
-        if not fit:
+        """Return the newest cached snapshot that is not past `until`, or None.
+
+        Two are cached per name, the newest and an earlier one. Some readers return to the start of a run while others
+        follow its end.
+        """
+        keys = [key for key in ((pk, name), (pk, (_EARLIER, name))) if key in self._cached]
+        usable = [key for key in keys if until is None or self._cached[key].seq <= until]
+        if not usable:
             return None
-        nearest = max(fit, key=lambda key: self._kept[key].seq)
-        self._kept.move_to_end(nearest)
-        return self._kept[nearest]
+        nearest = max(usable, key=lambda key: self._cached[key].seq)
+        self._cached.move_to_end(nearest)
+        return self._cached[nearest]
 
     def forget(self, pk: int) -> None:
-        """The thread was erased, or its log changed under its records."""
+        """Drop the snapshots of a thread that was erased, or whose earlier records changed."""
         self._forgotten += 1
-        for key in [key for key in self._kept if key[0] == pk]:
+        for key in [key for key in self._cached if key[0] == pk]:
             self._drop(key)
 
-    def _keep(self, pk: int, name: Hashable, found: Snapshot, *, changed: bool) -> None:
-        """A copy, unless there is one that is as new. The one whose place it takes stays beside it for a while."""
+    def _keep(self, pk: int, name: Hashable, snapshot: Snapshot, *, changed: bool) -> None:
+        """Cache a copy of a snapshot, unless one that is as new is cached. The one that it replaces becomes the earlier
+        one."""
         if not changed:
             return
-        known = self._kept.get((pk, name))
-        if known is not None and known.seq >= found.seq:
-            self._keep_earlier((pk, (_EARLIER, name)), found.copy())
+        newest = self._cached.get((pk, name))
+        if newest is not None and newest.seq >= snapshot.seq:
+            self._keep_earlier((pk, (_EARLIER, name)), snapshot.copy())
             return
         self._drop((pk, name))
-        if known is not None:
-            self._keep_earlier((pk, (_EARLIER, name)), known)
-        self._put((pk, name), found.copy())
+        if newest is not None:
+            self._keep_earlier((pk, (_EARLIER, name)), newest)
+        self._put((pk, name), snapshot.copy())
 
-    def _keep_earlier(self, key: tuple[int, Hashable], found: Snapshot) -> None:
-        known = self._kept.get(key)
-        if known is None or not known.seq <= found.seq <= known.seq + _NEAR:
+    def _keep_earlier(self, key: tuple[int, Hashable], snapshot: Snapshot) -> None:
+        earlier = self._cached.get(key)
+        if earlier is None or not earlier.seq <= snapshot.seq <= earlier.seq + _NEAR:
             self._drop(key)
-            self._put(key, found)
+            self._put(key, snapshot)
 
-    def _put(self, key: tuple[int, Hashable], kept: Snapshot) -> None:
-        if kept.size + _EACH > self._most:
+    def _put(self, key: tuple[int, Hashable], snapshot: Snapshot) -> None:
+        if snapshot.size + _OVERHEAD > self._most:
             return
-        self._kept[key] = kept
-        self._size += kept.size + _EACH
+        self._cached[key] = snapshot
+        self._size += snapshot.size + _OVERHEAD
         while self._size > self._most:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self._cached)))
 
     def _drop(self, key: tuple[int, Hashable]) -> None:
-        dropped = self._kept.pop(key, None)
+        dropped = self._cached.pop(key, None)
         if dropped is not None:
-            self._size -= dropped.size + _EACH
+            self._size -= dropped.size + _OVERHEAD

@@ -1,4 +1,4 @@
-"""Threads on which nothing has happened for long."""
+"""Query for idle threads, which retention may erase."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +16,7 @@ _THREAD, _TASK, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(EventR
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """A thread on which nothing has happened for long enough."""
+    """A thread whose newest record is old enough."""
 
     pk: int
     owner: str
@@ -24,6 +24,7 @@ class Idle:
     seq: int
     """Sequence number of the thread's newest record."""
     unfinished: bool
+    """True if one of its tasks has not ended."""
 
 
 def idle_threads(connection: Connection, after: int, finished: int, unfinished: int) -> tuple[list[Idle], int | None]:

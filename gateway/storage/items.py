@@ -1,8 +1,8 @@
 """Key-value store (long-term memory) over the journal: JSON objects under a namespace and a key, by owner.
 
-A namespace is kept as text, every label with a dot after it: no label holds a dot, so the namespaces under a prefix are
-one range of the key, and no two namespaces share a text. An item whose time is over is not there, whether its row has
-been swept yet or not.
+A namespace is stored as text, every label followed by a dot. Labels contain no dots, so the namespaces under a prefix
+are one range of the key, and no two namespaces have the same text. An expired item is not found, even if its row has
+not been swept yet.
 """
 
 import json
@@ -45,22 +45,22 @@ from babelgate.gateway.storage.transaction import Transaction
 _ITEM = table_of(ItemRow)
 
 _PAGE: Final = 256
-"""Rows that are read at once, and rows that one command sweeps: no other command waits long for it."""
-_LAST: Final = 2**62
-"""Microseconds that a time to live may have, and rows that a page may begin after: what a database can count."""
+"""Maximum number of expired rows that one command deletes. Chosen: no other command waits long for it."""
+_MAX_NUMBER: Final = 2**62
+"""Maximum time to live in microseconds, and maximum limit and offset of a page. Databases count in 64 bits."""
 
-_QUERY: Final = 1024
-"""Characters of a text to look for: each of its words is looked for in each value."""
+_MAX_QUERY: Final = 1024
+"""Maximum length of a search text, in characters. Chosen: each of its words is searched in each value."""
 
 Namespace = tuple[str, ...]
 
-# Written once: to put such a statement together takes longer than to execute it.
+# Built once: building such a statement takes longer than executing it.
 _NOW: Final = bindparam("now", type_=BigInteger)
 _LIVES: Final = _ITEM.c.expires_at.is_(None) | (_ITEM.c.expires_at > _NOW)
 _KEY: Final = (_ITEM.c.owner, _ITEM.c.namespace, _ITEM.c.key)
 _AT: Final = and_(*(column == bindparam(f"at_{column.name}") for column in _KEY))
 _COLUMNS: Final = (_ITEM.c.namespace, _ITEM.c.key, _ITEM.c.value, _ITEM.c.created_at, _ITEM.c.updated_at)
-_OVER: Final = select(*_KEY).where(_ITEM.c.expires_at <= _NOW).limit(_PAGE).with_for_update(skip_locked=True)
+_EXPIRED: Final = select(*_KEY).where(_ITEM.c.expires_at <= _NOW).limit(_PAGE).with_for_update(skip_locked=True)
 
 _GET: Final = select(*_COLUMNS, _ITEM.c.ttl).where(_AT, _LIVES)
 _REPLACE: Final = update(_ITEM).where(_AT, _LIVES)
@@ -68,29 +68,32 @@ _REFRESH: Final = update(_ITEM).where(_AT, _LIVES).values(expires_at=_ITEM.c.ttl
 _DELETE: Final = delete(_ITEM).where(_AT, _LIVES)
 _CLEAR: Final = delete(_ITEM).where(_AT)
 _INSERT: Final = insert(_ITEM)
-_SWEEP: Final = delete(_ITEM).where(tuple_(*_KEY).in_(_OVER))
+_SWEEP: Final = delete(_ITEM).where(tuple_(*_KEY).in_(_EXPIRED))
 
 
 class Store:
     def __init__(self, journal: Journal, clock: Clock, limit: int) -> None:
-        """`limit` = bytes of one value."""
+        """Create a store over a journal. `limit` = maximum size of one value, in bytes."""
         self._journal = journal
         self._limit = limit
         self._clock = clock
         self._began = clock.now() - clock.steady()
 
     def _now(self) -> int:
-        """The time by which items end: that of the day when the gateway was started, and what has passed since."""
+        """Return the time by which items expire, in microseconds since 1970.
+
+        It is the wall-clock time of the start plus the steady time since, so setting the clock expires nothing.
+        """
         return self._began + self._clock.steady()
 
     async def put(self, owner: str, namespace: Namespace, key: str, value: JsonObject, ttl: int | None = None) -> None:
-        """Raises invalid."""
+        """Store an item, or replace it. `ttl` = time to live in seconds. Raises invalid."""
         if not namespace:
             raise FaultError(FaultCode.INVALID, "namespace: must have at least one label")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: must not be empty")
         check_size(self._limit, value)
-        if ttl is not None and not 0 < ttl <= _LAST // 1_000_000:
+        if ttl is not None and not 0 < ttl <= _MAX_NUMBER // 1_000_000:
             raise FaultError(FaultCode.INVALID, "ttl: must be positive, and shorter than 100,000 years")
         span = None if ttl is None else ttl * 1_000_000
         await self._journal.write(self._put, at=_at(owner, namespace, key), body=_encode(value), span=span)
@@ -126,32 +129,32 @@ class Store:
         return tx.connection.execute(_DELETE, {**at, "now": self._now()}).rowcount > 0
 
     async def search(self, owner: str, query: ItemQuery) -> Listed[Item]:
-        """Raises invalid (a prefix, a filter or a page that is none)."""
+        """Return one page of the items that match a query. Raises invalid for an invalid prefix, filter or page."""
         _check_filter(query.filter.values())
         _check_text_query(query.text)
         _check_page(query.limit, query.offset)
         where = _under(owner, query.prefix)
-        found = await self._journal.query(_search, where=where, query=query, now=self._now())
-        ending = [_where(owner, *each.key) for each in found if each.ttl is not None]
+        matches = await self._journal.query(_search, where=where, query=query, now=self._now())
+        ending = [_where(owner, *each.key) for each in matches if each.ttl is not None]
         if query.refresh and ending:
             await self._journal.write(self._refresh, at=ending)
-        places = [(each.key, each.size) for each in found]
+        places = [(each.key, each.size) for each in matches]
         return create_listing(self._journal, places, partial(_items, owner=owner, now=self._now()))
 
     async def namespaces(self, owner: str, query: NamespaceQuery) -> Sequence[Namespace]:
-        """Raises invalid."""
+        """Return one page of the namespaces that match a query. Raises invalid."""
         if query.max_depth is not None and query.max_depth < 1:
             raise FaultError(FaultCode.INVALID, "max_depth: must be at least 1")
         _check_page(query.limit, query.offset)
         _check_labels(query.suffix)
-        # What stands before the first wildcard is a prefix that the key can be searched for.
+        # The labels before the first wildcard are a prefix, which the index of the key finds.
         plain = query.prefix[: query.prefix.index("*")] if "*" in query.prefix else query.prefix
         _check_labels(query.prefix)
         where = _under(owner, plain)
         return await self._journal.query(_namespaces, where=where, query=query, now=self._now())
 
     async def sweep(self) -> None:
-        """Delete what is over, of all owners."""
+        """Delete the expired items of all owners."""
         while await self._journal.write(self._sweep) == _PAGE:
             pass
 
@@ -170,19 +173,19 @@ def _check_labels(labels: Namespace) -> None:
 
 
 def _check_text(text: str, name: str) -> None:
-    """NUL and lone surrogates are allowed in JSON's strings, and not in a database's. Raises invalid."""
+    """Raise `invalid` for text with NUL or lone surrogates. JSON strings may contain them; databases refuse them."""
     if "\0" in text or not is_text(text):
         raise FaultError(FaultCode.INVALID, f"{name}: must not contain NUL characters or lone surrogates")
 
 
 def _check_text_query(text: str | None) -> None:
-    if text is not None and len(text) > _QUERY:
-        raise FaultError(FaultCode.INVALID, f"query: it is longer than {_QUERY} characters")
+    if text is not None and len(text) > _MAX_QUERY:
+        raise FaultError(FaultCode.INVALID, f"query: it is longer than {_MAX_QUERY} characters")
 
 
 def _check_page(limit: int, offset: int) -> None:
-    if not (0 <= limit <= _LAST and 0 <= offset <= _LAST):
-        raise FaultError(FaultCode.INVALID, f"limit, offset: must be from 0 to {_LAST}")
+    if not (0 <= limit <= _MAX_NUMBER and 0 <= offset <= _MAX_NUMBER):
+        raise FaultError(FaultCode.INVALID, f"limit, offset: must be from 0 to {_MAX_NUMBER}")
 
 
 def _text(labels: Namespace) -> str:
@@ -201,18 +204,18 @@ def _where(owner: str, namespace: str, key: str) -> dict[str, str]:
 
 def _under(owner: str, prefix: Namespace) -> ColumnElement[bool]:
     _check_labels(prefix)
-    mine = _ITEM.c.owner == owner
+    owned = _ITEM.c.owner == owner
     if not prefix:
-        return mine & _LIVES
+        return owned & _LIVES
     text = _text(prefix)
-    return mine & (_ITEM.c.namespace >= text) & (_ITEM.c.namespace < text[:-1] + chr(ord(".") + 1)) & _LIVES
+    return owned & (_ITEM.c.namespace >= text) & (_ITEM.c.namespace < text[:-1] + chr(ord(".") + 1)) & _LIVES
 
 
 def _matches(namespace: Namespace, query: NamespaceQuery) -> bool:
     if len(namespace) < max(len(query.prefix), len(query.suffix)):
         return False
     ends = (*zip(namespace, query.prefix, strict=False), *zip(namespace[::-1], query.suffix[::-1], strict=False))
-    return all(asked in ("*", label) for label, asked in ends)
+    return all(wanted in ("*", label) for label, wanted in ends)
 
 
 # Rows
@@ -237,52 +240,52 @@ def _get(connection: Connection, at: Mapping[str, str], now: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Match:
     key: tuple[str, str]
-    """Namespace and key."""
+    """Text of the namespace, and key."""
     updated_at: int
     ttl: int | None
     size: int
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Newest first."""
+        """Sort key: the newest first."""
         return (-self.updated_at, *self.key)
 
 
-def _search(connection: Connection, where: ColumnElement[bool], query: ItemQuery, now: int) -> list[_Found]:
-    """Where they are."""
+def _search(connection: Connection, where: ColumnElement[bool], query: ItemQuery, now: int) -> list[_Match]:
+    """Return the place, time to live and size of each item on one page of a search, the newest first."""
     names = (_ITEM.c.namespace, _ITEM.c.key, _ITEM.c.updated_at, _ITEM.c.ttl)
     if not query.filter and not query.text:
         newest = select(*names, func.length(_ITEM.c.value)).where(where)
         newest = newest.order_by(_ITEM.c.updated_at.desc(), _ITEM.c.namespace, _ITEM.c.key)
         rows = connection.execute(newest.limit(query.limit).offset(query.offset), {"now": now})
-        return [_Found((namespace, key), *rest) for namespace, key, *rest in rows]
-    # Read as they stand in the table, one by one, and of those that match only the newest are kept.
+        return [_Match((namespace, key), *rest) for namespace, key, *rest in rows]
+    # Read all rows in table order, one by one, and keep only the newest of those that match.
     words = (query.text or "").casefold().split()
-    found = stream_rows(select(*names, _ITEM.c.value).where(where))
-    with closing(connection.execute(found, {"now": now})) as rows:
+    selected = stream_rows(select(*names, _ITEM.c.value).where(where))
+    with closing(connection.execute(selected, {"now": now})) as rows:
         matching = (
-            _Found((namespace, key), updated_at, ttl, len(value))
+            _Match((namespace, key), updated_at, ttl, len(value))
             for namespace, key, updated_at, ttl, value in rows
             if _is_match(json.loads(value), query.filter, words)
         )
-        return nsmallest(query.offset + query.limit, matching, key=lambda found: found.order)[query.offset :]
+        return nsmallest(query.offset + query.limit, matching, key=lambda match: match.order)[query.offset :]
 
 
 def _items(connection: Connection, owner: str, now: int, *, keys: Sequence[Any]) -> dict[Any, Item]:
-    found: dict[Any, Item] = {}
+    items: dict[Any, Item] = {}
     for key in keys:
         row = connection.execute(_GET, {**_where(owner, *key), "now": now}).first()
         if row is not None:
-            found[key] = _item(*row[:-1])
-    return found
+            items[key] = _item(*row[:-1])
+    return items
 
 
 def _namespaces(connection: Connection, where: ColumnElement[bool], query: NamespaceQuery, now: int) -> list[Namespace]:
     rows = connection.execute(select(_ITEM.c.namespace).where(where).distinct(), {"now": now})
-    found = (tuple(namespace[:-1].split(".")) for (namespace,) in rows)
-    matching = {namespace[: query.max_depth] for namespace in found if _matches(namespace, query)}
+    namespaces = (tuple(namespace[:-1].split(".")) for (namespace,) in rows)
+    matching = {namespace[: query.max_depth] for namespace in namespaces if _matches(namespace, query)}
     return sorted(matching)[query.offset : query.offset + query.limit]
 
 
@@ -290,7 +293,7 @@ def _namespaces(connection: Connection, where: ColumnElement[bool], query: Names
 
 
 def _order_comparison(compare: Callable[[Any, Any], bool]) -> Callable[[Json, Json], bool]:
-    """Numbers have an order, and so has text; nothing else, and not the one with the other."""
+    """Return a comparison that is true only for two numbers or two texts. No other values have an order."""
 
     def is_in_order(one: Json, other: Json) -> bool:
         if isinstance(one, bool) or isinstance(other, bool):
@@ -311,47 +314,47 @@ _OPERATORS: Final[dict[str, Callable[[Json, Json], bool]]] = {
 }
 
 
-def _asks(asked: Json) -> bool:
-    """Whether it is an object of operators."""
-    return isinstance(asked, dict) and any(name.startswith("$") for name in asked)
+def _has_operators(condition: Json) -> bool:
+    """Return True if a condition is an object of operators, such as `$gt`."""
+    return isinstance(condition, dict) and any(name.startswith("$") for name in condition)
 
 
-def _check_filter(asked: Iterable[Json]) -> None:
-    for each in asked:
+def _check_filter(conditions: Iterable[Json]) -> None:
+    for each in conditions:
         if isinstance(each, dict):
-            if _asks(each) and (unknown := each.keys() - _OPERATORS.keys()):
+            if _has_operators(each) and (unknown := each.keys() - _OPERATORS.keys()):
                 raise FaultError(FaultCode.INVALID, f"filter: unknown operator {min(unknown)[:40]!r}")
-            if not _asks(each):
+            if not _has_operators(each):
                 _check_filter(each.values())
         elif isinstance(each, list):
             _check_filter(each)
 
 
-def _holds(has: Json, asked: Json) -> bool:
-    """What an object without operators asks for, it asks of the members that it names and of no others."""
-    if isinstance(asked, dict):
-        if _asks(asked):
-            return all(_OPERATORS[name](has, operand) for name, operand in asked.items())
-        return isinstance(has, dict) and all(_member(has, name, each) for name, each in asked.items())
-    if isinstance(asked, list):
-        return isinstance(has, list) and len(has) == len(asked) and all(map(_holds, has, asked))
-    return is_equal(has, asked)
+def _meets(has: Json, condition: Json) -> bool:
+    """Return True if a value meets a condition. An object without operators tests only the members that it names."""
+    if isinstance(condition, dict):
+        if _has_operators(condition):
+            return all(_OPERATORS[name](has, operand) for name, operand in condition.items())
+        return isinstance(has, dict) and all(_member(has, name, each) for name, each in condition.items())
+    if isinstance(condition, list):
+        return isinstance(has, list) and len(has) == len(condition) and all(map(_meets, has, condition))
+    return is_equal(has, condition)
 
 
-def _member(value: JsonObject, name: str, asked: Json) -> bool:
-    """A member that is missing differs from everything, and that is all that can be said of it."""
+def _member(value: JsonObject, name: str, condition: Json) -> bool:
+    """Return True if a member of an object meets a condition. A missing member meets only `$ne`, with any operand."""
     if name in value:
-        return _holds(value[name], asked)
-    return isinstance(asked, dict) and bool(asked) and asked.keys() == {"$ne"}
+        return _meets(value[name], condition)
+    return isinstance(condition, dict) and bool(condition) and condition.keys() == {"$ne"}
 
 
 def _is_match(value: JsonObject, members: JsonObject, words: Sequence[str]) -> bool:
-    if not all(_member(value, name, asked) for name, asked in members.items()):
+    if not all(_member(value, name, condition) for name, condition in members.items()):
         return False
     if not words:
         return True
-    said = "\n".join(_strings(value)).casefold()
-    return all(word in said for word in words)
+    text = "\n".join(_strings(value)).casefold()
+    return all(word in text for word in words)
 
 
 def _strings(value: Json) -> Iterator[str]:

@@ -1,11 +1,12 @@
 """Journal (event store): the one writer, group commit, and pages for readers.
 
-Commands queue up and run on the writer's thread, in the order in which they came. One transaction takes whatever
-arrived during the last commit; when the writer is idle a command is committed at once. A command that fails, fails
-alone. Records are published to readers, and callers get their answers, after the commit and never before.
+Commands queue up and run on the writer's thread, in the order in which they were queued. One transaction holds all
+commands that arrived during the last commit. If the writer is idle, a command is committed at once. The failure of one
+command does not affect the others in its transaction. Records are published, and callers get their results, only after
+the commit.
 
-Where gateways share a database, each has a writer, and whoever comes second on a thread does it again
-(`babelgate.gateway.storage.shared`).
+Gateways that share a database have one writer each. If two of them write to a thread at the same time, the second one
+repeats its commands (`babelgate.gateway.storage.shared`).
 """
 
 import asyncio
@@ -45,29 +46,29 @@ from babelgate.gateway.storage.unavailable import Unreachable, Unsettled, Unstor
 T = TypeVar("T")
 P = ParamSpec("P")
 
-_READ: Final[Mapping[type, Callable[[Connection, str, str], object]]] = {
+_ROW_READS: Final[Mapping[type, Callable[[Connection, str, str], object]]] = {
     Thread: queries.thread,
     Task: queries.task,
     Run: queries.run,
 }
-"""By kind of row, the read by owner and id."""
+"""Functions that read one row by owner and id, by type of the row."""
 log = logging.getLogger("babelgate.journal")
 
 _GROUP = 512
-"""Commands in one transaction, at most. Chosen, not measured: only those are taken that wait already."""
+"""Maximum number of commands in one transaction. Chosen, not measured: the writer never waits for more commands."""
 _READERS = 4
-"""Threads, each with a connection of its own. Chosen, not measured."""
-_AGAIN: Final = 1.0
-"""Seconds after which a lost connection is tried again, where nobody writes."""
+"""Number of reader threads, each with its own connection. Chosen, not measured."""
+_RETRY_DELAY: Final = 1.0
+"""Seconds from one attempt to reconnect to the next, while no commands are queued."""
 _NOTICES: Final = 2.0
-"""Seconds that the last notices may take when the gateway stops. Chosen: other gateways look every ten seconds."""
+"""Maximum seconds that the last notices may take at shutdown. Chosen: other gateways look every ten seconds."""
 _ROOM: Final = 256 * 1024
-"""Bytes of records that are read at once for readers that share them. Chosen: 512 tokens have a third of it."""
+"""Maximum size of one page for readers that share pages, in bytes. Chosen: 512 tokens take a third of it."""
 _TRIES: Final = 12
-"""How often a command is done that meets those of other gateways. Nothing is waited for in between: whoever comes
-second has waited for the commit of the first already."""
+"""Maximum number of attempts at a command that loses races against other gateways. There is no delay between them:
+the loser has already waited for the commit of the winner."""
 _TRIES_TOGETHER: Final = 3
-"""How often several at once are; a single one reserves its thread after that."""
+"""Maximum number of attempts at several commands together. A single command reserves its thread after as many."""
 
 
 @dataclass(slots=True, eq=False)
@@ -123,9 +124,13 @@ class Journal:
         node: str = "",
         on_remote: Callable[[Sequence[Remote]], None] | None = None,
     ) -> None:
-        """`pooler` = as of `open_database`. `shared` = other gateways use the database at the same time, each under a
-        `node` id of its own. `on_remote` is told on the event loop what they commit, of each thread in the order in
-        which it was committed."""
+        """Create a journal for the database at a URL. `open` connects it.
+
+        `power` and `pooler` are options of `open_database`. `shared` = other gateways use the database at the same
+        time, each with a different `node` id. `on_commit` receives the records of each commit of this gateway on the
+        event loop. `on_remote` receives notices of the commits of other gateways there, in order of commit for each
+        thread.
+        """
         self.database = open_database(url, power=power, shared=shared, pooler=pooler)
         self.is_shared = shared
         self.node = node or (new_id() if shared else "")
@@ -137,37 +142,40 @@ class Journal:
         self._listener: Listener | None = None
         self._notifier = Notifier(self.node, self.database) if shared else None
         self.races = 0
-        """How often commands were done again, because another gateway was there first."""
+        """Number of transactions that were repeated because another gateway committed first."""
         self._queue: queue.SimpleQueue[_Write | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._failed: str | None = None
         self._closed = False
         self._stopping = False
-        self._gave_up = False
-        """The gateway stops without waiting for the database any longer."""
+        self._is_abandoned = False
+        """True if the gateway stops without waiting for the database any longer."""
         self._superseded: FaultError | None = None
+        """Error raised because another gateway took the database over. Permanent."""
         self._writer: Engine | None = None
         self._connection: Connection | None = None
-        """The writer's."""
+        """Connection of the writer."""
         self._unclear: _Commit | None = None
-        """What was being committed when the connection was lost: its callers are told nothing until it is known."""
+        """Commit during which the connection was lost. Its callers get their results once its outcome is known."""
         self._created: CreatedIds = {}
         self._readers: Engine | None = None
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="babelgate-read")
         self._reading = threading.local()
-        """The connection of each of its threads: taking one from SQLAlchemy's pool costs as much as a small read."""
+        """Connection of each reader thread. Taking one from SQLAlchemy's pool costs as much as a small read."""
         self._open_connections: list[Connection] = []
 
     async def open(self, *, wait: bool = False) -> None:
-        """Take the lock, migrate, start the writer. If another gateway has the database, `wait` until it is gone.
-        Raises conflict otherwise."""
+        """Take the lock, migrate the schema, and start the writer.
+
+        Raises conflict if another gateway uses the database. With `wait`, wait until it has stopped instead.
+        """
         self._loop = asyncio.get_running_loop()
-        told = False
+        is_logged = False
         while not await self._try_to_open(wait=wait):
-            if not told:
+            if not is_logged:
                 log.warning("another gateway uses the database: this one waits until it is gone")
-            told = True
-            await asyncio.sleep(_AGAIN)
+            is_logged = True
+            await asyncio.sleep(_RETRY_DELAY)
         if self._notifier is not None:
             self._notifier.start()
         self._thread = threading.Thread(target=self._write_forever, name="babelgate-writer", daemon=True)
@@ -181,7 +189,7 @@ class Journal:
                 raise
 
     async def _try_to_open(self, *, wait: bool) -> bool:
-        """Whether it was not locked, where it may be."""
+        """Open the database. Return False if it is locked and `wait` is set."""
         try:
             self.database.acquire()
             await asyncio.to_thread(self._open)
@@ -202,7 +210,7 @@ class Journal:
             self._tx.begin(connection)
             self._tx.begin_keys(latest_pk(connection))
             if stale:
-                _fold_anew(self._tx)
+                _rebuild_rows(self._tx)
         self._readers = self.database.open_readers(_READERS)
 
     def _make_transaction(self, writer: Engine) -> Transaction:
@@ -232,7 +240,7 @@ class Journal:
             self._dispose()
 
     def _give_up_writing(self) -> None:
-        self._gave_up = True
+        self._is_abandoned = True
         if self._writer is not None:
             self.database.abort(self._writer)
 
@@ -255,17 +263,17 @@ class Journal:
 
     @property
     def folders(self) -> Sequence[Path]:
-        """Where it is kept; none if that is no affair of this machine."""
+        """Folders of this machine that hold the database. Empty if it is on a server."""
         return self.database.folders
 
     @property
     def failure(self) -> str | None:
-        """Why the last transaction could not be stored, until one is."""
+        """Reason why the last transaction could not be stored. None after the next success."""
         return self._failed
 
     @property
     def is_superseded(self) -> bool:
-        """Another gateway has the database, for good: nothing will be written here any more."""
+        """True if another gateway has taken the database over. This one will not write any more."""
         return self._superseded is not None
 
     @property
@@ -277,9 +285,11 @@ class Journal:
     def write(
         self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
     ) -> "asyncio.Future[T]":
-        """Queue a command with its arguments; the future resolves after its commit. A FaultError of the command is the
-        future's. A command may be run twice, and only the second time counts, so it must not do anything but through
-        the transaction."""
+        """Queue a command with its arguments. Return a future of its result, which is set after the commit.
+
+        A FaultError of the command becomes the exception of the future. A command may run twice, and only the second
+        run counts, so it must not have effects outside of its transaction.
+        """
         done: asyncio.Future[T] = self._loop.create_future()
         if self._closed:
             done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
@@ -290,8 +300,10 @@ class Journal:
     async def write_patiently(
         self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
     ) -> T:
-        """As `write`, and again for half a minute while the database refuses it. What is refused is known not to be
-        stored, so nothing is stored twice."""
+        """Return the result of `write`, and retry for half a minute while the database refuses the command.
+
+        A refused command is known not to be stored, so nothing is stored twice.
+        """
 
         def write() -> Awaitable[T]:
             return self.write(command, *args, **named)
@@ -302,26 +314,29 @@ class Journal:
         commit = self._commit_shared if self.is_shared else self._commit
         failures = Failures("the writer of the journal")
         while (group := self._next_group()) is not None:
-            if self._gave_up:
+            if self._is_abandoned:
                 self._hand_over(_refuse_all(group))
                 continue
             try:
                 commit(group)
-            except Exception as error:  # whatever it is, the writer must go on, and nobody may wait for ever
+            except Exception as error:  # the writer must continue, and every caller must get an answer
                 failures.note(error)
                 self._tx.forget()
                 self._hand_over(_refuse_all(group))
         if self._unclear is not None:
             self._hand_over(_Commit(results=[_Result(each.write, None, Unsettled()) for each in self._unclear.results]))
-        if self._connection is not None and not (self._gave_up or self._is_lost()):
+        if self._connection is not None and not (self._is_abandoned or self._is_lost()):
             self.database.leave(self._connection)
 
     def _next_group(self) -> list[_Write] | None:
-        """What waits to be written; nothing, now and then, while the connection is lost; None at the end."""
+        """Wait for queued commands and return them, or None at the end.
+
+        While the connection is lost, return an empty list after `_RETRY_DELAY`, so that the writer reconnects.
+        """
         if self._stopping:
             return None
         try:
-            first = self._queue.get(timeout=_AGAIN if self._is_lost() and not self.is_superseded else None)
+            first = self._queue.get(timeout=_RETRY_DELAY if self._is_lost() and not self.is_superseded else None)
         except queue.Empty:
             return []
         if first is None:
@@ -339,8 +354,10 @@ class Journal:
         return group
 
     def _ready_connection(self, group: Sequence[_Write]) -> Connection | None:
-        """Return the connection of the writer, and reconnect if it was lost. If that fails, refuse the group, of which
-        nothing has begun, and return None."""
+        """Return the connection of the writer, and reconnect if it was lost.
+
+        If that fails, refuse the group, of which no command has run, and return None.
+        """
         try:
             return self._reconnect() if self._is_lost() else self._connection
         except Exception as error:
@@ -352,7 +369,7 @@ class Journal:
         return self._connection is None or self.database.is_lost(self._connection)
 
     def _reconnect(self) -> Connection:
-        """Raises OperationalError, FaultError."""
+        """Reconnect the writer, and settle a commit whose outcome is unknown. Raises OperationalError, FaultError."""
         assert self._writer is not None
         if self._superseded is not None:
             raise self._superseded
@@ -378,9 +395,12 @@ class Journal:
         return connection
 
     def _commit(self, group: list[_Write]) -> None:
-        """One transaction for the whole group. If anything in it goes wrong it is rolled back and done again with a
-        savepoint around each command, so that only those fail that are at fault. If it cannot be stored at all (a
-        full disk, say) every command fails and nothing is shown."""
+        """Run a group of commands in one transaction, and hand over the outcome.
+
+        If a command fails after a change, the group is rolled back and repeated with a savepoint around each command,
+        so that only the faulty ones fail. If the database refuses the transaction, as on a full disk, every command
+        fails and no record is published.
+        """
         tx, database = self._tx, self.database
         done = _Commit()
         connection = self._ready_connection(group)
@@ -390,7 +410,7 @@ class Journal:
             try:
                 with database.writing(connection):
                     tx.begin(connection)
-                    done.results = [_Result(write, *self._plain(write)) for write in group]
+                    done.results = [_Result(write, *self._run_unguarded(write)) for write in group]
                     with database.together(connection):
                         done.published = tx.finish()
                     done.changed = tx.changed
@@ -413,8 +433,11 @@ class Journal:
         self._hand_over(done)
 
     def _commit_shared(self, group: list[_Write]) -> None:
-        """The same where other gateways write, too. What one of them made stale is done again, and where a command
-        fails, the group is divided until it is alone: no savepoint holds rows that others wait for."""
+        """Run a group of commands like `_commit`, on a database that other gateways write to.
+
+        A part of the group that lost a race is repeated. If a command fails, the group is divided until the command is
+        alone. There are no savepoints, because these would hold row locks that other gateways wait for.
+        """
         tx, database = cast("SharedTransaction", self._tx), self.database
         parts, tries = [group], 0
         while parts:
@@ -427,7 +450,7 @@ class Journal:
                 with database.writing(connection):
                     tx.begin(connection)
                     tx.reserves = tries >= _TRIES_TOGETHER
-                    done.results = [_Result(write, *self._try(write)) for write in part]
+                    done.results = [_Result(write, *self._run_or_raise_stale(write)) for write in part]
                     with database.together(connection):
                         done.published = tx.finish()
                     done.remotes = tx.remotes
@@ -436,12 +459,12 @@ class Journal:
             except Exception as error:
                 tx.forget()
                 if isinstance(error, FaultError) or self._is_unstorable(error):
-                    left = [write for each in (part, *reversed(parts)) for write in each]
-                    self._note_failure(error, len(left))
+                    remaining = [write for each in (part, *reversed(parts)) for write in each]
+                    self._note_failure(error, len(remaining))
                     if database.is_unclear:
                         self._unclear = done
-                        left = left[len(part) :]
-                    self._hand_over(_refuse_all(left))
+                        remaining = remaining[len(part) :]
+                    self._hand_over(_refuse_all(remaining))
                     return
                 tries += 1
                 if self._is_race(error) and tries < (_TRIES if len(part) == 1 else _TRIES_TOGETHER):
@@ -460,10 +483,10 @@ class Journal:
                 self._hand_over(done)
             tries = 0
 
-    def _try(self, write: _Write) -> tuple[Any, BaseException | None]:
-        """Raises Stale, where what the command failed at was not there any more."""
+    def _run_or_raise_stale(self, write: _Write) -> tuple[Any, BaseException | None]:
+        """Run a command. Raises Stale if it failed because another gateway has changed a thread that it read."""
         try:
-            return self._plain(write)
+            return self._run_unguarded(write)
         except _Spoiled as spoiled:
             error = cast("Exception", spoiled.__cause__)
             if self._is_race(error):
@@ -476,7 +499,7 @@ class Journal:
         return isinstance(error, Stale) or self.database.is_race(error)
 
     def _is_unstorable(self, error: Exception) -> bool:
-        """Whether it is the database's or the disk's, and not that of one command."""
+        """Return True if the database or its disk failed, as opposed to one command."""
         return self.database.is_unstorable(error) and self.database.fault_of(error) is None
 
     def _note_failure(self, error: Exception, commands: int) -> None:
@@ -499,8 +522,11 @@ class Journal:
         if self._notifier is not None:
             self._notifier.add(done.remotes)
 
-    def _plain(self, write: _Write) -> tuple[Any, BaseException | None]:
-        """A command as nearly all go: it succeeds, or refuses before it changes anything."""
+    def _run_unguarded(self, write: _Write) -> tuple[Any, BaseException | None]:
+        """Run a command without a savepoint, and return its result or fault.
+
+        Nearly all commands succeed, or fail before they change anything. Raises _Spoiled for the others.
+        """
         touched = self._tx.touched
         try:
             return write.run(self._tx), None
@@ -516,7 +542,7 @@ class Journal:
     def _run_guarded(self, connection: Connection, write: _Write) -> tuple[Any, BaseException | None]:
         tx = self._tx
         tx.seal()
-        shown, changed = len(tx.published), len(tx.changed)
+        published, changed = len(tx.published), len(tx.changed)
         connection.exec_driver_sql("SAVEPOINT command")
         try:
             result = write.run(tx)
@@ -526,14 +552,14 @@ class Journal:
                 raise
             connection.exec_driver_sql("ROLLBACK TO command")
             connection.exec_driver_sql("RELEASE command")
-            del tx.published[shown:], tx.changed[changed:]
+            del tx.published[published:], tx.changed[changed:]
             tx.forget()
             return None, self._fault_of(error)
         connection.exec_driver_sql("RELEASE command")
         return result, None
 
     def _fault_of(self, error: Exception) -> FaultError:
-        """What the caller of a command that failed alone is told."""
+        """Return the fault that the caller of one failed command receives."""
         if isinstance(error, FaultError):
             return error
         if isinstance(error, IntegrityError):
@@ -564,10 +590,10 @@ class Journal:
             else:
                 done.set_exception(result.error)
 
-    # Hearing of other gateways
+    # Commits of other gateways
 
     def add_hearer(self, hearer: Callable[[Sequence[Remote]], None]) -> None:
-        """It is told before `on_remote` is."""
+        """Register a function that receives notices of other gateways, before `on_remote` does."""
         self._on_remote.insert(0, hearer)
 
     def _hear(self, remotes: Sequence[Remote]) -> None:
@@ -589,38 +615,42 @@ class Journal:
         A notice is lost with its gateway or with a connection. This looks at the threads that have a channel: those
         with readers or runs, and those used lately.
         """
-        known = self.channels.ends()
-        if not known:
+        ends_here = self.channels.ends()
+        if not ends_here:
             return
         try:
-            ends = await self.query(read_ends, list(known))
-        except FaultError as error:  # there is another look
+            ends = await self.query(read_ends, list(ends_here))
+        except FaultError as error:  # the next look finds them
             log.warning("it was not found out what other gateways have committed: %s", error)
             return
-        missed = [Remote(pk, ends[pk], rewritten=True) for pk, seq in known.items() if ends.get(pk, 0) > seq]
-        missed += [Remote(pk, seq, erased=True) for pk, seq in known.items() if pk not in ends]
+        missed = [Remote(pk, ends[pk], rewritten=True) for pk, seq in ends_here.items() if ends.get(pk, 0) > seq]
+        missed += [Remote(pk, seq, erased=True) for pk, seq in ends_here.items() if pk not in ends]
         if missed:
             self._hear(missed)
 
     # Reading
 
     async def row(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
-        """A thread, a task or a run, from memory where it changed lately; None if there is none. Raises
-        shutting_down."""
+        """Return a thread, task or run, or None if it does not exist. Raises shutting_down.
+
+        One that changed recently is in memory. The others are read from the database.
+        """
         self._check_open()
-        found = None if self.is_shared else self._rows.get(kind, owner, row_id)
-        if found is None:
-            found = await self.query(_read_row, kind, owner, row_id)
-        return found
+        row = None if self.is_shared else self._rows.get(kind, owner, row_id)
+        if row is None:
+            row = await self.query(_read_row, kind, owner, row_id)
+        return row
 
     async def query(self, read: Callable[Concatenate[Connection, P], T], /, *args: P.args, **named: P.kwargs) -> T:
-        """Run a read with its arguments in a transaction of its own, on a reader's thread. Raises shutting_down, and
-        unavailable if the database stays away."""
+        """Run a read with its arguments in a transaction, on a reader thread, and return its result.
+
+        Raises shutting_down, and unavailable if the database cannot be reached within `PATIENCE` seconds.
+        """
         self._check_open()
         try:
             return await self._loop.run_in_executor(self._pool, self._query, read, args, named)
         except Unreachable:
-            pass  # what follows is not made for the many reads that succeed
+            pass  # the closure below is not created for the many reads that succeed
 
         async def again() -> T:
             self._check_open()
@@ -651,7 +681,7 @@ class Journal:
         self, connection: Connection, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]
     ) -> T:
         try:
-            if read in _OF_ONE_MOMENT:
+            if read in _WITHOUT_TRANSACTION:
                 return read(connection, *args, **named)
             with self.database.reading(connection):
                 return read(connection, *args, **named)
@@ -662,7 +692,7 @@ class Journal:
             raise
 
     def _reader(self) -> Connection:
-        """The connection of this thread. Raises unavailable."""
+        """Return the connection of the current reader thread. Raises unavailable."""
         connection: Connection | None = getattr(self._reading, "connection", None)
         if connection is None:
             assert self._readers is not None
@@ -682,25 +712,29 @@ class Journal:
         _discard(connection)
 
     async def page(self, pk: int, after: int, limit: int = 512, until: int | None = None) -> list[Record]:
-        """Up to `limit` records of a thread after a seq, and not after `until`: fewer where they are large, and none
-        only where there are no more."""
+        """Return up to `limit` records of a thread after a sequence number, and not after `until`.
+
+        Large records make the page shorter. It is empty only if there are no more records.
+        """
         return await self.query(read_page, pk, after, limit, until, self._created)
 
     async def sized_page(self, pk: int, after: int, until: int) -> tuple[Sequence[Record], Sequence[int], bool]:
-        """Return records after a seq and up to another, the size of each in bytes, and whether there are fewer because
-        they are large. Raises as `query`."""
+        """Return records after one sequence number and up to another, their sizes in bytes, and if the page is cut.
+
+        A page is cut before `until` if its records are large. Raises the same errors as `query`.
+        """
         return await self.query(read_sized_page, pk, after, until, _ROOM, self._created)
 
 
 def _discard(connection: Connection) -> None:
-    """Close one that is of no use any more."""
+    """Close a connection that cannot be used any more."""
     if not connection.closed:
         connection.invalidate()
         connection.close()
 
 
-def _fold_anew(tx: Transaction) -> None:
-    """Make the rows that are folds of the log from the log: an earlier release folded it otherwise."""
+def _rebuild_rows(tx: Transaction) -> None:
+    """Rebuild the rows of tasks, runs and questions from the logs. An earlier release folded them differently."""
     connection, thread = tx.connection, table_of(ThreadRow)
     for row in (TaskRow, RunRow, InterruptRow):
         connection.execute(table_of(row).delete())
@@ -711,7 +745,7 @@ def _fold_anew(tx: Transaction) -> None:
 
 
 def _records(connection: Connection, pk: int) -> Iterator[Record]:
-    """A whole log, page by page."""
+    """Yield all records of a log, and read them page by page."""
     after = 0
     while page := read_page(connection, pk, after, 2048):
         yield from page
@@ -719,11 +753,11 @@ def _records(connection: Connection, pk: int) -> Iterator[Record]:
 
 
 def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) -> Row | None:
-    return cast("Row | None", _READ[kind](connection, owner, row_id))
+    return cast("Row | None", _ROW_READS[kind](connection, owner, row_id))
 
 
-_OF_ONE_MOMENT: Final = frozenset[Callable[..., object]](
+_WITHOUT_TRANSACTION: Final = frozenset[Callable[..., object]](
     (queries.thread_key, queries.standing, queries.task, queries.run, _read_row, read_page, read_sized_page)
 )
-"""Reads of one statement, or of what never changes beside it: they need no transaction, which would be two more trips
-to a server."""
+"""Reads that need no transaction, which would cost two more round trips to a server. They execute one statement, or
+otherwise read only data that never changes."""

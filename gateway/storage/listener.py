@@ -1,4 +1,4 @@
-"""Listener (LISTEN/NOTIFY): the one connection by which a gateway hears what others that share its database commit."""
+"""Listener (LISTEN/NOTIFY): the connection on which a gateway receives notices of commits of the other gateways."""
 
 import asyncio
 import logging
@@ -14,19 +14,23 @@ from babelgate.gateway.storage.unavailable import reason_of
 
 log = logging.getLogger("babelgate.journal")
 
-_AGAIN: Final = 1.0
-"""Seconds after which a lost connection is tried again."""
+_RETRY_DELAY: Final = 1.0
+"""Seconds from the loss of the connection to the attempt to reconnect. Chosen."""
 
 Listen = Callable[[], AsyncGenerator[str | None]]
-"""What is said, by a connection of its own; None at the beginning, and now and then. Raises OperationalError, when it
-is lost."""
+"""Function that connects and yields notices, and None at the beginning and periodically. It raises OperationalError
+when the connection is lost."""
 
 
 class Listener:
     def __init__(
         self, node: str, listen: Listen, hear: Callable[[tuple[Remote, ...]], None], look: Callable[[], Awaitable[None]]
     ) -> None:
-        """`look` finds out what was committed while nobody listened, and is called now and then to be sure."""
+        """Create a listener for the gateway `node`.
+
+        `hear` receives the notices of other gateways. `look` finds commits whose notices were missed. It is called
+        after each connect, and periodically.
+        """
         self._node = node
         self._listen = listen
         self._hear = hear
@@ -35,7 +39,7 @@ class Listener:
         self.listens = asyncio.Event()
 
     async def start(self) -> None:
-        """Raises OperationalError."""
+        """Start listening, and return once the connection listens. Raises OperationalError if that fails."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="listener")
         listens = asyncio.ensure_future(self.listens.wait())
         await asyncio.wait([self._task, listens], return_when=asyncio.FIRST_COMPLETED)
@@ -49,39 +53,39 @@ class Listener:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        """Raises OperationalError, where it is lost before it began."""
-        begun = False
+        """Receive notices, and reconnect after a loss. Raises OperationalError if the first connection fails."""
+        has_listened = False
         failures = Failures("the listener")
         while True:
             try:
-                async with aclosing(self._listen()) as said:
-                    async for each in said:
-                        if each is not None:
-                            self._take(each)
+                async with aclosing(self._listen()) as notices:
+                    async for notice in notices:
+                        if notice is not None:
+                            self._handle(notice)
                             continue
-                        if begun and not self.listens.is_set():
+                        if has_listened and not self.listens.is_set():
                             log.warning("the connection that hears of other gateways was lost, and is there again")
-                        begun = True
+                        has_listened = True
                         self.listens.set()
                         await self._look()
             except OperationalError as error:
-                if not begun:
+                if not has_listened:
                     raise
                 if self.listens.is_set():
                     log.error("the connection that hears of other gateways was lost: %s", reason_of(error))
                 self.listens.clear()
             except Exception as error:
-                if not begun:
+                if not has_listened:
                     raise
                 failures.note(error)
                 self.listens.clear()
-            await asyncio.sleep(_AGAIN)
+            await asyncio.sleep(_RETRY_DELAY)
 
-    def _take(self, said: str) -> None:
-        notice = decode_notice(said)
+    def _handle(self, payload: str) -> None:
+        notice = decode_notice(payload)
         if notice is None or notice.node == self._node:
             return
         try:
             self._hear(notice.threads)
-        except Exception:  # whoever is to hear of what comes after it is told all the same
+        except Exception:  # the failure of one handler must not stop later notices
             log.exception("a notice of another gateway was not taken")

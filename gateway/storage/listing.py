@@ -1,8 +1,10 @@
-"""Pagination and filters: lists of threads, runs and tasks. What a row has as a column is filtered and paged by the
-database; what only its JSON knows is looked at here, row by row.
+"""Pagination and filters: lists of threads, runs and tasks.
 
-A list is found first as the places of its rows, and they are read some at a time as somebody asks for them: a thousand
-rows of some megabytes each are more than the memory.
+The database filters and pages by columns. Filters on values that are only in the JSON of a row are applied here, row by
+row.
+
+A search first returns only the places of its rows. The rows are then read in batches while the caller iterates, because
+a thousand rows of several megabytes each do not fit into memory.
 """
 
 import base64
@@ -44,11 +46,12 @@ from babelgate.gateway.storage.tables import OPEN, PASSING, EventRow, RunRow, Ta
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 Place = tuple[Any, int]
-"""A row's key, and the bytes of its body."""
+"""Key of a row, and size of its body in bytes."""
 
 _BYTES: Final = 4 * 2**20
+"""Maximum size of the rows of one batch, in bytes. Chosen."""
 _ROWS: Final = 100
-"""Of rows that are read at once."""
+"""Maximum number of rows of one batch. Chosen."""
 
 _THREAD, _TASK, _RUN, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow), table_of(EventRow)
 _TALLY = table_of(TallyRow)
@@ -59,9 +62,9 @@ _ORDERS: Final[Mapping[ThreadOrder, Sequence[ColumnElement[Any]]]] = {
     "created_at": (_THREAD.c.created_at,),
     "updated_at": (_THREAD.c.updated_at,),
 }
-"""An index has each of them, also behind a status that is asked for, but for the ids."""
-_OTHER: Final[Sequence[ThreadStatus]] = ("busy", "error", "interrupted")
-"""Than idle, as most threads are."""
+"""Columns of each sort order. Except for the ids, each has an index, also in combination with a status."""
+_NOT_IDLE: Final[Sequence[ThreadStatus]] = ("busy", "error", "interrupted")
+"""Statuses other than idle. Most threads are idle."""
 _VIEW: Final = (_THREAD.c.body, _THREAD.c.status, _THREAD.c.updated_at)
 
 
@@ -71,7 +74,7 @@ def thread_view(connection: Connection, owner: str, thread_id: str) -> ThreadVie
 
 
 def thread_by_key(connection: Connection, pk: int) -> tuple[ThreadView, int] | None:
-    """With the seq of its newest record."""
+    """Return a thread and the sequence number of its newest record, or None if there is no such thread."""
     newest = select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk).scalar_subquery()
     row = connection.execute(select(*_VIEW, newest).where(_THREAD.c.pk == pk)).first()
     if row is None:
@@ -95,38 +98,45 @@ def threads(
     order: ThreadOrder,
     descending: bool,
 ) -> list[Place]:
-    """Where they are; with `among` only those with these keys. What only their JSON knows is looked for until the page
-    is full."""
+    """Return the places of one page of an owner's threads. `among` = keys of the threads to select from.
+
+    If a filter needs the JSON of the rows, they are read one by one until the page is full.
+    """
     ordered = [column.desc() if descending else column.asc() for column in (*_ORDERS[order], _THREAD.c.pk)]
     if where.agent is None and not where.metadata and among is None:
-        found = select(_THREAD.c.pk, func.length(_THREAD.c.body)).where(*_mine(owner, where)).order_by(*ordered)
-        return _places(connection.execute(found.limit(limit).offset(offset)))
+        selected = (
+            select(_THREAD.c.pk, func.length(_THREAD.c.body)).where(*_conditions(owner, where)).order_by(*ordered)
+        )
+        return _places(connection.execute(selected.limit(limit).offset(offset)))
     return list(islice(_matching(connection, owner, where, among, ordered), offset, offset + limit))
 
 
 def count_threads(connection: Connection, owner: str, where: ThreadFilter, among: Set[int] | None = None) -> int:
-    """How many there are in all is kept beside the rows: counting a hundred thousand takes as long as thirty searches.
-    So those that are idle are all but the others."""
+    """Return the number of an owner's threads that match a filter. `among` = keys of the threads to select from.
+
+    The total is stored in a tally, because counting a hundred thousand rows takes as long as thirty searches. The
+    number of idle threads is the total minus those of the other statuses.
+    """
     if among is not None and replace(where, values={}) == ThreadFilter():
         return len(among)
     if where == ThreadFilter():
         return _tally(connection, owner, "thread")
     if among is None and where == ThreadFilter(status="idle"):
-        others = (count_threads(connection, owner, ThreadFilter(status=status)) for status in _OTHER)
+        others = (count_threads(connection, owner, ThreadFilter(status=status)) for status in _NOT_IDLE)
         return _tally(connection, owner, "thread") - sum(others)
     if where.agent is None and not where.metadata and among is None:
-        counted = select(func.count()).select_from(_THREAD).where(*_mine(owner, where))
+        counted = select(func.count()).select_from(_THREAD).where(*_conditions(owner, where))
         return connection.execute(counted).scalar_one()
     return sum(1 for _ in _matching(connection, owner, where, among, ()))
 
 
-def _mine(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
-    mine: list[ColumnElement[bool]] = [_THREAD.c.owner == owner, _THREAD.c.ephemeral == false()]
+def _conditions(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
+    conditions: list[ColumnElement[bool]] = [_THREAD.c.owner == owner, _THREAD.c.ephemeral == false()]
     if where.ids is not None:
-        mine.append(_THREAD.c.thread_id.in_(where.ids))
+        conditions.append(_THREAD.c.thread_id.in_(where.ids))
     if where.status is not None:
-        mine.append(_THREAD.c.status == where.status)
-    return mine
+        conditions.append(_THREAD.c.status == where.status)
+    return conditions
 
 
 def _matching(
@@ -137,8 +147,8 @@ def _matching(
     ordered: Sequence[ColumnElement[Any]],
 ) -> Iterator[Place]:
     ran = literal(True) if where.agent is None else _has_run(where.agent)
-    found = select(_THREAD.c.pk, _THREAD.c.body, ran).where(*_mine(owner, where)).order_by(*ordered)
-    with closing(connection.execute(stream_rows(found))) as rows:
+    selected = select(_THREAD.c.pk, _THREAD.c.body, ran).where(*_conditions(owner, where)).order_by(*ordered)
+    with closing(connection.execute(stream_rows(selected))) as rows:
         for pk, body, has_run in rows:
             if among is not None and pk not in among:
                 continue
@@ -148,15 +158,15 @@ def _matching(
 
 
 def _tally(connection: Connection, owner: str, kind: str, agent: str | None = None) -> int:
-    mine = [_TALLY.c.owner == owner, _TALLY.c.kind == kind]
+    conditions = [_TALLY.c.owner == owner, _TALLY.c.kind == kind]
     if agent is not None:
-        mine.append(_TALLY.c.agent == agent)
-    return connection.execute(select(func.coalesce(func.sum(_TALLY.c.rows), 0)).where(*mine)).scalar_one()
+        conditions.append(_TALLY.c.agent == agent)
+    return connection.execute(select(func.coalesce(func.sum(_TALLY.c.rows), 0)).where(*conditions)).scalar_one()
 
 
 def threads_at(connection: Connection, *, keys: Sequence[int]) -> dict[int, ThreadView]:
-    found = select(_THREAD.c.pk, *_VIEW).where(_THREAD.c.pk.in_(keys))
-    return {pk: _view(*row) for pk, *row in connection.execute(found)}
+    selected = select(_THREAD.c.pk, *_VIEW).where(_THREAD.c.pk.in_(keys))
+    return {pk: _view(*row) for pk, *row in connection.execute(selected)}
 
 
 def _has_run(agent: str) -> ColumnElement[bool]:
@@ -168,27 +178,29 @@ def _is_for_agent(thread: Thread, where: ThreadFilter) -> bool:
 
 
 def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, offset: int) -> list[Place]:
-    """Where they are. Newest first: on one thread by their place in its log, over all threads by the last change of
-    their tasks."""
-    mine: list[ColumnElement[bool]] = [_RUN.c.removed == false()]
+    """Return the places of one page of an owner's runs, newest first.
+
+    Runs of one thread are ordered by their place in its log, runs of all threads by the last change of their tasks.
+    """
+    conditions: list[ColumnElement[bool]] = [_RUN.c.removed == false()]
     if where.agent is not None:
-        mine.append(_RUN.c.agent == where.agent)
+        conditions.append(_RUN.c.agent == where.agent)
     if where.status is not None:
-        mine.append(_RUN.c.status.in_([str(status) for status in where.status]))
+        conditions.append(_RUN.c.status.in_([str(status) for status in where.status]))
     wanted = select(_RUN.c.run_id, _RUN.c.body if where.metadata else func.length(_RUN.c.body))
     if where.thread_id is not None:
         place = (_THREAD.c.owner == owner, _THREAD.c.thread_id == where.thread_id)
-        found = wanted.join(_THREAD, _THREAD.c.pk == _RUN.c.thread_pk).where(*place, *mine)
-        found = found.order_by(_RUN.c.first_seq.desc())
+        selected = wanted.join(_THREAD, _THREAD.c.pk == _RUN.c.thread_pk).where(*place, *conditions)
+        selected = selected.order_by(_RUN.c.first_seq.desc())
     else:
         of_task = and_(_RUN.c.thread_pk == _TASK.c.thread_pk, _RUN.c.task_id == _TASK.c.task_id)
-        shown = and_(_THREAD.c.pk == _TASK.c.thread_pk, _THREAD.c.ephemeral == false())
-        found = wanted.select_from(_TASK).join(_RUN, of_task).join(_THREAD, shown)
-        found = found.where(_TASK.c.owner == owner, *mine)
-        found = found.order_by(_TASK.c.changed_at.desc(), _TASK.c.task_id.desc(), _RUN.c.first_seq.desc())
+        is_not_ephemeral = and_(_THREAD.c.pk == _TASK.c.thread_pk, _THREAD.c.ephemeral == false())
+        selected = wanted.select_from(_TASK).join(_RUN, of_task).join(_THREAD, is_not_ephemeral)
+        selected = selected.where(_TASK.c.owner == owner, *conditions)
+        selected = selected.order_by(_TASK.c.changed_at.desc(), _TASK.c.task_id.desc(), _RUN.c.first_seq.desc())
     if not where.metadata:
-        return _places(connection.execute(found.limit(limit).offset(offset)))
-    with closing(connection.execute(stream_rows(found))) as rows:
+        return _places(connection.execute(selected.limit(limit).offset(offset)))
+    with closing(connection.execute(stream_rows(selected))) as rows:
         matching = (
             (run_id, len(body)) for run_id, body in rows if has_members(decode_row(Run, body).metadata, where.metadata)
         )
@@ -196,66 +208,69 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
 
 
 def runs_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Run]:
-    found = select(_RUN.c.run_id, _RUN.c.body).where(_RUN.c.owner == owner, _RUN.c.run_id.in_(keys))
-    return {run_id: decode_row(Run, body) for run_id, body in connection.execute(found)}
+    selected = select(_RUN.c.run_id, _RUN.c.body).where(_RUN.c.owner == owner, _RUN.c.run_id.in_(keys))
+    return {run_id: decode_row(Run, body) for run_id, body in connection.execute(selected)}
 
 
 def tasks(
     connection: Connection, owner: str, where: TaskFilter, limit: int, cursor: str | None
 ) -> tuple[list[Place], str | None, int]:
-    """Where they are, newest change of state first; the cursor of the next page; and how many there are in all."""
-    mine: list[ColumnElement[bool]] = [_TASK.c.owner == owner]
+    """Return the places of one page of an owner's tasks, the cursor of the next page, and the total number of tasks.
+
+    The task with the newest change of state is first.
+    """
+    conditions: list[ColumnElement[bool]] = [_TASK.c.owner == owner]
     if where.agent is not None:
-        mine.append(_TASK.c.agent == where.agent)
+        conditions.append(_TASK.c.agent == where.agent)
     if where.thread_id is not None:
         pk = queries.thread_key(connection, owner, where.thread_id)
-        mine.append(_TASK.c.thread_pk == (0 if pk is None else pk))
+        conditions.append(_TASK.c.thread_pk == (0 if pk is None else pk))
     page = select(_TASK.c.task_id, func.length(_TASK.c.body), _TASK.c.changed_at)
     counted = select(func.count()).select_from(_TASK)
     if where.states is not None:
-        mine.append(_TASK.c.state.in_([str(state) for state in where.states]))
-        if where.states.isdisjoint(TERMINAL):  # these are few, however many tasks there are
-            mine.append(literal_column(f"task.{OPEN}"))
+        conditions.append(_TASK.c.state.in_([str(state) for state in where.states]))
+        if where.states.isdisjoint(TERMINAL):  # few tasks are open, however many there are
+            conditions.append(literal_column(f"task.{OPEN}"))
             page, counted = (each.with_hint(_TASK, "INDEXED BY task_open", "sqlite") for each in (page, counted))
     if where.changed_after is not None:
-        mine.append(_TASK.c.changed_at >= where.changed_after)
-    kept = _TASK.c.thread_pk.not_in(_ephemeral_keys(owner))
-    if len(mine) == 1 + (where.agent is not None):
+        conditions.append(_TASK.c.changed_at >= where.changed_after)
+    is_listed = _TASK.c.thread_pk.not_in(_ephemeral_keys(owner))
+    if len(conditions) == 1 + (where.agent is not None):
         total = _tally(connection, owner, "task", where.agent)
         if not where.stateless:
-            total -= connection.execute(counted.where(*mine, ~kept)).scalar_one()
+            total -= connection.execute(counted.where(*conditions, ~is_listed)).scalar_one()
     else:
         if not where.stateless:
-            mine.append(kept)
-        total = connection.execute(counted.where(*mine)).scalar_one()
-    page = page.where(*mine, *(() if where.stateless else (kept,)))
+            conditions.append(is_listed)
+        total = connection.execute(counted.where(*conditions)).scalar_one()
+    page = page.where(*conditions, *(() if where.stateless else (is_listed,)))
     if cursor is not None:
         page = page.where(tuple_(_TASK.c.changed_at, _TASK.c.task_id) < _cursor(cursor))
     rows = connection.execute(page.order_by(_TASK.c.changed_at.desc(), _TASK.c.task_id.desc()).limit(limit + 1)).all()
-    following = None
+    next_cursor = None
     if len(rows) > limit:
         rows = rows[:limit]
         last = json.dumps([rows[-1].changed_at, rows[-1].task_id]).encode()
-        following = base64.urlsafe_b64encode(last).decode().rstrip("=")
-    return [(task_id, size) for task_id, size, _ in rows], following, total
+        next_cursor = base64.urlsafe_b64encode(last).decode().rstrip("=")
+    return [(task_id, size) for task_id, size, _ in rows], next_cursor, total
 
 
 def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
-    """Select the keys of the threads of stateless runs. They are few, because such threads are deleted soon."""
+    """Return a query for the keys of threads of stateless runs. They are few, because such threads are deleted soon."""
     passing: ColumnElement[bool] = literal_column(f"thread.{PASSING}")
     return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
 
 
 def tasks_active_at(connection: Connection, owner: str, moment: int, slack: int, limit: int) -> list[Task]:
     """Return tasks that existed at a moment and changed after it, the earliest change first."""
-    mine = (_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack)
-    found = select(_TASK.c.body).where(*mine).order_by(_TASK.c.changed_at, _TASK.c.task_id).limit(limit)
-    return [decode_row(Task, body) for (body,) in connection.execute(found)]
+    conditions = (_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack)
+    selected = select(_TASK.c.body).where(*conditions).order_by(_TASK.c.changed_at, _TASK.c.task_id).limit(limit)
+    return [decode_row(Task, body) for (body,) in connection.execute(selected)]
 
 
 def tasks_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Task]:
-    found = select(_TASK.c.task_id, _TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(keys))
-    return {task_id: decode_row(Task, body) for task_id, body in connection.execute(found)}
+    selected = select(_TASK.c.task_id, _TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(keys))
+    return {task_id: decode_row(Task, body) for task_id, body in connection.execute(selected)}
 
 
 def _cursor(text: str) -> tuple[int, str]:
@@ -273,12 +288,12 @@ def _places(rows: Iterable[Any]) -> list[Place]:
     return [(key, size) for key, size in rows]
 
 
-# Reading what was found, some at a time
+# Reading rows in batches
 
 
 class Read(Protocol[T_co]):
     def __call__(self, connection: Connection, /, *, keys: Sequence[Any]) -> Mapping[Any, T_co]:
-        """Some of what is at the places, by key."""
+        """Return the rows with these keys, by key. Rows that were deleted meanwhile are left out."""
         ...
 
 
@@ -287,15 +302,15 @@ def create_listing(journal: Journal, places: Sequence[Place], read: Read[T]) -> 
 
 
 async def _each(journal: Journal, places: Sequence[Place], read: Read[T]) -> AsyncGenerator[T]:
-    for keys in _together(places):
-        found = await journal.query(read, keys=keys)
+    for keys in _batches(places):
+        rows = await journal.query(read, keys=keys)
         for key in keys:
-            if key in found:
-                yield found[key]
+            if key in rows:
+                yield rows[key]
 
 
-def _together(places: Sequence[Place]) -> Iterator[list[Any]]:
-    """Keys of rows that are read at once."""
+def _batches(places: Sequence[Place]) -> Iterator[list[Any]]:
+    """Yield batches of keys, each with at most `_ROWS` rows and `_BYTES` bytes, but at least one row."""
     keys: list[Any] = []
     room = _BYTES
     for key, size in places:

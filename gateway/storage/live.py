@@ -1,9 +1,9 @@
-"""Publish-subscribe in memory: a channel keeps the newest committed events of a thread in a ring buffer, and has one
-wake-up for all who wait for more.
+"""Publish-subscribe in memory: a channel has the newest committed records of one thread in a ring buffer, and wakes all
+readers that wait for more.
 
-A reader is a cursor, not a queue: it takes from the ring if its cursor is inside and reads a page from the journal
-otherwise. So a slow reader costs nothing and holds nobody up, and nothing overflows. What another gateway has
-committed is in no ring here: its readers are woken, and read pages.
+A reader is a cursor, not a queue. It takes records from the ring if its cursor is inside, and reads a page from the
+journal otherwise. So a slow reader costs nothing, delays no other reader, and overflows nothing. Commits of other
+gateways are not put into the ring: the readers are woken, and read pages.
 """
 
 import asyncio
@@ -15,30 +15,32 @@ from babelgate.canonical.event import Record
 from babelgate.gateway.storage.page_cache import fitting
 
 _BYTES: Final = 2**20
-"""Of the events that one thread has in memory: larger ones are read from the journal."""
+"""Maximum size of the records of one ring, in bytes. Older records are read from the journal. Chosen."""
 _LINGER: Final = 5.0
-"""Seconds for which the events of a thread stay in memory after its last run. Chosen: readers that keep up have them by
-then, and one that does not would keep 300 KiB."""
+"""Seconds for which the records of a thread stay in memory after its last run. Chosen: readers that keep up have read
+them by then, and a thread with a slow reader would hold 300 KiB."""
 
 
 class Channel:
-    """The end of one thread's log. Only touched on the event loop."""
+    """End of one thread's log. Used only on the event loop."""
 
     __slots__ = ("_bytes", "_records", "_ring", "_sizes", "_waiters", "closed", "pinned", "readers", "seq")
 
     def __init__(self, ring: int) -> None:
         self.seq = 0
-        """Of the newest record that was published here, or told of by another gateway; 0 before the first."""
+        """Sequence number of the newest record published here, or announced by another gateway. Initially 0."""
         self.readers = 0
+        """Number of readers that use the channel."""
         self.pinned = 0
-        """Runs that are active on the thread."""
+        """Number of active runs on the thread."""
         self.closed = False
         self._ring = ring
-        # Lists: an empty deque takes 600 bytes, no part of one can be copied alone, and what is dropped goes together.
+        # Lists, not deques: an empty deque takes 600 bytes and has no slices, and records are dropped in blocks.
         self._records: list[Record] = []
         self._sizes: list[int] = []
-        """Of the records, in bytes."""
+        """Sizes of the records, in bytes."""
         self._bytes = 0
+        """Sum of the sizes."""
         self._waiters: dict[asyncio.Future[None], None] = {}
 
     def publish(self, records: Sequence[Record], sizes: Sequence[int]) -> None:
@@ -58,23 +60,27 @@ class Channel:
         self.wake()
 
     def _closes_gap(self, records: Sequence[Record]) -> bool:
-        """Another gateway has written to the thread, too: its records are before these, or after them and told of
-        already. Whether these are the newest; the ring holds none but what follows each other."""
+        """Clear the ring if these records are newer than the channel, because it holds only consecutive records.
+
+        Another gateway has written between them. Return False if the records are older, which the ring does not need.
+        """
         if records[0].seq <= self.seq:
             return False
         self.forget()
         return True
 
     def note(self, seq: int) -> None:
-        """Another gateway has committed records up to this one."""
+        """Wake the readers because another gateway has committed records up to `seq`."""
         if seq > self.seq:
             self.forget()
             self.seq = seq
             self.wake()
 
     def after(self, cursor: int, limit: int | None = None, room: int | None = None) -> list[Record] | None:
-        """Return the records after `cursor`: at most `limit`, and as many as `room` bytes hold, but at least one.
-        Return None if the ring does not reach back that far."""
+        """Return the records after `cursor`: at most `limit` records and `room` bytes, but at least one record.
+
+        Return None if the ring does not reach back that far.
+        """
         records = self._records
         behind = self.seq - cursor
         if behind <= 0 and self.seq:
@@ -88,7 +94,7 @@ class Channel:
         return records[begin:end]
 
     def forget(self) -> None:
-        """The log was changed under records that are in memory: readers take pages from the journal."""
+        """Clear the ring, because records in it have changed or are not needed. Readers read the journal instead."""
         self._records.clear()
         self._sizes.clear()
         self._bytes = 0
@@ -100,11 +106,11 @@ class Channel:
                 waiter.set_result(None)
 
     def pin(self) -> None:
-        """A run begins on the thread."""
+        """Count a run that begins on the thread: its records stay in memory."""
         self.pinned += 1
 
     def unpin(self) -> None:
-        """A run has ended on the thread."""
+        """Subtract a run that has ended. After the last one, the records are dropped `_LINGER` seconds later."""
         self.pinned -= 1
         if not self.pinned:
             asyncio.get_running_loop().call_later(_LINGER, self._forget_if_idle)
@@ -114,7 +120,7 @@ class Channel:
             self.forget()
 
     def close(self) -> None:
-        """No more will come: the thread was erased, or the gateway stops."""
+        """Close the channel, because the thread was erased or the gateway stops. No more records follow."""
         self.closed = True
         self.wake()
 
@@ -124,25 +130,25 @@ class Channel:
         self._waiters[waiter] = None
         try:
             await waiter
-        finally:  # a reader that goes leaves nothing behind, however long the thread is silent
+        finally:  # a reader that leaves must not stay registered while nothing is published
             self._waiters.pop(waiter, None)
 
 
 class Channels:
-    """The channels of threads that are active or were so lately."""
+    """Channels of threads that are or were recently active, by key."""
 
     def __init__(self, ring: int = 512, idle: int = 256) -> None:
         self._ring = ring
         self._idle = idle
         self._most = 2 * idle
-        """Channels at which some are looked for that can go."""
+        """Number of channels at which unused ones are dropped."""
         self._channels: OrderedDict[int, Channel] = OrderedDict()
         self._closed = False
 
     def get(self, pk: int) -> Channel:
         channel = self._channels.get(pk)
         if channel is None:
-            self._evict()  # before there is a new one, which nobody reads as yet: it would go
+            self._evict()  # before the new channel is added: it has no reader yet, and would be dropped
             channel = self._channels[pk] = Channel(self._ring)
             channel.closed = self._closed
         else:
@@ -158,7 +164,7 @@ class Channels:
             channel.note(seq)
 
     def ends(self) -> dict[int, int]:
-        """By key of a thread, the newest record that is known here."""
+        """Return the sequence number of the newest known record of each thread with a channel, by key."""
         return {pk: channel.seq for pk, channel in self._channels.items()}
 
     def forget(self, pk: int) -> None:
@@ -177,11 +183,11 @@ class Channels:
             channel.close()
 
     def _evict(self) -> None:
-        """Now and then, drop the least recently used channels that nobody reads and nothing runs on."""
+        """Drop the least recently used channels without readers and runs, if there are too many channels."""
         if len(self._channels) < self._most:
             return
         surplus = len(self._channels) - self._idle
         for pk in [pk for pk, channel in self._channels.items() if not (channel.readers or channel.pinned)][:surplus]:
             del self._channels[pk]
-        # Where most are in use, all of them are not looked at again for each new one.
+        # If most channels are in use, a higher threshold avoids a scan for each new channel.
         self._most = max(2 * self._idle, len(self._channels) + self._idle)

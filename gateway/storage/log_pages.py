@@ -1,4 +1,4 @@
-"""Pages of the log: rows of threads → records."""
+"""Pages of the log: reads of rows, decoded to records."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
@@ -14,34 +14,37 @@ from babelgate.gateway.storage.statements import PAGE, sql_of, table_of
 from babelgate.gateway.storage.tables import EventRow, TaskRow, ThreadRow
 
 _CREATED: Final = 4096
-"""Ids of tasks and runs that readers remember."""
+"""Maximum number of ids of tasks and runs that readers cache."""
 _ENDS: Final = 500
-"""Threads whose newest records are read at once."""
+"""Maximum number of threads whose newest records one query reads."""
 _TOGETHER: Final = 2048
-"""Records of several tasks that are read at once."""
+"""Maximum number of records of several tasks that are read together."""
 
 
 def read_tasks(connection: Connection, owner: str, task_ids: Sequence[str]) -> dict[str, list[Record]]:
-    """The records of tasks that have ended, by task: of as many as are together no longer than a page."""
+    """Return the records of ended tasks, by task id.
+
+    Reads as many of the tasks as fit into one page together, in the order of the database.
+    """
     task, event = table_of(TaskRow), table_of(EventRow)
     its = (event.c.thread_pk == task.c.thread_pk, event.c.seq.between(task.c.first_seq, task.c.last_seq))
     size = select(func.sum(func.length(event.c.body))).where(*its).scalar_subquery()
     columns = (task.c.task_id, task.c.thread_pk, task.c.first_seq, task.c.last_seq, size)
-    found = connection.execute(
+    ended = connection.execute(
         select(*columns).where(
             task.c.owner == owner, task.c.task_id.in_(task_ids), task.c.state.in_([str(state) for state in TERMINAL])
         )
     ).all()
-    read: dict[str, list[Record]] = {}
-    left, room = _TOGETHER, PAGE
-    for task_id, pk, first, last, length in found:
-        left -= last - first + 1
+    by_task: dict[str, list[Record]] = {}
+    records_left, room = _TOGETHER, PAGE
+    for task_id, pk, first, last, length in ended:
+        records_left -= last - first + 1
         room -= length
-        if left < 0 or room < 0:
+        if records_left < 0 or room < 0:
             break
         records = read_page(connection, pk, first - 1, last - first + 1, last)
-        read[task_id] = [record for record in records if record.task_id == task_id]
-    return read
+        by_task[task_id] = [record for record in records if record.task_id == task_id]
+    return by_task
 
 
 def read_page(
@@ -52,7 +55,7 @@ def read_page(
     until: int | None = None,
     created: "CreatedIds | None" = None,
 ) -> list[Record]:
-    # The numbers of a log have no gaps, and a server sends whatever is asked for.
+    # Sequence numbers have no gaps, so `after + limit` bounds the rows that a server sends.
     wanted = (pk, after, after + limit if until is None else min(until, after + limit))
     with closing(sql_of(connection.dialect).page.iterate(connection, wanted)) as rows:
         try:
@@ -62,22 +65,24 @@ def read_page(
 
 
 def read_ends(connection: Connection, pks: Sequence[int]) -> dict[int, int]:
-    """Return the seq of the newest record of each thread that exists, by key."""
+    """Return the sequence number of the newest record of each thread that exists, by key."""
     thread, event = table_of(ThreadRow), table_of(EventRow)
     last = select(func.max(event.c.seq)).where(event.c.thread_pk == thread.c.pk).scalar_subquery()
-    found: dict[int, int] = {}
-    for begun in range(0, len(pks), _ENDS):
-        some = pks[begun : begun + _ENDS]
+    ends: dict[int, int] = {}
+    for start in range(0, len(pks), _ENDS):
+        some = pks[start : start + _ENDS]
         rows = connection.execute(select(thread.c.pk, last).where(thread.c.pk.in_(some)))
-        found.update((pk, seq) for pk, seq in rows)
-    return found
+        ends.update((pk, seq) for pk, seq in rows)
+    return ends
 
 
 def read_sized_page(
     connection: Connection, pk: int, after: int, until: int, room: int, created: "CreatedIds"
 ) -> tuple[list[Record], list[int], bool]:
-    """Return the records of a thread after a seq and up to another, the size of each in bytes, and whether there are
-    fewer because they are larger than `room` bytes together."""
+    """Return the records of a thread after one sequence number and up to another, and their sizes in bytes.
+
+    The third value is True if the records end early because they are larger than `room` bytes together.
+    """
     sizes: list[int] = []
     with closing(sql_of(connection.dialect).page.iterate(connection, (pk, after, until))) as rows:
         try:
@@ -101,7 +106,7 @@ CreatedIds = dict[tuple[int, int], str]
 
 
 class _Erased(Exception):
-    """The thread was, while its log was read."""
+    """The thread was erased while its log was read."""
 
 
 def decode_records(
@@ -111,8 +116,7 @@ def decode_records(
     limit: int | None = None,
     created: CreatedIds | None = None,
 ) -> list[Record]:
-    """The records of a thread in rows of the log, up to a page's bytes. `created` = what is remembered of committed
-    ones."""
+    """Decode rows of the log to records, up to the size of a page. `created` = cache of ids in committed records."""
     records: list[Record] = []
     size = 0
     ids = _Ids(connection, pk, {} if created is None else created)
@@ -131,7 +135,7 @@ _CREATING: Final = frozenset((TaskCreated, RunCreated))
 
 
 class _Ids(dict[str | None, str | None]):
-    """Ids of tasks and runs of a thread, by what the log keeps of them."""
+    """Ids of tasks and runs of a thread, by the reference that the log has instead of each id."""
 
     def __init__(self, connection: Connection, pk: int, created: CreatedIds) -> None:
         super().__init__({None: None})
@@ -140,25 +144,25 @@ class _Ids(dict[str | None, str | None]):
         self._created = created
 
     def note(self, seq: int, event: Event) -> None:
-        made = created_id(event)
-        if made is not None:
-            self[refer(made, seq)] = made
+        new_id = created_id(event)
+        if new_id is not None:
+            self[refer(new_id, seq)] = new_id
 
-    def __missing__(self, kept: str | None) -> str | None:
-        seq = find_reference(kept)
-        found = self[kept] = plain_id(kept) if seq is None else self._find(seq)
-        return found
+    def __missing__(self, reference: str | None) -> str | None:
+        seq = find_reference(reference)
+        full_id = self[reference] = plain_id(reference) if seq is None else self._find(seq)
+        return full_id
 
     def _find(self, seq: int) -> str | None:
-        found = self._created.get((self._pk, seq))
-        if found is None and (found := self._read(seq)) is not None:
+        full_id = self._created.get((self._pk, seq))
+        if full_id is None and (full_id := self._read(seq)) is not None:
             if len(self._created) >= _CREATED:
                 self._created.clear()
-            self._created[self._pk, seq] = found
-        return found
+            self._created[self._pk, seq] = full_id
+        return full_id
 
     def _read(self, seq: int) -> str | None:
-        """Raises _Erased."""
+        """Read the id that a record created. Raises _Erased if the record does not exist any more."""
         rows = sql_of(self._connection.dialect).creation.run(self._connection, (self._pk, seq))
         if not rows:
             raise _Erased

@@ -1,12 +1,14 @@
-"""Nodes: gateways that share a database. Each says every two seconds that it is there. One that has not for eight is
-gone, and what it was to see to is another's.
+"""Nodes: gateways that share a database.
 
-No node can know that another one is gone: it may be slow, stopped for a while, or cut off from the database alone. So
-nothing depends on that being true. Whoever takes a run over counts its attempt up, and what the other one still says of
-it is refused (`babelgate.gateway.runs.lifecycle`); to be taken for gone costs work and loses nothing.
+Each node sends a heartbeat every two seconds. If it sends none for eight seconds, it counts as gone, and another node
+takes over its runs and webhooks.
 
-The clocks of the machines are compared with nobody's: the age of a sign of life is what the database's clock says, and
-each node must have seen for itself, by its own steady clock, that none came. A clock that is set makes nobody go.
+No node can know that another one is gone. That node may be slow, stopped for a while, or cut off from the database
+only. So nothing depends on it. A node that takes a run over increments its attempt, and records that the previous node
+still writes for it are refused (`babelgate.gateway.runs.lifecycle`). A wrong suspicion costs work, but loses no data.
+
+The clocks of the machines are never compared. The database's clock gives the age of a heartbeat, and each node must
+also have observed, by its own steady clock, that no newer one arrived. So setting a clock makes no node look gone.
 """
 
 import asyncio
@@ -29,34 +31,37 @@ from babelgate.gateway.storage.tables import LIVE, NodeRow, RunRow, WebhookRow
 log = logging.getLogger("babelgate.node")
 
 BEAT: Final = 2.0
-"""Seconds from one sign of life to the next."""
+"""Seconds from one heartbeat to the next. Chosen."""
 GONE: Final = 8.0
-"""Seconds without one after which a node is taken for gone."""
+"""Seconds without a heartbeat after which a node counts as gone. Chosen."""
 _SEEN: Final = 2 * BEAT
-"""Seconds for which a node must have looked in vain for itself. After a pause of its own, it begins anew: whoever was
-stopped, or could not reach the database, cannot tell a silent node from one that nobody heard."""
+"""Minimum seconds for which a node must have observed that another one sends no heartbeat.
+
+After a pause in its heartbeats it starts again: a node that was stopped, or cut off from the database, may have missed
+those of the others.
+"""
 _STUCK: Final = 60.0
-"""Seconds for which the event loop may do nothing before the node stops to say that it is there: agents that block the
-loop for some seconds cost the node none of its runs."""
-_SOME: Final = 500
-"""Runs, or webhooks, that are taken over in one transaction."""
-_REMEMBERED: Final = 10_000
-"""Runs of which it is known whose they were."""
+"""Seconds of a blocked event loop after which the node stops its heartbeats. Chosen: a node does not lose its runs to
+agents that block the loop for a few seconds."""
+_ADOPTED_AT_ONCE: Final = 500
+"""Maximum number of runs, and of webhooks, that one transaction takes over."""
+_MAX_REMEMBERED: Final = 10_000
+"""Maximum number of adopted runs whose previous node is remembered."""
 
 _NODE, _RUN, _HOOK = table_of(NodeRow), table_of(RunRow), table_of(WebhookRow)
 _NOW: Final = text("(extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
 _LOCK: Final = text("SELECT pg_try_advisory_xact_lock(hashtext('babelgate nodes'), hashtext(current_schema()))")
-"""Of those who take something over: of two, the other one looks again with its next beat."""
+"""Advisory lock that lets one node adopt runs at a time. The others retry at their next heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """What was nobody's, and is this node's now."""
+    """Runs and webhooks without a living node that this node has taken over."""
 
     runs: Sequence[tuple[str, str, str | None]] = ()
-    """Owners, ids, and the names of the nodes whose they were; of a node that was gone before this one came, its id."""
+    """Owner and id of each run, and name of its previous node. If this node never saw that node, its id instead."""
     webhooks: Sequence[tuple[str, str, str]] = ()
-    """Owners, and ids of tasks and webhooks."""
+    """Owner, task id and webhook id of each webhook."""
 
     def __bool__(self) -> bool:
         return bool(self.runs or self.webhooks)
@@ -64,77 +69,89 @@ class Adopted:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a node finds with a beat."""
+    """Result of one heartbeat."""
 
     leads: bool
-    """Of the nodes that are there it is the first: what one of them does for all is done by this one."""
+    """True if this node is the leader: the living node with the lowest id, which does the work of the whole cluster."""
     was_gone: bool = False
-    """The others have taken it for gone meanwhile, and may have taken over what it does."""
+    """True if the other nodes counted this one as gone. They may have taken over its runs."""
     gone: Sequence[str] = ()
-    """Names of nodes."""
+    """Names of the nodes that were found to be gone."""
     adopted: Adopted = Adopted()
+    """Runs and webhooks that this node has taken over."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Who is gone, as one node sees it."""
+    """One node's observations of the heartbeats of the others."""
 
-    _looked: float = float("-inf")
-    _since: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
-    """By node, its last sign of life, and since when it was seen to be the last one."""
+    _observed_at: float = float("-inf")
+    """Time of the last observation, in seconds of the steady clock."""
+    _last_heartbeats: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
+    """Last heartbeat of each node, and time of the steady clock at which it was first observed, by node id."""
 
     def find_gone(self, now: float, nodes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int]]:
-        """Of nodes (id, last sign of life, its age; microseconds of the database's clock) those that are gone, with
-        that sign. `now` is this node's own steady clock, in seconds."""
-        if now - self._looked > _SEEN:
-            self._since.clear()
-        self._looked = now
-        known, self._since = self._since, {}
-        gone: list[tuple[str, int]] = []
-        for node_id, seen_at, age in nodes:
-            sign, since = known.get(node_id, (0, now))
-            if sign != seen_at:
+        """Return the nodes that are gone, with the time of their last heartbeat.
+
+        Each node is given by its id, its last heartbeat and the age of that, in microseconds of the database's clock.
+        `now` is this node's steady clock, in seconds.
+        """
+        if now - self._observed_at > _SEEN:
+            self._last_heartbeats.clear()
+        self._observed_at = now
+        earlier, self._last_heartbeats = self._last_heartbeats, {}
+        missing: list[tuple[str, int]] = []
+        for node_id, heartbeat, age in nodes:
+            last_heartbeat, since = earlier.get(node_id, (0, now))
+            if last_heartbeat != heartbeat:
                 since = now
-            self._since[node_id] = seen_at, since
+            self._last_heartbeats[node_id] = heartbeat, since
             if age > GONE * 1e6 and now - since >= _SEEN:
-                gone.append((node_id, seen_at))
-        return gone
+                missing.append((node_id, heartbeat))
+        return missing
 
 
 class Nodes:
-    """This gateway among the others. The beats have a thread and a connection of their own: neither a long transaction
-    nor a busy loop keeps them."""
+    """Membership of this gateway in its cluster. Heartbeats have a separate thread and connection, so that neither a
+    long transaction nor a busy event loop delays them."""
 
     def __init__(self, database: Database, node_id: str, name: str, tell: Callable[[Look | None], None]) -> None:
-        """`tell` is called on the event loop after each beat; with None, when others are about to take this node for
-        gone, because it cannot say that it is there."""
+        """Create the membership of a node. `join` makes it effective.
+
+        `tell` is called on the event loop with the result of each heartbeat. It is called with None if no heartbeat
+        succeeds and the other nodes will soon count this one as gone.
+        """
         self.node_id = node_id
         self.name = name
         self._database = database
         self._tell = tell
         self.adopts = True
-        """Take over what is nobody's. One that is about to leave does not."""
+        """True if heartbeats take over runs without a living node. False for a node that is about to leave."""
         self._watch = Watch()
         self._names: dict[str, str] = {}
-        self._before: OrderedDict[tuple[str, str, int], str | None] = OrderedDict()
-        """By owner, id and attempt of a run that was taken over, the name of the node whose it was. Noted before the
-        commit, whose answer may get lost."""
+        """Names of all nodes that were seen, by id."""
+        self._previous_nodes: OrderedDict[tuple[str, str, int], str | None] = OrderedDict()
+        """Name of the previous node of an adopted run, by owner, id and attempt. Written before the commit, because the
+        server's answer to the commit may get lost."""
         self._engine: Engine | None = None
         self._connection: Connection | None = None
         self._thread: threading.Thread | None = None
         self._ends = threading.Event()
         self._lost = False
-        self._gave_up = False
-        """The node leaves without waiting for the database any longer."""
-        self._heard = monotonic()
-        """When the loop was told of a beat last."""
-        self._beaten = monotonic()
-        """When a heartbeat succeeded last."""
-        self._aborted = 0.0
-        """When the connection of a hanging heartbeat was aborted last."""
+        self._is_abandoned = False
+        """True if the node leaves without waiting for the database any longer."""
+        self._handled_at = monotonic()
+        """Time at which the event loop last handled a heartbeat, in seconds of the monotonic clock."""
+        self._succeeded_at = monotonic()
+        """Time at which a heartbeat last succeeded."""
+        self._aborted_at = 0.0
+        """Time at which the connection of a hanging heartbeat was last aborted."""
 
     async def join(self) -> Adopted:
-        """Be there; what is nobody's is this node's from now on. Raises OperationalError."""
+        """Join the cluster with a first heartbeat, and return all that this node has taken over.
+
+        Raises OperationalError.
+        """
         self._loop = asyncio.get_running_loop()
         self._engine = self._database.open_writer()
         try:
@@ -144,13 +161,13 @@ class Nodes:
             raise
         log.info("this is node %s (%s)", self.name, self.node_id)
         adopted = look.adopted
-        while look.adopted:  # more than one transaction takes
+        while look.adopted:  # one transaction takes over a limited number
             look = await asyncio.to_thread(self.beat)
             adopted = Adopted((*adopted.runs, *look.adopted.runs), (*adopted.webhooks, *look.adopted.webhooks))
         return adopted
 
     def start(self) -> None:
-        self._heard = self._beaten = monotonic()
+        self._handled_at = self._succeeded_at = monotonic()
         self._watch_beats()
         self._thread = threading.Thread(target=self._beat_forever, name="babelgate-node", daemon=True)
         self._thread.start()
@@ -164,7 +181,7 @@ class Nodes:
         await until_ended(self._leave, self._give_up, seconds)
 
     def _give_up(self) -> None:
-        self._gave_up = True
+        self._is_abandoned = True
         if (engine := self._engine) is not None:
             self._database.abort(engine)
 
@@ -174,9 +191,9 @@ class Nodes:
         if self._engine is None:
             return
         try:
-            if not self._gave_up:
-                self._say_gone()
-        except DBAPIError as error:  # then the others find out by themselves
+            if not self._is_abandoned:
+                self._delete_row()
+        except DBAPIError as error:  # the other nodes will miss the heartbeats
             log.warning("node %s could not say that it leaves: %s", self.name, error.orig)
         finally:
             self._dispose()
@@ -186,7 +203,7 @@ class Nodes:
     def _beat_forever(self) -> None:
         failures = Failures("the heartbeat")
         while not self._ends.wait(BEAT):
-            if monotonic() - self._heard > _STUCK:
+            if monotonic() - self._handled_at > _STUCK:
                 continue
             try:
                 look = self.beat()
@@ -198,87 +215,95 @@ class Nodes:
                 self._lost = True
                 self.disconnect()
                 continue
-            self._beaten = monotonic()
+            self._succeeded_at = monotonic()
             if self._lost:
                 log.warning("node %s can tell the others again that it is there", self.name)
             self._lost = False
             if not self._ends.is_set():
-                self._loop.call_soon_threadsafe(self._hear, look)
+                self._loop.call_soon_threadsafe(self._handle, look)
 
     def _watch_beats(self) -> None:
         """Pause this node in time if no heartbeat succeeds: the statement of one may hang instead of failing."""
         if self._ends.is_set():
             return
-        if monotonic() - self._beaten >= GONE - BEAT:
+        if monotonic() - self._succeeded_at >= GONE - BEAT:
             self._tell(None)
-            if monotonic() - self._aborted >= GONE - BEAT and (engine := self._engine) is not None:
-                self._aborted = monotonic()
+            if monotonic() - self._aborted_at >= GONE - BEAT and (engine := self._engine) is not None:
+                self._aborted_at = monotonic()
                 self._database.abort(engine)  # a new connection may get through
         self._loop.call_later(BEAT / 2, self._watch_beats)
 
-    def _hear(self, look: Look) -> None:
-        self._heard = monotonic()
+    def _handle(self, look: Look) -> None:
+        self._handled_at = monotonic()
         self._tell(look)
 
     def beat(self) -> Look:
-        """Say that this node is there, and look who else is. Raises DBAPIError."""
+        """Send a heartbeat, look at those of the other nodes, and take over from nodes that are gone.
+
+        Raises DBAPIError.
+        """
         connection = self.connect()
         with connection.begin():
             mine = _NODE.c.node_id == self.node_id
-            said = connection.execute(update(_NODE).where(mine).values(seen_at=_NOW)).rowcount
-            if not said:
+            updated = connection.execute(update(_NODE).where(mine).values(seen_at=_NOW)).rowcount
+            if not updated:
                 connection.execute(insert(_NODE).values(node_id=self.node_id, name=self.name, seen_at=_NOW))
             age = (_NOW.self_group() - _NODE.c.seen_at).label("age")
             nodes = connection.execute(select(_NODE.c.node_id, _NODE.c.name, _NODE.c.seen_at, age)).all()
         self._names |= {node.node_id: node.name for node in nodes}
         others = [(node.node_id, node.seen_at, node.age) for node in nodes if node.node_id != self.node_id]
-        gone = self._watch.find_gone(monotonic(), others)
-        adopted, names = self.take_over(connection, gone) if self.adopts else (Adopted(), ())
+        missing = self._watch.find_gone(monotonic(), others)
+        adopted, names = self.take_over(connection, missing) if self.adopts else (Adopted(), ())
         first = min(node.node_id for node in nodes if node.age <= GONE * 1e6 or node.node_id == self.node_id)
-        return Look(first == self.node_id, not said, names, adopted)
+        return Look(first == self.node_id, not updated, names, adopted)
 
-    def take_over(self, connection: Connection, gone: Sequence[tuple[str, int]]) -> tuple[Adopted, tuple[str, ...]]:
-        """What is nobody's: of nodes that are gone, of those that have left, and of the gateway that had the database
-        alone before."""
+    def take_over(self, connection: Connection, missing: Sequence[tuple[str, int]]) -> tuple[Adopted, tuple[str, ...]]:
+        """Take over runs and webhooks without a living node. Return them, and the names of the nodes that are gone.
+
+        They may also belong to nodes that have left, or to a gateway that used the database alone.
+        """
         with connection.begin():
-            if not gone and not connection.execute(select(_is_left(_RUN) | _is_left(_HOOK))).scalar():
+            if not missing and not connection.execute(select(_has_unattended(_RUN) | _has_unattended(_HOOK))).scalar():
                 return Adopted(), ()
             if not connection.execute(_LOCK).scalar():
                 return Adopted(), ()
             names: list[str] = []
-            for node_id, seen_at in gone:
-                # Not if it has said meanwhile that it is there: then it waits here for the row, and is found changed.
+            for node_id, seen_at in missing:
+                # If the node sends a heartbeat meanwhile, this waits for its row lock, and then finds the row changed.
                 silent = (_NODE.c.node_id == node_id) & (_NODE.c.seen_at == seen_at)
                 if connection.execute(delete(_NODE).where(silent)).rowcount:
                     names.append(self._names.get(node_id, node_id))
             runs = self._adopt(connection, _RUN, ("owner", "run_id", "attempt"))
             hooks = self._adopt(connection, _HOOK, ("owner", "task_id", "webhook_id"))
             for owner, run_id, attempt, node in runs:
-                self._note_before(owner, run_id, attempt, self._names.get(node, node))
+                self._note_previous_node(owner, run_id, attempt, self._names.get(node, node))
         named = tuple((owner, run_id, self._names.get(node, node)) for owner, run_id, _, node in runs)
         return Adopted(named, tuple(tuple(row[:3]) for row in hooks)), tuple(names)
 
-    def _note_before(self, owner: str, run_id: str, attempt: int, node: str | None) -> None:
-        self._before[owner, run_id, attempt] = node
-        if len(self._before) > _REMEMBERED:
-            self._before.popitem(last=False)
+    def _note_previous_node(self, owner: str, run_id: str, attempt: int, node: str | None) -> None:
+        self._previous_nodes[owner, run_id, attempt] = node
+        if len(self._previous_nodes) > _MAX_REMEMBERED:
+            self._previous_nodes.popitem(last=False)
 
     def node_before(self, owner: str, run_id: str, attempt: int) -> str | None:
-        """The name of the node that made this attempt of a run; None where it is not known to have been another one."""
-        return self._before.get((owner, run_id, attempt))
+        """Return the name of the node from which this attempt of a run was taken over. Return None if it was not."""
+        return self._previous_nodes.get((owner, run_id, attempt))
 
     def _adopt(self, connection: Connection, table: Any, key: Sequence[str]) -> Sequence[Any]:
-        """Rows that another transaction changes right now are skipped: whoever starts a run is its node, and what is
-        still nobody's then is found with the next beat."""
+        """Set this node in rows without a living node, and return them.
+
+        Rows that another transaction is changing are skipped. If that is not a node that starts the run, the next
+        heartbeat adopts it.
+        """
         columns = [table.c[name] for name in key]
-        some = select(*columns, table.c.node).where(_left(table)).order_by(*columns).limit(_SOME)
+        some = select(*columns, table.c.node).where(_is_unattended(table)).order_by(*columns).limit(_ADOPTED_AT_ONCE)
         rows = connection.execute(some.with_for_update(of=table, skip_locked=True)).all()
         for row in rows:
             this = [column == value for column, value in zip(columns, row[:-1], strict=True)]
             connection.execute(update(table).where(*this).values(node=self.node_id))
         return rows
 
-    def _say_gone(self) -> None:
+    def _delete_row(self) -> None:
         connection = self.connect()
         with connection.begin():
             connection.execute(delete(_NODE).where(_NODE.c.node_id == self.node_id))
@@ -287,14 +312,14 @@ class Nodes:
         assert self._engine is not None
         if self._connection is None:
             connection = self._engine.connect()
-            # A node that is frozen while it takes over holds `_LOCK`, and with it all others that would take over.
+            # A node that freezes while it holds `_LOCK` would keep all others from taking over.
             connection.exec_driver_sql(f"SET idle_in_transaction_session_timeout = {int(GONE * 1000)}")
             connection.commit()
             self._connection = connection
         return self._connection
 
     def disconnect(self) -> None:
-        """The next beat takes another connection."""
+        """Close the connection, so that the next heartbeat opens another one."""
         connection, self._connection = self._connection, None
         if connection is not None and not connection.closed:
             connection.invalidate()
@@ -307,12 +332,12 @@ class Nodes:
             self._engine = None
 
 
-def _left(table: Any) -> Any:
-    """What is to be seen to, and by nobody who is there. The words of the partial indexes find it."""
+def _is_unattended(table: Any) -> Any:
+    """Return a condition for unfinished rows without a living node. Its text matches the partial indexes."""
     is_unfinished = text(f"run.{LIVE}") if table is _RUN else text("webhook.done IS FALSE")
     there = exists().where(_NODE.c.node_id == table.c.node)
     return is_unfinished & (table.c.node.is_(None) | ~there)
 
 
-def _is_left(table: Any) -> Any:
-    return exists().where(_left(table))
+def _has_unattended(table: Any) -> Any:
+    return exists().where(_is_unattended(table))

@@ -1,30 +1,31 @@
-"""Notices: what gateways that share a database tell one another of their commits, in as few bytes as there may be."""
+"""Notices of commits, which gateways that share a database send to each other. Their encoding is compact."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
-_EACH: Final = 100
-"""Threads in one notice: PostgreSQL takes less than 8,000 bytes."""
+_THREADS_PER_NOTICE: Final = 100
+"""Maximum number of threads in one notice. The limit of PostgreSQL is 8,000 bytes."""
 
 
 class Remote(msgspec.Struct, frozen=True, array_like=True):
-    """What another gateway has committed to a thread."""
+    """Summary of the commits of another gateway to one thread."""
 
     pk: int
+    """Key of the thread."""
     seq: int
-    """Of the newest record."""
+    """Sequence number of the newest record."""
     erased: bool = False
     rewritten: bool = False
-    """Records that were there before say something else now."""
+    """True if the meaning of earlier records changed, as when a run is removed."""
     created: bool = False
-    """There was no such thread before."""
+    """True if the thread is new."""
 
 
 class Notice(msgspec.Struct, frozen=True, array_like=True):
     node: str
-    """Who says it."""
+    """Id of the gateway that committed."""
     threads: tuple[Remote, ...]
 
 
@@ -43,13 +44,13 @@ def merge(first: Remote, second: Remote) -> Remote:
 
 
 def encode_notices(node: str, threads: Sequence[Remote]) -> Iterator[str]:
-    for start in range(0, len(threads), _EACH):
-        yield msgspec.json.encode(Notice(node, tuple(threads[start : start + _EACH]))).decode()
+    for start in range(0, len(threads), _THREADS_PER_NOTICE):
+        yield msgspec.json.encode(Notice(node, tuple(threads[start : start + _THREADS_PER_NOTICE]))).decode()
 
 
-def decode_notice(said: str) -> Notice | None:
-    """None where it is not one of ours: whoever may use the database can say something."""
+def decode_notice(payload: str) -> Notice | None:
+    """Decode a notice. Return None if a gateway did not send it: any user of the database can notify the channel."""
     try:
-        return _DECODER.decode(said)
+        return _DECODER.decode(payload)
     except (msgspec.DecodeError, ValueError):
         return None

@@ -1,8 +1,8 @@
-"""Notifier (NOTIFY): the connection by which a gateway tells those that share its database what it has committed.
+"""Notifier (NOTIFY): the connection on which a gateway notifies the others of its commits.
 
 PostgreSQL holds one lock for the whole server from NOTIFY until the commit is flushed. A notice in the transaction that
 commits would therefore make all gateways commit one after the other. The notifier sends notices after the commit, in
-transactions of their own that do not wait for the flush.
+separate transactions that do not wait for the flush.
 
 Nothing depends on a notice. It is lost if its gateway stops between the commit and the notice, or if the notifier has
 to drop it. The listeners of the other gateways look every ten seconds for what they missed.
@@ -29,9 +29,9 @@ log = logging.getLogger("babelgate.journal")
 _GATHER: Final = 0.001
 """Minimum seconds from one notice to the next. Commits within that time are merged. The first one after a pause is sent
 at once. Chosen: readers do not see a millisecond more."""
-_MOST: Final = 10_000
+_MAX_PENDING: Final = 10_000
 """Maximum number of threads with a notice that is not sent. Beyond it the oldest is dropped. Chosen: 2 MB."""
-_AGAIN: Final = 1.0
+_RETRY_DELAY: Final = 1.0
 """Seconds from a failed attempt to send to the next one. Chosen: as for the other connections."""
 _ANSWER: Final = 10.0
 """Seconds within which the server must answer before the connection is taken for dead. Chosen: as for the listener."""
@@ -40,7 +40,7 @@ _CLOSING: Final = 2.0
 
 
 class Notifier:
-    """Sends notices in a thread of its own, so that neither the writer nor the event loop waits for them."""
+    """Sender of notices. It has its own thread, so that neither the writer nor the event loop waits for it."""
 
     def __init__(self, node: str, database: Database) -> None:
         self._node = node
@@ -58,7 +58,8 @@ class Notifier:
         self._connection: Connection | None = None
         self._failures = Failures("the notifier")
         self._asked_at: float | None = None
-        """When the statement was sent that the server has not answered yet."""
+        """Time at which the unanswered statement was sent, in seconds of the monotonic clock. None if there is no such
+        statement."""
         self._is_lost = False
         self._is_full = False
 
@@ -76,7 +77,7 @@ class Notifier:
             self._hang_up()
 
     async def close(self, seconds: float = _CLOSING) -> None:
-        """Send what is left, for at most `seconds`."""
+        """Send the pending notices, for at most `seconds`, and stop the thread."""
         if self._thread is None:
             return
         self._ends.set()
@@ -85,7 +86,7 @@ class Notifier:
             log.warning("last notices not sent: the database did not answer within seconds=%g", seconds)
 
     def _merge_all(self, remotes: Sequence[Remote], *, before: bool = False) -> None:
-        """Add notices to those that are pending; `before` = they are older than these."""
+        """Merge notices into the pending ones. `before` = the notices are older than the pending ones."""
         with self._lock:
             is_first = not self._pending
             if before:
@@ -97,12 +98,12 @@ class Notifier:
             self._wakes.put(None)
 
     def _merge(self, remote: Remote) -> None:
-        known = self._pending.get(remote.pk)
-        self._pending[remote.pk] = remote if known is None else merge(known, remote)
-        if len(self._pending) > _MOST:
+        pending = self._pending.get(remote.pk)
+        self._pending[remote.pk] = remote if pending is None else merge(pending, remote)
+        if len(self._pending) > _MAX_PENDING:
             self._pending.popitem(last=False)
             if not self._is_full:
-                log.warning("notices dropped: other gateways find these commits by themselves limit=%d", _MOST)
+                log.warning("notices dropped: other gateways find these commits by themselves limit=%d", _MAX_PENDING)
             self._is_full = True
 
     def _hang_up(self) -> None:
@@ -124,7 +125,7 @@ class Notifier:
                         self._failures.note(error)
                         self._disconnect()
                     self._merge_all(remotes, before=True)  # the server may have sent them, which does no harm
-                    if self._ends.wait(_AGAIN):
+                    if self._ends.wait(_RETRY_DELAY):
                         return
                 else:
                     self._note_success()
@@ -133,7 +134,7 @@ class Notifier:
             engine.dispose()
 
     def _take(self) -> list[Remote]:
-        """Wait for notices. Return none at the end."""
+        """Wait for notices and return them. Return an empty list at the end."""
         self._wakes.get()
         early = self._sent_at + _GATHER - monotonic()
         if early > 0:

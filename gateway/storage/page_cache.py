@@ -3,8 +3,8 @@
 A reader is a cursor. It asks for the next few records, and holds nothing else while its client takes them. So the pages
 of all readers together have one bound, however many readers there are and however slow they are.
 
-Only whole pages are kept: the records of a log do not change, but at its end there may be more a moment later. The two
-exceptions, a thread that is erased and a log that is rewritten, call `forget`.
+Only whole pages are cached: the records of a log do not change, but more may follow its end at any time. Two events
+change records, the erasure of a thread and the rewriting of a log. Both call `forget`.
 """
 
 import asyncio
@@ -17,29 +17,30 @@ from typing import Final
 from babelgate.canonical.event import Record
 
 BLOCK: Final = 512
-"""Records of one page. Pages begin at multiples of it, so readers that began at different places share them."""
-_MOST_BYTES: Final = 16 * 2**20
-"""Estimated bytes of all pages that are kept. Chosen: 25,000 tokens."""
+"""Maximum number of records in a page. Pages begin at multiples of it, so that all readers can share them."""
+_MAX_BYTES: Final = 16 * 2**20
+"""Maximum estimated size of all cached pages, in bytes. Chosen: 25,000 tokens."""
 _RECORD: Final = 450
 """Estimated bytes of a decoded record without its content. Measured: a token takes 430 bytes, 2026-11."""
 _CONTENT: Final = 3
-"""Estimated bytes of decoded content for each byte in the log. Chosen: text takes one, JSON of small values ten."""
+"""Estimated bytes of decoded content per byte in the log. Chosen: text takes one, JSON of small values ten."""
 _SEQ: Final = attrgetter("seq")
 
 
 class Page:
-    """Some consecutive records of a thread."""
+    """Consecutive records of a thread."""
 
     __slots__ = ("_sizes", "after", "loaded_at", "records", "weight")
 
     def __init__(self, after: int, records: Sequence[Record], sizes: Sequence[int], loaded_at: float = 0.0) -> None:
-        """`sizes`: the bytes of each record in the log."""
+        """Create a page. `sizes` = size of each record in the log, in bytes."""
         self.after = after
-        """The seq before the first record."""
+        """Sequence number before that of the first record."""
         self.records = records
         self.loaded_at = loaded_at
-        """When the query began, in seconds of the event loop."""
+        """Time at which the query began, in seconds of the event loop."""
         self.weight = _RECORD * len(records) + _CONTENT * sum(sizes)
+        """Estimated size in memory, in bytes."""
         self._sizes = sizes
 
     @property
@@ -49,8 +50,10 @@ class Page:
     def select(
         self, after: int, until: int | None = None, limit: int | None = None, room: int | None = None
     ) -> Sequence[Record]:
-        """Return the records after a seq and not after `until`: at most `limit`, and as many as `room` bytes hold, but
-        at least one."""
+        """Return the records after a sequence number and not after `until`.
+
+        At most `limit` records and `room` bytes are returned, but at least one record.
+        """
         records = self.records
         begin = 0 if after <= self.after else bisect_right(records, after, key=_SEQ)
         end = len(records) if limit is None else min(len(records), begin + limit)
@@ -62,7 +65,7 @@ class Page:
 
 
 def fitting(sizes: Sequence[int], begin: int, end: int, room: int) -> int:
-    """Return where to end a slice that begins at `begin`, so that it has at most `room` bytes, or one item."""
+    """Return the end of a slice that begins at `begin` and has at most `room` bytes, or one item."""
     for place in range(begin, end):
         room -= sizes[place]
         if room < 0:
@@ -71,30 +74,30 @@ def fitting(sizes: Sequence[int], begin: int, end: int, room: int) -> int:
 
 
 Load = Callable[[int, int, int], Awaitable[tuple[Sequence[Record], Sequence[int], bool]]]
-"""(key of a thread, after, until) → the records, their sizes, and whether they end before `until` because they are
-large."""
+"""Function of the key of a thread, `after` and `until`. It returns the records, their sizes in bytes, and True if they
+end before `until` because they are large."""
 
 
 class PageCache:
-    """Bounded by the bytes in the pages; the least recently used go first."""
+    """Cache of pages, bounded by their total weight. The least recently used are dropped first."""
 
-    def __init__(self, load: Load, most: int = _MOST_BYTES) -> None:
+    def __init__(self, load: Load, most: int = _MAX_BYTES) -> None:
         self._load = load
         self._most = most
         self._size = 0
-        self._kept: OrderedDict[tuple[int, int], list[Page]] = OrderedDict()
-        """By key of a thread and number of a block: the pages of the block."""
+        self._blocks: OrderedDict[tuple[int, int], list[Page]] = OrderedDict()
+        """Pages of each block, by key of the thread and number of the block."""
         self._loading: dict[tuple[int, int, int], asyncio.Task[tuple[Page, bool]]] = {}
-        """Queries that have begun, by key of a thread, after and until."""
+        """Queries in progress, by key of the thread, `after` and `until`."""
 
     async def get(self, pk: int, after: int, until: int | None = None, *, since: float | None = None) -> Page:
-        """Return a page that holds the next record after a seq. It is empty if there is none, or none up to `until`.
+        """Return a page with the next record after a sequence number. It is empty if no record follows up to `until`.
 
-        `since`: the page must not have been loaded before this time of the event loop.
+        `since` = earliest time, of the event loop, at which the page may have been loaded.
         """
-        found = self.find(pk, after, since=since)
-        if found is not None:
-            return found
+        page = self.find(pk, after, since=since)
+        if page is not None:
+            return page
         end = (after // BLOCK + 1) * BLOCK
         key = (pk, after, end if until is None else min(end, until))
         if key[2] <= after:
@@ -102,7 +105,7 @@ class PageCache:
         loading = self._loading.get(key)
         if loading is not None:
             page, is_whole = await asyncio.shield(loading)
-            # At the end of the log there may be more than the query saw that began earlier.
+            # More records may have been appended since that query began.
             if is_whole and (since is None or page.loaded_at >= since):
                 return page
             return (await self._read(*key))[0]
@@ -111,19 +114,19 @@ class PageCache:
         return (await asyncio.shield(loading))[0]
 
     def find(self, pk: int, after: int, *, since: float | None = None) -> Page | None:
-        """Return a page that is kept and holds the next record."""
+        """Return a cached page with the next record, or None."""
         block = (pk, after // BLOCK)
-        for page in self._kept.get(block, ()):
+        for page in self._blocks.get(block, ()):
             if page.after <= after < page.last and (since is None or page.loaded_at >= since):
-                self._kept.move_to_end(block)
+                self._blocks.move_to_end(block)
                 return page
         return None
 
     async def _read(self, pk: int, after: int, until: int) -> tuple[Page, bool]:
-        """Return a page, and whether it is whole: no record will come in between its last one and `until`."""
-        begun = asyncio.get_running_loop().time()
+        """Return a page, and True if it is whole: no record can follow between its last one and `until`."""
+        loaded_at = asyncio.get_running_loop().time()
         records, sizes, is_cut = await self._load(pk, after, until)
-        page = Page(after, records, sizes, begun)
+        page = Page(after, records, sizes, loaded_at)
         return page, bool(records) and (is_cut or page.last == until)
 
     def _keep(self, key: tuple[int, int, int], done: "asyncio.Task[tuple[Page, bool]]") -> None:
@@ -136,22 +139,22 @@ class PageCache:
         if not is_whole or page.weight > self._most:
             return
         block = (key[0], page.after // BLOCK)
-        pages = self._kept.setdefault(block, [])
+        pages = self._blocks.setdefault(block, [])
         for other in [other for other in pages if page.after <= other.after and other.last <= page.last]:
             pages.remove(other)
             self._size -= other.weight
         pages.append(page)
-        self._kept.move_to_end(block)
+        self._blocks.move_to_end(block)
         self._size += page.weight
         while self._size > self._most:
-            self._drop(next(iter(self._kept)))
+            self._drop(next(iter(self._blocks)))
 
     def _drop(self, block: tuple[int, int]) -> None:
-        self._size -= sum(page.weight for page in self._kept.pop(block))
+        self._size -= sum(page.weight for page in self._blocks.pop(block))
 
     def forget(self, pk: int) -> None:
         """Drop the pages of a thread that was erased, or whose log was rewritten."""
-        for block in [block for block in self._kept if block[0] == pk]:
+        for block in [block for block in self._blocks if block[0] == pk]:
             self._drop(block)
         for key in [key for key in self._loading if key[0] == pk]:
             del self._loading[key]

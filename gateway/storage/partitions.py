@@ -1,9 +1,11 @@
-"""Range partitioning of PostgreSQL's log, by thread: where all threads of a partition were erased it is dropped, and
-its space is free at once, where deleted rows would wait for a vacuum and stay part of the file.
+"""Range partitioning of PostgreSQL's log, by thread.
 
-Keys of threads are given in order of time and the log is read and written by thread alone, so that each statement needs
-one partition. Erased threads leave the log at once (`babelgate.gateway.storage.deletion`), and not with their
-partition: what was deleted must not be there until the last thread of a million is.
+A partition is dropped when all its threads are erased, which frees its space at once. Deleted rows alone would wait for
+a vacuum, and their space would stay part of the file.
+
+Thread keys are assigned in order of time, and the log is always read and written by thread, so each statement needs one
+partition. The records of an erased thread are deleted at once (`babelgate.gateway.storage.deletion`), not with their
+partition: they must not remain until the last thread of a million is erased.
 """
 
 import logging
@@ -21,13 +23,14 @@ log = logging.getLogger("babelgate.retention")
 P = ParamSpec("P")
 
 THREADS: Final = 1_000_000
-"""Keys of one partition."""
+"""Number of thread keys of one partition."""
 _AHEAD: Final = 2
-"""Partitions that are there before they are needed."""
+"""Number of partitions that are created before they are needed."""
 REST: Final = "event_rest"
-"""The default partition: of keys that no other is made for, were it ever too late to make one."""
+"""Default partition, for keys whose own partition was not created in time."""
 _PATIENCE: Final = "100ms"
-"""For a lock on the whole log: a backup has it for hours, and all other statements would wait behind this one."""
+"""Timeout for a lock on the whole log. A backup holds that lock for hours, and all other statements would queue behind
+this request."""
 _BOUNDS: Final = (
     "SELECT part.relname, pg_get_expr(part.relpartbound, part.oid) FROM pg_inherits JOIN pg_class AS part "
     "ON part.oid = inhrelid WHERE inhparent = 'event'::regclass"
@@ -42,13 +45,17 @@ _IS_USED: Final = (
     "OR EXISTS (SELECT FROM remnant WHERE thread_pk >= {first} AND thread_pk < {end})"
 )
 _LATER: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.CheckViolation, psycopg.errors.DuplicateTable)
-"""Somebody else has the log; the default partition has rows of the new one since it was looked at; or another gateway
-has made it."""
+"""Errors after which the change is retried later:
+
+- another session has locked the log;
+- the default partition has received rows of the new partition meanwhile;
+- another gateway has created the partition.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Of the threads with keys from `first` up to `end`, without that."""
+    """Partition of the log for threads with keys from `first` up to, but not including, `end`."""
 
     name: str
     first: int
@@ -56,28 +63,30 @@ class Partition:
 
 
 def list_partitions(connection: Connection) -> list[Partition]:
-    """In order of keys, without the default one."""
-    found: list[Partition] = []
+    """Return all partitions except the default one, in order of keys."""
+    partitions: list[Partition] = []
     for name, bounds in connection.exec_driver_sql(_BOUNDS):
         match = _RANGE.search(bounds)
         if match is not None:
-            found.append(Partition(name, int(match[1] or 0), int(match[2])))
-    return sorted(found, key=lambda each: each.first)
+            partitions.append(Partition(name, int(match[1] or 0), int(match[2])))
+    return sorted(partitions, key=lambda each: each.first)
 
 
 def make_partitions(connection: Connection, threads: int = THREADS) -> int:
-    """Make those that will be needed next. Returns how many were made; fewer than are needed where somebody has a lock
-    on the log."""
+    """Create the partitions that will be needed next, and return their number.
+
+    It is lower than needed if another session has locked the log. `threads` = number of keys per partition.
+    """
     needed = _newest(connection) + _AHEAD * threads
-    made = 0
+    created = 0
     while (first := _next_first(connection, threads)) < needed and _try(connection, _make, first, first + threads):
-        made += 1
-    return made
+        created += 1
+    return created
 
 
 def drop_empty_partition(connection: Connection, threads: int = THREADS) -> bool:
-    """Drop one that no thread is left in. Whether there may be more."""
-    # Nodes have some keys in hand: the thread of one from a partition that is gone is kept in the default one.
+    """Drop one partition without threads. Return True if there may be more."""
+    # Nodes reserve keys in advance. A thread whose partition was dropped meanwhile goes to the default partition.
     past = _newest(connection) - threads
     for each in list_partitions(connection):
         if each.end <= past and not _is_used(connection, each):
@@ -90,9 +99,9 @@ def _newest(connection: Connection) -> int:
 
 
 def _next_first(connection: Connection, threads: int) -> int:
-    """The least key of the next partition: behind the last one, and behind all rows of the default one."""
+    """Return the lowest key of the next partition: after the last partition, and after all rows of the default one."""
     rest = connection.exec_driver_sql(f"SELECT max(thread_pk) FROM {REST}").scalar_one()
-    # Gateways write to the default partition until there is another: one more is left to it.
+    # Gateways write to the default partition until another exists, so the next range of keys is left to it, too.
     behind = 0 if rest is None else (rest // threads + 2) * threads
     return max(behind, *(each.end for each in list_partitions(connection)))
 
@@ -110,7 +119,7 @@ def _make(connection: Connection, first: int, end: int) -> bool:
 
 def _drop(connection: Connection, partition: Partition) -> bool:
     connection.exec_driver_sql("LOCK TABLE event IN ACCESS EXCLUSIVE MODE")
-    if _is_used(connection, partition):  # since it was looked at without the lock
+    if _is_used(connection, partition):  # a thread was added after the check without the lock
         return False
     connection.exec_driver_sql(f"DROP TABLE IF EXISTS {partition.name}")
     log.info("%s was dropped: all threads of this part of the log were erased", partition.name)
@@ -118,16 +127,19 @@ def _drop(connection: Connection, partition: Partition) -> bool:
 
 
 def _try(
-    connection: Connection, change: Callable[Concatenate[Connection, P], bool], *given: P.args, **named: P.kwargs
+    connection: Connection, change: Callable[Concatenate[Connection, P], bool], *args: P.args, **named: P.kwargs
 ) -> bool:
-    """What the change returns; False where it would have to wait for a lock, another gateway was there first, or the
-    database does not let this one."""
+    """Run a change of the partitions in a savepoint, and return its result.
+
+    Return False if it would wait for a lock, if another gateway made the change first, or if the database role lacks
+    the permission.
+    """
     run = connection.exec_driver_sql
     run("SAVEPOINT partition")
     before = run("SELECT current_setting('lock_timeout')").scalar_one()
     run(f"SET LOCAL lock_timeout = '{_PATIENCE}'")
     try:
-        done = change(connection, *given, **named)
+        done = change(connection, *args, **named)
     except DBAPIError as error:
         run("ROLLBACK TO SAVEPOINT partition")
         if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):

@@ -1,5 +1,4 @@
-"""File permissions: what the gateway stores belongs to the user that it runs as; files are 0600 and folders 0700,
-whatever the umask."""
+"""File permissions of all that the gateway stores: 0600 for files and 0700 for folders, independent of the umask."""
 
 import os
 import stat
@@ -12,7 +11,7 @@ _PRIVATE_FOLDER: Final = 0o700
 
 
 def make_folder(path: Path) -> None:
-    """With those above it that are missing. One that is there stays as it is."""
+    """Create a folder and its missing parents, private to the user of the gateway. Existing folders are not changed."""
     if path.is_dir():
         return
     for folder in reversed([each for each in (path, *path.parents) if not each.exists()]):
@@ -20,16 +19,18 @@ def make_folder(path: Path) -> None:
 
 
 def make_private(paths: Iterable[Path]) -> None:
-    """Take from others what earlier releases let them: read. What belongs to another user, or to a file system without
-    permissions, stays as it is."""
+    """Remove the permissions of other users from existing files and folders. Earlier releases let them read.
+
+    Files of another user, and files on a file system without permissions, are not changed.
+    """
     for path in paths:
         try:
-            found = path.stat()
-        except OSError:  # not there yet, and then it is made as it should be
+            status = path.stat()
+        except OSError:  # does not exist yet, and will be created with the right permissions
             continue
-        wanted = stat.S_IMODE(found.st_mode) & (_PRIVATE_FOLDER if stat.S_ISDIR(found.st_mode) else PRIVATE_FILE)
-        if found.st_uid == os.geteuid() and wanted != stat.S_IMODE(found.st_mode):
+        mode = stat.S_IMODE(status.st_mode) & (_PRIVATE_FOLDER if stat.S_ISDIR(status.st_mode) else PRIVATE_FILE)
+        if status.st_uid == os.geteuid() and mode != stat.S_IMODE(status.st_mode):
             try:
-                path.chmod(wanted)
+                path.chmod(mode)
             except OSError:
                 continue

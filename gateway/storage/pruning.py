@@ -1,4 +1,4 @@
-"""Pruning: of a thread's states only the newest stays. What was said stays, and what was asked for."""
+"""Pruning: delete all states of a thread except the newest. Messages, tasks and questions stay."""
 
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -22,23 +22,23 @@ from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be written, looked for outside the writer's transaction."""
+    """Changes that pruning makes to a log. It is computed outside of the writer's transaction."""
 
     seq: int
-    """Of the thread's newest record: if there is another by then, it counts no more."""
+    """Sequence number of the thread's newest record. The plan is invalid once a newer record exists."""
     head: str
     """Id of the revision that stays."""
     rewritten: Mapping[int, Event]
-    """By their seq, the events in their new form."""
+    """Events in their new form, by sequence number."""
 
 
 async def make_plan(reads: Reads, owner: str, thread_id: str) -> Plan | None:
-    """None where there is nothing to prune. Raises not_found, and too_large beyond `limits.thread`."""
+    """Return a plan, or None if there is nothing to prune. Raises not_found, and too_large above `limits.thread`."""
     history = await reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
-    found = history.find_needed()
-    if found is None:
+    pruning = history.find_needed()
+    if pruning is None:
         return None
-    head, needed = found
+    head, needed = pruning
     rewritten: dict[int, Event] = {}
     until = history.revision_seq(head)
     async with aclosing(reads.log(owner, Scope(thread_id))) as batches:
@@ -51,7 +51,11 @@ async def make_plan(reads: Reads, owner: str, thread_id: str) -> Plan | None:
 
 
 def _rewrite(record: Record, history: StateHistory, needed: Mapping[int, JsonObject | None], until: int) -> Event:
-    """`until` = the seq of the revision that stays: what is told after it is told as it was."""
+    """Return the event of a record in its form after pruning.
+
+    `needed` = revisions that stay, by sequence number, each with its values if it must be stored whole. `until` =
+    sequence number of the revision that stays: later records lose no data.
+    """
     event = record.event
     task = history.fold.tasks.get(record.task_id or "")
     if isinstance(event, StateSaved):
@@ -66,8 +70,8 @@ def _rewrite(record: Record, history: StateHistory, needed: Mapping[int, JsonObj
     is_later = record.seq > until or (task is not None and not task.is_terminal)
     match event:
         case StepStarted() if change is not None:
-            given = history.resolve(change, event.input) if is_later else None
-            return event.replace(input=given, input_change=None)
+            step_input = history.resolve(change, event.input) if is_later else None
+            return event.replace(input=step_input, input_change=None)
         case Native() if change is not None and is_later:
             return event.replace(data=history.resolve(change, event.data), change=None)
         case Native(event="values" | "checkpoints") if not is_later and event.data is not None:
@@ -89,7 +93,10 @@ def _change_of(event: Event) -> StateChange | None:
 
 
 def prune(tx: Transaction, owner: str, thread_id: str, plan: Plan) -> int | None:
-    """Returns the thread's key; None where it has gone on since the plan was made. Raises not_found, conflict."""
+    """Execute a plan, and return the key of the thread. Return None if the thread has newer records than the plan.
+
+    Raises not_found, and conflict if a run of the thread is active.
+    """
     state = need_idle_thread(tx, owner, thread_id)
     if state.seq != plan.seq:
         return None
@@ -101,7 +108,10 @@ def prune(tx: Transaction, owner: str, thread_id: str, plan: Plan) -> int | None
             update(event)
             .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
             .values(body=bindparam("b_body")),
-            [{"b_seq": seq, "b_body": shorten(encode_event(each))} for seq, each in plan.rewritten.items()],
+            [
+                {"b_seq": seq, "b_body": shorten(encode_event(rewritten_event))}
+                for seq, rewritten_event in plan.rewritten.items()
+            ],
         )
     checkpoints.keep_newest(tx.connection, owner, thread_id, plan.head)
     return state.pk

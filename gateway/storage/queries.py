@@ -1,4 +1,4 @@
-"""Read queries (read model): what readers ask of the rows, without the log."""
+"""Read queries (read model) that use only the rows of threads, tasks and runs, not the log."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -32,36 +32,38 @@ _INTERRUPT, _ALIAS, _USE, _HOOK = table_of(InterruptRow), table_of(AliasRow), ta
 
 
 def thread_key(connection: Connection, owner: str, thread_id: str) -> int | None:
-    found = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
-    return found[0][0] if found else None
+    rows = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
+    return rows[0][0] if rows else None
 
 
 def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
-    found = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
-    return decode_row(Thread, found[0][1]) if found else None
+    rows = sql_of(connection.dialect).thread.run(connection, (owner, thread_id))
+    return decode_row(Thread, rows[0][1]) if rows else None
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
+    """Position of a thread's log, as a reader of one scope needs it."""
+
     pk: int
-    """Of a thread."""
+    """Key of the thread."""
     end: int
-    """Where its log ends."""
+    """Sequence number of its newest record."""
     is_open: bool
-    """Whether more may come in a scope of it."""
+    """True if more records may follow in the scope."""
 
 
 def standing(connection: Connection, owner: str, scope: Scope) -> Standing | None:
-    """None if there is no such thread."""
+    """Return the position of a log for a scope, or None if there is no such thread."""
     sql, of_thread = sql_of(connection.dialect), (owner, scope.thread_id)
     if scope.kind == "thread":
-        found = sql.thread_standing.run(connection, of_thread)
-        return Standing(*found[0], is_open=True) if found else None
+        rows = sql.thread_standing.run(connection, of_thread)
+        return Standing(*rows[0], is_open=True) if rows else None
     statement = sql.task_standing if scope.kind == "task" else sql.run_standing
-    found = statement.run(connection, (*of_thread, scope.id))
-    if not found:
+    rows = statement.run(connection, (*of_thread, scope.id))
+    if not rows:
         return None
-    pk, end, body = found[0]
+    pk, end, body = rows[0]
     if body is None:
         return Standing(pk, end, is_open=False)
     has_ended = decode_row(Task, body).is_terminal if scope.kind == "task" else decode_row(Run, body).has_ended
@@ -69,38 +71,41 @@ def standing(connection: Connection, owner: str, scope: Scope) -> Standing | Non
 
 
 def task(connection: Connection, owner: str, task_id: str) -> Task | None:
-    found = sql_of(connection.dialect).task.run(connection, (owner, task_id))
-    return decode_row(Task, found[0][0]) if found else None
+    rows = sql_of(connection.dialect).task.run(connection, (owner, task_id))
+    return decode_row(Task, rows[0][0]) if rows else None
 
 
 def run(connection: Connection, owner: str, run_id: str) -> Run | None:
-    found = sql_of(connection.dialect).run.run(connection, (owner, run_id))
-    return decode_row(Run, found[0][0]) if found else None
+    rows = sql_of(connection.dialect).run.run(connection, (owner, run_id))
+    return decode_row(Run, rows[0][0]) if rows else None
 
 
 def last_begun(connection: Connection, pk: int, ended_before: int | None) -> Run | None:
-    """The one with the last record of its own: of two runs of a thread one has ended when the other begins."""
-    found = select(_RUN.c.body).where(_RUN.c.thread_pk == pk, _RUN.c.attempt > 0, _RUN.c.removed == false())
+    """Return the run of a thread that began last, or None. With `ended_before`, the last that ended before a record.
+
+    It is the run with the newest record, because a run of a thread begins only after the previous one has ended.
+    """
+    selected = select(_RUN.c.body).where(_RUN.c.thread_pk == pk, _RUN.c.attempt > 0, _RUN.c.removed == false())
     if ended_before is not None:
         ended = _RUN.c.status.in_([str(status) for status in ENDED])
-        found = found.where(ended, _RUN.c.last_seq < ended_before)
-    body = connection.execute(found.order_by(_RUN.c.last_seq.desc()).limit(1)).scalar()
+        selected = selected.where(ended, _RUN.c.last_seq < ended_before)
+    body = connection.execute(selected.order_by(_RUN.c.last_seq.desc()).limit(1)).scalar()
     return None if body is None else decode_row(Run, body)
 
 
 def chain(connection: Connection, owner: str, task_id: str) -> list[Task]:
-    """A task and those that continue it, one after the other."""
-    found = task(connection, owner, task_id)
+    """Return a task and the tasks that continue it, in order. Return an empty list if there is no such task."""
+    current = task(connection, owner, task_id)
     tasks: list[Task] = []
-    while found is not None:
-        tasks.append(found)
+    while current is not None:
+        tasks.append(current)
         body = connection.execute(
             select(_TASK.c.body)
-            .where(_TASK.c.owner == owner, _TASK.c.continues == found.task_id)
+            .where(_TASK.c.owner == owner, _TASK.c.continues == current.task_id)
             .order_by(_TASK.c.first_seq)
             .limit(1)
         ).scalar()
-        found = None if body is None else decode_row(Task, body)
+        current = None if body is None else decode_row(Task, body)
     return tasks
 
 
@@ -112,18 +117,18 @@ def open_interrupts(connection: Connection, owner: str, task_id: str) -> list[In
 def known_interrupts(
     connection: Connection, owner: str, thread_id: str, interrupt_ids: Collection[str]
 ) -> frozenset[str]:
-    found = connection.execute(
+    rows = connection.execute(
         select(_INTERRUPT.c.interrupt_id)
         .join(_THREAD, _THREAD.c.pk == _INTERRUPT.c.thread_pk)
         .where(_THREAD.c.owner == owner, _THREAD.c.thread_id == thread_id)
         .where(_INTERRUPT.c.interrupt_id.in_(list(interrupt_ids)))
     )
-    return frozenset(found.scalars())
+    return frozenset(rows.scalars())
 
 
 def thread_of(connection: Connection, owner: str, protocol: str, agent: str, alias: str) -> str | None:
-    found = sql_of(connection.dialect).thread_of.run(connection, (owner, protocol, agent, alias))
-    return found[0][0] if found else None
+    rows = sql_of(connection.dialect).thread_of.run(connection, (owner, protocol, agent, alias))
+    return rows[0][0] if rows else None
 
 
 def aliases(connection: Connection, owner: str, protocol: str, thread_ids: Sequence[str]) -> dict[str, str]:
@@ -136,7 +141,7 @@ def aliases(connection: Connection, owner: str, protocol: str, thread_ids: Seque
 
 
 def file(connection: Connection, owner: str, blob: str) -> FilePart | None:
-    """A stored file as some thread of the owner names it."""
+    """Return the description of a stored file by one of the owner's threads that name it, or None."""
     body = connection.execute(
         select(_USE.c.body)
         .join(_THREAD, _THREAD.c.pk == _USE.c.thread_pk)
@@ -152,32 +157,32 @@ def blobs_in_use(connection: Connection) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class LiveRun:
-    """A run that waits or was active when the gateway ended."""
+    """A run that is pending or running, also if its gateway has stopped."""
 
     owner: str
     thread_id: str
     pk: int
+    """Key of the thread."""
     agent: str
     run: Run
     task: Task
     crashes: int = 0
-    """Number of processes that ended while they ran it, without releasing it first."""
+    """Number of processes that ended during the run without releasing it first."""
 
 
 def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int] | None = None) -> list[LiveRun]:
-    """Pending and running runs, in the order in which they were created: all, or those of a node, on all threads or on
-    some."""
-    which: list[ColumnElement[bool] | TextClause] = [text(f"run.{LIVE}")]
+    """Return pending and running runs, the oldest first. `node` and `pks` select those of one node or some threads."""
+    conditions: list[ColumnElement[bool] | TextClause] = [text(f"run.{LIVE}")]
     if node is not None:
-        which.append(_RUN.c.node == node)
+        conditions.append(_RUN.c.node == node)
     if pks is not None:
-        which.append(_RUN.c.thread_pk.in_(pks))
+        conditions.append(_RUN.c.thread_pk.in_(pks))
     rows = connection.execute(
         select(
             _RUN.c.owner, _TASK.c.thread_id, _RUN.c.thread_pk, _RUN.c.agent, _RUN.c.body, _TASK.c.body, _RUN.c.crashes
         )
         .join(_TASK, (_TASK.c.owner == _RUN.c.owner) & (_TASK.c.task_id == _RUN.c.task_id))
-        .where(*which)
+        .where(*conditions)
         .order_by(_RUN.c.created_at, _RUN.c.thread_pk, _RUN.c.first_seq)
     )
     return [
@@ -187,8 +192,7 @@ def live_runs(connection: Connection, node: str | None = None, pks: Sequence[int
 
 
 def waiting_threads(connection: Connection, node: str, now: int) -> list[tuple[str, str, str]]:
-    """Owners and ids of threads on which nothing runs, though runs wait whose time has come and that this node is to
-    start; and the agents of these."""
+    """Return owner, thread id and agent of the runs of a node that are due, on threads without a running run."""
     other = _RUN.alias()
     busy = exists().where(other.c.thread_pk == _RUN.c.thread_pk, other.c.status == str(RunStatus.RUNNING))
     due = or_(_RUN.c.start_after.is_(None), _RUN.c.start_after <= now)
@@ -202,7 +206,7 @@ def waiting_threads(connection: Connection, node: str, now: int) -> list[tuple[s
 
 
 def open_tasks(connection: Connection) -> list[tuple[int, str]]:
-    """(key of the thread, id) of every task that is not terminal."""
+    """Return the key of the thread and the id of every task that is not terminal."""
     rows = connection.execute(select(_TASK.c.thread_pk, _TASK.c.task_id).where(text(OPEN)))
     return [(pk, task_id) for pk, task_id in rows]
 
@@ -217,13 +221,13 @@ class Due:
     """Key of the thread."""
     webhook: Webhook
     delivered_seq: int
-    """The cursor; it moves with each delivery."""
+    """Cursor: sequence number of the last record that was delivered."""
     node: str | None = None
-    """The node that delivers to it."""
+    """Node that delivers to the webhook."""
     failures: int = 0
-    """Number of failed tries to deliver the body at the cursor."""
+    """Number of failed attempts to deliver the body at the cursor."""
     next_try: int | None = None
-    """Time of the next try, in microseconds since 1970, UTC; None = at once."""
+    """Time of the next attempt, in microseconds since 1970, UTC. None means at once."""
 
 
 def _webhook(row: tuple[str, str, str, str, bytes]) -> Webhook:
@@ -235,9 +239,9 @@ _HOOK_COLUMNS = (_HOOK.c.task_id, _HOOK.c.webhook_id, _HOOK.c.dialect, _HOOK.c.u
 
 
 def webhook_node(connection: Connection, owner: str, task_id: str, webhook_id: str) -> str | None:
-    """The node that posts to it; None if there is no such webhook, too."""
-    mine = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
-    return connection.execute(select(_HOOK.c.node).where(*mine, _HOOK.c.done.is_(False))).scalar()
+    """Return the node that delivers to a webhook. Return None if it has no node, does not exist, or is finished."""
+    this = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
+    return connection.execute(select(_HOOK.c.node).where(*this, _HOOK.c.done.is_(False))).scalar()
 
 
 def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
@@ -248,15 +252,15 @@ def webhooks(connection: Connection, owner: str, task_id: str) -> list[Webhook]:
 
 
 def due_webhooks(connection: Connection, node: str | None = None) -> list[Due]:
-    """Return the webhooks that have not received everything: all, or those of a node."""
+    """Return the webhooks that have not received all records. `node` selects those of one node."""
     return _due(connection, *(() if node is None else (_HOOK.c.node == node,)))
 
 
 def due_webhook(connection: Connection, owner: str, task_id: str, webhook_id: str) -> Due | None:
-    """Return a webhook if it has not received everything."""
+    """Return a webhook, or None if it does not exist or has received all records."""
     this = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
-    found = _due(connection, *this)
-    return found[0] if found else None
+    rows = _due(connection, *this)
+    return rows[0] if rows else None
 
 
 def _due(connection: Connection, *where: ColumnElement[bool]) -> list[Due]:
@@ -274,12 +278,12 @@ def _due(connection: Connection, *where: ColumnElement[bool]) -> list[Due]:
 
 
 def has_due_webhook(connection: Connection, pk: int) -> bool:
-    """Return whether a task of the thread has a webhook that has not received everything."""
+    """Return True if a task of the thread has a webhook that has not received all records."""
     of_task = (_HOOK.c.owner == _TASK.c.owner) & (_HOOK.c.task_id == _TASK.c.task_id)
-    found = select(_HOOK.c.task_id).join(_TASK, of_task).where(_TASK.c.thread_pk == pk, _HOOK.c.done.is_(False))
-    return connection.execute(found.limit(1)).first() is not None
+    selected = select(_HOOK.c.task_id).join(_TASK, of_task).where(_TASK.c.thread_pk == pk, _HOOK.c.done.is_(False))
+    return connection.execute(selected.limit(1)).first() is not None
 
 
 def expiring_threads(connection: Connection) -> list[int]:
-    """Return the keys of the threads that expire."""
+    """Return the keys of the threads that are ephemeral or have a time to live."""
     return list(connection.execute(select(table_of(ThreadRow).c.pk).where(text(PASSING))).scalars())

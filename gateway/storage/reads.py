@@ -1,5 +1,6 @@
-"""Reads (the read model): what can be asked of the gateway without changing anything. What changed lately comes from
-the memory of the event loop, everything else from the database.
+"""Reads (the read model): all queries of the gateway that change nothing.
+
+Rows that changed recently come from the memory of the event loop, all others from the database.
 """
 
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence, Set
@@ -33,22 +34,22 @@ T = TypeVar("T")
 
 
 class Reads(LogReader):
-    """Rows, lists and files beside the logs (`babelgate.canonical.hub.Reads`)."""
+    """Implementation of `babelgate.canonical.hub.Reads`: rows, lists and files, and the logs of `LogReader`."""
 
     async def task(self, owner: str, task_id: str) -> Task:
         return _require_found(await self._journal.row(Task, owner, task_id), f"Task {task_id} not found")
 
     async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
-        places, following, total = await self._journal.query(listing.tasks, owner, where, limit, cursor)
+        places, next_cursor, total = await self._journal.query(listing.tasks, owner, where, limit, cursor)
         tasks = listing.create_listing(self._journal, places, partial(listing.tasks_at, owner=owner))
-        return TaskPage(tasks=tasks, next_cursor=following, total=total)
+        return TaskPage(tasks=tasks, next_cursor=next_cursor, total=total)
 
     async def tasks_active_at(self, owner: str, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
         return await self._journal.query(listing.tasks_active_at, owner, moment, slack, limit)
 
     async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
-        found = await self._journal.query(queries.chain, owner, task_id)
-        return found or _require_found(None, f"Task {task_id} not found")
+        chain = await self._journal.query(queries.chain, owner, task_id)
+        return chain or _require_found(None, f"Task {task_id} not found")
 
     async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
         return await self._journal.query(queries.open_interrupts, owner, task_id)
@@ -60,7 +61,7 @@ class Reads(LogReader):
         return _require_found(await self._journal.row(Run, owner, run_id), f"Run {run_id} not found")
 
     async def run_input(self, owner: str, run: Run) -> RunCreated:
-        """Raises not_found."""
+        """Return the event that created a run, with its input. Raises not_found."""
         key = await self.key(owner, run.thread_id)
         for record in await self._journal.page(key, run.first_seq - 1, 1):
             if isinstance(record.event, RunCreated):
@@ -97,7 +98,7 @@ class Reads(LogReader):
             records, has_more = await self._journal.query(read_turns, pk, wanted, after)
             after = records[-1].seq if records else after
             batches = self._with_files(records, inline=inline)
-            del records  # they are not held while the next are read
+            del records  # frees them before the next page is read
             async for batch in batches:
                 yield batch
 
@@ -109,8 +110,8 @@ class Reads(LogReader):
         return _require_found(await self._journal.row(Thread, owner, thread_id), f"Thread {thread_id} not found")
 
     async def thread_view(self, owner: str, thread_id: str) -> ThreadView:
-        found = await self._journal.query(listing.thread_view, owner, thread_id)
-        return _require_found(found, f"Thread {thread_id} not found")
+        view = await self._journal.query(listing.thread_view, owner, thread_id)
+        return _require_found(view, f"Thread {thread_id} not found")
 
     async def threads(
         self,
@@ -133,39 +134,42 @@ class Reads(LogReader):
         return await self._journal.query(listing.count_threads, owner, where, among)
 
     async def _find_by_values(self, owner: str, where: ThreadFilter) -> Set[int] | None:
-        """The keys of the threads that have the values that are looked for; None where it does not matter."""
+        """Return the keys of the threads with the values of a filter, or None if the filter has no values.
+
+        Values of threads that the index does not have are computed from the log, and added to the index.
+        """
         if not where.values:
             return None
-        found = await self._journal.query(thread_values.find, owner, where.values)
-        kept: list[thread_values.Kept] = []
-        for pk, thread_id in found.unknown:
-            known = await self._values_of(owner, pk, thread_id)
-            if known is None:
+        threads = await self._journal.query(thread_values.find, owner, where.values)
+        computed: list[thread_values.ThreadValues] = []
+        for pk, thread_id in threads.unknown:
+            values = await self._values_of(owner, pk, thread_id)
+            if values is None:
                 continue
-            if has_members(known.values, where.values):
-                found.matching.add(pk)
-            kept.append(known)
-            if len(kept) == thread_values.BATCH:
-                await self._journal.write(thread_values.keep, owner, kept)
-                kept = []
-        if kept:
-            await self._journal.write(thread_values.keep, owner, kept)
-        return found.matching
+            if has_members(values.values, where.values):
+                threads.matching.add(pk)
+            computed.append(values)
+            if len(computed) == thread_values.BATCH:
+                await self._journal.write(thread_values.keep, owner, computed)
+                computed = []
+        if computed:
+            await self._journal.write(thread_values.keep, owner, computed)
+        return threads.matching
 
-    async def _values_of(self, owner: str, pk: int, thread_id: str) -> thread_values.Kept | None:
-        """None where the thread was erased meanwhile, or is too large to be looked at."""
+    async def _values_of(self, owner: str, pk: int, thread_id: str) -> thread_values.ThreadValues | None:
+        """Return the values of a thread, or None if it was erased meanwhile or is too large."""
         try:
             history = await self.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
         except FaultError as error:
             if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.TOO_LARGE):
                 raise
             return None
-        return thread_values.Kept(pk, thread_id, history.seq, thread_values.values_of(history))
+        return thread_values.ThreadValues(pk, thread_id, history.seq, thread_values.values_of(history))
 
     async def need_revision(self, owner: str, thread_id: str | None, checkpoint_id: str) -> None:
-        """Raises not_found."""
-        known = _require_found(thread_id, f"Checkpoint {checkpoint_id} not found")
-        history = await self.snapshot(owner, known, StateHistory, partial(StateHistory, known, owner))
+        """Raise `not_found` if a revision of a thread does not exist."""
+        known_id = _require_found(thread_id, f"Checkpoint {checkpoint_id} not found")
+        history = await self.snapshot(owner, known_id, StateHistory, partial(StateHistory, known_id, owner))
         _require_found(history.get(checkpoint_id), f"Checkpoint {checkpoint_id} not found")
 
     async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
@@ -178,13 +182,13 @@ class Reads(LogReader):
         return [record async for some in self.log(owner, scope, after, inline=inline) for record in some]
 
     async def file(self, owner: str, blob: str) -> FilePart:
-        found = await self._journal.query(queries.file, owner, blob)
-        return await self._blobs.load(_require_found(found, "No such file"))
+        part = await self._journal.query(queries.file, owner, blob)
+        return await self._blobs.load(_require_found(part, "No such file"))
 
     async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        found = _require_found(await self._journal.query(queries.file, owner, blob), "No such file")
+        part = _require_found(await self._journal.query(queries.file, owner, blob), "No such file")
         size = await self._blobs.size(blob)
-        return found.replace(size=size), self._blobs.pieces(blob)
+        return part.replace(size=size), self._blobs.pieces(blob)
 
     async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]:
         await self.task(owner, task_id)

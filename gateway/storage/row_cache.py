@@ -1,8 +1,7 @@
-"""Read cache: threads, tasks and runs as they were committed last, in the memory of the event loop.
+"""Read cache: the last committed rows of threads, tasks and runs, in the memory of the event loop.
 
-It is filled by commits alone, before anybody is told of them, and never by reads: so it is never older than what its
-reader knows of, and nothing that is read late can overwrite something newer. What is not in it is read from the
-database.
+Only commits fill it, before their records are published; reads never do. So a cached row is never older than the
+records that its reader has seen, and a slow read cannot overwrite a newer row. Other rows are read from the database.
 """
 
 from collections import OrderedDict
@@ -18,27 +17,27 @@ _Key = tuple[type, str, str]
 
 
 class RowChange(msgspec.Struct, frozen=True):
-    """A row that a commit has written; without a value, all rows of the thread are to be read anew."""
+    """A row that a commit has written. Without a value, it invalidates all cached rows of the thread."""
 
     pk: int
     owner: str = ""
     value: Thread | Task | Run | None = None
     size: int = 0
-    """Bytes of its JSON."""
+    """Size of the row as JSON, in bytes."""
 
 
 class RowCache:
-    """`most` rows of at most `largest` bytes each; the threads that changed longest ago go first."""
+    """Cache of `most` rows of at most `largest` bytes each. Rows of the threads that changed longest ago go first."""
 
     def __init__(self, most: int = 4096, largest: int = 8192) -> None:
         self._most = most
         self._largest = largest
         self._rows: dict[_Key, Thread | Task | Run] = {}
         self._threads: OrderedDict[int, set[_Key]] = OrderedDict()
-        """By key of a thread, which of the rows are its."""
+        """Keys of the cached rows, by key of their thread."""
 
     def get(self, kind: type[Row], owner: str, row_id: str) -> Row | None:
-        """The row, if it is here."""
+        """Return a row, or None if it is not cached."""
         return cast("Row | None", self._rows.get((kind, owner, row_id)))
 
     def apply(self, changes: Iterable[RowChange]) -> None:
@@ -47,13 +46,13 @@ class RowCache:
                 self._drop(change.pk)
                 continue
             key = (type(change.value), change.owner, _id_of(change.value))
-            mine = self._threads.setdefault(change.pk, set())
+            keys = self._threads.setdefault(change.pk, set())
             self._threads.move_to_end(change.pk)
             if change.size > self._largest:
-                mine.discard(key)
+                keys.discard(key)
                 self._rows.pop(key, None)
             else:
-                mine.add(key)
+                keys.add(key)
                 self._rows[key] = change.value
         while max(len(self._rows), len(self._threads)) > self._most:
             self._drop(next(iter(self._threads)))

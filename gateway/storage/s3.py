@@ -1,8 +1,8 @@
-"""Artifacts in an S3-compatible object store, which every node reaches.
+"""Blob store in an S3-compatible object store, which every node of a cluster can reach.
 
-Where it is and who may use it is told by the usual variables (`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`,
-`AWS_SECRET_ACCESS_KEY`, …), which obstore reads; none of it is in the settings or in a log. An object is named by the
-hash of its content, so that a request to put it can be repeated.
+Its endpoint and credentials come from the usual variables (`AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`,
+`AWS_SECRET_ACCESS_KEY`, …), which obstore reads. They appear neither in the settings nor in a log. The name of an
+object is the hash of its content, so an upload can be repeated.
 """
 
 import asyncio
@@ -25,28 +25,32 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.blobs import PIECE, Blobs, check_hash, is_hash, no_such_file
 
-if TYPE_CHECKING:  # it is a name for type checkers alone
+if TYPE_CHECKING:  # obstore exports the name only to type checkers
     from obstore import GetResult
 
 log = logging.getLogger("babelgate.s3")
 
 _RETRIES: Final = 4
 _PATIENCE: Final = timedelta(seconds=15)
-"""For which a request is repeated: one to an address that refuses, one that was answered by a 5xx."""
+"""Time for which a request is retried after a refused connection or a 5xx response. Chosen."""
 _CONNECT: Final = timedelta(seconds=3)
+"""Timeout for connecting. Chosen."""
 _SILENCE: Final = timedelta(seconds=30)
-"""For which the store may say nothing, also while some of a file is on its way to it."""
-_LONGEST: Final = timedelta(hours=24)
-"""Of one request: a caller may take a large file slowly."""
+"""Time within which the store must send something, also during an upload. Chosen."""
+_MAX_DURATION: Final = timedelta(hours=24)
+"""Timeout of one request. Chosen: a caller may read a large file slowly."""
 _PROBE: Final = timedelta(seconds=4)
+"""Timeout of a health check. Chosen."""
 _PART: Final = 5 * 2**20
+"""Size of one part of a multipart upload, in bytes. The minimum of S3."""
 _PARTS: Final = 4
-"""Bytes of one request to put a large file, and how many of them are under way."""
+"""Number of parts that are uploaded at the same time. Chosen."""
 _YOUNG: Final = 1800.0
-"""Seconds for which an object need not be put again: half of what the sweep leaves alone."""
+"""Seconds after an upload in which the same object is not uploaded again. Half of the age that the sweep spares."""
 _THREADS: Final = 16
-"""In which files are put: others of the process do not wait for those that wait for the store."""
+"""Number of threads for uploads. They are separate, so that other work does not wait for a slow store. Chosen."""
 _LOCKS: Final = 64
+"""Number of locks that the objects share, by hash. Chosen."""
 _USERINFO: Final = re.compile(r"(?<=://)[^/\s]*@")
 
 
@@ -54,7 +58,7 @@ class S3Blobs(Blobs):
     def __init__(
         self, bucket: str, prefix: str, limit: int, *, young: float = _YOUNG, clock: Clock | None = None
     ) -> None:
-        """`young` = seconds for which an object need not be put again."""
+        """Create the store for a bucket, without connecting. `young` = replaces `_YOUNG`."""
         super().__init__(limit)
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         allow_http = urlsplit(endpoint).scheme == "http"
@@ -64,7 +68,7 @@ class S3Blobs(Blobs):
             client_options={
                 "connect_timeout": _CONNECT,
                 "read_timeout": _SILENCE,
-                "timeout": _LONGEST,
+                "timeout": _MAX_DURATION,
                 "allow_http": allow_http,
             },
             retry_config={"max_retries": _RETRIES, "retry_timeout": _PATIENCE},
@@ -79,15 +83,16 @@ class S3Blobs(Blobs):
         self._young = young
         self._clock = clock or Clock()
         self._locks = [threading.Lock() for _ in range(_LOCKS)]
-        """By hash: an object is not removed between the look that finds it old and the one that finds it there."""
+        """Locks by hash. They keep a sweep from removing an object while its age is being checked or renewed."""
 
     @classmethod
     def of_url(cls, url: str, limit: int) -> "S3Blobs":
+        """Return the store for a URL such as `s3://bucket/prefix`."""
         parts = urlsplit(url)
         return cls(parts.netloc, parts.path.strip("/"), limit)
 
     async def find_failure(self) -> str | None:
-        """A list of nothing: whether there is such a bucket, and whether it may be looked into."""
+        """Return the reason why the bucket cannot be listed now, or None if it can. Lists a prefix without objects."""
         try:
             await self._probe.list("probe").collect_async()  # pyright: ignore[reportUnknownMemberType] - of Arrow, not used
         except (BaseError, OSError) as error:
@@ -95,7 +100,7 @@ class S3Blobs(Blobs):
         return None
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
-        """Raises unavailable."""
+        """Upload a file, unless the store has a young copy of it. Raises unavailable."""
         with self._lock(blob), _faults("store a file"):
             if not self._is_young(blob):
                 self._store.put(_path(blob), file, chunk_size=_PART, max_concurrency=_PARTS)
@@ -104,23 +109,26 @@ class S3Blobs(Blobs):
         return await asyncio.get_running_loop().run_in_executor(self._pool, self.put, data)
 
     async def renew(self, blob: str) -> bool:
-        """Raises not_found, unavailable."""
+        """Reset the age of an object. Return False if it does not exist. Raises not_found, unavailable."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._renew, check_hash(blob))
 
     def _renew(self, blob: str) -> bool:
         with self._lock(blob), _faults("read a file"):
             if not self._is_young(blob):
                 try:
-                    found = self._store.get(_path(blob))
+                    response = self._store.get(_path(blob))
                 except FileNotFoundError:
                     return False
-                self._put_again(blob, found)
+                self._put_again(blob, response)
             return True
 
-    def _put_again(self, blob: str, found: "GetResult") -> None:
-        """S3 does not copy an object to itself, and the library does not read one while it writes another."""
+    def _put_again(self, blob: str, response: "GetResult") -> None:
+        """Download an object and upload it again, which resets its age.
+
+        S3 does not copy an object to itself, and obstore cannot stream one request into another.
+        """
         with tempfile.TemporaryFile() as spool:
-            for piece in found.stream(min_chunk_size=_PART):
+            for piece in response.stream(min_chunk_size=_PART):
                 spool.write(piece)
             spool.seek(0)
             self._store.put(_path(blob), spool, chunk_size=_PART, max_concurrency=_PARTS)
@@ -129,21 +137,24 @@ class S3Blobs(Blobs):
         return self._locks[int(blob[:8], 16) % _LOCKS]
 
     def _is_young(self, blob: str) -> bool:
-        """Whether it is there, and the sweep leaves it alone for some time to come."""
+        """Return True if the object exists and is younger than `young`, so that the sweep spares it for some time."""
         try:
-            found = self._store.head(_path(blob))
+            head = self._store.head(_path(blob))
         except FileNotFoundError:
             return False
-        return found["last_modified"].timestamp() > self._clock.now() / 1e6 - self._young
+        return head["last_modified"].timestamp() > self._clock.now() / 1e6 - self._young
 
     def sweep(self, used: set[str], older_than: float) -> int:
-        """Raises unavailable. Each is looked at again before it is removed: another node may have put it meanwhile."""
+        """Remove old files that are not in `used`, and return their number. Raises unavailable.
+
+        The age of each is checked again just before the removal, because another node may have uploaded it meanwhile.
+        """
         removed = 0
         with _faults("look through the files"):
-            for some in self._store.list():  # pyright: ignore[reportUnknownMemberType] - of Arrow, not used
-                for found in some:
-                    blob = found["path"].rpartition("/")[2]
-                    if blob in used or not is_hash(blob) or found["last_modified"].timestamp() >= older_than:
+            for entries in self._store.list():  # pyright: ignore[reportUnknownMemberType] - of Arrow, not used
+                for entry in entries:
+                    blob = entry["path"].rpartition("/")[2]
+                    if blob in used or not is_hash(blob) or entry["last_modified"].timestamp() >= older_than:
                         continue
                     with self._lock(blob), suppress(FileNotFoundError):
                         if self._store.head(_path(blob))["last_modified"].timestamp() < older_than:
@@ -152,36 +163,39 @@ class S3Blobs(Blobs):
         return removed
 
     def get(self, blob: str) -> bytes:
-        """Raises not_found, unavailable."""
+        """Return the bytes of a stored file. Raises not_found, unavailable."""
         with _faults("read a file", missing=True):
             return bytes(self._store.get(_path(blob)).bytes())
 
     async def _get(self, blob: str) -> bytes:
         with _faults("read a file", missing=True):
-            found = await self._store.get_async(_path(blob))
-            return bytes(await found.bytes_async())
+            response = await self._store.get_async(_path(blob))
+            return bytes(await response.bytes_async())
 
     async def size(self, blob: str) -> int:
-        """Raises not_found, unavailable."""
+        """Return the size of a stored file in bytes. Raises not_found, unavailable."""
         with _faults("read a file", missing=True):
             return (await self._store.head_async(_path(blob)))["size"]
 
     async def pieces(self, blob: str) -> AsyncGenerator[bytes]:
         with _faults("read a file", missing=True):
-            found = await self._store.get_async(_path(blob))
-            async for piece in found.stream(min_chunk_size=PIECE):
+            response = await self._store.get_async(_path(blob))
+            async for piece in response.stream(min_chunk_size=PIECE):
                 yield bytes(piece)
 
 
 def _path(blob: str) -> str:
-    """Raises not_found."""
+    """Return the name of an object below the prefix. Raises not_found if `blob` does not have the form of a hash."""
     return f"{check_hash(blob)[:2]}/{blob}"
 
 
 @contextmanager
 def _faults(what: str, *, missing: bool = False) -> Generator[None]:
-    """What the store could not do is our fault, with one line in the log. `missing`: that there is no such object is an
-    answer; where an object is put, there is no such bucket."""
+    """Translate errors of the store to `unavailable`, and log them. `what` = the failed action, for both texts.
+
+    `missing` = report a missing object as `not_found`. Without it, as during an upload, the error means that the bucket
+    does not exist.
+    """
     try:
         yield
     except FileNotFoundError as error:
@@ -198,6 +212,6 @@ def _fault(what: str, error: Exception) -> FaultError:
 
 
 def _reason(error: Exception) -> str:
-    """An address, and what came from there. What stands below is how the library sees itself."""
-    said = " ".join(str(error).partition("\n\nDebug source")[0].split())
-    return _USERINFO.sub("…@", said)[:500]
+    """Return the error on one line, without credentials and without obstore's debug output, which follows the text."""
+    text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    return _USERINFO.sub("…@", text)[:500]

@@ -1,24 +1,25 @@
-"""Unit of work on a database that other gateways write to, too (PostgreSQL): optimistic concurrency by the log's key.
+"""Unit of work on a database that several gateways write to (PostgreSQL): optimistic concurrency by the key of the log.
 
-A command decides on what is in memory, which another gateway may have made stale. Nothing is asked before: the key of
-the log `(thread_pk, seq)` refuses a record in the place of another one's, and what a group looked at is compared with
-the database before its commit. Then the group is done again, on threads that are read anew. So the rules that hold
-within one gateway hold among all: one running run a thread, the attempt of a run as a fence, the first answer wins.
+A command decides on the state in memory, which the commit of another gateway may have made stale. The gateway does not
+check that in advance. The key of the log, `(thread_pk, seq)`, refuses a second record with the same number, and the
+threads that a group read are compared with the database before the commit. If they differ, the group is repeated on
+threads that are read again. So the rules of one gateway hold for all of them together: one running run per thread, the
+attempt of a run as a fence, the first answer wins.
 
-What that rests on:
+This rests on four properties:
 
-- Whoever changes a thread appends to its log, also who hides a run or prunes states. Erasure appends nothing: it locks
-  the thread's row and compares the end of the log under this lock, and whoever appends meanwhile finds at its own
-  comparison that the row is gone.
-- A transaction is READ COMMITTED, so that counters that all gateways keep (`tally`) make them wait and not fail: each
-  statement sees another moment. A thread's row and the end of its log are read in one statement, and all else of it
-  after that: what is newer than this end is found at the comparison. A command that knows only a task or a run reads
-  its row twice, before and after the thread.
-- Rows that say something of a thread that was only looked at (checkpoints of graphs) are written under a lock on its
-  row, taken before the comparison: nobody appends, takes over, or erases between it and the commit.
-- All take locks in one order: records by their key, then tasks, runs, interrupts and threads, each by owner. Two groups
-  that meet on some threads wait for one another, and do not deadlock. A command that flushes in the middle of a group
-  may; PostgreSQL ends one of both after a second, and that one is done again.
+- Every change of a thread appends to its log, also the removal of a run and the pruning of states. Only erasure appends
+  nothing. It locks the thread's row and compares the end of the log under this lock. A gateway that appends meanwhile
+  finds in its own comparison that the row is gone.
+- A transaction is READ COMMITTED, so that the counters that all gateways update (`tally`) make them wait, not fail.
+  Each statement sees another snapshot of the database. The row of a thread and the end of its log are therefore read in
+  one statement, and the rest of the thread after it: the comparison detects anything newer. A command that knows only a
+  task or a run reads its row twice, before and after the thread.
+- Rows that depend on a thread without changing it (checkpoints of graphs) are written under a lock on the thread's row,
+  which is taken before the comparison. No other gateway appends, takes over or erases between it and the commit.
+- All gateways take locks in one order: records by key, then tasks, runs, interrupts and threads, each by owner. Two
+  groups with common threads wait for each other without a deadlock. A command that flushes in the middle of a group may
+  deadlock. PostgreSQL ends one of the two transactions after a second, and its gateway repeats it.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
     import psycopg
 
 _KEYS: Final = 64
-"""Keys of threads that are taken from the sequence at once."""
+"""Number of thread keys that are taken from the sequence at once."""
 _BEHIND: Final = 16_384
-"""Threads of which it is kept that another gateway has written to them."""
+"""Maximum number of threads to remember that another gateway has written to."""
 _THREAD: Final = (
     "SELECT thread.pk, thread.body, last.seq, last.at FROM thread CROSS JOIN LATERAL (SELECT seq, at FROM event "
     "WHERE thread_pk = thread.pk ORDER BY seq DESC LIMIT 1) AS last WHERE thread.owner = %s AND thread.thread_id = %s"
@@ -66,9 +67,9 @@ _WAITING: Final = """
 SELECT agent, owner, coalesce(start_after > %s, false), count(*) FROM run WHERE status = 'pending' GROUP BY 1, 2, 3
 """
 CHANNEL: Final = "'babelgate_' || md5(current_schema())"
-"""Where gateways of a database and schema listen: a name is 63 bytes at most."""
+"""SQL expression for the channel on which the gateways of a database and schema listen. Names have at most 63 bytes."""
 REWRITES: Final = (RunRemoved, StatesPruned)
-"""Records with which earlier ones change."""
+"""Events that change the meaning of earlier records."""
 
 
 class Stale(Exception):
@@ -76,14 +77,14 @@ class Stale(Exception):
 
 
 @dataclass(slots=True, eq=False)
-class _Look:
-    """A thread of this transaction."""
+class _TouchedThread:
+    """A thread that the transaction has read or created."""
 
     state: ThreadState
-    begun: int
-    """Where its log ended when the transaction began with it; 0 = it makes the thread."""
+    start: int
+    """Sequence number of its newest record when the transaction first used it. 0 if the transaction creates it."""
     end: int
-    """Where it ends in the database, if nobody else has written to it."""
+    """Expected sequence number of its newest record in the database, if no other gateway writes to it."""
 
 
 class SharedTransaction(Transaction):
@@ -91,26 +92,26 @@ class SharedTransaction(Transaction):
         super().__init__(sql, clock)
         self.node = node
         self._keys: deque[int] = deque()
-        self._looked: dict[int, _Look] = {}
-        """By key."""
+        self._touched_threads: dict[int, _TouchedThread] = {}
+        """Threads of the transaction, by key."""
         self.reserves = False
-        """A thread that is read is nobody else's to append to until the transaction ends: where several gateways write
-        to it all the time, the slowest would lose for ever."""
+        """True if no other gateway can append to a thread between the first read of it and the end of the transaction.
+        Without that, the slowest of several gateways that keep writing to one thread would never succeed."""
         self._ends: psycopg.Cursor[Any] | None = None
         self.remotes: list[Remote] = []
         """Notices for the other gateways, to be sent after the commit."""
         self._queued: Counter[tuple[str, str, bool]] | None = None
-        """Waiting runs by agent, owner and whether they are delayed, as they are in the database; None until they are
-        counted."""
+        """Number of waiting runs in the database, by agent, owner, and True for delayed ones. None until counted."""
         self._queueing: Counter[tuple[str, str, bool]] = Counter()
-        """The difference that is not in the database yet."""
+        """Difference of these numbers that is not in the database yet."""
         self._behind: OrderedDict[int, int] = OrderedDict()
+        """Newest sequence numbers that other gateways have announced, by key of the thread."""
 
     def note_remote(self, remote: Remote) -> None:
-        """Note on the event loop that the thread in memory is out of date.
+        """Record that the thread in memory is out of date. Called on the event loop.
 
-        This only saves a failed attempt: `confirm` finds out without a notice, too. Notices of two gateways may arrive
-        in another order than their commits.
+        This only saves a failed attempt: `confirm` detects it without a notice, too. Notices of different gateways may
+        arrive in another order than their commits.
         """
         seq = 2**62 if remote.erased else remote.seq
         self._behind[remote.pk] = max(seq, self._behind.get(remote.pk, 0))
@@ -121,49 +122,53 @@ class SharedTransaction(Transaction):
 
     def begin(self, connection: Connection) -> None:
         super().begin(connection)
-        self._looked = {}
+        self._touched_threads = {}
         self.remotes = []
         self._queued = None
         self._queueing.clear()
 
     def finish(self) -> list[Published]:
-        """The comparison is asked for with the rest; `confirm` looks at it."""
+        """Write what is buffered, and send the query whose result `confirm` compares. Return the records to publish."""
         published = super().finish()
         self.remotes = [_remote_of(each) for each in published] + self.remotes
-        unchanged = [pk for pk, look in self._looked.items() if look.begun == look.end]
+        unchanged = [pk for pk, look in self._touched_threads.items() if look.start == look.end]
         if unchanged:
             self._ask(_KEEP, unchanged)
-        self._ends = _driver(self.connection).execute(_ENDS, (list(self._looked),)) if self._looked else None
+        self._ends = (
+            _driver(self.connection).execute(_ENDS, (list(self._touched_threads),)) if self._touched_threads else None
+        )
         return published
 
     def confirm(self) -> None:
-        """After what was sent together, before the commit: what was looked at is what is there. Raises Stale."""
+        """Raise Stale if another gateway has written to a thread of this transaction. Called just before the commit."""
         if self._ends is not None and self._differs(self._ends.fetchall()):
             raise Stale
 
     def is_stale(self) -> bool:
-        """Whether another gateway has written to a thread that was looked at."""
-        if not self._looked or _is_failed(self.connection):
+        """Return True if another gateway has written to a thread of this transaction."""
+        if not self._touched_threads or _is_failed(self.connection):
             return False
-        return self._differs(self._read(_ENDS, list(self._looked)))
+        return self._differs(self._read(_ENDS, list(self._touched_threads)))
 
     def _differs(self, rows: list[tuple[Any, ...]]) -> bool:
         ends = dict(rows)
-        return any(ends.get(pk) != (look.end or None) for pk, look in self._looked.items())
+        return any(ends.get(pk) != (look.end or None) for pk, look in self._touched_threads.items())
 
     def forget(self) -> None:
-        """Of threads only those of this transaction: what other gateways do often must not cost all others of this
-        one."""
-        looked, self._looked = self._looked, {}
-        kept = self._states
+        """Discard the changes of the transaction in memory, and drop only its own threads.
+
+        Races against other gateways are frequent, and must not empty the cache of all other threads.
+        """
+        threads, self._touched_threads = self._touched_threads, {}
+        states = self._states
         self._states = OrderedDict()
         super().forget()
-        self._states = kept
-        for look in looked.values():
+        self._states = states
+        for look in threads.values():
             self._drop(look.state)
 
     def forget_all(self) -> None:
-        """Whoever had the database meanwhile may have given keys out again."""
+        """Drop all threads. Another gateway may have assigned their keys again while the connection was lost."""
         self.forget()
         self._states.clear()
         self._behind.clear()
@@ -178,20 +183,24 @@ class SharedTransaction(Transaction):
         rows.touched = dict(sorted(rows.touched.items(), key=lambda row: (row[1].thread.owner, row[0])))
         super().flush()
         for pk in rows.touched:
-            if pk in self._looked:
-                self._looked[pk].end = rows.touched[pk].seq
+            if pk in self._touched_threads:
+                self._touched_threads[pk].end = rows.touched[pk].seq
         self._queued = None
         self._queueing.clear()
 
     # Threads
 
     def thread(self, owner: str, thread_id: str) -> ThreadState | None:
-        known = self._states.get((owner, thread_id))
-        if known is not None and known.pk not in self._looked and known.seq < self._behind.get(known.pk, 0):
-            self._drop(known)
+        cached = self._states.get((owner, thread_id))
+        if (
+            cached is not None
+            and cached.pk not in self._touched_threads
+            and cached.seq < self._behind.get(cached.pk, 0)
+        ):
+            self._drop(cached)
         state = super().thread(owner, thread_id)
-        if state is not None and state.pk not in self._looked:
-            self._looked[state.pk] = _Look(state, state.seq, state.seq)
+        if state is not None and state.pk not in self._touched_threads:
+            self._touched_threads[state.pk] = _TouchedThread(state, state.seq, state.seq)
         return state
 
     def find_task(self, owner: str, task_id: str) -> Task | None:
@@ -210,18 +219,17 @@ class SharedTransaction(Transaction):
         return super().find_run(owner, run_id)
 
     def _has_read(self, owner: str, thread_id: str) -> bool:
-        """Whether the thread was read in this transaction, or is in memory: what is newer in a row is found by
-        `confirm`."""
-        known = self._states.get((owner, thread_id))
-        return known is not None and known.pk in self._looked
+        """Return True if this transaction has read the thread. Then `confirm` detects a change of its rows."""
+        cached = self._states.get((owner, thread_id))
+        return cached is not None and cached.pk in self._touched_threads
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
         state = super().create_thread(owner, thread_id, event)
-        self._looked[state.pk] = _Look(state, 0, 0)
+        self._touched_threads[state.pk] = _TouchedThread(state, 0, 0)
         return state
 
     def begin_keys(self, latest: int) -> None:
-        """A gateway that had the database to itself has given keys that the sequence does not know of."""
+        """Advance the sequence past keys that a gateway assigned without it, while the database was not shared."""
         self._ask(_SKIP_KEYS, latest, latest, latest)
 
     def new_key(self) -> int:
@@ -230,10 +238,10 @@ class SharedTransaction(Transaction):
         return self._keys.popleft()
 
     def forget_thread(self, state: ThreadState) -> None:
-        """Raises Stale."""
+        """Prepare the erasure of a thread. Raises Stale if another gateway has written to it."""
         super().forget_thread(state)
         self._queued = None
-        del self._looked[state.pk]
+        del self._touched_threads[state.pk]
         if not self._read(_TAKE, state.pk) or self._read(_ENDS, [state.pk]) != [(state.pk, state.seq)]:
             raise Stale
         self.remotes.append(Remote(state.pk, state.seq, erased=True))
@@ -241,12 +249,12 @@ class SharedTransaction(Transaction):
     def _drop(self, state: ThreadState) -> None:
         thread = state.thread
         self._states.pop((thread.owner, thread.thread_id), None)
-        for run_id in state.runs:  # another gateway may have started it: what is read anew says when it may start
+        for run_id in state.runs:  # another gateway may have started it, and the next load reads the start times again
             self._starts.pop((state.pk, run_id), None)
 
     def _load(self, owner: str, thread_id: str) -> ThreadState | None:
         state = super()._load(owner, thread_id)
-        if state is not None and not state.runs:  # not while the rest is sent together, which may fail
+        if state is not None and not state.runs:  # read now, because a query inside of a pipeline may fail
             self._read_newest_run(state)
         return state
 
@@ -258,8 +266,11 @@ class SharedTransaction(Transaction):
         return None
 
     def _reserve(self, pk: int, seq: int) -> bool:
-        """Whether the place in the log is free, and nobody else's until this transaction ends. The record that was
-        inserted and deleted is there for those who insert another one: they wait."""
+        """Reserve the next sequence number of a thread until the transaction ends. Return False if it is taken.
+
+        The reservation is a record that is inserted and deleted again: another gateway that inserts the same number
+        waits for the end of this transaction.
+        """
         if not self._read(_RESERVE, pk, seq):
             return False
         self._ask(_FREE, pk, seq)
@@ -268,7 +279,10 @@ class SharedTransaction(Transaction):
     # Bounds on what waits
 
     def waiting(self, owner: str, agent: str) -> Waiting:
-        """With those of other gateways that are committed: a bound may be passed by what several take at once."""
+        """Return the numbers of waiting runs, including the committed ones of other gateways.
+
+        Several gateways that accept runs at the same time may exceed a limit.
+        """
         if self._queued is None:
             rows = self._read(_WAITING, self.now())
             self._queued = Counter({(its, whose, later): count for its, whose, later, count in rows})
@@ -301,7 +315,7 @@ def _driver(connection: Connection) -> "psycopg.Connection[Any]":
 
 
 def _is_failed(connection: Connection) -> bool:
-    """Whether the server does nothing more in this transaction."""
+    """Return True if the server refuses further statements in this transaction."""
     return _driver(connection).info.transaction_status.name in ("INERROR", "UNKNOWN")
 
 

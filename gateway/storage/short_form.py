@@ -1,13 +1,13 @@
-"""Compact encoding (dictionary compression) of records and rows: most of a short one is words that are the same in
-every other one.
+"""Compact encoding (dictionary compression) of records and rows, which mostly consist of words that all of them share.
 
-- An event's JSON begins with its kind, which is kept as one byte, and goes on, as most do, with the id of a message or
-  a task: if that is a UUID, its 16 bytes are kept.
-- Of the ids of a record's task and run only the seq of the record is kept that created them, in which they stand.
-- A thread, a task or a run begins with its ids, of which the 16 bytes are kept, and in the names of its other members a
-  control character, which JSON has none of, stands for each.
+- The JSON of an event begins with its kind, which is stored as one byte. In most events the id of a message or a task
+  follows. If it is a UUID, its 16 bytes are stored.
+- Instead of the ids of its task and run, a record has the sequence numbers of the records that created them and contain
+  these ids.
+- The JSON of a thread, task or run begins with its ids, stored as 16 bytes each. In the rest, each frequent member name
+  is replaced by a control character, which cannot occur in JSON.
 
-What is not like that is kept as it is, and so is what earlier releases have written.
+Anything that does not have this form is stored as plain JSON, as earlier releases stored everything.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ from babelgate.canonical.value import Value
 V = TypeVar("V", bound=Value)
 
 KINDS: Final = (
-    # A byte of the database means the same for ever: kinds are added at the end.
+    # The database stores the index of a kind, so new kinds are only added at the end.
     "thread_changed",
     "task_created",
     "run_created",
@@ -51,77 +51,77 @@ KINDS: Final = (
     "run_changed",
 )
 _PLAIN, _WITH_ID = 0x80, 0xC0
-"""Added to a kind's number. JSON begins with neither."""
+"""Bases of the first byte, to which the index of a kind is added. JSON cannot begin with such a byte."""
 _HEAD: Final = b'{"kind":"'
 _CODES: Final[Mapping[bytes, int]] = {kind.encode(): number for number, kind in enumerate(KINDS)}
 _IDS: Final = {b"task_created": b',"task_id":"', b"run_created": b',"messages":[{"message_id":"'}
-"""What comes before the id, where it is not the id of a message at the beginning."""
+"""Text before the id, for kinds that do not begin with a `message_id`."""
 _PLAIN_HEADS: Final = [b'{"kind":"%s"' % kind for kind in _CODES]
 _ID_HEADS: Final = [b'{"kind":"%s"%s' % (kind, _IDS.get(kind, b',"message_id":"')) for kind in _CODES]
 
 
 def shorten(body: bytes) -> bytes:
-    """An event as JSON, as the log keeps it."""
+    """Return the JSON of an event in the form in which the log stores it."""
     end = body.find(b'"', 9)
     code = _CODES.get(body[9:end])
     if code is None or not body.startswith(_HEAD):
         return body
     head = _ID_HEADS[code]
     if body.startswith(head):
-        begun = len(head)
-        uuid = _parse_uuid(body[begun : begun + 36])
+        start = len(head)
+        uuid = _parse_uuid(body[start : start + 36])
         if uuid is not None:
-            return bytes((_WITH_ID + code,)) + uuid + body[begun + 36 :]
+            return bytes((_WITH_ID + code,)) + uuid + body[start + 36 :]
     return bytes((_PLAIN + code,)) + body[end + 1 :]
 
 
 def shorten_all(bodies: Iterable[bytes]) -> list[bytes]:
-    """Events that follow each other: most begin with the same kind and id as the one before."""
-    made: list[bytes] = []
-    head = kept_head = b""
+    """Return the stored forms of consecutive events. Most begin with the same kind and id as the previous one."""
+    shortened: list[bytes] = []
+    head = stored_head = b""
     for body in bodies:
         if head and body.startswith(head):
-            made.append(kept_head + body[len(head) :])
+            shortened.append(stored_head + body[len(head) :])
             continue
-        kept = shorten(body)
-        made.append(kept)
-        has_id = _WITH_ID <= kept[0] < _ROW
-        head, kept_head = (body[: len(body) - len(kept) + 17], kept[:17]) if has_id else (b"", b"")
-    return made
+        stored = shorten(body)
+        shortened.append(stored)
+        has_id = _WITH_ID <= stored[0] < _ROW
+        head, stored_head = (body[: len(body) - len(stored) + 17], stored[:17]) if has_id else (b"", b"")
+    return shortened
 
 
 def beginnings(kind: str) -> tuple[bytes, ...]:
-    """With what an event of this kind begins in the log, in each form that it may have there."""
+    """Return the possible prefixes of a stored event of this kind, one for each form of storage."""
     code = _CODES[kind.encode()]
     return bytes((_PLAIN + code,)), bytes((_WITH_ID + code,)), _PLAIN_HEADS[code]
 
 
-def lengthen(kept: bytes) -> bytes:
-    """An event or a row as JSON again."""
-    first = kept[0]
+def lengthen(stored: bytes) -> bytes:
+    """Return the JSON of a stored event or row."""
+    first = stored[0]
     if first < _PLAIN:
-        return kept
+        return stored
     if first >= _ROW:
-        return _lengthen_row(kept)
+        return _lengthen_row(stored)
     if first < _WITH_ID:
-        return _PLAIN_HEADS[first - _PLAIN] + kept[1:]
-    return _lengthen_head(kept[:17]) + kept[17:]
+        return _PLAIN_HEADS[first - _PLAIN] + stored[1:]
+    return _lengthen_head(stored[:17]) + stored[17:]
 
 
-@lru_cache(maxsize=256)  # events that follow each other begin with the same id
-def _lengthen_head(kept: bytes) -> bytes:
-    return _ID_HEADS[kept[0] - _WITH_ID] + _format_uuid(kept[1:])
+@lru_cache(maxsize=256)  # consecutive events begin with the same id
+def _lengthen_head(stored_head: bytes) -> bytes:
+    return _ID_HEADS[stored_head[0] - _WITH_ID] + _format_uuid(stored_head[1:])
 
 
 _ROW: Final = 0xE0
-"""Added to the number of what begins so."""
+"""Base of the first byte of a stored row, to which its index in `_HEADS` is added."""
 _HEADS: Final = (
     (b'{"run_id":"', b'","task_id":"', b'","thread_id":"'),
     (b'{"task_id":"', b'","thread_id":"'),
     (b'{"thread_id":"',),
 )
 _WORDS: Final = (
-    # Their places mean the same for ever, too. A longer one goes before what it holds.
+    # The database stores the index of a word, so the order must not change. A word precedes all words that it contains.
     (
         b'","status":"success","cause":"input","created_at":',
         b'","agent":"',
@@ -145,82 +145,85 @@ _WORDS: Final = (
     ),
     (b'","owner":"', b'","created_at":', b',"changed_at":'),
 )
-_SIGNS: Final = [[(word, bytes((number,))) for number, word in enumerate(words, 1)] for words in _WORDS]
+_REPLACEMENTS: Final = [[(word, bytes((number,))) for number, word in enumerate(words, 1)] for words in _WORDS]
 
 
 def encode_row(value: object) -> bytes:
-    """A thread, a task, a run, a question or a file, as its row keeps it."""
+    """Return a thread, task, run, question or file in the form in which its row stores it."""
     body = encode_snapshot(value)
     for number, heads in enumerate(_HEADS):
         if not body.startswith(heads[0]):
             continue
-        kept, end = bytes((_ROW + number,)), 0
+        stored, end = bytes((_ROW + number,)), 0
         for head in heads:
-            begun = end + len(head)
-            end = begun + 36
-            uuid = _parse_uuid(body[begun:end])
-            if uuid is None or not body.startswith(head, begun - len(head)):
+            start = end + len(head)
+            end = start + 36
+            uuid = _parse_uuid(body[start:end])
+            if uuid is None or not body.startswith(head, start - len(head)):
                 return body
-            kept += uuid
+            stored += uuid
         rest = body[end:]
-        for word, sign in _SIGNS[number]:
+        for word, sign in _REPLACEMENTS[number]:
             rest = rest.replace(word, sign)
-        return kept + rest
+        return stored + rest
     return body
 
 
-def decode_row(kind: type[V], kept: bytes) -> V:
-    """As `babelgate.canonical.stored.decode_snapshot`."""
-    return decode_snapshot(kind, lengthen(kept))
+def decode_row(kind: type[V], stored: bytes) -> V:
+    """Decode a stored row, like `babelgate.canonical.stored.decode_snapshot` decodes JSON."""
+    return decode_snapshot(kind, lengthen(stored))
 
 
-def _lengthen_row(kept: bytes) -> bytes:
-    number = kept[0] - _ROW
+def _lengthen_row(stored: bytes) -> bytes:
+    number = stored[0] - _ROW
     heads = _HEADS[number]
-    ids = [_format_uuid(kept[begun : begun + 16]) for begun in range(1, 1 + 16 * len(heads), 16)]
-    rest = kept[1 + 16 * len(heads) :]
-    for word, sign in _SIGNS[number]:
+    ids = [_format_uuid(stored[start : start + 16]) for start in range(1, 1 + 16 * len(heads), 16)]
+    rest = stored[1 + 16 * len(heads) :]
+    for word, sign in _REPLACEMENTS[number]:
         rest = rest.replace(sign, word)
     return b"".join(chain.from_iterable(zip(heads, ids, strict=True))) + rest
 
 
-@lru_cache(maxsize=2048)  # the same ids stand in several records and rows
-def _parse_uuid(written: bytes) -> bytes | None:
-    """The 16 bytes of a UUID that is written as we write it."""
+@lru_cache(maxsize=2048)  # an id occurs in several records and rows
+def _parse_uuid(text: bytes) -> bytes | None:
+    """Return the 16 bytes of a UUID. Return None for any text that `_format_uuid` would not restore exactly."""
     try:
-        uuid = bytes.fromhex(written.replace(b"-", b"").decode())
+        uuid = bytes.fromhex(text.replace(b"-", b"").decode())
     except ValueError:
         return None
-    return uuid if len(uuid) == 16 and _format_uuid(uuid) == written else None
+    return uuid if len(uuid) == 16 and _format_uuid(uuid) == text else None
 
 
 def _format_uuid(uuid: bytes) -> bytes:
-    text = uuid.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}".encode()
+    digits = uuid.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}".encode()
 
 
 _SEQ: Final = "#"
 
 
 def refer(name: str | None, created: int | None) -> str | None:
-    """What is kept of the id of a task or a run that the record `created` has made; None = the id itself."""
+    """Return the reference that the log stores instead of the id of a task or run.
+
+    `created` = sequence number of the record that created it. Without it, the id itself is stored.
+    """
     if name is None or created is None:
         return name if name is None or not name.startswith(_SEQ) else _SEQ + name
     return f"{_SEQ}{created}"
 
 
-def find_reference(kept: str | None) -> int | None:
-    """The seq that is kept in the place of an id."""
-    return int(kept[1:]) if kept is not None and kept[:1] == _SEQ and kept[1:2] != _SEQ else None
+def find_reference(reference: str | None) -> int | None:
+    """Return the sequence number in a stored reference, or None if the id itself is stored."""
+    return int(reference[1:]) if reference is not None and reference[:1] == _SEQ and reference[1:2] != _SEQ else None
 
 
-def plain_id(kept: str | None) -> str | None:
-    """The id, where it is kept itself."""
-    return kept[1:] if kept is not None and kept[:1] == _SEQ else kept
+def plain_id(reference: str | None) -> str | None:
+    """Return the id of a stored reference that contains the id itself."""
+    return reference[1:] if reference is not None and reference[:1] == _SEQ else reference
 
 
 def created_id(event: Event) -> str | None:
-    """Of the task or the run that the event creates."""
+    """Return the id of the task or run that the event creates, or None if it creates neither."""
     if type(event) is TaskCreated:
         return event.task_id
     return event.run_id if type(event) is RunCreated else None

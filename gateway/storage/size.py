@@ -1,5 +1,4 @@
-"""Size limit of one submission: it is encoded, stored, folded and sent as one value, and each of these blocks
-others."""
+"""Size limit of one submission. It is encoded, stored, folded and sent as one value, and each step blocks others."""
 
 from typing import Any
 
@@ -10,8 +9,10 @@ from babelgate.canonical.value import Value
 
 
 def check_size(limit: int, *values: object) -> None:
-    """Raises too_large where `values`, JSON and canonical values, hold more than `limit` bytes of text. The bytes of
-    files are not counted: they are not stored with the rest."""
+    """Raise `too_large` if JSON or canonical values contain more than `limit` bytes of text.
+
+    The bytes of files are not counted, because they are stored separately.
+    """
     left = limit
     todo: list[Any] = list(values)
     while todo:

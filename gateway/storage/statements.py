@@ -1,4 +1,4 @@
-"""Statements of the hot path, compiled once for the database at hand (`prepared` says what that saves)."""
+"""Statements of the hot path, compiled once per database. `babelgate.gateway.storage.prepared` states the gain."""
 
 from collections.abc import Callable
 from functools import cache
@@ -41,9 +41,9 @@ from babelgate.gateway.storage.tables import (
 )
 
 PAGE: Final = 2 * 2**20
-"""Bytes of events that are read at once: each becomes objects some times its size."""
+"""Maximum size of the events of one page, in bytes. Chosen: decoded events take several times their size."""
 _JSON: Final = b"{"
-"""What a record of an earlier release begins with, whatever its kind is."""
+"""First byte of every record of an earlier release, independent of its kind."""
 
 
 def table_of(model: Any) -> Table:
@@ -51,15 +51,17 @@ def table_of(model: Any) -> Table:
 
 
 def of_kind(*kinds: str) -> ColumnElement[bool]:
-    """Whether a record is of one of these kinds, or may be, because it is of an earlier release. A comparison of bytes
-    takes half the time that the look at the first one takes."""
+    """Return a condition for records that have one of these kinds, or may have it because of an earlier release.
+
+    Comparing the whole body takes half the time of extracting its first byte.
+    """
     event = table_of(EventRow)
     heads = {_JSON, *(head[:1] for kind in kinds for head in beginnings(kind))}
     return or_(*(and_(event.c.body >= head, event.c.body < bytes((head[0] + 1,))) for head in sorted(heads)))
 
 
 class Position(GenericFunction[int]):
-    """Where bytes stand in others, from 1; 0 where they do not."""
+    """SQL function for the position of bytes within others, from 1. It is 0 if they do not occur."""
 
     name = "instr"
     type = Integer()
@@ -73,14 +75,14 @@ def _in_postgresql(element: Position, compiler: SQLCompiler, **options: Any) -> 
 
 
 class Sql:
-    """Every statement of the hot path, compiled for a kind of database: the writer's, the readers' for one thing."""
+    """All statements of the hot path, compiled for one kind of database."""
 
     def __init__(self, dialect: Dialect) -> None:
         thread, task, run = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
         interrupt, event, tombstone = table_of(InterruptRow), table_of(EventRow), table_of(TombstoneRow)
         self.insert_event = inserting(event, dialect)
         self.insert_task = inserting(task, dialect)
-        # `crashes` is not part of the fold: a new row takes the column's default, and an update leaves it alone.
+        # `crashes` is not part of the fold: a new row gets the default of the column, and an update does not change it.
         folded = tuple(column.name for column in run.columns if column.name != "crashes")
         self.insert_run = inserting(run, dialect, *folded)
         self.insert_interrupt = inserting(interrupt, dialect)
@@ -203,10 +205,10 @@ class Sql:
             dialect,
             ("pk",),
         )
-        shown = (run.c.thread_pk == bindparam("pk"), run.c.removed == false())
-        newest = select(func.max(run.c.first_seq)).where(*shown).scalar_subquery()
+        is_shown = (run.c.thread_pk == bindparam("pk"), run.c.removed == false())
+        newest = select(func.max(run.c.first_seq)).where(*is_shown).scalar_subquery()
         self.newest_run = Statement(
-            select(run.c.first_seq, run.c.status).where(*shown, run.c.first_seq == newest), dialect, ("pk",)
+            select(run.c.first_seq, run.c.status).where(*is_shown, run.c.first_seq == newest), dialect, ("pk",)
         )
         self.open_interrupts = Statement(
             select(interrupt.c.body)
@@ -247,8 +249,11 @@ class Sql:
 
 
 def _page(dialect: Dialect) -> ClauseElement:
-    """Some records of a thread. SQLite reads on as it is asked to. A server sends all that there is: from there come
-    only those before which there is less than a page."""
+    """Return the query for records of a thread, in order.
+
+    SQLite reads rows only as they are fetched. A server sends all rows of a result, so its query stops after the first
+    record with which the page is full.
+    """
     event = table_of(EventRow)
     columns = (event.c.seq, event.c.at, event.c.task_id, event.c.run_id, event.c.attempt, event.c.body)
     wanted = (
@@ -269,7 +274,7 @@ def _page(dialect: Dialect) -> ClauseElement:
 
 
 def sql_of(dialect: Dialect) -> Sql:
-    """By the kind of database alone: to compile them all takes 4 ms, and writer and readers have a dialect each."""
+    """Return the statements for a dialect. All dialects of one kind of database share them: compiling takes 4 ms."""
     return _sql_of(type(dialect), dialect.paramstyle)
 
 

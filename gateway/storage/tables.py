@@ -1,7 +1,9 @@
-"""The tables. They are storage only: canonical values are validated before they come here, and rows other than `event`
-are caches of folds over it, written in the same transaction. Times are integer microseconds, UTC.
+"""Tables of the database. Times are integers, in microseconds since 1970, UTC.
 
-JSON that nobody filters by is kept as bytes (`body`), which takes any text that JSON can hold in every database.
+The tables only store: canonical values are validated before. The log (`event`) is the source of truth for threads,
+tasks, runs and questions, whose rows are caches of folds over it, written in the same transaction.
+
+JSON that no query filters by is stored as bytes (`body`). Unlike text columns, these take any JSON in every database.
 """
 
 import re
@@ -11,28 +13,31 @@ from sqlalchemy import BigInteger, Column, Index, Integer, LargeBinary, false, t
 from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
-# SQLite numbers rows by itself only under a column that is called exactly INTEGER.
+# SQLite assigns keys only in a column whose type is exactly INTEGER.
 _KEY = BigInteger().with_variant(Integer(), "sqlite")
 
 
 LIVE: Final = "status IN ('pending', 'running')"
-"""Runs that have not ended. A query finds a partial index only by the index's own words, without parameters."""
+"""Condition for runs that have not ended. A query uses a partial index only if it repeats the index's condition
+literally, without parameters."""
 OPEN: Final = "state IN ('submitted', 'working', 'input_required', 'auth_required', 'cancelling')"
-"""Tasks that are not terminal."""
+"""Condition for tasks that are not terminal."""
 PASSING: Final = "expires"
-"""Threads that are erased some day by themselves."""
+"""Condition for threads that are ephemeral or have a time to live."""
 
 
 def _partial(where: str, in_postgresql: str | None = None) -> dict[str, Any]:
-    """Of an index: the rows that are in it. For the argument `postgresql_where` SQLAlchemy would import its dialect
-    of PostgreSQL, 2 MB, in each gateway on SQLite."""
+    """Return the arguments of a partial index with this condition.
+
+    The argument `postgresql_where` of SQLAlchemy would import its PostgreSQL dialect, 2 MB, also for SQLite.
+    """
     return {"sqlite_where": text(where), "info": {"postgresql_where": in_postgresql or where}}
 
 
 class Row(SQLModel):
     @declared_attr.directive
     def __tablename__(cls) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - SQLAlchemy's way to name tables
-        """`BlobUseRow` is kept in `blob_use`."""
+        """Return the name of the table: `blob_use` for `BlobUseRow`."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
 
 
@@ -45,11 +50,11 @@ class NodeRow(Row, table=True):
     """A gateway that shares the database with others."""
 
     node_id: str = Field(primary_key=True)
-    """A UUID, of one life of its process."""
+    """UUID of one process of the gateway. A restart has another one."""
     name: str
-    """For people."""
+    """Name for people, as in the log."""
     seen_at: int = Field(sa_type=BigInteger)
-    """Microseconds since 1970, UTC, by the database's clock: no two machines agree on the time."""
+    """Time of the last heartbeat by the database's clock, because the clocks of machines differ."""
 
 
 class ThreadRow(Row, table=True):
@@ -69,17 +74,17 @@ class ThreadRow(Row, table=True):
     changed_at: int = Field(sa_type=BigInteger)
     ephemeral: bool
     expires: bool = Field(sa_column_kwargs={"server_default": false()})
-    """Ephemeral, or with a time to live."""
+    """True if the thread is ephemeral or has a time to live."""
     status: str = Field(sa_column_kwargs={"server_default": "idle"})
-    """A `babelgate.canonical.thread.ThreadStatus`. It follows from the runs and tasks; as a column it can be sorted
-    by."""
+    """A `babelgate.canonical.thread.ThreadStatus`. It follows from the runs and tasks. The column allows sorting by
+    it."""
     updated_at: int = Field(sa_type=BigInteger, sa_column_kwargs={"server_default": text("0")})
-    """Of the newest record."""
+    """Time of the newest record."""
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class TombstoneRow(Row, table=True):
-    """A thread that was erased: its id is not given out again."""
+    """An erased thread, whose id is not assigned again."""
 
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
@@ -87,26 +92,26 @@ class TombstoneRow(Row, table=True):
 
 
 class TallyRow(Row, table=True):
-    """How many rows an owner has: what a list says beside its page. Triggers keep it, in whatever transaction."""
+    """Number of rows of an owner, which lists return in addition to their page. Triggers update it."""
 
     __table_args__ = {"sqlite_with_rowid": False}
 
     owner: str = Field(primary_key=True)
     kind: str = Field(primary_key=True)
-    """`thread` (without the ephemeral ones, which are in no list) or `task`."""
+    """`thread` or `task`. Ephemeral threads are not counted, because no list has them."""
     agent: str = Field(primary_key=True)
-    """Of the tasks; empty for threads."""
+    """Agent of the tasks. Empty for threads."""
     rows: int
 
 
 class RemnantRow(Row, table=True):
-    """A long thread that was erased, and whose log goes bit by bit. Its key is not given to another one before."""
+    """A long thread that was erased, and whose log is deleted in steps. Until then its key is not assigned again."""
 
     thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
 
 
 class EventRow(Row, table=True):
-    """The log. The key is the clustering order, so that a page of a thread is one sequential read."""
+    """A record of a log. Rows are stored in the order of the key, so that a page of a thread is one sequential read."""
 
     __table_args__ = {"sqlite_with_rowid": False}
 
@@ -144,7 +149,7 @@ class TaskRow(Row, table=True):
 
 class RunRow(Row, table=True):
     __table_args__ = (
-        # One running run a thread: the rule is the database's, not only ours.
+        # One running run per thread: the database enforces this rule, too.
         Index(
             "run_active",
             "thread_pk",
@@ -169,12 +174,12 @@ class RunRow(Row, table=True):
     last_seq: int
     removed: bool = Field(sa_column_kwargs={"server_default": false()})
     node: str | None = None
-    """Of gateways that share the database, the one that runs it, or that starts it when its turn comes; None = it is
-    nobody's, or the database is one gateway's."""
+    """Id of the node that executes the run, or will start it. None if no node does, or if one gateway has the
+    database to itself."""
     body: bytes = Field(sa_type=LargeBinary)
     crashes: int = Field(default=0, sa_column=Column(Integer, server_default=text("0"), nullable=False))
-    """How many times the process that executed the run ended without releasing it. Only an UPDATE of this column
-    changes it: writing the run's row does not."""
+    """Number of processes that ended during the run without releasing it. Only an UPDATE of this column changes it.
+    Writing the row of the run does not."""
 
 
 class InterruptRow(Row, table=True):
@@ -194,13 +199,13 @@ class InterruptRow(Row, table=True):
     thread_pk: int = Field(sa_type=BigInteger)
     run_id: str
     seq: int
-    """Of the record that raised it."""
+    """Sequence number of the record that raised it."""
     action: str | None
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class AliasRow(Row, table=True):
-    """A protocol's own name of a thread."""
+    """The name that a protocol has for a thread."""
 
     __table_args__ = (Index("alias_thread", "owner", "thread_id"),)
 
@@ -212,7 +217,7 @@ class AliasRow(Row, table=True):
 
 
 class BlobUseRow(Row, table=True):
-    """Which threads name a stored file: a blob is reached only through one, and swept when none is left."""
+    """A stored file that a thread names. A blob is readable only through such a thread, and swept when none is left."""
 
     __table_args__ = (Index("blob_use_blob", "blob"),)
 
@@ -222,7 +227,7 @@ class BlobUseRow(Row, table=True):
 
 
 class WebhookRow(Row, table=True):
-    """Where a task's events are pushed, and up to which record they were."""
+    """A URL to which the events of a task are posted, and how far they were delivered."""
 
     __table_args__ = (Index("webhook_due", "task_id", **_partial("done IS 0", "done IS FALSE")),)
 
@@ -235,24 +240,27 @@ class WebhookRow(Row, table=True):
     delivered_seq: int
     done: bool
     node: str | None = None
-    """As of a run: the gateway that posts to it."""
+    """Id of the node that delivers to it. None as for a run."""
     body: bytes = Field(sa_type=LargeBinary)
     failures: int = Field(default=0, sa_column_kwargs={"server_default": text("0")})
-    """Number of failed tries to deliver the body at the cursor; 0 after a delivery."""
+    """Number of failed attempts to deliver the body at the cursor. 0 after a delivery."""
     next_try: int | None = Field(default=None, sa_type=BigInteger)
-    """Time of the next try, in microseconds since 1970, UTC; None = at once, or never if `done`."""
+    """Time of the next attempt. None means at once, or never if `done`."""
     reason: str | None = None
-    """Why the last try failed; None after a delivery."""
+    """Reason why the last attempt failed. None after a delivery."""
     given_up_at: int | None = Field(default=None, sa_type=BigInteger)
-    """Time of the last failed try, if the schedule of retries is exhausted; the webhook is then `done`, too."""
+    """Time of the last failed attempt, if the schedule of retries is exhausted. The webhook is then `done`, too."""
 
 
 class ItemRow(Row, table=True):
-    """Memory. `namespace` holds every label with a dot after it, so that a prefix of labels is a range of the key. The
-    value stands last: what only looks for an item does not read past it."""
+    """An item of the key-value store.
+
+    `namespace` has a dot after every label, so that a prefix of labels is a range of the key. The value is the last
+    column, so that a search by the other columns does not read past it.
+    """
 
     __table_args__ = (
-        # Only what can end is in it: a sweep finds what has ended without a look at the rest.
+        # The index has only items that can expire, so a sweep does not read the others.
         Index(
             "item_expires",
             "expires_at",
@@ -272,29 +280,31 @@ class ItemRow(Row, table=True):
 
 
 class CheckpointRow(Row, table=True):
-    """A graph's state after one of its steps (`babelgate.gateway.storage.checkpoints`). The ids of a place sort as
-    they were made."""
+    """State of a graph after one of its steps (`babelgate.gateway.storage.checkpoints`).
+
+    Within a namespace, the ids sort in order of creation.
+    """
 
     __table_args__ = (Index("checkpoint_run", "owner", "run_id"),)
 
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
     ns: str = Field(primary_key=True)
-    """The place in the graph: empty, or the path to a graph within it."""
+    """Namespace in the graph: empty, or the path to a subgraph."""
     checkpoint_id: str = Field(primary_key=True)
     parent_id: str | None
     run_id: str | None
-    """None = a caller made it."""
+    """Run that created it. None if a caller did."""
     form: str
-    """How the body is encoded."""
+    """Encoding of the body."""
     body: bytes = Field(sa_type=LargeBinary)
     channels: bytes | None = Field(sa_type=LargeBinary)
-    """By channel, the checkpoint with which its value was stored (JSON). None = all values are in the body, as before
-    revision 0011."""
+    """JSON object with the id of the checkpoint that each channel's value was stored with, by channel. None if all
+    values are in the body, as before revision 0011."""
 
 
 class CheckpointValueRow(Row, table=True):
-    """The value that a channel of a graph got with a checkpoint, as what is new in it."""
+    """Value of a graph's channel that changed with a checkpoint, whole or as a difference."""
 
     owner: str = Field(primary_key=True)
     thread_id: str = Field(primary_key=True)
@@ -302,13 +312,13 @@ class CheckpointValueRow(Row, table=True):
     channel: str = Field(primary_key=True)
     checkpoint_id: str = Field(primary_key=True)
     base_id: str | None
-    """The checkpoint with the value of the same channel that this one goes on from; None = it is whole."""
+    """Checkpoint with the value of the same channel that this one is a difference to. None if this one is complete."""
     form: str
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class CheckpointWriteRow(Row, table=True):
-    """What a node wrote on top of a checkpoint, before the step's own checkpoint was there."""
+    """Write of a graph's node on top of a checkpoint, before the checkpoint of its step exists."""
 
     __table_args__ = (Index("checkpoint_write_run", "owner", "run_id"),)
 
@@ -317,7 +327,7 @@ class CheckpointWriteRow(Row, table=True):
     ns: str = Field(primary_key=True)
     checkpoint_id: str = Field(primary_key=True)
     task_id: str = Field(primary_key=True)
-    """The graph's own name of the node's activation; no task of ours."""
+    """LangGraph's id of the node's activation. It is not the id of a task of the gateway."""
     idx: int = Field(primary_key=True)
     task_path: str
     channel: str
@@ -327,7 +337,7 @@ class CheckpointWriteRow(Row, table=True):
 
 
 class AssistantRow(Row, table=True):
-    """An agent that a caller configured: the version in use."""
+    """An assistant, in the version that is in use."""
 
     owner: str = Field(primary_key=True)
     assistant_id: str = Field(primary_key=True)
@@ -342,21 +352,21 @@ class AssistantVersionRow(Row, table=True):
 
 
 class CronRow(Row, table=True):
-    """Runs by a schedule. Which are due is found without a look at those that are not."""
+    """A schedule of runs. The index finds those that are due without reading the others."""
 
     __table_args__ = (Index("cron_due", "next_run", **_partial("next_run IS NOT NULL")),)
 
     owner: str = Field(primary_key=True)
     cron_id: str = Field(primary_key=True)
     next_run: int | None = Field(sa_type=BigInteger)
-    """Microseconds since 1970, UTC; None where it is not to run."""
+    """Time of the next run. None if no run is scheduled."""
     body: bytes = Field(sa_type=LargeBinary)
 
 
 class ThreadValueRow(Row, table=True):
-    """The values of a thread's state, without messages, as of a record (`babelgate.gateway.storage.thread_values`)."""
+    """Values of a thread's state as of one record, without messages (`babelgate.gateway.storage.thread_values`)."""
 
     thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
     seq: int
     body: bytes | None = Field(sa_type=LargeBinary)
-    """None where it is too large for a row."""
+    """JSON of the values. None if it is too large for a row."""

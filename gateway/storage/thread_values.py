@@ -1,8 +1,7 @@
-"""Search index over thread values, for those who look for a thread by them: a cache of what the log adds up to, as of a
-record.
+"""Search index over the values of thread states, without messages.
 
-A row is made when it is first looked for, and anew where the thread has gone on since. What is too large for a row is
-put together each time. Messages are not in it.
+A row caches the values as of one record of the log. It is written when a search first needs it, and replaced by a later
+search if the thread has newer records. Values that are too large for a row are computed for each search.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,19 +34,20 @@ from babelgate.gateway.storage.tables import EventRow, ThreadRow, ThreadValueRow
 from babelgate.gateway.storage.transaction import Transaction
 
 MESSAGES: Final = "messages"
-"""The member that is not kept here."""
+"""Member of the values that is not indexed."""
 BATCH: Final = 100
-"""Rows that are written at once."""
+"""Number of rows that one transaction writes. Chosen."""
 _ROW: Final = 16_384
-"""Bytes of a row."""
+"""Maximum size of the values in a row, in bytes. Chosen."""
 _VALUE, _THREAD, _EVENT = table_of(ThreadValueRow), table_of(ThreadRow), table_of(EventRow)
 _NEWEST: Final = (
     select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == _THREAD.c.pk).correlate(_THREAD).scalar_subquery()
 )
-_MOST_NEEDLES: Final = 8
-"""Members by which rows are chosen before their values are looked at."""
+_MAX_NEEDLES: Final = 8
+"""Maximum number of members whose JSON the database searches in a row before it is decoded. Chosen."""
 _EXACT: Final = 2**50
-"""Up to here a number is written in digits, and a whole one begins with the same, be it an integer or not."""
+"""Bound below which JSON writes numbers without an exponent, and a whole number begins with the same digits, as an
+integer or a float."""
 _NONE: Final[ColumnElement[int]] = literal_column("0")
 _ALL: Final = (
     select(_THREAD.c.pk, _THREAD.c.thread_id, _NEWEST, _VALUE.c.seq, _VALUE.c.body)
@@ -59,21 +59,23 @@ _ALL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
+    """Result of a search by values."""
+
     matching: set[int]
     """Keys of the threads that have the values."""
     unknown: Sequence[tuple[int, str]]
-    """Keys and ids of those whose values are in no row."""
+    """Keys and ids of the threads without a current row."""
 
 
 def find(connection: Connection, owner: str, values: JsonObject) -> Found:
-    """Which of an owner's threads have these members."""
+    """Return an owner's threads that have these members, and those for which the index has no current row."""
     matching: set[int] = set()
     unknown: list[tuple[int, str]] = []
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    needles = list(islice(_needles(values), _MOST_NEEDLES))
+    needles = list(islice(_needles(values), _MAX_NEEDLES))
     names = [f"needle_{number}" for number in range(len(needles))]
     holds = and_(*(Position(_VALUE.c.body, bindparam(name, type_=LargeBinary)) > _NONE for name in names))
-    # Rows are read in the database: to make an object of each of thousands takes longer than all else.
+    # The database searches the rows: creating an object for each of thousands takes longer than all the rest.
     wanted = _ALL.where(or_(_VALUE.c.body.is_(None), _VALUE.c.seq != _NEWEST, holds))
     rows = Statement(wanted, connection.dialect, ("owner", *names)).iterate(connection, (owner, *needles))
     for pk, thread_id, newest, seq, body in rows:
@@ -85,7 +87,7 @@ def find(connection: Connection, owner: str, values: JsonObject) -> Found:
 
 
 def _needles(values: JsonObject) -> Iterator[bytes]:
-    """What is in the JSON of every object that has these members."""
+    """Yield byte strings that occur in the JSON of every object with these members."""
     for name, value in values.items():
         yield msgspec.json.encode(name) + b":" + _beginning(value)
         if isinstance(value, dict):
@@ -93,12 +95,12 @@ def _needles(values: JsonObject) -> Iterator[bytes]:
 
 
 def _beginning(value: Any) -> bytes:
-    """With what the JSON of every value begins that equals this one."""
+    """Return the longest known prefix of the JSON of all values that are equal to this one."""
     match value:
         case str() | bool() | None:
             return msgspec.json.encode(value)
         case int() | float() if 0 < abs(value) < _EXACT:
-            return msgspec.json.encode(int(value) if value == int(value) else value)  # 7 is written as 7.0, too
+            return msgspec.json.encode(int(value) if value == int(value) else value)  # 7 may be written as 7.0
         case dict():
             return b"{"
         case list():
@@ -113,16 +115,20 @@ def values_of(history: StateHistory) -> JsonObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ThreadValues:
+    """Values of a thread's state, as of one record."""
+
     pk: int
+    """Key of the thread."""
     thread_id: str
     seq: int
+    """Sequence number of the thread's newest record."""
     values: JsonObject
 
 
-def keep(tx: Transaction, owner: str, kept: Sequence[Kept]) -> None:
-    """Those whose threads have not gone on since."""
-    for each in kept:
+def keep(tx: Transaction, owner: str, computed: Sequence[ThreadValues]) -> None:
+    """Write rows of the index, except for threads that have newer records."""
+    for each in computed:
         here = (_THREAD.c.pk == each.pk, _THREAD.c.owner == owner, _THREAD.c.thread_id == each.thread_id)
         if tx.connection.execute(select(_NEWEST).where(*here)).scalar() != each.seq:
             continue

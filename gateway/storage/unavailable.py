@@ -1,5 +1,4 @@
-"""Retry with backoff while the database is away, as while its server is started anew, for who can wait; and what who
-cannot is told."""
+"""Retries with backoff while the database is unavailable, and the faults for callers that do not wait that long."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,11 +12,11 @@ from babelgate.canonical.fault import FaultCode, FaultError
 T = TypeVar("T")
 
 PATIENCE: Final = 10.0
-"""Seconds for which a read waits before it fails."""
+"""Seconds for which a read is retried before it fails. Chosen."""
 PATIENCE_OF_RUNS: Final = 30.0
-"""The same, for what a run that is at work has to store."""
+"""Seconds for which the writes of an active run are retried. Chosen: longer than the restart of a server."""
 RETRY_AFTER: Final = 5
-"""Seconds that callers are told to wait."""
+"""Seconds after which callers should retry, as sent to them. Chosen."""
 
 
 class Unstored(FaultError):
@@ -30,7 +29,7 @@ class Unstored(FaultError):
 
 
 class Unsettled(FaultError):
-    """The gateway stopped while the database was committing: nobody knows yet whether it did."""
+    """The gateway stopped during a commit whose outcome is not known yet."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -60,8 +59,11 @@ async def keep_trying(
     longest: float = 1.0,
     note: Callable[[FaultError, float], None] | None = None,
 ) -> T:
-    """What `act` gives, in the end. For so many seconds it is done again at one of these errors, after pauses that
-    double up to the `longest`; then the error is raised. `note` is told of each, and of the pause after it."""
+    """Return the result of `act`, and retry it for `seconds` while it raises one of `errors`.
+
+    After that the error is raised. The pauses double up to `longest` seconds. `note` is called with each error, and
+    with the pause after it.
+    """
     pause, until = 0.05, asyncio.get_running_loop().time() + seconds
     while True:
         try:

@@ -22,7 +22,11 @@ class Waiting(NamedTuple):
 
     @classmethod
     def of(cls, by_owner: Mapping[str, int], owner: str, *, in_all: int, delayed: int) -> "Waiting":
-        """`by_owner`: number of runs that wait for the agent, by owner. `in_all` and `delayed`: runs of the owner."""
+        """Create the numbers for one owner and agent.
+
+        `by_owner` = number of runs that wait for the agent, by owner. `in_all` and `delayed` = numbers of waiting and
+        delayed runs of the owner.
+        """
         counts = {name: count for name, count in by_owner.items() if count > 0}
         return cls(sum(counts.values()), counts.get(owner, 0), len(counts.keys() | {owner}), in_all, delayed)
 
@@ -32,7 +36,7 @@ class WaitingRuns:
 
     def __init__(self) -> None:
         self._runs: dict[tuple[str, str], tuple[str, bool]] = {}
-        """The agent of each, by owner and id, and whether it is delayed."""
+        """Agent of each run, and True if the run is delayed, by owner and id."""
         self._by_agent: dict[str, Counter[str]] = {}
         self._by_owner: Counter[str] = Counter()
         self._delayed: Counter[str] = Counter()

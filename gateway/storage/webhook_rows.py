@@ -1,4 +1,4 @@
-"""Rows of webhooks: the cursor, failed tries, and webhooks that were given up."""
+"""Rows of webhooks: the cursor, failed attempts, and webhooks that were given up."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from babelgate.gateway.storage.tables import TaskRow, WebhookRow
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 _HOOK, _TASK = table_of(WebhookRow), table_of(TaskRow)
-_HOOKS: Final = 200
+_DELETED_AT_ONCE: Final = 200
 """Maximum number of webhooks that one transaction deletes. Chosen."""
 _IS_DELIVERED: Final = {"failures": 0, "next_try": None, "reason": None}
 BEGINS_AGAIN: Final = {**_IS_DELIVERED, "done": False, "given_up_at": None}
@@ -24,7 +24,7 @@ BEGINS_AGAIN: Final = {**_IS_DELIVERED, "done": False, "given_up_at": None}
 
 @dataclass(frozen=True, slots=True)
 class ListedWebhook:
-    """A webhook that has not received everything, as an operator sees it."""
+    """A webhook that has not received all records, as an operator sees it."""
 
     owner: str
     task_id: str
@@ -37,7 +37,7 @@ class ListedWebhook:
 
 
 def list_webhooks(connection: Connection) -> list[ListedWebhook]:
-    """Return all webhooks that have not received everything, pending and given up, by owner and task."""
+    """Return all webhooks that have not received all records, pending and given up, sorted by owner and task."""
     columns = (_HOOK.c[name] for name in ListedWebhook.__slots__)
     rows = connection.execute(
         select(*columns)
@@ -64,33 +64,40 @@ def retry_webhooks(tx: Transaction, wanted: str | None) -> Sequence[tuple[str, s
 
 
 def advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: bool = False) -> bool:
-    """Move the cursor after a delivery; with `forget`, delete the row. Returns whether this gateway still delivers to
-    the webhook."""
+    """Move the cursor after a delivery. With `forget`, delete the row instead.
+
+    Return True if this gateway still delivers to the webhook.
+    """
     values = {"delivered_seq": seq, "done": done, **_IS_DELIVERED}
     return _change(tx, due, _HOOK.delete() if forget else update(_HOOK).values(**values))
 
 
 def note_failure(tx: Transaction, due: Due, failures: int, next_try: int, reason: str) -> bool:
-    """Store a failed try and the time of the next one. Returns the same as `advance_cursor`."""
+    """Store a failed attempt and the time of the next one. Return the same as `advance_cursor`."""
     return _change(tx, due, update(_HOOK).values(failures=failures, next_try=next_try, reason=reason))
 
 
 def end_webhook(tx: Transaction, due: Due, failures: int, reason: str, given_up_at: int | None) -> bool:
-    """Store that nothing more is delivered. `given_up_at` is None if the receiver has ended the webhook. Returns the
-    same as `advance_cursor`."""
+    """Store that deliveries have ended. Return the same as `advance_cursor`.
+
+    `given_up_at` = time at which it was given up, or None if the receiver has ended the webhook.
+    """
     values = {"done": True, "next_try": None, "failures": failures, "reason": reason, "given_up_at": given_up_at}
     return _change(tx, due, update(_HOOK).values(**values))
 
 
 def _change(tx: Transaction, due: Due, statement: Any) -> bool:
     state = tx.thread(due.owner, due.thread_id)
-    if state is None or state.pk != due.pk:  # erased, and the row may be one of another thread's by now
+    if state is None or state.pk != due.pk:  # the thread was erased, and the row may belong to a new thread of its id
         return False
     return tx.connection.execute(statement.where(*_is_delivered_here(tx, due))).rowcount > 0
 
 
 def _is_delivered_here(tx: Transaction, due: Due) -> list[ColumnElement[bool]]:
-    """The row, if nobody has deleted it, replaced it or moved its cursor since, and no other node has adopted it."""
+    """Return conditions for the row in the state that this gateway knows.
+
+    They fail if the row was deleted or replaced, if its cursor was moved, or if another node has adopted it.
+    """
     here = [
         _HOOK.c.owner == due.owner,
         _HOOK.c.task_id == due.webhook.task_id,
@@ -105,22 +112,22 @@ def _is_delivered_here(tx: Transaction, due: Due) -> list[ColumnElement[bool]]:
 def insert_webhook(tx: Transaction, state: ThreadState, task_id: str, hook: Webhook, after: int, most: int) -> None:
     """Register a webhook, or replace the one of the same id.
 
-    A new webhook receives what comes after seq `after`. One that is registered already, with the same URL, continues at
-    its cursor; if it failed or was given up, its schedule starts again. Raises invalid for one more than a task may
-    have.
+    A new webhook receives the records after the sequence number `after`. One that is registered with the same URL
+    continues at its cursor. If it failed or was given up, its schedule of retries starts again. Raises invalid if the
+    task has `most` webhooks already.
     """
     table = _HOOK
     body = json.dumps(hook.config, ensure_ascii=False).encode()
     of_task = (table.c.owner == state.thread.owner) & (table.c.task_id == task_id)
     same = of_task & (table.c.webhook_id == hook.webhook_id)
-    known = tx.connection.execute(select(table).where(same)).one_or_none()
-    goes_on = known is not None and (not known.done or known.given_up_at is not None)
-    if known is not None and goes_on and (known.dialect, known.url) == (hook.dialect, hook.url):
-        if known.body != body or known.failures or known.done:
+    registered = tx.connection.execute(select(table).where(same)).one_or_none()
+    is_active = registered is not None and (not registered.done or registered.given_up_at is not None)
+    if registered is not None and is_active and (registered.dialect, registered.url) == (hook.dialect, hook.url):
+        if registered.body != body or registered.failures or registered.done:
             tx.connection.execute(update(table).where(same).values(**BEGINS_AGAIN, body=body, node=tx.node))
         return
     count = tx.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
-    if known is None and count >= most:
+    if registered is None and count >= most:
         raise FaultError(FaultCode.INVALID, f"A task has at most {most} webhooks, and this one has that many")
     tx.connection.execute(table.delete().where(same))
     tx.connection.execute(
@@ -141,7 +148,7 @@ def insert_webhook(tx: Transaction, state: ThreadState, task_id: str, hook: Webh
 
 
 def delete_webhook(tx: Transaction, owner: str, task_id: str, webhook_id: str) -> bool:
-    """Delete a webhook. Returns whether there was one."""
+    """Delete a webhook. Return False if there was none."""
     deleted = tx.connection.execute(
         _HOOK.delete().where(_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
     )
@@ -149,14 +156,16 @@ def delete_webhook(tx: Transaction, owner: str, task_id: str, webhook_id: str) -
 
 
 def forget_webhooks(tx: Transaction, cutoff: int) -> bool:
-    """Delete some finished webhooks of tasks that ended before `cutoff`, in microseconds since 1970. A webhook that was
-    given up after `cutoff` stays. Returns whether there may be more."""
+    """Delete some finished webhooks of tasks that ended before `cutoff`, in microseconds since 1970.
+
+    A webhook that was given up after `cutoff` stays. Return True if there may be more to delete.
+    """
     key = (_HOOK.c.owner, _HOOK.c.task_id, _HOOK.c.webhook_id)
     of_task = (_TASK.c.owner == _HOOK.c.owner) & (_TASK.c.task_id == _HOOK.c.task_id)
     is_old = (_TASK.c.changed_at < cutoff) & (func.coalesce(_HOOK.c.given_up_at, 0) < cutoff)
-    over = select(*key).join(_TASK, of_task).where(_HOOK.c.done.is_(True), is_old).limit(_HOOKS)
-    rows = tx.connection.execute(over).all()
+    finished = select(*key).join(_TASK, of_task).where(_HOOK.c.done.is_(True), is_old).limit(_DELETED_AT_ONCE)
+    rows = tx.connection.execute(finished).all()
     for owner, task_id, webhook_id in rows:
-        mine = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
-        tx.connection.execute(_HOOK.delete().where(*mine))
-    return len(rows) == _HOOKS
+        this = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
+        tx.connection.execute(_HOOK.delete().where(*this))
+    return len(rows) == _DELETED_AT_ONCE

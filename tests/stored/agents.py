@@ -1,6 +1,6 @@
-"""The agents behind the stored conversations. Together they say all that an agent can say.
+"""Agents behind the stored conversations. Together they emit every event that an agent can emit.
 
-Gateways of earlier releases run them (`make.py`), so nothing is used here that those lack.
+Gateways of earlier releases run them (`make.py`), so they use only features that those releases have.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ from babelgate.canonical.message import AnnotationPart, ReasoningPart, RefusalPa
 
 
 async def everything(call: Invocation) -> AsyncGenerator[Any]:
-    """Says something of every kind."""
+    """Yield values and events of every kind."""
     yield UpstreamBound(protocol="acp", ids={"run": "run of the upstream", "session": "its session"})
     yield LossNoted(feature="citations", how="They were left out.")
     yield Step("read")
@@ -60,7 +60,7 @@ async def everything(call: Invocation) -> AsyncGenerator[Any]:
 
 
 def _raw() -> list[Any]:
-    """Events that have no shorter word."""
+    """Return events for which an agent has no shorter form."""
     return [
         MessageStarted(message_id="told", name="inner", node="node", ns=("left",), metadata={"mine": 1}),
         PartAdded(message_id="told", index=0, part=TextPart(text="Piece"), open=True),
@@ -84,7 +84,7 @@ def _raw() -> list[Any]:
 
 
 async def asks(text: str) -> AsyncGenerator[Any, Any]:
-    """Asks twice, the second time two questions at once."""
+    """Ask twice, the second time two questions at once."""
     yield f"{text}? "
     name = yield Ask("Your name?", schema={"type": "string", "minLength": 1}, value={"field": "name"})
     yield f"Hello, {name}. "
@@ -93,22 +93,22 @@ async def asks(text: str) -> AsyncGenerator[Any, Any]:
 
 
 async def fails(text: str) -> AsyncGenerator[str]:
-    """Raises in the middle."""
+    """Yield a text, and then raise an error."""
     yield f"{text}, but"
     raise ValueError("It broke.")
 
 
 async def refuses(text: str) -> str:
-    """Does not take the task on."""
+    """Reject the task."""
     raise FaultError(FaultCode.AGENT_FAILED, f"{text}: not by me.", rejected=True)
 
 
 async def waits(text: str) -> AsyncGenerator[str]:
-    """Says a word and waits to be cancelled."""
+    """Yield a text, and wait to be cancelled."""
     yield text
     await asyncio.Event().wait()
 
 
 async def remembers(call: Invocation) -> str:
-    """Tells how much was said before."""
+    """Return the text with the number of messages in the history."""
     return f"{call.text}, after {len(call.history)} messages"

@@ -1,4 +1,4 @@
-"""What callers do while a database is written that is kept: every kind of event comes to be stored."""
+"""Requests of callers with which a stored database is created. They cause every kind of event."""
 
 from base64 import b64encode
 from typing import Any
@@ -6,16 +6,19 @@ from uuid import UUID
 
 import httpx
 
-OURS = {"A2A-Version": "1.0"}
+_VERSION_HEADER = {"A2A-Version": "1.0"}
 _FILE = b64encode(b"a caller's file").decode()
 _HOOK = "http://127.0.0.1:9/hook"
 _WHOLE = ("everything", "remembers")
-"""They take files and data, too."""
+"""Agents that also accept files and data."""
 Wire = dict[str, Any]
 
 
 def thread_id(number: int) -> str:
-    """1 is ACP's session, 2 to 5 are threads of LangGraph's, of which 5 is deleted, and 6 is the graph's."""
+    """Return the id of a thread.
+
+    1 is the ACP session, 2 to 5 are LangGraph threads, of which 5 is deleted, and 6 is the thread of the graph.
+    """
     return str(UUID(int=number, version=4))
 
 
@@ -31,13 +34,13 @@ class _Caller:
 
     def rpc(self, agent: str, method: str, params: Wire, *, version: str = "1.0") -> Wire:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        answer = self.ask("POST", f"/a2a/{agent}", body, headers=OURS if version == "1.0" else {})
+        answer = self.ask("POST", f"/a2a/{agent}", body, headers=_VERSION_HEADER if version == "1.0" else {})
         assert "result" in answer, answer
         return answer["result"]
 
 
 def drive(url: str, *, graphs: bool, langgraph: bool, aief: bool) -> None:
-    """`graphs`, `langgraph` and `aief`: what the release has."""
+    """Call the gateway in all protocols. `graphs`, `langgraph` and `aief` = the release supports them."""
     caller = _Caller(url)
     _acp(caller)
     _a2a(caller)
@@ -66,12 +69,12 @@ def _acp(caller: _Caller) -> None:
     session = thread_id(1)
     for agent in ("everything", "remembers", "fails"):
         caller.ask("POST", "/acp/runs", _run(agent, "Hello", mode="sync", session_id=session))
-    asked = caller.ask("POST", "/acp/runs", _run("asks", "Who", mode="sync"))
-    for answer in ("Ada", "yes"):  # of two questions one stays open
-        told = {"role": "user", "parts": [{"content_type": "text/plain", "content": answer}]}
-        resume = {"type": "message", "message": told}
-        body = {"run_id": asked["run_id"], "await_resume": resume, "mode": "sync"}
-        asked = caller.ask("POST", f"/acp/runs/{asked['run_id']}", body)
+    run = caller.ask("POST", "/acp/runs", _run("asks", "Who", mode="sync"))
+    for answer in ("Ada", "yes"):  # the second time there are two questions, and one stays open
+        message = {"role": "user", "parts": [{"content_type": "text/plain", "content": answer}]}
+        resume = {"type": "message", "message": message}
+        body = {"run_id": run["run_id"], "await_resume": resume, "mode": "sync"}
+        run = caller.ask("POST", f"/acp/runs/{run['run_id']}", body)
     waiting = caller.ask("POST", "/acp/runs", _run("waits", "Wait", mode="async"), status=202)
     caller.ask("POST", f"/acp/runs/{waiting['run_id']}/cancel", status=202)
     while caller.ask("GET", f"/acp/runs/{waiting['run_id']}")["status"] != "cancelled":
@@ -129,8 +132,8 @@ def _aief(caller: _Caller) -> None:
         task = caller.ask("POST", tasks, {"input": "Hello", "additional_input": {"key": "value"}})["task_id"]
         files = {"file": ("note.txt", b"an upload", "text/x-note")}
         caller.ask("POST", f"{tasks}/{task}/artifacts", files=files, data={"relative_path": "a/b"})
-        for said in ({}, {"input": "More", "additional_input": {"n": 2}}):
-            caller.ask("POST", f"{tasks}/{task}/steps", said)
+        for body in ({}, {"input": "More", "additional_input": {"n": 2}}):
+            caller.ask("POST", f"{tasks}/{task}/steps", body)
     caller.ask("POST", "/agent/waits/ap/v1/agent/tasks", {"input": "Nobody takes a step of it."})
 
 
@@ -152,10 +155,10 @@ def _langgraph(caller: _Caller) -> None:
     old = caller.ask("POST", f"{mine}/history", {"limit": 10})[-2]["checkpoint"]
     caller.ask("POST", f"{mine}/runs/wait", _said("remembers", "From before", checkpoint_id=old["checkpoint_id"]))
     caller.ask("POST", f"{mine}/copy")
-    asked = f"/threads/{thread_id(3)}"
+    asking = f"/threads/{thread_id(3)}"
     body = _said("asks", "Who", if_not_exists="create")
-    caller.ask("POST", f"{asked}/runs/wait", body)
-    caller.ask("POST", f"{asked}/runs/wait", {"assistant_id": "asks", "command": {"resume": "Ada"}})
+    caller.ask("POST", f"{asking}/runs/wait", body)
+    caller.ask("POST", f"{asking}/runs/wait", {"assistant_id": "asks", "command": {"resume": "Ada"}})
     queued = f"/threads/{thread_id(4)}"
     caller.ask("POST", "/threads", {"thread_id": thread_id(4)})
     for strategy in ("enqueue", "interrupt", "rollback"):

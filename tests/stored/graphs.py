@@ -1,4 +1,4 @@
-"""The graph behind the stored conversations, for releases that run graphs."""
+"""Graph behind the stored conversations, for releases that run graphs."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from langchain_core.messages import AIMessage
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 
-made: Any = StateGraph
+graph_class: Any = StateGraph
 
 
 class State(MessagesState):
@@ -21,7 +21,7 @@ async def ask(_: State) -> Any:
     return {"messages": [AIMessage(f"You said {interrupt({'question': 'Go on?'})!r}.")]}
 
 
-graph: Any = made(State)
+graph: Any = graph_class(State)
 graph.add_node("think", think)
 graph.add_node("ask", ask)
 graph.add_edge(START, "think")

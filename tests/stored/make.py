@@ -1,12 +1,12 @@
-"""Writes a database as an earlier commit writes it, and what it shows of it: `python -m tests.stored.make COMMIT`.
+"""Store a database that an earlier commit has written, and its views: `python -m tests.stored.make COMMIT`.
 
-The commit's own code is taken out of git and run by this interpreter, so the packages are today's. Its gateway serves
-the agents of `agents.py` and `graphs.py`, callers of every protocol use it (`drive.py`), and after it has stopped the
-database and the files are kept in a folder of the commit's name. A second gateway of the same commit, on a copy, is
-asked for every view (`view.py`), and what it answers is kept beside them.
+The code of the commit is extracted from git and run by this interpreter, with the packages of today. Its gateway serves
+the agents of `agents.py` and `graphs.py`, and callers of every protocol use it (`drive.py`). After it has stopped, the
+database and the files are stored in a folder with the name of the commit. A second gateway of the same commit runs on a
+copy and answers the requests for all views (`view.py`). The answers are stored in the same folder.
 
-That is done once a commit. Afterwards the views are what its users have seen, and `pytest --accept` is for what is
-meant to be different from then on.
+This is done once per commit. The views are then what users of the commit saw. `pytest --accept` replaces them after an
+intended change.
 """
 
 import gzip
@@ -31,7 +31,7 @@ def main(commit: str) -> None:
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(source, filter="data")
         if not (source / "babelgate").is_dir():
-            # The agents import `babelgate`, and this environment would give them today's.
+            # The agents import `babelgate`, and would get the package of this environment.
             sys.exit(f"{commit}: expected a commit with the package babelgate; run the make.py of an older commit")
         langgraph, aief = ((source / "adapters" / each).exists() for each in ("langchain", "aief"))
         graphs = (source / "gateway" / "graph.py").exists()

@@ -1,4 +1,4 @@
-"""A gateway on a copy of a stored database, and what it shows."""
+"""Gateway on a copy of a stored database, and its views."""
 
 import gzip
 import json
@@ -18,11 +18,11 @@ AGENTS = ("everything", "asks", "fails", "refuses", "waits", "remembers")
 
 @dataclass(frozen=True)
 class Fixture:
-    """A folder with what one commit has written."""
+    """Folder with the database, files and views of one commit."""
 
     folder: Path
     source: Path = ROOT
-    """The code that reads it."""
+    """Folder of the code that serves the database."""
     graphs: bool = True
 
     @property
@@ -35,7 +35,7 @@ class Fixture:
 
     @property
     def views(self) -> Path:
-        """A file a protocol."""
+        """Folder with one file of views per protocol."""
         return self.folder / "views"
 
     def unpack(self, folder: Path) -> None:
@@ -45,7 +45,7 @@ class Fixture:
             shutil.copytree(self.blobs, folder / "gateway.blobs")
 
     def look(self, folder: Path, *, langgraph: bool, aief: bool) -> dict[str, dict[str, Any]]:
-        """All views by protocol, of a gateway on a copy in `folder`."""
+        """Return all views of a gateway on a copy in `folder`: answers by request, by protocol."""
         self.unpack(folder)
         requests = list(requests_of(tasks_of(folder / "gateway.db"), langgraph=langgraph, aief=aief))
         views: dict[str, dict[str, Any]] = {}
@@ -55,10 +55,10 @@ class Fixture:
         return views
 
     def write(self, views: dict[str, dict[str, Any]]) -> None:
-        """A line each."""
+        """Write the views, one line each."""
         self.views.mkdir(exist_ok=True)
-        for protocol, shown in views.items():
-            lines = [f"{json.dumps(each)}: {json.dumps(shown[each], ensure_ascii=False)}" for each in shown]
+        for protocol, answers in views.items():
+            lines = [f"{json.dumps(each)}: {json.dumps(answers[each], ensure_ascii=False)}" for each in answers]
             text = "{\n" + ",\n".join(lines) + "\n}\n"
             (self.views / f"{protocol}.json").write_text(text, encoding="utf-8")
 
@@ -68,7 +68,7 @@ class Fixture:
 
 @contextmanager
 def serve(fixture: Fixture, folder: Path) -> Generator[str]:
-    """A gateway on the database in the folder: its URL, and in the end it has stopped in peace."""
+    """Run a gateway on the database in a folder, and yield its URL. Assert in the end that it logged no error."""
     agents = {name: {"python": f"agents:{name}"} for name in AGENTS}
     if fixture.graphs:
         agents["graph"] = {"python": "graphs:graph"}

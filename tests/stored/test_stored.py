@@ -1,4 +1,4 @@
-"""What was stored stays readable: databases of earlier commits show in every protocol what they showed."""
+"""Tests that stored data stays readable: databases of earlier commits have the same views in every protocol."""
 
 import json
 import sqlite3
@@ -16,7 +16,7 @@ from tests.stored.stage import HERE, Fixture
 COMMITS = sorted(path.parent.name for path in HERE.glob("*/gateway.db.gz"))
 KINDS = {kind.kind for kind in get_args(Event)}
 LATER = {"states_pruned", "run_changed"}
-"""Kinds that the newest of these commits did not have yet."""
+"""Kinds of events that the newest of these commits did not have."""
 
 
 @pytest.mark.parametrize("commit", COMMITS)
@@ -35,14 +35,14 @@ def test_every_view_is_what_it_was(commit: str, tmp_path: Path, accept: bool) ->
 
 
 def _where(one: Any, other: Any) -> str:
-    """The first member in which they differ."""
+    """Return the first member in which two values differ, with both of its values."""
     now, before = dict(_members(one)), dict(_members(other))
     path = next(path for path in {**before, **now} if now.get(path, ...) != before.get(path, ...))
     return f"{path}: {now.get(path)!r:.300}, was {before.get(path)!r:.300}"
 
 
 def _members(value: Any, path: str = "$") -> Iterator[tuple[str, Any]]:
-    """All that has no members itself."""
+    """Yield the path and value of every member that has no members itself."""
     members: list[tuple[Any, Any]] = []
     if isinstance(value, dict):
         members = list(cast("dict[str, Any]", value).items())
@@ -62,7 +62,7 @@ def test_the_newest_database_holds_every_kind_of_event(tmp_path: Path) -> None:
 
 
 def test_what_the_newest_database_holds_is_read_without_a_change(tmp_path: Path) -> None:
-    """A member that is renamed is unknown in what was stored before: it is kept, but nobody finds it any more."""
+    """Find renamed members: in stored events they are unknown, so they are kept but have no effect."""
     Fixture(HERE / "9962417").unpack(tmp_path / "copy")
     with closing(sqlite3.connect(tmp_path / "copy" / "gateway.db")) as connection:
         for (body,) in connection.execute("SELECT body FROM event"):

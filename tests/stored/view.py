@@ -1,4 +1,4 @@
-"""What the public APIs show of a database: requests that change nothing, and their answers."""
+"""Views of a database in the public APIs: requests that change nothing, and their answers."""
 
 import json
 import sqlite3
@@ -12,8 +12,8 @@ import httpx
 from tests.stored.drive import thread_id
 
 DELETED: Final = thread_id(5)
-_OURS: Final = "http://gateway.example"
-"""In the place of the gateway's own URL, whose port is another one each time."""
+_REPLACEMENT_URL: Final = "http://gateway.example"
+"""Replacement for the URL of the gateway, whose port changes with each start."""
 Wire = dict[str, Any]
 
 
@@ -22,7 +22,7 @@ class Task(NamedTuple):
     task_id: str
     agent: str
     protocol: str
-    """That its caller spoke."""
+    """Protocol of its caller."""
     runs: tuple[str, ...]
 
 
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     path: str
     body: Any = None
     version: str | None = None
-    """Of A2A."""
+    """Version of A2A. None for other protocols."""
 
     @property
     def protocol(self) -> str:
@@ -39,13 +39,13 @@ class Request(NamedTuple):
         return {"a2a": "a2a", "acp": "acp", "agent": "aief"}.get(first, "langgraph")
 
     def __str__(self) -> str:
-        said = [self.method, self.path, *([f"A2A {self.version}"] if self.version else [])]
-        return " ".join(said) + (f" {json.dumps(self.body)}" if self.body is not None else "")
+        words = [self.method, self.path, *([f"A2A {self.version}"] if self.version else [])]
+        return " ".join(words) + (f" {json.dumps(self.body)}" if self.body is not None else "")
 
 
 def tasks_of(database: Path) -> list[Task]:
-    """In the order in which they were made."""
-    made: dict[tuple[str, str, str, str], list[str]] = {}
+    """Return all tasks of a database in the order of their creation."""
+    runs_by_task: dict[tuple[str, str, str, str], list[str]] = {}
     sql = """
         SELECT thread.thread_id, task.task_id, task.agent, task.body, run.run_id
         FROM task JOIN thread ON thread.pk = task.thread_pk LEFT JOIN run ON run.task_id = task.task_id
@@ -54,13 +54,16 @@ def tasks_of(database: Path) -> list[Task]:
     with closing(sqlite3.connect(database)) as connection:
         for thread_id, task_id, agent, body, run_id in connection.execute(sql):
             protocol = json.loads(body).get("protocol", "")
-            made.setdefault((thread_id, task_id, agent, protocol), []).extend([run_id] if run_id else [])
-    return [Task(*task, tuple(runs)) for task, runs in made.items()]
+            runs_by_task.setdefault((thread_id, task_id, agent, protocol), []).extend([run_id] if run_id else [])
+    return [Task(*task, tuple(runs)) for task, runs in runs_by_task.items()]
 
 
 def requests_of(tasks: Iterable[Task], *, langgraph: bool, aief: bool) -> Iterator[Request]:
-    """`langgraph` and `aief`: whether the release that wrote the database had them. What is long is asked for in the
-    protocol that the task was given in, and in every protocol of the first task of each agent."""
+    """Yield the requests for all views of these tasks.
+
+    Long views are requested only in the protocol of the task's caller. Those of the first task of each agent are
+    requested in all protocols. `langgraph` and `aief` = the release that wrote the database had them.
+    """
     tasks = list(tasks)
     firsts = list({task.agent: task for task in reversed(tasks)}.values())
 
@@ -135,7 +138,7 @@ def _langgraph_run(thread: str, run: str) -> Iterator[Request]:
 
 
 def looks(url: str, requests: Iterable[Request]) -> Iterator[tuple[Request, Any]]:
-    """Each request, with its answer: status, and what is in it. Files of what is listed are read, too."""
+    """Yield each request with the status and content of its answer. Listed files are requested, too."""
     with httpx.Client(base_url=url, timeout=30) as http:
         for request in requests:
             yield request, _answer(http, url, request)
@@ -152,7 +155,7 @@ def _answer(http: httpx.Client, url: str, request: Request) -> Any:
         headers["Last-Event-ID"] = "-1"
     answer = http.request(request.method, request.path, json=request.body, headers=headers)
     kind = answer.headers.get("content-type", "").partition(";")[0]
-    text = answer.content.decode("utf-8", "backslashreplace").replace(url, _OURS)
+    text = answer.content.decode("utf-8", "backslashreplace").replace(url, _REPLACEMENT_URL)
     if kind == "application/json":
         return {"status": answer.status_code, "json": json.loads(text)}
     if kind == "text/event-stream":
@@ -161,7 +164,7 @@ def _answer(http: httpx.Client, url: str, request: Request) -> Any:
 
 
 def _event(frame: str) -> Any:
-    """Its fields, as they stand; data that is JSON is compared as JSON."""
+    """Return the fields of an event. JSON in `data` is decoded, so that it is compared as JSON."""
     fields: dict[str, Any] = {}
     for line in frame.replace("\r", "").split("\n"):
         name, _, value = line.partition(":")

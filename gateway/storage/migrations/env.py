@@ -1,4 +1,4 @@
-"""Alembic's entry point: the gateway hands over its own connection."""
+"""Alembic's entry point. It uses the connection that the gateway passes."""
 
 from alembic import context
 from sqlmodel import SQLModel

@@ -1,1 +1,1 @@
-"""Export and import: threads with all that belongs to them, as a file that any database takes in (`docs/export.md`)."""
+"""Export and import of threads with all their data, as a file for any database (`docs/export.md`)."""

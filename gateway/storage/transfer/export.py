@@ -1,4 +1,4 @@
-"""Export: threads of a database, each with its log, files and whatever else belongs to it, as a file of lines."""
+"""Export: threads of a database with their logs, files and other data, as a file of lines."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -64,52 +64,52 @@ _ITEM, _ASSISTANT, _VERSION, _CRON = (table_of(row) for row in (ItemRow, Assista
 _THREADS: Final = 200
 _RECORDS: Final = 2048
 _ROWS: Final = 8
-"""That are read at once: bodies may be large."""
+"""Number of rows that are fetched at once. Chosen: their bodies may be large."""
 
 
 def _select(table: Table, where: ColumnElement[bool]) -> Select[Any]:
-    """A few rows at a time, in the order of the table's key."""
+    """Return a query for rows in the order of the table's key, which are fetched in small batches."""
     return select(table).where(where).order_by(*table.primary_key.columns).execution_options(yield_per=_ROWS)
 
 
-_BESIDE: Final = {
+_ROWS_OF_THREAD: Final = {
     table: _select(table, (table.c.owner == bindparam("its_owner")) & (table.c.thread_id == bindparam("its_thread")))
     for table in (_ALIAS, _HOOK, _CHECKPOINT, _VALUE, _WRITE)
 }
-"""Of each table the rows of a thread. Written once: to put a statement together takes longer than to execute it."""
+"""Queries for the rows of a thread, by table. Built once: building a statement takes longer than executing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which threads: those that all that is given holds of."""
+    """Filter for the threads to export. A thread must match all fields that are set."""
 
     owners: frozenset[str] = frozenset()
     threads: frozenset[str] = frozenset()
     agents: frozenset[str] = frozenset()
-    """A task of the thread is for one of them."""
+    """Agents of which the thread must have a task."""
     metadata: JsonObject = field(default_factory=dict[str, Any])
     """Members that the thread's metadata must have."""
     active: bool = False
-    """Also those with a run that is at work or waits."""
+    """True if threads with a pending or running run are exported, too."""
 
     @property
     def is_of_owners(self) -> bool:
-        """Whether all that an owner has is meant, and not only some threads."""
+        """True if the filter selects all data of owners, not only some threads."""
         return not (self.threads or self.agents or self.metadata)
 
 
 @dataclass(slots=True)
 class Exported:
-    """What was written so far."""
+    """Progress of an export: numbers of what was written so far."""
 
     threads: int = 0
     records: int = 0
     files: int = 0
     bytes: int = 0
     others: int = 0
-    """Items of the store, assistants and crons."""
+    """Number of store items, assistants and crons."""
     left_out: list[str] = field(default_factory=list[str])
-    """Why a thread was not written, one line each."""
+    """Reasons why threads were not exported, one line each."""
 
 
 async def export(
@@ -122,13 +122,16 @@ async def export(
     now: int,
     tell: Callable[[Exported], object],
 ) -> Exported:
-    """Write what is selected to the file; `tell` is called after each page. Each thread is as it was at one moment.
-    Raises TransferError, and FaultError where files cannot be read."""
+    """Write the selected data to a file, and return what was written.
+
+    Each thread is read in one snapshot of the database. `tell` is called with the progress after each page of a log.
+    Raises TransferError, and FaultError if stored files cannot be read.
+    """
     writer = Writer(file, Header(version=VERSION, release=release, revision=HEAD, made_at=now))
     done = Exported()
     after, missing = 0, set(selection.threads)
-    while found := _threads_after(connection, selection, after):
-        for pk, thread in found:
+    while threads := _threads_after(connection, selection, after):
+        for pk, thread in threads:
             after = pk
             if thread is not None:
                 missing.discard(thread.thread_id)
@@ -148,17 +151,17 @@ async def export(
 
 
 def _threads_after(connection: Connection, selection: Selection, after: int) -> list[tuple[int, Thread | None]]:
-    """Some threads after a key; None in the place of those that are not selected."""
-    wanted = select(_THREAD.c.pk, _THREAD.c.body).where(_THREAD.c.pk > after)
+    """Return the key and row of some threads after a key, with None instead of rows whose metadata does not match."""
+    selected = select(_THREAD.c.pk, _THREAD.c.body).where(_THREAD.c.pk > after)
     if selection.owners:
-        wanted = wanted.where(_THREAD.c.owner.in_(selection.owners))
+        selected = selected.where(_THREAD.c.owner.in_(selection.owners))
     if selection.threads:
-        wanted = wanted.where(_THREAD.c.thread_id.in_(selection.threads))
+        selected = selected.where(_THREAD.c.thread_id.in_(selection.threads))
     if selection.agents:
-        its = (_TASK.c.thread_pk == _THREAD.c.pk) & _TASK.c.agent.in_(selection.agents)
-        wanted = wanted.where(exists().where(its))
+        is_for_agent = (_TASK.c.thread_pk == _THREAD.c.pk) & _TASK.c.agent.in_(selection.agents)
+        selected = selected.where(exists().where(is_for_agent))
     with connection.begin():
-        rows = connection.execute(wanted.order_by(_THREAD.c.pk).limit(_THREADS)).all()
+        rows = connection.execute(selected.order_by(_THREAD.c.pk).limit(_THREADS)).all()
     threads = [(pk, decode_row(Thread, body)) for pk, body in rows]
     return [(pk, each if has_members(each.metadata, selection.metadata) else None) for pk, each in threads]
 
@@ -174,7 +177,7 @@ async def _export_thread(
     tell: Callable[[Exported], object],
 ) -> None:
     last = connection.execute(select(func.max(_EVENT.c.seq)).where(_EVENT.c.thread_pk == pk)).scalar()
-    if last is None:  # erased since
+    if last is None:  # the thread was erased meanwhile
         return
     is_live = select(_RUN.c.run_id).where(_RUN.c.thread_pk == pk, text(f"run.{LIVE}")).limit(1)
     if not selection.active and connection.execute(is_live).first() is not None:
@@ -215,15 +218,15 @@ async def _export_thread(
         done.records += len(page)
         done.bytes = writer.written
         tell(done)
-    for line in _beside_log(connection, thread.owner, thread.thread_id):
+    for line in _lines_of_thread(connection, thread.owner, thread.thread_id):
         writer.write(line)
     writer.end_section()
     done.threads += 1
 
 
-def _beside_log(connection: Connection, owner: str, thread_id: str) -> Iterator[OfThread]:
+def _lines_of_thread(connection: Connection, owner: str, thread_id: str) -> Iterator[OfThread]:
     def rows(table: Table) -> Iterator[Any]:
-        yield from connection.execute(_BESIDE[table], {"its_owner": owner, "its_thread": thread_id})
+        yield from connection.execute(_ROWS_OF_THREAD[table], {"its_owner": owner, "its_thread": thread_id})
 
     for row in rows(_ALIAS):
         yield AliasLine(protocol=row.protocol, agent=row.agent, alias=row.alias)
@@ -279,21 +282,21 @@ def _rows(connection: Connection, table: Table, where: ColumnElement[bool]) -> I
 
 
 def _owners(connection: Connection, selection: Selection) -> list[str]:
-    """Those who have something beside threads."""
+    """Return the selected owners that have store items, assistants or crons."""
     with connection.begin():
-        found = connection.execute(union(*(select(each.c.owner) for each in (_ITEM, _ASSISTANT, _CRON)))).scalars()
-        return sorted(owner for owner in found if not selection.owners or owner in selection.owners)
+        owners = connection.execute(union(*(select(each.c.owner) for each in (_ITEM, _ASSISTANT, _CRON)))).scalars()
+        return sorted(owner for owner in owners if not selection.owners or owner in selection.owners)
 
 
 def _export_owner(connection: Connection, writer: Writer, owner: str, done: Exported) -> None:
     writer.write(OwnerLine(owner=owner))
-    for line in _of_owner(connection, owner):
+    for line in _lines_of_owner(connection, owner):
         writer.write(line)
         done.others += 1
     writer.end_section()
 
 
-def _of_owner(connection: Connection, owner: str) -> Iterator[OfOwner]:
+def _lines_of_owner(connection: Connection, owner: str) -> Iterator[OfOwner]:
     for row in _rows(connection, _ITEM, _ITEM.c.owner == owner):
         yield ItemLine(
             namespace=row.namespace,
@@ -305,8 +308,8 @@ def _of_owner(connection: Connection, owner: str) -> Iterator[OfOwner]:
             value=msgspec.Raw(row.value),
         )
     for row in _rows(connection, _ASSISTANT, _ASSISTANT.c.owner == owner):
-        its = (_VERSION.c.owner == owner) & (_VERSION.c.assistant_id == row.assistant_id)
-        versions = [msgspec.Raw(lengthen(each.body)) for each in _rows(connection, _VERSION, its)]
+        is_of_assistant = (_VERSION.c.owner == owner) & (_VERSION.c.assistant_id == row.assistant_id)
+        versions = [msgspec.Raw(lengthen(each.body)) for each in _rows(connection, _VERSION, is_of_assistant)]
         yield AssistantLine(in_use=msgspec.Raw(lengthen(row.body)), versions=versions)
     for row in _rows(connection, _CRON, _CRON.c.owner == owner):
         yield CronLine(cron=msgspec.Raw(lengthen(row.body)))

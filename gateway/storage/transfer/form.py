@@ -1,7 +1,7 @@
-"""The export format (JSON Lines): a header, sections of lines each with a digest at its end, and an end.
+"""Export format (JSON Lines): a header, sections of lines, and an end. Each section ends with a digest.
 
-A section is a thread with all that belongs to it, or what an owner has beside threads. It can be read for itself, and
-twice: once to check it, and once more inside the transaction that takes it in. Nothing is held but the line at hand.
+A section is a thread with all its data, or the data of an owner outside of threads. It is read twice, independent of
+other sections: to check it, and again inside the transaction that imports it. Only one line at a time is in memory.
 """
 
 import hashlib
@@ -16,17 +16,18 @@ from babelgate.gateway.storage.database import HEAD, REVISIONS
 
 FORMAT: Final = "babelgate-export"
 VERSION: Final = 1
-"""Goes up with every change of the lines, but for events, which have their revision. Those up to it can be read."""
+"""Version of the format. This release reads all versions up to it. It is incremented with every change of the lines,
+except for changes of events, which the revision of the database covers."""
 LINE: Final = 256 * 2**20
-"""Bytes of a line. The longest have one event, or one state of a graph in base64."""
+"""Maximum size of a line, in bytes. The longest lines hold one event, or one state of a graph in base64."""
 _HEADER: Final = 4096
-"""Bytes of the first line."""
+"""Maximum size of the first line, in bytes."""
 _NUMBER: Final = 2**63
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class TransferError(Exception):
-    """A file that is no export, or not one that can be taken in. One line."""
+    """The file is not an export, or cannot be imported. The message is one line."""
 
 
 class _Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -34,38 +35,40 @@ class _Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field=
 
 
 class Header(_Line, tag=FORMAT):
+    """First line of an export."""
+
     version: int
     release: str
-    """Of Babelgate, that wrote it."""
+    """Release of Babelgate that wrote the export."""
     revision: str
-    """Of the database that it is from: which events there may be."""
+    """Revision of the exported database, which determines the possible events."""
     made_at: int
-    """Microseconds since 1970, UTC, as all times."""
+    """Time of the export, in microseconds since 1970, UTC. All times have this form."""
 
 
 class ThreadLine(_Line, tag="thread"):
-    """Begins a section."""
+    """First line of the section of a thread."""
 
     owner: str
     thread_id: str
 
 
 class OwnerLine(_Line, tag="owner"):
-    """Begins a section with what belongs to no thread."""
+    """First line of a section with an owner's data outside of threads."""
 
     owner: str
 
 
 class FileLine(_Line, tag="file"):
-    """A stored file that the thread names; its bytes follow."""
+    """A stored file that the thread names. Its bytes follow."""
 
     part: msgspec.Raw
-    """A `FilePart`: how the thread names it first."""
+    """`FilePart` with which the thread first names the file."""
 
 
 class BytesLine(_Line, tag="bytes"):
     data: bytes
-    """Base64."""
+    """Some bytes of a file, as base64."""
 
 
 class RecordLine(_Line, tag="record"):
@@ -78,7 +81,7 @@ class RecordLine(_Line, tag="record"):
 
 
 class AliasLine(_Line, tag="alias"):
-    """A protocol's own name of the thread."""
+    """The name that a protocol has for the thread."""
 
     protocol: str
     agent: str
@@ -131,10 +134,10 @@ class CheckpointWriteLine(_Line, tag="checkpoint_write"):
 
 
 class ItemLine(_Line, tag="item"):
-    """Of the store."""
+    """An item of the key-value store."""
 
     namespace: str
-    """Each label with a dot after it."""
+    """Labels of the namespace, each followed by a dot."""
     key: str
     created_at: int
     updated_at: int
@@ -154,9 +157,9 @@ class CronLine(_Line, tag="cron"):
 
 class SectionEnd(_Line, tag="section_end"):
     lines: int
-    """Of the section, without this one."""
+    """Number of lines of the section, without this one."""
     sha256: str
-    """Of these lines, with their ends."""
+    """SHA-256 of these lines, including their line ends."""
 
 
 class End(_Line, tag="end"):
@@ -182,7 +185,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 class Writer:
-    """Writes an export, a line at a time."""
+    """Writer of an export, line by line."""
 
     def __init__(self, file: BinaryIO, header: Header) -> None:
         self._file = file
@@ -190,11 +193,11 @@ class Writer:
         self._lines = 0
         self._digest = hashlib.sha256()
         self.written = 0
-        """Bytes."""
+        """Number of bytes written so far."""
         self._put(header)
 
     def write(self, line: Begin | OfThread | OfOwner) -> None:
-        """Raises TransferError for a line that could not be read again."""
+        """Write one line. Raises TransferError if it is longer than a reader accepts."""
         data = self._put(line)
         self._digest.update(data)
         self._lines += 1
@@ -220,18 +223,19 @@ class Writer:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a file a line begins."""
+    """Start of a line in a file."""
 
     offset: int
+    """Offset of its first byte."""
     number: int
-    """1 is the first."""
+    """Number of the line, from 1."""
 
 
 class Reader:
-    """Reads an export, a line at a time."""
+    """Reader of an export, line by line."""
 
     def __init__(self, file: BinaryIO, limit: int = LINE) -> None:
-        """`limit` = bytes of a line. Raises TransferError."""
+        """Read the header. `limit` = maximum size of a line, in bytes. Raises TransferError."""
         self._file = file
         self._limit = limit
         self._place = Place(0, 1)
@@ -247,8 +251,10 @@ class Reader:
         self._place = Place(len(first), 2)
 
     def begin(self) -> tuple[Place, Begin] | None:
-        """The next section and where it begins; None at the end of the export. It is to be read before the one after
-        it. Raises TransferError."""
+        """Return the start of the next section and its first line, or None at the end of the export.
+
+        Read the section to its end before the next call. Raises TransferError.
+        """
         self._file.seek(self._place.offset)
         line, _ = self._read(self._place)
         if isinstance(line, End):
@@ -264,25 +270,27 @@ class Reader:
         return self._place, line
 
     def section(self, begin: Place) -> Generator[tuple[Place, Begin | OfThread | OfOwner]]:
-        """The lines of the section that begins there, and that they are all there and as they were written. Raises
-        TransferError."""
+        """Yield the lines of a section, each with its place.
+
+        Raises TransferError, also at the end, if the lines are not those that were written.
+        """
         self._file.seek(begin.offset)
         place, digest = begin, hashlib.sha256()
         while True:
             line, data = self._read(place)
-            following = Place(place.offset + len(data), place.number + 1)
+            next_place = Place(place.offset + len(data), place.number + 1)
             if isinstance(line, SectionEnd):
                 break
             if isinstance(line, End) or (isinstance(line, Begin) and place != begin):
                 raise self._error(place, "the section before this line has no end")
             digest.update(data)
             yield place, line
-            place = following
+            place = next_place
         if (line.lines, line.sha256) != (place.number - begin.number, digest.hexdigest()):
             raise self._error(place, f"the section that begins in line {begin.number} was changed or damaged")
         if self._place == begin:
             self._sections += 1
-            self._place = following
+            self._place = next_place
 
     def _read(self, place: Place) -> tuple[_Any, bytes]:
         data = self._file.readline(self._limit + 1)
@@ -295,21 +303,24 @@ class Reader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._error(place, f"not a line of an export: {error}") from None
 
-    def _error(self, place: Place, said: str) -> TransferError:
-        return TransferError(f"line {place.number}: {said}")
+    def _error(self, place: Place, text: str) -> TransferError:
+        return TransferError(f"line {place.number}: {text}")
 
 
 def _decode_header(data: bytes) -> Header:
-    """What a newer release says beyond this in its header is no reason to tell less than its number."""
+    """Decode the first line. Ignore unknown members, so that the header of a newer release is readable, too.
+
+    Raises TransferError if the file is not an export.
+    """
     try:
-        told = msgspec.json.decode(data)
-        if told["kind"] != FORMAT:
+        header = msgspec.json.decode(data)
+        if header["kind"] != FORMAT:
             raise ValueError
         return Header(
-            version=int(told["version"]),
-            release=str(told["release"]),
-            revision=str(told["revision"]),
-            made_at=int(told["made_at"]),
+            version=int(header["version"]),
+            release=str(header["release"]),
+            revision=str(header["revision"]),
+            made_at=int(header["made_at"]),
         )
     except (msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError, ValueError):
         raise TransferError("not an export of Babelgate") from None
@@ -320,10 +331,10 @@ def _tag(line: msgspec.Struct) -> str:
 
 
 def is_id(text: str) -> bool:
-    """Whether it is a UUID as the gateway writes it."""
+    """Return True if the text is a UUID in the form that the gateway writes."""
     return _UUID.fullmatch(text) is not None
 
 
 def is_number(value: int | None) -> bool:
-    """Whether it is none, or one that every database holds."""
+    """Return True if every database can store the value, which may be None."""
     return value is None or -_NUMBER <= value < _NUMBER

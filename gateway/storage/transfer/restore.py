@@ -1,7 +1,7 @@
-"""Import: threads of an export, each whole or not at all.
+"""Import of the threads of an export. Each thread is imported completely or not at all.
 
-A section is read twice. First everything in it is checked, and its files are put into the store, where nothing names
-them yet; then one transaction writes it. Rows that are folds of the log are made from it.
+A section is read twice. The first pass checks everything and stores the files, which no thread names yet. The second
+pass writes the section in one transaction. The rows of tasks, runs and questions are folded from the log.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ _TABLES: Final[dict[type, Table]] = {
 _THREAD, _USE, _RUN = table_of(ThreadRow), table_of(BlobUseRow), table_of(RunRow)
 _ITEM, _ASSISTANT, _VERSION, _CRON = (table_of(row) for row in (ItemRow, AssistantRow, AssistantVersionRow, CronRow))
 _BYTES: Final = 2 * 2**20
-"""Of records that are written at once."""
+"""Maximum size of the records that one statement writes, in bytes. Chosen."""
 _RECORDS: Final = 2048
 _OWNER: Final = 128
 
@@ -88,35 +88,41 @@ Outcome = Literal["added", "same"]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
+    """Result of the import of one thread."""
+
     outcome: Outcome
     live: int = 0
-    """Its runs that were at work or waited: the next gateway takes them up as after a crash."""
+    """Number of its pending and running runs. The next gateway recovers them, as after a crash."""
 
 
 @dataclass(slots=True)
 class RestoredOwner:
+    """Result of the import of an owner's data outside of threads."""
+
     added: int = 0
     same: int = 0
     conflicts: list[str] = field(default_factory=list[str])
-    """What is there with other contents, and was left as it is."""
+    """Existing entries with other contents, one line each. They were not changed."""
 
 
 @dataclass(slots=True)
 class Checked:
-    """What a section has, as far as it was read."""
+    """Content of a section, as far as it was checked."""
 
     records: int = 0
     at: int = 0
+    """Time of the last record."""
     files: int = 0
     blobs: set[str] = field(default_factory=set[str])
+    """Hashes of the files in the section."""
     named: set[str] = field(default_factory=set[str])
-    """By events."""
+    """Hashes of the files that events name."""
     tasks: set[str] = field(default_factory=set[str])
     runs: set[str] = field(default_factory=set[str])
 
 
 def check_section(reader: Reader, begin: Place, blobs: Blobs) -> Checked:
-    """Look at all of a section, and put its files into the store. Raises TransferError."""
+    """Check a whole section, and put its files into the store. Raises TransferError."""
     checked = Checked()
     with tempfile.TemporaryFile() as spool, closing(reader.section(begin)) as lines:
         files = _Files(blobs, checked, spool)
@@ -142,16 +148,16 @@ def check_section(reader: Reader, begin: Place, blobs: Blobs) -> Checked:
 
 @contextmanager
 def _at(place: Place) -> Generator[None]:
-    """Whatever is wrong with a line says which one it is."""
+    """Add the number of the line to any error in it. Raises TransferError."""
     try:
         yield
     except (msgspec.DecodeError, UnicodeError, RecursionError, ValueError, TypeError, FaultError) as error:
         raise TransferError(f"line {place.number}: {error}") from None
 
 
-def _require(holds: bool, said: str) -> None:
+def _require(holds: bool, message: str) -> None:
     if not holds:
-        raise ValueError(said)
+        raise ValueError(message)
 
 
 def _check_begin(line: object) -> None:
@@ -231,8 +237,8 @@ def _record_of(line: RecordLine) -> Record:
     return Record(line.seq, line.at, line.task_id, line.run_id, line.attempt, decode_event(bytes(line.event)))
 
 
-def _decode(kind: type[V], told: msgspec.Raw) -> V:
-    return decode_snapshot(kind, bytes(told))
+def _decode(kind: type[V], body: msgspec.Raw) -> V:
+    return decode_snapshot(kind, bytes(body))
 
 
 def _check_of_owner(line: object) -> None:
@@ -246,13 +252,13 @@ def _check_of_owner(line: object) -> None:
                 "a store item needs a namespace that ends with a dot, and a key",
             )
         case AssistantLine():
-            made = _decode(Assistant, line.in_use)
+            assistant = _decode(Assistant, line.in_use)
             versions = [_decode(Assistant, each) for each in line.versions]
-            _require(is_id(made.assistant_id), "assistant_id: must be a UUID")
-            same = {each.assistant_id for each in versions} == {made.assistant_id}
+            _require(is_id(assistant.assistant_id), "assistant_id: must be a UUID")
+            same = {each.assistant_id for each in versions} == {assistant.assistant_id}
             _require(same, "the assistant has no versions, or one of another assistant")
             numbers = [each.version for each in versions]
-            distinct = made.version in numbers and len(numbers) == len({*numbers})
+            distinct = assistant.version in numbers and len(numbers) == len({*numbers})
             _require(distinct, "two versions have the same number, or the version in use is missing")
         case CronLine():
             cron = _decode(Cron, line.cron)
@@ -263,7 +269,7 @@ def _check_of_owner(line: object) -> None:
 
 
 class _Files:
-    """Files on their way into the store. The bytes of one are in a file of the system's until all are there."""
+    """Upload of a section's files to the store. The bytes of a file are in a temporary file until it is complete."""
 
     def __init__(self, blobs: Blobs, checked: Checked, spool: IO[bytes]) -> None:
         self._blobs = blobs
@@ -312,15 +318,17 @@ class _Files:
 
 
 def restore_thread(tx: Transaction, reader: Reader, begin: Place, owner: str, thread_id: str) -> Restored:
-    """Write a thread that was checked. Where there is one of its id, it begins with the same log or is in conflict.
-    Raises FaultError: conflict, invalid."""
+    """Write a checked thread, unless it exists with the same log.
+
+    Raises FaultError: conflict if the thread exists with another log, and invalid if the section cannot be written.
+    """
     try:
         with closing(reader.section(begin)) as lines:
             next(lines)
             of_thread = (line for _, line in lines)
-            known = tx.thread(owner, thread_id)
-            if known is not None:
-                _compare(tx.connection, known, of_thread)
+            existing = tx.thread(owner, thread_id)
+            if existing is not None:
+                _compare(tx.connection, existing, of_thread)
                 return Restored("same")
             tx.touched += 1
             tx.forget_erased(owner, thread_id)
@@ -333,22 +341,26 @@ def restore_thread(tx: Transaction, reader: Reader, begin: Place, owner: str, th
     except Exception as error:
         if isinstance(error, FaultError) and error.fault.code is FaultCode.CONFLICT:
             raise
-        why = str(error).removesuffix(".")
-        said = f"line {begin.number}: the log of thread {thread_id} is invalid: {why}. Nothing of it was imported."
-        raise FaultError(FaultCode.INVALID, said) from error
+        reason = str(error).removesuffix(".")
+        message = (
+            f"line {begin.number}: the log of thread {thread_id} is invalid: {reason}. Nothing of it was imported."
+        )
+        raise FaultError(FaultCode.INVALID, message) from error
     live = select(func.count()).select_from(_RUN).where(_RUN.c.thread_pk == pk, text(f"run.{LIVE}"))
     return Restored("added", tx.connection.execute(live).scalar_one())
 
 
-def _compare(connection: Connection, known: ThreadState, lines: Iterator[Begin | OfThread | OfOwner]) -> None:
-    """Raises FaultError: conflict, unless the thread begins with the log of the export: it may have gone on here."""
-    there = _log(connection, known.pk)
+def _compare(connection: Connection, existing: ThreadState, lines: Iterator[Begin | OfThread | OfOwner]) -> None:
+    """Raise `conflict` unless the thread begins with the log of the export. It may have newer records."""
+    stored_log = _log(connection, existing.pk)
     for line in lines:
         if isinstance(line, RecordLine):
-            kept, told = next(there, None), _record_of(line)
-            if kept is None or _content(kept) != _content(told):
-                where = "ends before" if kept is None else "differs at"
-                raise FaultError(FaultCode.CONFLICT, f"the thread exists already, and its log {where} event {told.seq}")
+            stored, imported = next(stored_log, None), _record_of(line)
+            if stored is None or _content(stored) != _content(imported):
+                where = "ends before" if stored is None else "differs at"
+                raise FaultError(
+                    FaultCode.CONFLICT, f"the thread exists already, and its log {where} event {imported.seq}"
+                )
 
 
 def _content(record: Record) -> tuple[object, ...]:
@@ -363,7 +375,7 @@ def _log(connection: Connection, pk: int) -> Iterator[Record]:
 
 
 class _Thread:
-    """One that is being written."""
+    """Writer of one thread."""
 
     def __init__(self, tx: Transaction, pk: int, owner: str, thread_id: str) -> None:
         self._tx = tx
@@ -371,7 +383,7 @@ class _Thread:
         self._owner = owner
         self._thread_id = thread_id
         self._references: dict[str | None, str | None] = {None: None}
-        """What the log keeps in the place of ids."""
+        """References that the log has instead of the ids of tasks and runs, by id."""
         self._rows: list[tuple[Any, ...]] = []
         self._size = 0
 
@@ -408,7 +420,7 @@ class _Thread:
             self._flush()
 
     def _add_thread(self, first: Record) -> None:
-        """What else its row says is written when the log is folded."""
+        """Insert the row of the thread. The fold of the log completes its other columns."""
         thread = thread_after(thread_created(self._thread_id, self._owner, first), first)
         row = {
             "pk": self._pk,
@@ -429,16 +441,16 @@ class _Thread:
 
 
 def _columns(line: msgspec.Struct) -> dict[str, Any]:
-    told: dict[str, Any] = {name: getattr(line, name) for name in line.__struct_fields__}
+    values: dict[str, Any] = {name: getattr(line, name) for name in line.__struct_fields__}
     if isinstance(line, WebhookLine):
-        told["body"] = bytes(told.pop("config"))
+        values["body"] = bytes(values.pop("config"))
     elif isinstance(line, CheckpointLine) and line.channels is not None:
-        told["channels"] = msgspec.json.encode(line.channels)
-    return told
+        values["channels"] = msgspec.json.encode(line.channels)
+    return values
 
 
 def restore_owner(tx: Transaction, reader: Reader, begin: Place, owner: str) -> RestoredOwner:
-    """Write what an owner has beside threads and was checked. Raises FaultError: invalid."""
+    """Write the checked data of an owner outside of threads. Raises FaultError: invalid."""
     done = RestoredOwner()
     try:
         with closing(reader.section(begin)) as lines:
@@ -461,23 +473,25 @@ def restore_owner(tx: Transaction, reader: Reader, begin: Place, owner: str) -> 
 
 def _restore_item(connection: Connection, owner: str, line: ItemLine, done: RestoredOwner) -> None:
     key = {"owner": owner, "namespace": line.namespace, "key": line.key}
-    there = select(_ITEM.c.value).where(*(_ITEM.c[name] == value for name, value in key.items()))
+    existing = select(_ITEM.c.value).where(*(_ITEM.c[name] == value for name, value in key.items()))
     value = bytes(line.value)
-    kept = connection.execute(there).scalar()
-    if _is_new(kept is None or is_equal(_json(kept), _json(value)), kept, f"item {line.namespace}{line.key}", done):
+    stored = connection.execute(existing).scalar()
+    if _is_new(
+        stored is None or is_equal(_json(stored), _json(value)), stored, f"item {line.namespace}{line.key}", done
+    ):
         times = {name: getattr(line, name) for name in ("created_at", "updated_at", "expires_at", "ttl")}
         connection.execute(insert(_ITEM), {**key, **times, "value": value})
 
 
 def _restore_assistant(connection: Connection, owner: str, line: AssistantLine, done: RestoredOwner) -> None:
-    made = _decode(Assistant, line.in_use)
+    assistant = _decode(Assistant, line.in_use)
     versions = [_decode(Assistant, each) for each in line.versions]
-    key = {"owner": owner, "assistant_id": made.assistant_id}
-    there = select(_ASSISTANT.c.body).where(*(_ASSISTANT.c[name] == value for name, value in key.items()))
-    kept = connection.execute(there).scalar()
-    same = kept is None or decode_snapshot(Assistant, kept) == made
-    if _is_new(same, kept, f"assistant {made.assistant_id}", done):
-        connection.execute(insert(_ASSISTANT), {**key, "body": encode_snapshot(made)})
+    key = {"owner": owner, "assistant_id": assistant.assistant_id}
+    existing = select(_ASSISTANT.c.body).where(*(_ASSISTANT.c[name] == value for name, value in key.items()))
+    stored = connection.execute(existing).scalar()
+    same = stored is None or decode_snapshot(Assistant, stored) == assistant
+    if _is_new(same, stored, f"assistant {assistant.assistant_id}", done):
+        connection.execute(insert(_ASSISTANT), {**key, "body": encode_snapshot(assistant)})
         rows = [{**key, "version": each.version, "body": encode_snapshot(each)} for each in versions]
         connection.execute(insert(_VERSION), rows)
 
@@ -485,22 +499,22 @@ def _restore_assistant(connection: Connection, owner: str, line: AssistantLine, 
 def _restore_cron(connection: Connection, owner: str, line: CronLine, done: RestoredOwner) -> None:
     cron = _decode(Cron, line.cron)
     key = {"owner": owner, "cron_id": cron.cron_id}
-    kept = connection.execute(select(_CRON.c.body).where(*(_CRON.c[name] == value for name, value in key.items())))
-    body = kept.scalar()
-    # When it runs next is not what it is: it may have run here meanwhile.
+    rows = connection.execute(select(_CRON.c.body).where(*(_CRON.c[name] == value for name, value in key.items())))
+    body = rows.scalar()
+    # The time of the next run is not compared, because the cron may have run here meanwhile.
     same = body is None or decode_snapshot(Cron, body).replace(next_run=None) == cron.replace(next_run=None)
     if _is_new(same, body, f"cron {cron.cron_id}", done):
         connection.execute(insert(_CRON), {**key, "next_run": cron.next_run, "body": encode_snapshot(cron)})
 
 
-def _is_new(same: bool, kept: bytes | None, name: str, done: RestoredOwner) -> bool:
-    if kept is None:
+def _is_new(same: bool, stored: bytes | None, name: str, done: RestoredOwner) -> bool:
+    if stored is None:
         done.added += 1
     elif same:
         done.same += 1
     else:
         done.conflicts.append(f"{name} exists already with other contents")
-    return kept is None
+    return stored is None
 
 
 def _json(body: bytes) -> Any:

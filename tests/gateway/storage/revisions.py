@@ -1,4 +1,4 @@
-"""Databases as earlier releases left them."""
+"""Databases with the schemas of earlier releases."""
 
 from alembic import command
 from alembic.config import Config
@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 
 def migrate_to(revision: str, connection: Connection, *, back: bool = False) -> None:
-    """Change the schema, also `back`, to what it was with a revision."""
+    """Migrate the schema to a revision. `back` = downgrade."""
     config = Config()
     config.set_main_option("script_location", "babelgate.gateway.storage:migrations")
     config.attributes["connection"] = connection

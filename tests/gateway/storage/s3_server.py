@@ -1,4 +1,4 @@
-"""A real S3 server for tests: moto's, in an environment of its own, and a way to it that can be cut."""
+"""A real S3 server for tests: moto's, in a separate environment, and a proxy to it that can cut connections."""
 
 import os
 import re
@@ -19,7 +19,7 @@ _MAIN = "from moto.server import main; main(['-H', '127.0.0.1', '-p', '0'])"
 
 
 def variables(port: int) -> Mapping[str, str]:
-    """Of the environment, as those who use S3 set them."""
+    """Return the environment variables with which clients find the server at a port."""
     return MappingProxyType(
         {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
@@ -32,19 +32,19 @@ def variables(port: int) -> Mapping[str, str]:
 
 @contextmanager
 def s3_server() -> Generator[int]:
-    """Its port. It has one empty bucket."""
+    """Run the server with one empty bucket, and yield its port."""
     python = peer_python("moto")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-    with subprocess.Popen([python, "-c", _MAIN], stderr=subprocess.PIPE, text=True, env=kept) as server:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    with subprocess.Popen([python, "-c", _MAIN], stderr=subprocess.PIPE, text=True, env=environment) as server:
         try:
             assert server.stderr is not None
-            said = ""
-            while (found := re.search(r"Running on http://127\.0\.0\.1:(\d+)", said)) is None:
+            output = ""
+            while (match := re.search(r"Running on http://127\.0\.0\.1:(\d+)", output)) is None:
                 line = server.stderr.readline()
-                assert line, said
-                said += line
+                assert line, output
+                output += line
             threading.Thread(target=server.stderr.read, daemon=True).start()
-            port = int(found[1])
+            port = int(match[1])
             with closing(HTTPConnection("127.0.0.1", port, timeout=30)) as http:
                 http.request("PUT", f"/{BUCKET}")
                 assert http.getresponse().status == 200
@@ -54,7 +54,7 @@ def s3_server() -> Generator[int]:
 
 
 class Way:
-    """A port that leads to another one. `refuse` = how many connections are closed at once; None = all."""
+    """Proxy from one port to another. `refuse` = number of connections to close at once, or None for all."""
 
     def __init__(self, to: int) -> None:
         self.refuse: int | None = 0
@@ -67,7 +67,7 @@ class Way:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """Nothing comes through any more, from now on."""
+        """Close all connections, and refuse new ones."""
         self.refuse = None
         for each in self._open:
             with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Assistants by owner, on a real database."""
+"""Tests of the assistants of owners, on a real database."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -25,14 +25,14 @@ async def assistants(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Ass
     make_database(path)
     journal = Journal(postgres or f"sqlite:///{path}", power=False, clock=Clock())
     await journal.open()
-    made = Assistants(journal, Clock(), Limits(metadata=100, input=1000))
-    await made.start()
-    yield made
+    opened = Assistants(journal, Clock(), Limits(metadata=100, input=1000))
+    await opened.start()
+    yield opened
     await journal.close()
 
 
-async def found(assistants: Assistants, owner: str = "alice", **asked: Any) -> list[str]:
-    query = AssistantQuery(given=(SYSTEM,), **asked)
+async def search_names(assistants: Assistants, owner: str = "alice", **filters: Any) -> list[str]:
+    query = AssistantQuery(given=(SYSTEM,), **filters)
     names = [each.name async for each in await assistants.search(owner, query)]
     assert await assistants.count(owner, query) >= len(names)
     return names
@@ -41,25 +41,25 @@ async def found(assistants: Assistants, owner: str = "alice", **asked: Any) -> l
 async def test_own_ones_are_listed_with_those_that_everybody_has(assistants: Assistants) -> None:
     await assistants.create("alice", OWN)
     await assistants.create("alice", OWN.replace(assistant_id="2", agent="ask", name="Other", metadata={"a": 1}))
-    assert await found(assistants) == ["Other", "Mine", "echo"]
-    assert await found(assistants, "bob") == ["echo"]
-    assert await found(assistants, agents=frozenset({"echo"})) == ["Mine", "echo"]
-    assert await found(assistants, name="IN") == ["Mine"]
-    assert await found(assistants, metadata={"a": 1}) == ["Other"]
-    assert await found(assistants, order="name", descending=False) == ["Mine", "Other", "echo"]
-    assert await found(assistants, order="agent", descending=False, limit=1, offset=1) == ["echo"]
+    assert await search_names(assistants) == ["Other", "Mine", "echo"]
+    assert await search_names(assistants, "bob") == ["echo"]
+    assert await search_names(assistants, agents=frozenset({"echo"})) == ["Mine", "echo"]
+    assert await search_names(assistants, name="IN") == ["Mine"]
+    assert await search_names(assistants, metadata={"a": 1}) == ["Other"]
+    assert await search_names(assistants, order="name", descending=False) == ["Mine", "Other", "echo"]
+    assert await search_names(assistants, order="agent", descending=False, limit=1, offset=1) == ["echo"]
 
 
 async def test_what_an_owner_changed_takes_the_place_of_what_everybody_has(assistants: Assistants) -> None:
     changed = await assistants.change("alice", "0", AssistantChange(name="changed"), SYSTEM)
     assert (changed.version, changed.agent) == (2, "echo")
-    assert await found(assistants) == ["changed"]
-    assert await found(assistants, "bob") == ["echo"]
+    assert await search_names(assistants) == ["changed"]
+    assert await search_names(assistants, "bob") == ["echo"]
     assert await assistants.versions("alice", "0") == [2, 1]
     first = await assistants.version("alice", "0", 1)
     assert first is not None and first.name == "echo"
     assert await assistants.delete("alice", "0") and not await assistants.delete("alice", "0")
-    assert await found(assistants) == ["echo"]
+    assert await search_names(assistants) == ["echo"]
 
 
 async def test_a_version_is_made_of_the_one_in_use_and_numbered_after_the_newest(assistants: Assistants) -> None:
@@ -86,4 +86,4 @@ async def test_what_is_not_there_or_too_large_is_refused_and_nothing_is_kept(ass
             await refused
         assert raised.value.fault.code is code
     assert await assistants.versions("alice", "1") == [1]
-    assert await found(assistants) == ["Mine", "echo"]
+    assert await search_names(assistants) == ["Mine", "echo"]

@@ -1,5 +1,7 @@
-"""The artifact store, in a folder and in S3: what is named is there, what is not named goes, and no name from outside
-is a path."""
+"""Tests of the artifact store, in a folder and in S3.
+
+Files that a thread names are kept, all others are swept, and no name from outside is a path.
+"""
 
 import asyncio
 import gc
@@ -19,7 +21,7 @@ from babelgate.gateway.storage.blobs import Blobs, FolderBlobs
 from tests.gateway.storage.s3_server import BUCKET, s3_server, variables
 
 LATER = 10**12
-"""Seconds since 1970, after all that a test does."""
+"""Time after all tests, in seconds since 1970."""
 
 
 @pytest.fixture
@@ -35,7 +37,7 @@ def s3_port() -> Iterator[int]:
 
 @pytest.fixture(params=["folder", "s3"])
 def blobs(request: pytest.FixtureRequest, folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch) -> Blobs:
-    """Each kind of store, empty."""
+    """An empty store of each kind."""
     if request.param == "folder":
         return folder
     for name, value in variables(request.getfixturevalue("s3_port")).items():
@@ -44,12 +46,12 @@ def blobs(request: pytest.FixtureRequest, folder: FolderBlobs, monkeypatch: pyte
 
 
 def age(folder: FolderBlobs, blob: str) -> None:
-    """Make a file old."""
+    """Set the age of a file to many years."""
     os.utime(folder.path(blob), (0, 0))
 
 
 async def is_not_found(blobs: Blobs, name: str) -> None:
-    """By none of the ways to read."""
+    """Assert that every way to read the file raises `not_found`."""
     for read in (
         lambda: asyncio.to_thread(blobs.get, name),
         lambda: blobs.size(name),
@@ -77,7 +79,7 @@ async def test_bytes_are_kept_under_their_hash(blobs: Blobs) -> None:
 
 async def test_a_large_file_is_read_in_pieces(blobs: Blobs) -> None:
     blobs.limit = 2**24
-    data = os.urandom(11 * 2**20)  # S3 takes it in parts
+    data = os.urandom(11 * 2**20)  # large enough for a multipart upload to S3
     part = await blobs.keep(FilePart(inline=data))
     assert isinstance(part, FilePart) and part.blob is not None
     pieces = [piece async for piece in blobs.pieces(part.blob)]
@@ -171,10 +173,10 @@ async def test_a_part_that_names_a_file_must_name_one_that_is_there(blobs: Blobs
 async def test_only_files_of_a_message_are_changed(blobs: Blobs) -> None:
     plain = Message(parts=(TextPart(text="a"), DataPart(data=1)))
     mixed = Message(parts=(TextPart(text="a"), FilePart(inline=b"abc")))
-    kept = await blobs.keep_all([plain, mixed])
-    assert kept[0] is plain
-    assert kept[1].parts[0] == mixed.parts[0]
-    assert isinstance(kept[1].parts[1], FilePart) and kept[1].parts[1].inline is None
+    stored = await blobs.keep_all([plain, mixed])
+    assert stored[0] is plain
+    assert stored[1].parts[0] == mixed.parts[0]
+    assert isinstance(stored[1].parts[1], FilePart) and stored[1].parts[1].inline is None
 
 
 # A folder
@@ -190,7 +192,7 @@ def test_bytes_are_synced_before_they_have_a_name(folder: FolderBlobs, monkeypat
 
     monkeypatch.setattr(os, "fsync", noting)
     blob = folder.put(b"abc")
-    assert named_at_sync == [[], [blob]]  # the bytes first; then the folder that holds the name
+    assert named_at_sync == [[], [blob]]  # first the bytes, then the folder with the name
 
 
 def test_a_disk_that_takes_nothing_is_our_fault_and_leaves_nothing(
@@ -234,18 +236,18 @@ async def test_a_file_that_is_put_or_named_again_is_young_again(folder: FolderBl
 def test_a_file_that_is_put_while_the_sweep_looks_at_it_stays(
     folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sweep has seen that it is old, and is about to remove it."""
+    """Put the file after the sweep has read its age, and before it removes it."""
     blob = folder.put(b"abc")
     age(folder, blob)
     putting = threading.Thread(target=folder.put, args=(b"abc",))
     look = Path.stat
 
     def looking(path: Path, **options: Any) -> os.stat_result:
-        seen = look(path, **options)
+        status = look(path, **options)
         if path.name == blob and threading.current_thread() is threading.main_thread() and not putting.ident:
             putting.start()
-            putting.join(0.2)  # it may finish now, or has to wait
-        return seen
+            putting.join(0.2)  # the thread may finish now, or must wait for the sweep
+        return status
 
     monkeypatch.setattr(Path, "stat", looking)
     folder.sweep(set(), 1000)

@@ -1,4 +1,4 @@
-"""Checkpoints in the database: found, listed, copied, forgotten, and never somebody else's."""
+"""Tests of checkpoints in the database: find, list, copy and delete them, and never those of another owner."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,8 +31,8 @@ def write(idx: int, body: bytes, task_id: str = "k", path: str = "") -> Write:
     return Write(task_id=task_id, idx=idx, task_path=path, channel="c", form="msgpack", body=body)
 
 
-def ids(found: list[Stored]) -> list[str]:
-    return [each.checkpoint_id for each in found]
+def ids(checkpoints: list[Stored]) -> list[str]:
+    return [each.checkpoint_id for each in checkpoints]
 
 
 def test_the_newest_one_of_a_place_is_found_and_each_by_its_id(connection: Connection) -> None:

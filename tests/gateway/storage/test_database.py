@@ -1,4 +1,4 @@
-"""Opening the database: the file, its schema, and that one gateway has it at a time."""
+"""Tests of opening the database: its file, its schema, and the lock that admits one gateway at a time."""
 
 import sqlite3
 from contextlib import closing
@@ -28,25 +28,25 @@ def test_a_fresh_database_is_migrated_to_what_the_tables_say(tmp_path: Path) -> 
     with engine.begin() as connection:
         migrate(connection)  # nothing to do
         assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == HEAD
-        made = set(inspect(connection).get_table_names()) - {"alembic_version"}
-        ours = {name for name, table in SQLModel.metadata.tables.items() if table.name in made}
-        assert made == ours
+        names = set(inspect(connection).get_table_names()) - {"alembic_version"}
+        names_of_models = {name for name, table in SQLModel.metadata.tables.items() if table.name in names}
+        assert names == names_of_models
         differences = compare_metadata(MigrationContext.configure(connection), SQLModel.metadata)
         assert differences == []
     engine.dispose()
 
 
 def test_a_fresh_database_is_what_the_migrations_make_of_an_empty_one(tmp_path: Path, accept: bool) -> None:
-    """`pytest --accept` writes the schema anew after a migration was added."""
+    """Compare the schema file with the migrations. `pytest --accept` writes it again after a new migration."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate_to("head", connection)
-        made = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
-        schema = ";\n\n".join(made.scalars()) + "\n"
+        statements = connection.exec_driver_sql("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")
+        schema = ";\n\n".join(statements.scalars()) + "\n"
         rows = [
             connection.exec_driver_sql(f'SELECT count(*) FROM "{name}"').scalar_one() for name in _tables(connection)
         ]
-        assert sum(rows) == 1  # the version
+        assert sum(rows) == 1  # only the version of Alembic
     engine.dispose()
     if accept:
         SCHEMA.write_text(schema, encoding="utf-8")
@@ -81,7 +81,7 @@ async def test_a_database_that_is_none_is_refused_and_not_touched(hubs: House) -
         await hub.start()
     assert (hubs.folder / "hub.db").read_bytes() == before
     (hubs.folder / "hub.db").unlink()
-    again = await hubs.start(registered("echo", Echo()))  # the lock was let go of
+    again = await hubs.start(registered("echo", Echo()))  # the lock was released
     assert again.instance
 
 
@@ -104,7 +104,7 @@ def test_a_database_of_an_unknown_revision_is_refused_before_it_is_changed(tmp_p
 
 
 def test_a_database_with_the_indexes_of_the_first_commits_gets_those_of_today(tmp_path: Path) -> None:
-    """Revision 0001 was changed in place once."""
+    """Restore the indexes of databases from before revision 0001 was changed in place."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate_to("0003", connection)
@@ -151,7 +151,7 @@ def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path:
 
 
 def test_the_release_before_can_write_what_this_one_has_migrated(tmp_path: Path) -> None:
-    """It names the columns that it knows."""
+    """Insert rows as the release before does: it names only the columns that it knows."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     tables = ("run", "webhook")
     with engine.begin() as connection:
@@ -173,13 +173,13 @@ async def test_the_status_of_an_earlier_releases_threads_is_what_their_runs_say(
     hub = await hubs.start(registered("a", agent))
     await hub.create_thread(OWNER, ThreadChange())
     removed, failed, waits, goes = [await submit(hub, "a") for _ in range(4)]
-    for asked in (removed, failed):
+    for receipt in (removed, failed):
         (await agent.called()).fail(ValueError("no"))
-        await ends(hub, asked)
+        await ends(hub, receipt)
     await hub.remove_run(OWNER, removed.run_id)
     (await agent.called()).ask("q").end()
     await reaches(hub, waits, TaskState.INPUT_REQUIRED)
-    await submit(hub, "a", thread_id=goes.thread_id)  # waits behind the other
+    await submit(hub, "a", thread_id=goes.thread_id)  # waits for the run before it
     await agent.called()
     threads = "SELECT pk, status, updated_at FROM thread ORDER BY pk"
     copy = hubs.folder / "copy.db"

@@ -1,4 +1,4 @@
-"""What is erased is gone from the database, from memory and from the views, and the numbering stays whole."""
+"""Tests of erasure: erased data leaves the database, the memory and the views, and sequence numbers have no gaps."""
 
 import asyncio
 import sqlite3
@@ -73,7 +73,7 @@ SECRET = "the words that nobody may find again"
 
 
 def everywhere(house: House) -> str:
-    """Everything that the database holds, as one text."""
+    """Return the whole content of the database as one text."""
     with sqlite3.connect(house.folder / "hub.db") as connection:
         dump = "\n".join(connection.iterdump())
         bodies = [
@@ -94,7 +94,7 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
     url = "http://127.0.0.1:1/"
     hook = Webhook(webhook_id="w", task_id=receipt.task_id, dialect="d", url=url, config={"t": SECRET})
     await hub.set_webhook(OWNER, hook)
-    kept = await submit_to_end(hub, "echo", "kept")
+    other_task = await submit_to_end(hub, "echo", "kept")
     await hub.delete_thread(OWNER, receipt.thread_id)
     assert SECRET not in everywhere(hubs)
     for call in (
@@ -117,7 +117,7 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
     again = await submit(hub, "echo", alias="name", protocol="p")
     assert again.thread_id != receipt.thread_id
     await ends(hub, again)
-    assert (await hub.reads.task(OWNER, kept.task_id)).state is TaskState.COMPLETED
+    assert (await hub.reads.task(OWNER, other_task.task_id)).state is TaskState.COMPLETED
 
 
 async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
@@ -161,7 +161,7 @@ async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs:
     await follow(hub, Scope.task(receipt.task), until=lambda r: isinstance(r.event, Custom) and r.event.name == "1199")
     reading = hub.reads.follow(OWNER, Scope(receipt.thread_id))
     first = await within(anext(reading))
-    assert first[-1].seq < 1000  # outside of the ring
+    assert first[-1].seq < 1000  # not in the ring any more
     await hub.delete_thread(OWNER, receipt.thread_id)
 
     async def rest() -> int:
@@ -192,19 +192,19 @@ def is_end(record: Record) -> bool:
 async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_ever(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
-    private(hub.reads, "_keys").clear()  # as if the thread had not been used for long
-    asked, go = asyncio.Event(), asyncio.Event()
+    private(hub.reads, "_keys").clear()  # as after a long time without use
+    is_queried, go = asyncio.Event(), asyncio.Event()
     query = hub.journal.query
 
     async def slow(read: Any, *args: Any) -> Any:
-        found = await query(read, *args)
-        asked.set()
+        result = await query(read, *args)
+        is_queried.set()
         await go.wait()
-        return found
+        return result
 
     vars(hub.journal)["query"] = slow
     reading = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
-    await within(asked.wait())
+    await within(is_queried.wait())
     del vars(hub.journal)["query"]
     await hub.delete_thread(OWNER, receipt.thread_id)
     go.set()
@@ -236,12 +236,12 @@ async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> 
         await ends(hub, receipt)
         return receipt
 
-    gone = await send(b"shared", b"only here")
+    deleted = await send(b"shared", b"only here")
     await send(b"shared")
     blobs = vars(hub)["_blobs"]
     shared, only = blobs.put(b"shared"), blobs.put(b"only here")
     assert (await hub.reads.file(OWNER, only)).inline == b"only here"
-    await hub.delete_thread(OWNER, gone.thread_id)
+    await hub.delete_thread(OWNER, deleted.thread_id)
     with pytest.raises(FaultError):
         await hub.reads.file(OWNER, only)
     assert (await hub.reads.file(OWNER, shared)).inline == b"shared"
@@ -256,7 +256,7 @@ async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> 
 
 
 async def chatty(hub: Hub, agent: Scripted, **fields: Any) -> Any:
-    """A task of two runs that say the secret in every way that there is."""
+    """Run a task with two runs, which emit the secret in every kind of event."""
     receipt = await submit(hub, "a", SECRET, data={"a": SECRET}, config={"c": SECRET}, **fields)
     question = InterruptRaised(interrupt_id="q", message=Message.of(SECRET), value={"v": SECRET})
     (await agent.called()).say(
@@ -304,8 +304,8 @@ async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole
     assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
 
 
-async def saved(hub: Hub, agent: Scripted, *states: StateSaved, thread_id: str | None = None) -> Receipt:
-    """A run that leaves these states."""
+async def submit_states(hub: Hub, agent: Scripted, *states: StateSaved, thread_id: str | None = None) -> Receipt:
+    """Run the agent once, so that it saves these states."""
     receipt = await submit(hub, "a", thread_id=thread_id)
     (await agent.called()).say(*states).end()
     await ends(hub, receipt)
@@ -313,17 +313,17 @@ async def saved(hub: Hub, agent: Scripted, *states: StateSaved, thread_id: str |
 
 
 async def test_a_removed_run_takes_its_states_along_but_for_what_a_later_one_goes_on_from(hubs: House) -> None:
-    """That is part of the later one's state, and goes with it."""
+    """Remove a run whose state a later run continues. That state is deleted only with the later run."""
     agent = Scripted()
     hub = await hubs.start(RegisteredAgent(AgentInfo(name="a", remembers=True, stateful=True), agent))
     one = StateSaved(checkpoint_id="c1", values={"messages": [SECRET]})
     more = StateChange(since="c1", new={"in": {"messages": {"keep": 1, "add": ["more"]}}})
-    first = await saved(hub, agent, one)
-    second = await saved(
+    first = await submit_states(hub, agent, one)
+    second = await submit_states(
         hub, agent, StateSaved(checkpoint_id="c2", parent_id="c1", change=more), thread_id=first.thread_id
     )
     third = StateSaved(checkpoint_id="c3", parent_id="c2", values={"messages": ["other"]})
-    await saved(hub, agent, third, thread_id=first.thread_id)
+    await submit_states(hub, agent, third, thread_id=first.thread_id)
     await hub.remove_run(OWNER, first.run_id)
 
     async def states() -> StateHistory:

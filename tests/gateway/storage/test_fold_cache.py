@@ -1,4 +1,4 @@
-"""Snapshots: a long thread is not read again from its start, and what is shown of it is the same as if it were."""
+"""Tests of snapshots: a long thread is not read again from its start, and its views are the same as if it were."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -29,8 +29,8 @@ def folded(fold: Fold) -> Any:
     return (fold.seq, fold.thread, fold.tasks, fold.runs, fold.interrupts, fold.artifacts, fold.messages())
 
 
-def shown(view: Any) -> Any:
-    """Everything that a view shows."""
+def visible_data(view: Any) -> Any:
+    """Return all data that a view shows."""
     match view:
         case StateHistory():
             return folded(view.fold), view.head, view.all()
@@ -66,16 +66,16 @@ def test_a_copy_goes_on_by_itself_from_any_record(empty: Callable[[], Any], log:
     cut = data.draw(st.integers(0, len(log)))
     view = over(empty, log[:cut])
     if data.draw(st.booleans()):
-        shown(view)  # whoever looks leaves no trace
+        visible_data(view)  # reading a view does not change it
     copy = view.copy()
     for record in log[cut:]:
         copy.apply(record)
-    assert shown(copy) == shown(over(empty, log))
-    assert shown(view) == shown(over(empty, log[:cut]))
+    assert visible_data(copy) == visible_data(over(empty, log))
+    assert visible_data(view) == visible_data(over(empty, log[:cut]))
 
 
 class Log:
-    """Of one thread, read by pages; each record is a message of about 1000 bytes."""
+    """Log of one thread, which is read by pages. Each record is a message of about 1000 bytes."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -83,8 +83,8 @@ class Log:
 
     def grow(self, count: int) -> None:
         for seq in range(len(self.records) + 1, len(self.records) + count + 1):
-            said = RunCreated(run_id=str(seq), cause="input", messages=(Message.of("x" * 300, "user"),))
-            self.records.append(Record(seq, 0, "t", str(seq), 0, said))
+            event = RunCreated(run_id=str(seq), cause="input", messages=(Message.of("x" * 300, "user"),))
+            self.records.append(Record(seq, 0, "t", str(seq), 0, event))
 
     async def page(self, after: int, until: int | None) -> Sequence[Record]:
         self.read.append((after, until))
@@ -92,7 +92,7 @@ class Log:
 
 
 class Nothing:
-    """A view that holds nothing."""
+    """A view that stores no data."""
 
     seq, size = 0, 0
 
@@ -100,9 +100,9 @@ class Nothing:
         self.seq = record.seq
 
     def copy(self) -> "Nothing":
-        made = Nothing()
-        made.seq = self.seq
-        return made
+        copy = Nothing()
+        copy.seq = self.seq
+        return copy
 
 
 def fold() -> StateHistory:
@@ -181,9 +181,9 @@ async def test_a_thread_that_was_forgotten_while_it_was_read_is_not_kept() -> No
     log.grow(2)
 
     async def page(after: int, until: int | None) -> Sequence[Record]:
-        found = await log.page(after, until)
+        records = await log.page(after, until)
         snapshots.forget(1)
-        return found
+        return records
 
     await snapshots.get(1, "a", fold, page, None)
     log.read.clear()
@@ -255,15 +255,15 @@ async def test_a_thread_with_the_name_of_an_erased_one_has_nothing_of_it(hubs: H
     again = await submit(hub, "a", "new", thread_id=receipt.thread_id, if_missing="recreate")
     await ends(hub, again)
     records = await hub.reads.records(OWNER, Scope(receipt.thread_id))
-    assert shown(await history()) == shown(StateHistory(receipt.thread_id, OWNER, records))
+    assert visible_data(await history()) == visible_data(StateHistory(receipt.thread_id, OWNER, records))
     assert "secret" not in str(vars((await history()).fold))
 
 
-# A conversation that grows
+# A growing conversation
 
 
 async def recall(call: Invocation) -> str:
-    """Told everything that was said before."""
+    """Answer with the number of messages in the history."""
     return f"{len(call.history)} before"
 
 
@@ -294,7 +294,7 @@ async def step(gateway: Running, thread: str) -> None:
 
 
 class Counted:
-    """Records that are read from the database."""
+    """Counter of the records that are read from the database."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.records = 0
@@ -302,9 +302,9 @@ class Counted:
         monkeypatch.setattr(journal, "read_page", self)
 
     def __call__(self, *args: Any) -> list[Record]:
-        found = self._page(*args)
-        self.records += len(found)
-        return found
+        records = self._page(*args)
+        self.records += len(records)
+        return records
 
 
 @pytest.mark.parametrize("path", ["wait", "stream"])
@@ -331,12 +331,12 @@ async def test_a_log_that_another_gateway_has_rewritten_is_read_from_its_beginni
         return log[after:]
 
     async def read() -> Any:
-        found = await cache.get(1, "fold", partial(Fold, THREAD), page, None)
-        return found.seq, found.thread is not None and found.thread.metadata
+        snapshot = await cache.get(1, "fold", partial(Fold, THREAD), page, None)
+        return snapshot.seq, snapshot.thread is not None and snapshot.thread.metadata
 
     assert await read() == (2, {"said": True, "more": True})
     log[0] = Record(1, 1, None, None, 0, ThreadChanged())
-    assert await read() == (2, {"said": True, "more": True})  # nothing says that it has
+    assert await read() == (2, {"said": True, "more": True})  # no later record reports the change
     log.append(Record(3, 3, "task", None, 0, RunRemoved(run_id="run", why="deleted")))
     assert await read() == (3, {"more": True})
 
@@ -348,15 +348,15 @@ async def test_a_turn_reads_no_more_of_the_log_than_the_one_before(
     read = Counted(monkeypatch)
     async with running(tmp_path, {"stream": demo.stream, "recall": recall}) as gateway:
         if turn is step:
-            made = await gateway.http.post("/agent/stream/ap/v1/agent/tasks", json={})
-            thread = made.json()["task_id"]
+            response = await gateway.http.post("/agent/stream/ap/v1/agent/tasks", json={})
+            thread = response.json()["task_id"]
         else:
             thread = (await gateway.http.post("/threads", json={})).json()["thread_id"]
         counts: list[int] = []
         pk = await gateway.hub.reads.key("default", thread)
         for _ in range(12):
             read.records = 0
-            gateway.hub.journal.channels.get(pk).forget()  # as if the thread had not been used for a while
+            gateway.hub.journal.channels.get(pk).forget()  # as after some time without use
             await turn(gateway, thread)
             counts.append(read.records)
     assert max(counts[2:]) <= max(counts[1:3]) + 2, counts

@@ -1,4 +1,4 @@
-"""Memory under namespaces and keys, on a real database."""
+"""Tests of the key-value store with namespaces, on a real database."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -27,7 +27,7 @@ START = 1_700_000_000 * SECOND
 
 @dataclass
 class Ticking:
-    """Every look at it is a microsecond later."""
+    """Clock that advances by a microsecond with every read."""
 
     now: int = START
 
@@ -44,17 +44,17 @@ class Memory:
     url: str
 
     async def put(self, *places: str, value: Mapping[str, Any] | None = None, owner: str = "alice") -> None:
-        """`a.b/key` under its own name."""
+        """Store items at places such as `a.b/key`. By default, the value contains the place."""
         for place in places:
             namespace, key = place.split("/")
             await self.store.put(owner, tuple(namespace.split(".")), key, dict(value or {"at": place}))
 
-    async def found(self, *, owner: str = "alice", **asked: Any) -> list[str]:
-        items = await self.store.search(owner, ItemQuery(**asked))
+    async def found(self, *, owner: str = "alice", **query: Any) -> list[str]:
+        items = await self.store.search(owner, ItemQuery(**query))
         return [f"{'.'.join(item.namespace)}/{item.key}" async for item in items]
 
-    async def spaces(self, *, owner: str = "alice", **asked: Any) -> list[str]:
-        return [".".join(each) for each in await self.store.namespaces(owner, NamespaceQuery(**asked))]
+    async def spaces(self, *, owner: str = "alice", **query: Any) -> list[str]:
+        return [".".join(each) for each in await self.store.namespaces(owner, NamespaceQuery(**query))]
 
     async def rows(self) -> int:
         return len(await self.journal.query(lambda c: c.execute(select(table_of(ItemRow).c.key)).all()))
@@ -287,12 +287,12 @@ async def test_the_newest_change_comes_first_with_a_filter_and_without(memory: M
     await memory.put("b/2", value={"n": 1})
     order = ["b/2", "c/4", "a/3", "a/1"]
     filters: list[dict[str, Any]] = [{}, {"filter": {"n": 1}}]
-    for asked in filters:
-        assert await memory.found(**asked) == order
-        pages = [await memory.found(limit=2, offset=offset, **asked) for offset in (0, 2, 4, 2**62 - 5)]
+    for query in filters:
+        assert await memory.found(**query) == order
+        pages = [await memory.found(limit=2, offset=offset, **query) for offset in (0, 2, 4, 2**62 - 5)]
         assert pages == [order[:2], order[2:], [], []]
-        assert await memory.found(limit=0, **asked) == []
-        assert await memory.found(prefix=("a",), **asked) == ["a/3", "a/1"]
+        assert await memory.found(limit=0, **query) == []
+        assert await memory.found(prefix=("a",), **query) == ["a/3", "a/1"]
 
 
 @pytest.mark.sqlite
@@ -321,9 +321,9 @@ VALUES: Mapping[str, Json] = {
 }
 
 
-async def matching(memory: Memory, asked: Json) -> set[str]:
-    found = await memory.found(filter={"v": asked}, limit=100)
-    return {place.split("/")[1] for place in found}
+async def matching(memory: Memory, condition: Json) -> set[str]:
+    places = await memory.found(filter={"v": condition}, limit=100)
+    return {place.split("/")[1] for place in places}
 
 
 @pytest.fixture
@@ -361,11 +361,11 @@ ORDERS: Sequence[tuple[Json, set[str]]] = [
 
 
 @pytest.mark.sqlite
-@pytest.mark.parametrize(("asked", "found"), ORDERS)
+@pytest.mark.parametrize(("condition", "keys"), ORDERS)
 async def test_an_order_holds_between_numbers_or_between_texts_and_nothing_else(
-    shelf: Memory, asked: Json, found: set[str]
+    shelf: Memory, condition: Json, keys: set[str]
 ) -> None:
-    assert await matching(shelf, asked) == found
+    assert await matching(shelf, condition) == keys
 
 
 async def test_an_object_asks_only_for_the_members_that_it_names(shelf: Memory) -> None:
@@ -386,10 +386,10 @@ async def test_no_filter_breaks_on_any_value(shelf: Memory) -> None:
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(
-    "asked", [{"$in": [1]}, {"$gt": 1, "x": 2}, {"x": {"$regex": "a"}}, [{"$": 1}], {"$" * 999: 1}]
+    "condition", [{"$in": [1]}, {"$gt": 1, "x": 2}, {"x": {"$regex": "a"}}, [{"$": 1}], {"$" * 999: 1}]
 )
-async def test_an_operator_that_is_none_is_refused(memory: Memory, asked: Json) -> None:
-    assert "filter" in await refused(memory.found(filter={"v": asked}))
+async def test_an_operator_that_is_none_is_refused(memory: Memory, condition: Json) -> None:
+    assert "filter" in await refused(memory.found(filter={"v": condition}))
 
 
 async def test_text_is_looked_for_word_by_word_in_any_case_and_only_in_texts(memory: Memory) -> None:
@@ -438,13 +438,13 @@ async def test_deep_namespaces_are_cut_after_they_were_matched(memory: Memory) -
 
 @pytest.mark.sqlite
 async def test_no_statement_of_the_store_walks_through_the_table(memory: Memory) -> None:
-    asked: list[tuple[str, Any]] = []
+    statements: list[tuple[str, Any]] = []
 
-    def heard(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
+    def record_statement(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
         if " item" in sql:
-            asked.append((sql, parameters))
+            statements.append((sql, parameters))
 
-    event.listen(Engine, "before_cursor_execute", heard)
+    event.listen(Engine, "before_cursor_execute", record_statement)
     try:
         await memory.store.put("alice", ("a", "b"), "x", {"n": 1}, ttl=60)
         await memory.store.get("alice", ("a", "b"), "x")
@@ -454,9 +454,9 @@ async def test_no_statement_of_the_store_walks_through_the_table(memory: Memory)
         await memory.store.delete("alice", ("a", "b"), "x")
         await memory.store.sweep()
     finally:
-        event.remove(Engine, "before_cursor_execute", heard)
-    assert len(asked) >= 10
-    plans = await memory.journal.query(lambda c: [_plan(c, *each) for each in asked if "INSERT" not in each[0]])
+        event.remove(Engine, "before_cursor_execute", record_statement)
+    assert len(statements) >= 10
+    plans = await memory.journal.query(lambda c: [_plan(c, *each) for each in statements if "INSERT" not in each[0]])
     for sql, steps in plans:
         assert not [step for step in steps if step.startswith("SCAN item")], (sql, steps)
     ranges = [steps for sql, steps in plans if "namespace < ?" in sql]

@@ -1,4 +1,4 @@
-"""The writer: what is committed together, what fails alone, and what is shown when."""
+"""Tests of the writer: which commands commit together, which fail alone, and when records are published."""
 
 import asyncio
 import sqlite3
@@ -29,7 +29,7 @@ EVENT: Final = table_of(EventRow)
 
 
 class Writing:
-    """A journal of its own, whose groups the test makes."""
+    """A journal, and control over the groups of commands that it commits."""
 
     def __init__(self, folder: Path, postgres: str | None) -> None:
         self.path = folder / "journal.db"
@@ -44,8 +44,10 @@ class Writing:
             await self.commits.watch(self.journal)
 
     async def group(self, *commands: Callable[[Transaction], Any]) -> list[Any]:
-        """Run the commands as one group: the writer is held until all of them are queued. The results are values or
-        faults."""
+        """Run the commands as one group, and return their results or faults.
+
+        The writer is blocked until all of them are queued.
+        """
         held, go = threading.Event(), threading.Event()
 
         def hold(tx: Transaction) -> None:
@@ -60,7 +62,7 @@ class Writing:
         return await within(asyncio.gather(*writes, return_exceptions=True))
 
     def others_see(self, sql: str = "SELECT count(*) FROM event") -> int:
-        """What another process reads at this moment."""
+        """Return the number that another process reads now."""
         if self.postgres is not None:
             with psycopg.connect(self.postgres) as other:
                 return other.execute(cast("LiteralString", sql)).fetchall()[0][0]
@@ -73,10 +75,10 @@ class Writing:
 
 @pytest.fixture
 async def writing(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Writing]:
-    made = Writing(tmp_path, postgres)
-    await made.open()
-    yield made
-    await within(made.journal.close())
+    opened = Writing(tmp_path, postgres)
+    await opened.open()
+    yield opened
+    await within(opened.journal.close())
 
 
 def create(thread_id: str) -> Callable[[Transaction], int]:
@@ -94,7 +96,7 @@ def change(thread_id: str, **metadata: Any) -> Callable[[Transaction], int]:
 
 
 def failing(thread_id: str, error: BaseException) -> Callable[[Transaction], None]:
-    """Fails after it has changed something."""
+    """Return a command that changes a thread and then raises `error`."""
 
     def command(tx: Transaction) -> None:
         change(thread_id, spoiled=True)(tx)
@@ -133,7 +135,7 @@ async def test_what_arrives_during_a_commit_is_one_transaction_in_order(writing:
     before = writing.commits.count
     results = await writing.group(*(change("t", n=n) for n in range(20)))
     assert results == list(range(2, 22))
-    assert writing.commits.count == before + 2  # the command that held the writer, and the group
+    assert writing.commits.count == before + 2  # the command that blocked the writer, and the group
     assert [record.seq for published in writing.shown for record in published.records] == list(range(1, 22))
 
 
@@ -176,7 +178,7 @@ async def test_a_command_that_fails_in_the_middle_fails_alone(
 async def test_a_value_that_the_database_does_not_take_spoils_only_its_own_command(
     writing: Writing, number: int
 ) -> None:
-    """The database sees it when the group's rows are written, after all commands have run."""
+    """Write a number that the database refuses only when the rows of the group are written, after all commands."""
 
     def impossible(tx: Transaction) -> None:
         state = tx.create_thread("o", "huge", ThreadChanged())
@@ -212,17 +214,17 @@ async def test_a_long_queue_becomes_several_transactions(writing: Writing) -> No
 
 
 async def test_nobody_sees_a_released_savepoint_before_the_commit(writing: Writing) -> None:
-    """Python's driver, left to itself, commits when a savepoint is released."""
+    """Check for a default of Python's driver, which commits when a savepoint is released."""
     await within(writing.journal.write(create("t")))
-    seen: list[int] = []
+    counts: list[int] = []
 
     def look(tx: Transaction) -> None:
-        seen.append(writing.others_see())
+        counts.append(writing.others_see())
 
     spoiler = failing("t", FaultError(FaultCode.CONFLICT, "no"))
     results = await writing.group(change("t"), spoiler, look, create("u"), look)
     assert code(results[1]) is FaultCode.CONFLICT
-    assert seen == [1, 1]  # they ran once: the first transaction ended at the spoiler
+    assert counts == [1, 1]  # each ran once, because the first transaction ended at the failing command
     assert writing.others_see() == 3
 
 
@@ -256,8 +258,8 @@ async def test_a_caller_that_goes_away_changes_nothing_for_the_others(writing: W
 
     writing.journal.write(hold)
     assert await asyncio.to_thread(held.wait, 10)
-    gone, stays = writing.journal.write(change("t", a=1)), writing.journal.write(change("t", b=2))
-    gone.cancel()
+    cancelled, stays = writing.journal.write(change("t", a=1)), writing.journal.write(change("t", b=2))
+    cancelled.cancel()
     go.set()
     assert await within(stays) == 3
 
@@ -326,16 +328,16 @@ async def test_readers_cannot_write(writing: Writing) -> None:
         await writing.journal.query(lambda connection: write_meta(connection, "a", "b"))
 
 
-# When nothing can be stored
+# When the database refuses every command
 
 
 def raw_connection(tx: Transaction) -> sqlite3.Connection:
-    """The writer's own, to be used while the writer is idle."""
+    """Return the connection of the writer. It may be used only while the writer is idle."""
     return tx.connection.connection.dbapi_connection  # type: ignore[return-value]
 
 
 def full(tx: Transaction) -> None:
-    """As if the disk had no room left."""
+    """Limit the database to its current size, as on a full disk."""
     pages = tx.connection.exec_driver_sql("PRAGMA page_count").scalar_one()
     tx.connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
 
@@ -352,11 +354,11 @@ def large(thread_id: str) -> Callable[[Transaction], int]:
 async def test_a_full_disk_fails_what_does_not_fit_and_shows_nothing_of_it(writing: Writing) -> None:
     pk = await within(writing.journal.write(create("t")))
     await within(writing.journal.write(full))
-    shown = len(writing.shown)
+    before = len(writing.shown)
     results = await writing.group(large("t"), create("u"), refuse)
     assert all(isinstance(result, Unstored) for result in results)
     assert "full" in (writing.journal.failure or "")
-    assert len(writing.shown) == shown
+    assert len(writing.shown) == before
     assert [record.seq for record in await records(writing, pk)] == [1]
     await within(writing.journal.write(roomy))
     assert writing.journal.failure is None
@@ -366,7 +368,7 @@ async def test_a_full_disk_fails_what_does_not_fit_and_shows_nothing_of_it(writi
 
 @pytest.mark.sqlite
 async def test_a_database_that_cannot_be_written_to_fails_every_command_until_it_can(writing: Writing) -> None:
-    """Also where not even a transaction can be begun to look at what is stored."""
+    """Make the database read-only, so that no transaction of the writer can begin."""
     pk = await within(writing.journal.write(create("t")))
     raw = await within(writing.journal.write(raw_connection))
     raw.execute("PRAGMA query_only=ON")
@@ -385,7 +387,7 @@ async def test_a_commit_that_fails_is_forgotten_in_memory_too(writing: Writing) 
     raw = await within(writing.journal.write(raw_connection))
 
     def lose(tx: Transaction) -> None:
-        """The transaction is gone when the group is committed."""
+        """Make the commit fail after all statements have succeeded."""
         change("t")(tx)
         tx.flush()
         tx.connection.exec_driver_sql("PRAGMA query_only=ON")
@@ -399,7 +401,7 @@ async def test_a_commit_that_fails_is_forgotten_in_memory_too(writing: Writing) 
 
 @pytest.mark.sqlite
 async def test_a_command_whose_commit_fails_does_not_fail_those_after_it(writing: Writing) -> None:
-    """A commit can fail though no statement did, as on a full disk; here by a constraint that is looked at then."""
+    """Let a commit fail after all statements succeeded, as on a full disk: by a constraint that is checked late."""
 
     def prepare(tx: Transaction) -> None:
         tx.connection.exec_driver_sql("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
@@ -454,7 +456,7 @@ async def test_a_damaged_file_is_named_in_the_words_of_sqlite(
     assert writing.journal.failure == "DatabaseError: database disk image is malformed"
 
 
-# The end
+# Shutdown
 
 
 async def test_closing_commits_what_is_queued_and_refuses_what_comes_later(
@@ -483,7 +485,7 @@ async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("babelgate.gateway.storage.journal._AGAIN", 0.05)
+    monkeypatch.setattr("babelgate.gateway.storage.journal._RETRY_DELAY", 0.05)
     await within(writing.journal.write(create("t")))
     second = Writing(tmp_path, postgres)
     opening = asyncio.ensure_future(second.journal.open(wait=True))

@@ -1,4 +1,4 @@
-"""What a gateway hears of others that share its database: it shows at once what is committed anywhere."""
+"""Tests of notices between gateways that share a database: each shows the commits of all others at once."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -105,8 +105,11 @@ async def begin(node: Node, number: int = 1) -> Start:
 
 def say(node: Node, start: Start, text: str = "x") -> Awaitable[None]:
     message_id = new_id()
-    said = (MessageStarted(message_id=message_id), PartAdded(message_id=message_id, index=0, part=TextPart(text=text)))
-    return within(node.write(lifecycle.append, start, [(each, encode_event(each)) for each in said]))
+    events = (
+        MessageStarted(message_id=message_id),
+        PartAdded(message_id=message_id, index=0, part=TextPart(text=text)),
+    )
+    return within(node.write(lifecycle.append, start, [(each, encode_event(each)) for each in events]))
 
 
 def erase(tx: Transaction) -> int:
@@ -128,15 +131,15 @@ async def test_what_is_said_on_one_gateway_is_read_live_on_another(nodes: Sequen
     a, b = nodes
     start = await begin(a)
     reader = b.records(Scope("t", "run", "run 1"))
-    seen = [await within(anext(reader)) for _ in range(2)]
+    records = [await within(anext(reader)) for _ in range(2)]
     for each in range(20):
         await say(a, start, str(each))
-        seen += [await within(anext(reader)) for _ in range(2)]
-        assert isinstance(seen[-1].event, PartAdded) and seen[-1].event.part == TextPart(text=str(each))
+        records += [await within(anext(reader)) for _ in range(2)]
+        assert isinstance(records[-1].event, PartAdded) and records[-1].event.part == TextPart(text=str(each))
     await within(a.write(lifecycle.end, start, Outcome()))
-    seen += [record async for record in reader]
-    assert isinstance(seen[-1].event, RunEnded)
-    assert seen == await a.follow(Scope("t", "run", "run 1"))
+    records += [record async for record in reader]
+    assert isinstance(records[-1].event, RunEnded)
+    assert records == await a.follow(Scope("t", "run", "run 1"))
 
 
 async def test_readers_of_every_gateway_see_what_all_of_them_write_in_one_order(nodes: Sequence[Node]) -> None:
@@ -156,7 +159,7 @@ async def test_readers_of_every_gateway_see_what_all_of_them_write_in_one_order(
 
 
 async def test_notices_of_a_thread_come_in_order_of_commits(nodes: Sequence[Node]) -> None:
-    """Several commits may be in one notice."""
+    """Compare sequence numbers, not numbers of notices: one notice may cover several commits."""
     a, b = nodes
     pk = await within(a.write(create()))
     for _ in range(5):
@@ -188,7 +191,7 @@ async def test_readers_of_a_thread_that_another_gateway_erases_come_to_an_end(no
     assert [record async for record in reader] == []
 
 
-# What somebody was told by another gateway is known here
+# Reads that follow an acknowledgement of another gateway
 
 
 async def test_a_read_knows_what_another_gateway_has_acknowledged(nodes: Sequence[Node]) -> None:
@@ -225,14 +228,14 @@ async def test_a_thread_that_another_gateway_has_erased_is_not_there(nodes: Sequ
     await begin(a)
     await b.reads.snapshot("o", "t", Fold, partial(Fold, "t"))
     await within(a.write(erase))
-    for asked in (
+    for read in (
         b.reads.thread("o", "t"),
         b.follow(),
         b.reads.snapshot("o", "t", Fold, partial(Fold, "t")),
         b.reads.run("o", "run 1"),
     ):
         with pytest.raises(FaultError) as error:
-            await within(asked)
+            await within(read)
         assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
@@ -242,10 +245,10 @@ async def test_a_reader_whose_thread_is_erased_elsewhere_as_it_begins_does_not_w
     key = b.reads.key
 
     async def slow(owner: str, thread_id: str) -> int:
-        found = await key(owner, thread_id)
+        pk = await key(owner, thread_id)
         await within(a.write(erase))
         await within(turned(lambda: any(remote.erased for remote in b.heard)), "the notice")
-        return found
+        return pk
 
     vars(b.reads)["key"] = slow
     with pytest.raises(FaultError) as error:
@@ -293,7 +296,7 @@ async def test_what_a_removed_run_has_said_is_in_no_memory_of_another_gateway(no
     assert not any("secret" in repr(record) for record in await within(b.reads.records("o", THREAD)))
 
 
-# Connections that are lost
+# Lost connections
 
 
 async def test_what_was_committed_while_nobody_listened_is_found_when_it_listens_again(
@@ -330,7 +333,7 @@ async def test_a_notice_that_did_not_come_is_not_missed_for_long(
         pk = await within(node.write(create()))
         reader = node.records()
         assert (await within(anext(reader))).seq == 1
-        with connect(postgres_tables) as other:  # as a gateway that says nothing of it
+        with connect(postgres_tables) as other:  # like a gateway that sends no notice
             other.execute(
                 "INSERT INTO event (thread_pk, seq, at, attempt, body) SELECT %s, 2, at, 0, body FROM event "
                 "WHERE thread_pk = %s AND seq = 1",
@@ -342,7 +345,7 @@ async def test_a_notice_that_did_not_come_is_not_missed_for_long(
 async def test_a_listener_whose_check_is_not_answered_connects_again(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The listening connection swallows everything: no notice comes, and nobody says that it is lost."""
+    """Freeze the listening connection, so that no notice arrives and no error reports the loss."""
     for name in ("_SILENCE", "_ANSWER"):
         monkeypatch.setattr(postgres, name, 0.2)
     with Wire(url).running() as wire:
@@ -358,8 +361,8 @@ async def test_a_listener_whose_check_is_not_answered_connects_again(
 
 
 def test_a_dead_listening_connection_is_replaced_within_thirty_seconds() -> None:
-    """From the loss to the look for what was missed, as its parts add up."""
-    bounds = (postgres._SILENCE, postgres._ANSWER, listener._AGAIN)  # pyright: ignore[reportPrivateUsage]
+    """Add up the times from the loss of the connection to the query for missed commits."""
+    bounds = (postgres._SILENCE, postgres._ANSWER, listener._RETRY_DELAY)  # pyright: ignore[reportPrivateUsage]
     assert sum(bounds) <= 25
 
 
@@ -378,8 +381,8 @@ async def test_a_gateway_stops_while_its_listener_is_not_answered(
 async def test_what_is_no_notice_of_a_gateway_does_no_harm(nodes: Sequence[Node], postgres_tables: str) -> None:
     a, b = nodes
     with connect(postgres_tables) as other:
-        for said in ("", "what?", '["n",[["x"]]]'):
-            other.execute("SELECT pg_notify('babelgate_' || md5(current_schema()), %s)", (said,))
+        for payload in ("", "what?", '["n",[["x"]]]'):
+            other.execute("SELECT pg_notify('babelgate_' || md5(current_schema()), %s)", (payload,))
     await within(a.write(create()))
     await within(turned(lambda: len(b.heard) == 1), "the notice")
     assert await within(b.journal.row(Thread, "o", "t")) is not None

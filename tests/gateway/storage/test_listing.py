@@ -1,4 +1,4 @@
-"""Lists of threads and runs."""
+"""Tests of the lists of threads and runs."""
 
 from typing import Any, Final
 
@@ -10,8 +10,8 @@ EACH_DATABASE: Final = True
 
 
 async def ids(hub: Hub, where: ThreadFilter | None = None, *, limit: int = 10, **page: Any) -> list[str]:
-    found = await hub.reads.threads(OWNER, where or ThreadFilter(), limit=limit, **page)
-    return [view.thread.thread_id async for view in found]
+    threads = await hub.reads.threads(OWNER, where or ThreadFilter(), limit=limit, **page)
+    return [view.thread.thread_id async for view in threads]
 
 
 async def status(hub: Hub, thread_id: str) -> str:
@@ -56,8 +56,8 @@ async def test_threads_are_found_by_their_status(hubs: House) -> None:
     await other.called()
     await submit(hub, "b", owner="bob")
     await other.called()
-    found: dict[ThreadStatus, str] = {"idle": idle, "interrupted": waiting.thread_id, "busy": both.thread_id}
-    for wanted, thread_id in found.items():
+    by_status: dict[ThreadStatus, str] = {"idle": idle, "interrupted": waiting.thread_id, "busy": both.thread_id}
+    for wanted, thread_id in by_status.items():
         where = ThreadFilter(status=wanted)
         assert await ids(hub, where) == [thread_id]
         assert await hub.reads.count_threads(OWNER, where) == 1
@@ -66,24 +66,24 @@ async def test_threads_are_found_by_their_status(hubs: House) -> None:
 
 async def test_threads_are_listed_newest_first_a_page_at_a_time(hubs: House) -> None:
     hub = await hubs.start()
-    made = [(await hub.create_thread(OWNER, ThreadChange())).thread_id for _ in range(5)]
-    assert await ids(hub) == made[::-1]
-    assert await ids(hub, limit=2, offset=1) == [made[3], made[2]]
-    assert await ids(hub, descending=False, limit=2) == made[:2]
+    created = [(await hub.create_thread(OWNER, ThreadChange())).thread_id for _ in range(5)]
+    assert await ids(hub) == created[::-1]
+    assert await ids(hub, limit=2, offset=1) == [created[3], created[2]]
+    assert await ids(hub, descending=False, limit=2) == created[:2]
     assert await hub.reads.count_threads(OWNER, ThreadFilter()) == 5
-    await hub.change_thread(OWNER, made[0], ThreadChange(metadata={"a": 1}))
-    assert (await ids(hub, order="updated_at"))[0] == made[0]
-    assert await ids(hub, order="thread_id", descending=False) == sorted(made)
+    await hub.change_thread(OWNER, created[0], ThreadChange(metadata={"a": 1}))
+    assert (await ids(hub, order="updated_at"))[0] == created[0]
+    assert await ids(hub, order="thread_id", descending=False) == sorted(created)
 
 
 async def test_threads_are_found_by_what_their_callers_keep_on_them(hubs: House) -> None:
     hub = await hubs.start()
-    kept: list[dict[str, Any]] = [{"a": 1, "b": {"x": 1, "y": 2}}, {"a": 2}, {"a": True}, {}]
-    made = [(await hub.create_thread(OWNER, ThreadChange(metadata=each))).thread_id for each in kept]
-    assert await ids(hub, ThreadFilter(metadata={"a": 1})) == [made[0]]
-    assert await ids(hub, ThreadFilter(metadata={"b": {"y": 2}})) == [made[0]]
+    metadata: list[dict[str, Any]] = [{"a": 1, "b": {"x": 1, "y": 2}}, {"a": 2}, {"a": True}, {}]
+    created = [(await hub.create_thread(OWNER, ThreadChange(metadata=each))).thread_id for each in metadata]
+    assert await ids(hub, ThreadFilter(metadata={"a": 1})) == [created[0]]
+    assert await ids(hub, ThreadFilter(metadata={"b": {"y": 2}})) == [created[0]]
     assert await ids(hub, ThreadFilter(metadata={"b": {"z": 2}})) == []
-    assert await ids(hub, ThreadFilter(ids=(made[1], made[3]))) == [made[3], made[1]]
+    assert await ids(hub, ThreadFilter(ids=(created[1], created[3]))) == [created[3], created[1]]
     where = ThreadFilter(metadata={"a": 2})
     assert await ids(hub, where, limit=0) == []
     assert await hub.reads.count_threads(OWNER, where) == 1
@@ -91,12 +91,12 @@ async def test_threads_are_found_by_what_their_callers_keep_on_them(hubs: House)
 
 async def test_threads_are_found_by_the_agent_that_ran_or_for_which_they_were_made(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
-    made = await hub.create_thread(OWNER, ThreadChange(extra={"p": {"agent": "echo"}}))
+    created = await hub.create_thread(OWNER, ThreadChange(extra={"p": {"agent": "echo"}}))
     ran = await submit(hub, "echo")
     elsewhere = await submit(hub, "other")
     for receipt in (ran, elsewhere):
         await ends(hub, receipt)
-    assert await ids(hub, ThreadFilter(agent="echo", protocol="p")) == [ran.thread_id, made.thread_id]
+    assert await ids(hub, ThreadFilter(agent="echo", protocol="p")) == [ran.thread_id, created.thread_id]
     assert await ids(hub, ThreadFilter(agent="echo")) == [ran.thread_id]
     assert await ids(hub, ThreadFilter(agent="other", protocol="p")) == [elsewhere.thread_id]
 
@@ -115,33 +115,40 @@ async def test_ephemeral_threads_are_in_no_list(hubs: House) -> None:
 
 async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
-    made = [await submit(hub, "echo", metadata={"n": 0}, assistant="x")]
-    await ends(hub, made[0])
+    receipts = [await submit(hub, "echo", metadata={"n": 0}, assistant="x")]
+    await ends(hub, receipts[0])
     for number in (1, 2):
-        made.append(await submit(hub, "echo", thread_id=made[0].thread_id, metadata={"n": number}))
-        await ends(hub, made[-1])
+        receipts.append(await submit(hub, "echo", thread_id=receipts[0].thread_id, metadata={"n": number}))
+        await ends(hub, receipts[-1])
     elsewhere = await submit(hub, "other")
     await ends(hub, elsewhere)
-    on_thread = RunFilter(thread_id=made[0].thread_id)
+    on_thread = RunFilter(thread_id=receipts[0].thread_id)
     runs = await (await hub.reads.runs(OWNER, on_thread, limit=10)).all()
-    assert [run.run_id for run in runs] == [receipt.run_id for receipt in made[::-1]]
+    assert [run.run_id for run in runs] == [receipt.run_id for receipt in receipts[::-1]]
     first = runs[-1]
-    assert (first.thread_id, first.agent, first.assistant, first.metadata) == (made[0].thread_id, "echo", "x", {"n": 0})
+    assert (first.thread_id, first.agent, first.assistant, first.metadata) == (
+        receipts[0].thread_id,
+        "echo",
+        "x",
+        {"n": 0},
+    )
     assert (await hub.reads.run_input(OWNER, first)).messages[0].text == "hi"
-    assert [run.run_id async for run in await hub.reads.runs(OWNER, on_thread, limit=1, offset=1)] == [made[1].run_id]
+    assert [run.run_id async for run in await hub.reads.runs(OWNER, on_thread, limit=1, offset=1)] == [
+        receipts[1].run_id
+    ]
     everywhere = await hub.reads.runs(OWNER, RunFilter(), limit=10)
-    assert [run.run_id async for run in everywhere] == [receipt.run_id for receipt in (elsewhere, *made[::-1])]
+    assert [run.run_id async for run in everywhere] == [receipt.run_id for receipt in (elsewhere, *receipts[::-1])]
     for where, wanted in (
         (RunFilter(agent="other"), [elsewhere]),
-        (RunFilter(metadata={"n": 1}), [made[1]]),
+        (RunFilter(metadata={"n": 1}), [receipts[1]]),
         (RunFilter(status=frozenset({RunStatus.ERROR})), []),
         (RunFilter(status=frozenset({RunStatus.SUCCESS}), agent="other"), [elsewhere]),
     ):
-        found = await hub.reads.runs(OWNER, where, limit=10)
-        assert [run.run_id async for run in found] == [receipt.run_id for receipt in wanted]
-    await hub.remove_run(OWNER, made[1].run_id)
+        listed = await hub.reads.runs(OWNER, where, limit=10)
+        assert [run.run_id async for run in listed] == [receipt.run_id for receipt in wanted]
+    await hub.remove_run(OWNER, receipts[1].run_id)
     runs = await (await hub.reads.runs(OWNER, on_thread, limit=10)).all()
-    assert [run.run_id for run in runs] == [made[2].run_id, made[0].run_id]
+    assert [run.run_id for run in runs] == [receipts[2].run_id, receipts[0].run_id]
 
 
 async def test_another_owners_run_has_no_input_to_see(hubs: House) -> None:

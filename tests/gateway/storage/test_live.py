@@ -1,4 +1,4 @@
-"""The newest records of a thread in memory, and the one wake-up for all who wait."""
+"""Tests of channels: the newest records of a thread in memory, and one wake-up for all readers that wait."""
 
 import asyncio
 from collections.abc import Sequence
@@ -55,11 +55,11 @@ def test_what_another_gateway_has_written_in_between_is_no_part_of_the_ring() ->
     assert seqs(channel.after(5)) == []
     publish(channel, 6, 7)
     assert seqs(channel.after(5)) == [6, 7] and channel.after(4) is None
-    publish(channel, 10, 10)  # committed here before it is heard of 8 and 9
+    publish(channel, 10, 10)  # committed here before the notice of 8 and 9 arrives
     assert seqs(channel.after(9)) == [10] and channel.after(7) is None
     channel.note(9)
     assert channel.seq == 10 and seqs(channel.after(9)) == [10]
-    channel.note(12)  # heard of before 11 is published here
+    channel.note(12)  # the notice arrives before 11 is published here
     publish(channel, 11, 11)
     assert channel.seq == 12 and channel.after(10) is None and seqs(channel.after(12)) == []
     publish(channel, 13, 13)
@@ -68,7 +68,7 @@ def test_what_another_gateway_has_written_in_between_is_no_part_of_the_ring() ->
 
 async def test_who_waits_is_woken_by_what_another_gateway_has_written_and_not_twice() -> None:
     channels = Channels()
-    channels.note(1, 7)  # nobody looks at it: there is no channel
+    channels.note(1, 7)  # the thread has no reader, and so no channel
     assert channels.ends() == {}
     channel = channels.get(1)
     waiting = asyncio.ensure_future(channel.more())
@@ -95,7 +95,7 @@ def test_a_ring_is_bounded_by_bytes_too() -> None:
     publish(channel, 1, 10, size=200_000)
     assert channel.after(4) is None
     assert seqs(channel.after(5)) == [6, 7, 8, 9, 10]
-    publish(channel, 11, 11, size=2_000_000)  # alone more than there is room for
+    publish(channel, 11, 11, size=2_000_000)  # this record alone exceeds the limit
     assert channel.after(10) is None
     assert seqs(channel.after(11)) == []
     publish(channel, 12, 12)
@@ -137,7 +137,7 @@ async def test_a_close_wakes_all_who_wait() -> None:
     channels.close_all()
     await within(asyncio.gather(*waiting))
     assert channels.get(1).closed
-    assert channels.get(3).closed  # of a thread that is read for the first time afterwards
+    assert channels.get(3).closed  # the thread is read for the first time after the close
 
 
 async def test_a_reader_that_goes_leaves_nothing_behind_on_a_silent_thread() -> None:
@@ -147,7 +147,7 @@ async def test_a_reader_that_goes_leaves_nothing_behind_on_a_silent_thread() -> 
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
-    waiters = getattr(channel, "_waiters")  # noqa: B009  what must not grow is nobody's business but its own
+    waiters = getattr(channel, "_waiters")  # noqa: B009  private, but it must not grow
     assert len(waiters) == 0
 
 
@@ -164,11 +164,11 @@ def test_channels_that_nobody_needs_are_dropped_and_the_others_kept() -> None:
 
 def test_a_closed_channel_makes_room_for_another() -> None:
     channels = Channels()
-    gone = channels.get(1)
+    closed = channels.get(1)
     channels.close(1)
-    assert gone.closed
+    assert closed.closed
     assert not channels.get(1).closed
-    channels.close(2)  # nobody ever read it
+    channels.close(2)  # never had a reader
 
 
 def test_a_new_channel_stays_also_where_all_others_are_in_use() -> None:
@@ -198,7 +198,7 @@ async def test_events_are_forgotten_soon_after_the_last_run(monkeypatch: pytest.
         channel.pin()
     channel.unpin()
     channel.unpin()
-    channel.pin()  # before the time is over
+    channel.pin()  # before the records are dropped
     fired = asyncio.Event()
     asyncio.get_running_loop().call_later(0.0, fired.set)
     await within(fired.wait())

@@ -1,4 +1,4 @@
-"""Nodes: who is there, who is taken for gone, and what becomes of what it was to see to."""
+"""Tests of nodes: heartbeats, the detection of nodes that are gone, and the takeover of their runs."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -20,19 +20,19 @@ from tests.postgres import connect, empty, run, url_of
 SECOND = 1_000_000
 
 
-# Who is gone, as one node sees it
+# Detection of nodes that are gone
 
 
 def look(watch: Watch, now: float, **nodes: tuple[float, float]) -> list[str]:
-    """`nodes` are their last signs of life and the ages of these, in seconds."""
-    told = [(name, round(seen * SECOND), round(age * SECOND)) for name, (seen, age) in nodes.items()]
-    return [node_id for node_id, _ in watch.find_gone(now, told)]
+    """Return the ids of nodes that are gone. `nodes` = last heartbeat of each and its age, in seconds."""
+    observed = [(name, round(heartbeat * SECOND), round(age * SECOND)) for name, (heartbeat, age) in nodes.items()]
+    return [node_id for node_id, _ in watch.find_gone(now, observed)]
 
 
 def test_a_node_without_a_sign_of_life_for_eight_seconds_is_gone() -> None:
     watch = Watch()
-    found = {now: look(watch, now, a=(0, now), b=(now, 0)) for now in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)}
-    assert found == {0.0: [], 2.0: [], 4.0: [], 6.0: [], 8.0: [], 10.0: ["a"]}
+    gone_by_time = {now: look(watch, now, a=(0, now), b=(now, 0)) for now in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)}
+    assert gone_by_time == {0.0: [], 2.0: [], 4.0: [], 6.0: [], 8.0: [], 10.0: ["a"]}
 
 
 def test_a_node_that_is_found_silent_at_the_first_look_is_given_two_beats_more() -> None:
@@ -49,7 +49,7 @@ def test_when_the_databases_clock_is_set_forward_nobody_is_gone() -> None:
 
 
 def test_a_node_that_did_not_look_for_a_while_takes_nobody_for_gone_at_once() -> None:
-    """It was stopped, or the database answered nobody: the others could not say that they are there, either."""
+    """Pause the observation: the node was stopped, or the database did not answer, so that no heartbeat was stored."""
     watch = Watch()
     assert look(watch, 0, a=(0, 0)) == []
     assert look(watch, 30, a=(0, 30)) == []
@@ -69,7 +69,7 @@ def test_a_node_that_comes_back_is_watched_anew() -> None:
 
 
 class Station:
-    """Nodes on one database, whose clocks and beats are the test's."""
+    """Nodes on one database. The test controls their clocks and heartbeats."""
 
     def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.url = url
@@ -89,7 +89,7 @@ class Station:
         return [await asyncio.to_thread(node.beat) for node in nodes]
 
     async def pass_time(self, *alive: Nodes) -> list[Look]:
-        """As long as it takes to be gone for all but `alive`; the last look of each of these."""
+        """Let time pass until all nodes except `alive` are gone. Return the last result of each of these."""
         looks: list[Look] = []
         for _ in range(round(GONE / BEAT) + 1):
             self.set_time(self.now + BEAT)
@@ -97,7 +97,7 @@ class Station:
         return looks
 
     def set_time(self, now: float) -> None:
-        """On all clocks."""
+        """Set all clocks, in seconds."""
         self.now = now
         clock = text(f"({round(now * SECOND)})::bigint")
         self._monkeypatch.setattr("babelgate.gateway.storage.nodes._NOW", clock)
@@ -110,9 +110,9 @@ def connect_to(url: str) -> psycopg.Connection[Any]:
 @pytest.fixture
 async def station(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Station]:
     empty(postgres_tables)
-    made = Station(url_of(postgres_tables), monkeypatch)
-    yield made
-    for node in made.nodes:
+    opened = Station(url_of(postgres_tables), monkeypatch)
+    yield opened
+    for node in opened.nodes:
         with suppress(DBAPIError):
             await within(node.leave())
 
@@ -158,16 +158,16 @@ async def test_a_node_takes_over_at_its_start_what_is_nobodys_and_leaves_what_is
 
 
 async def test_what_a_node_that_is_gone_had_is_taken_over_by_one_of_the_others(station: Station) -> None:
-    gone, _ = await station.join("gone")
+    silent, _ = await station.join("gone")
     others = [(await station.join())[0] for _ in range(2)]
     for number in range(3):
-        put_run(station.url, f"r{number}", gone.node_id, pk=number)
+        put_run(station.url, f"r{number}", silent.node_id, pk=number)
     looks = await station.pass_time(*others)
     assert [each.gone for each in looks if each.gone] == [("gone",)]
     (adopted,) = [each.adopted for each in looks if each.adopted]
     assert [run_id for _, run_id, _ in adopted.runs] == ["r0", "r1", "r2"]
     assert len(set(nodes_of(station.url).values())) == 1
-    assert gone.node_id not in nodes_of(station.url).values()
+    assert silent.node_id not in nodes_of(station.url).values()
 
 
 async def test_two_that_look_at_the_same_time_take_nothing_over_twice(station: Station) -> None:
@@ -175,8 +175,8 @@ async def test_two_that_look_at_the_same_time_take_nothing_over_twice(station: S
     for number in range(50):
         put_run(station.url, f"r{number}", None, pk=number)
     looks = await asyncio.gather(*(station.beat(node) for node in nodes))
-    taken = [each for (found,) in looks for each in found.adopted.runs]
-    assert len(taken) == len(set(taken)) == 50
+    adopted = [each for (look,) in looks for each in look.adopted.runs]
+    assert len(adopted) == len(set(adopted)) == 50
 
 
 async def test_a_run_that_begins_elsewhere_meanwhile_is_not_taken_over(station: Station) -> None:
@@ -197,12 +197,12 @@ async def test_a_node_that_was_taken_for_gone_hears_of_it_and_is_there_again(sta
     other, _ = await station.join()
     put_run(station.url, "r", slow.node_id)
     await station.pass_time(other)
-    (found,) = await station.beat(slow)
-    assert found.was_gone
-    assert not found.adopted
+    (result,) = await station.beat(slow)
+    assert result.was_gone
+    assert not result.adopted
     assert nodes_of(station.url) == {"r": other.node_id}
-    (found,) = await station.beat(slow)
-    assert not found.was_gone
+    (result,) = await station.beat(slow)
+    assert not result.was_gone
 
 
 async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,13 +211,13 @@ async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkey
     put_run(station.url, "r", slow.node_id)
     take_over: Callable[..., Any] = other.take_over
 
-    def late(connection: Any, gone: Any) -> Any:
-        if gone:
+    def late(connection: Any, silent: Any) -> Any:
+        if silent:
             slow.beat()
-        return take_over(connection, gone)
+        return take_over(connection, silent)
 
     monkeypatch.setattr(other, "take_over", late)
-    assert [found.gone for found in await station.pass_time(other)] == [()]
+    assert [result.gone for result in await station.pass_time(other)] == [()]
     assert nodes_of(station.url) == {"r": slow.node_id}
 
 
@@ -226,8 +226,8 @@ async def test_what_a_node_leaves_is_taken_over_with_the_next_beat_of_another(st
     stays, _ = await station.join()
     put_run(station.url, "r", leaves.node_id)
     await within(leaves.leave())
-    (found,) = await station.beat(stays)
-    assert found.adopted.runs == (("o", "r", leaves.name),)
+    (result,) = await station.beat(stays)
+    assert result.adopted.runs == (("o", "r", leaves.name),)
 
 
 async def test_a_node_that_is_about_to_leave_takes_nothing_over(station: Station) -> None:
@@ -235,44 +235,44 @@ async def test_a_node_that_is_about_to_leave_takes_nothing_over(station: Station
     stays, _ = await station.join()
     put_run(station.url, "r", None)
     leaves.adopts = False
-    assert [found.adopted for found in await station.beat(leaves)] == [Adopted()]
-    (found,) = await station.beat(stays)
-    assert found.adopted.runs == (("o", "r", None),)
+    assert [result.adopted for result in await station.beat(leaves)] == [Adopted()]
+    (result,) = await station.beat(stays)
+    assert result.adopted.runs == (("o", "r", None),)
 
 
 async def test_one_of_the_nodes_leads_and_another_one_when_it_is_gone(station: Station) -> None:
     first, _ = await station.join()
     second, _ = await station.join()
-    assert [found.leads for found in await station.beat(first, second)] == [True, False]
-    assert [found.leads for found in await station.pass_time(second)] == [True]
+    assert [result.leads for result in await station.beat(first, second)] == [True, False]
+    assert [result.leads for result in await station.pass_time(second)] == [True]
 
 
 async def test_a_node_that_loses_its_connection_says_that_it_is_there_by_another(station: Station) -> None:
     node, _ = await station.join()
-    mine = node.connect()
-    with mine.begin():
-        process = mine.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    connection = node.connect()
+    with connection.begin():
+        process = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
     with connect() as other:
         other.execute("SELECT pg_terminate_backend(%s, 10000)", (process,))
     with pytest.raises(DBAPIError):
         await station.beat(node)
     node.disconnect()
-    assert [found.was_gone for found in await station.beat(node)] == [False]
+    assert [result.was_gone for result in await station.beat(node)] == [False]
 
 
 async def test_a_heartbeat_that_hangs_pauses_the_node(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its others take its runs: what it began now would be taken over at once."""
+    """Freeze the connection: the other nodes take over, so a run that started now would be taken over at once."""
     monkeypatch.setattr("babelgate.gateway.storage.nodes.BEAT", 0.02)
     monkeypatch.setattr("babelgate.gateway.storage.nodes.GONE", 0.2)
     empty(postgres_tables)
-    told: asyncio.Queue[Look | None] = asyncio.Queue()
+    looks: asyncio.Queue[Look | None] = asyncio.Queue()
     with Wire(url_of(postgres_tables)).running() as wire:
-        node = Nodes(open_database(wire.url), "id", "name", told.put_nowait)
+        node = Nodes(open_database(wire.url), "id", "name", looks.put_nowait)
         await within(node.join())
         node.start()
-        assert await within(told.get()) is not None
+        assert await within(looks.get()) is not None
         wire.freeze()
-        while await within(told.get()) is not None:
+        while await within(looks.get()) is not None:
             pass
         await within(node.leave(0.1))
 

@@ -1,4 +1,4 @@
-"""What gateways tell one another fits into a notice, and what is no notice is none."""
+"""Tests of the encoding of notices: they fit into a notification, and other payloads are ignored."""
 
 import pytest
 
@@ -6,18 +6,18 @@ from babelgate.gateway.storage.notices import Remote, decode_notice, encode_noti
 
 
 def test_what_is_told_of_many_threads_comes_in_notices_that_postgresql_takes() -> None:
-    told = [Remote(2**63 - 1 - n, 2**31 - 1, erased=True, rewritten=True, created=True) for n in range(1000)]
-    said = list(encode_notices("0" * 36, told))
-    assert max(map(len, said)) < 8000
-    read = [decode_notice(each) for each in said]
-    assert [remote for each in read if each is not None for remote in each.threads] == told
-    assert {each.node for each in read if each is not None} == {"0" * 36}
+    remotes = [Remote(2**63 - 1 - n, 2**31 - 1, erased=True, rewritten=True, created=True) for n in range(1000)]
+    payloads = list(encode_notices("0" * 36, remotes))
+    assert max(map(len, payloads)) < 8000
+    notices = [decode_notice(each) for each in payloads]
+    assert [remote for each in notices if each is not None for remote in each.threads] == remotes
+    assert {each.node for each in notices if each is not None} == {"0" * 36}
     assert list(encode_notices("n", [])) == []
 
 
-@pytest.mark.parametrize("said", ["", "[]", '["n"]', '["n",[[1]]]', '["n",[["1",2]]]', "{}", "[1,[]]", "\ud800"])
-def test_what_is_no_notice_is_none(said: str) -> None:
-    assert decode_notice(said) is None
+@pytest.mark.parametrize("payload", ["", "[]", '["n"]', '["n",[[1]]]', '["n",[["1",2]]]', "{}", "[1,[]]", "\ud800"])
+def test_what_is_no_notice_is_none(payload: str) -> None:
+    assert decode_notice(payload) is None
 
 
 def test_two_notices_of_a_thread_merge_with_both_flags() -> None:

@@ -1,4 +1,4 @@
-"""Notices are sent after the commit, by a connection of their own, and no commit waits for them."""
+"""Tests of the notifier: notices are sent after the commit, on a separate connection, and no commit waits for them."""
 
 import asyncio
 from collections.abc import Generator, Sequence
@@ -33,20 +33,20 @@ def url(postgres_tables: str) -> str:
 
 @pytest.fixture
 def wire(url: str) -> Generator[Wire]:
-    with Wire(url).running() as made:
-        yield made
+    with Wire(url).running() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def server() -> Generator[PostgresServer]:
-    """A server whose flush takes for ever where a session waits for its standby, which there is none."""
-    with postgres_server(synchronous_standby_names="nobody", synchronous_commit="local") as made:
-        yield made
+    """A server with a missing standby: the flush of a session that waits for the standby never ends."""
+    with postgres_server(synchronous_standby_names="nobody", synchronous_commit="local") as started:
+        yield started
 
 
 @pytest.mark.slow
 async def test_a_commit_waits_for_no_flush_of_another_node(server: PostgresServer, tmp_path: Path) -> None:
-    """The other one has sent a notice within its transaction, and so holds the lock until its commit is flushed."""
+    """Let another session notify inside its transaction, which holds the lock of NOTIFY until its commit is flushed."""
     url = server.add_schema("flush")
     async with opened(url, tmp_path) as a, opened(url, tmp_path) as b:
         await within(a.write(create()))
@@ -62,8 +62,8 @@ async def test_a_commit_waits_for_no_flush_of_another_node(server: PostgresServe
             flushing = asyncio.ensure_future(other.execute(writes))
 
             def flushes() -> bool:
-                found = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
-                return looks.execute(found, (other.info.backend_pid,)).fetchone() is not None
+                query = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
+                return looks.execute(query, (other.info.backend_pid,)).fetchone() is not None
 
             await within(turned(flushes), "the flush")
             assert [await within(a.write(change())) for _ in range(3)] == [2, 3, 4]
@@ -86,7 +86,7 @@ async def test_notices_of_one_thread_are_merged_while_none_can_be_sent(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "_ANSWER", 0.1)
-    monkeypatch.setattr(notifier, "_AGAIN", 0.2)
+    monkeypatch.setattr(notifier, "_RETRY_DELAY", 0.2)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         wire.freeze_after = _NOTICE
         pk = await within(a.write(create()))
@@ -101,10 +101,10 @@ async def test_notices_of_one_thread_are_merged_while_none_can_be_sent(
 
 
 def a_hung_up(node: Node) -> bool:
-    """Whether its notifier has found that its connection is dead."""
-    made = node.journal._notifier  # pyright: ignore[reportPrivateUsage]
-    assert made is not None
-    return made._is_lost  # pyright: ignore[reportPrivateUsage]
+    """Return True if the notifier of a node has detected that its connection is dead."""
+    sender = node.journal._notifier  # pyright: ignore[reportPrivateUsage]
+    assert sender is not None
+    return sender._is_lost  # pyright: ignore[reportPrivateUsage]
 
 
 async def frozen(wire: Wire) -> None:
@@ -114,7 +114,7 @@ async def frozen(wire: Wire) -> None:
 async def test_the_newest_notices_are_kept_beyond_the_bound(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(notifier, "_MOST", 3)
+    monkeypatch.setattr(notifier, "_MAX_PENDING", 3)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         wire.freeze_after = _NOTICE
         await within(a.write(create("lost")))
@@ -145,7 +145,7 @@ async def test_a_journal_closes_while_its_notice_is_not_answered(wire: Wire, tmp
 
 
 async def test_a_notifier_whose_server_is_away_stops(url: str) -> None:
-    """Before it has ever connected."""
+    """Stop a notifier that has never been able to connect."""
     with Wire(url).running() as wire:
         alone = Notifier("n", open_database(wire.url, shared=True))
         wire.cut()
@@ -156,12 +156,12 @@ async def test_a_notifier_whose_server_is_away_stops(url: str) -> None:
         assert monotonic() - begun < 5
 
 
-# Notices that are lost with their node
+# Notices that are lost because their node stops
 
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Listeners look soon for what they missed."""
+    """Listeners that look for missed notices after a fifth of a second."""
     monkeypatch.setattr(postgres, "_SILENCE", 0.2)
 
 
@@ -203,7 +203,7 @@ async def test_an_awaited_thread_is_found_where_its_notice_is_lost(
 async def test_a_settled_commit_is_announced_to_the_other_gateways(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("babelgate.gateway.storage.journal._AGAIN", 0.05)
+    monkeypatch.setattr("babelgate.gateway.storage.journal._RETRY_DELAY", 0.05)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         await within(a.write(create()))
         await within(turned(lambda: len(b.heard) == 1), "the notice")

@@ -1,4 +1,4 @@
-"""Pages of logs that readers share."""
+"""Tests of the cache of log pages that readers share."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def record(seq: int, name: str = "") -> Record:
 
 
 class Log:
-    """A log in memory, of which each query is counted and may be held up."""
+    """A log in memory that counts its queries and can delay them."""
 
     def __init__(self, end: int, size: int = 10, room: int = 10_000, most: int = 2**24) -> None:
         self.end = end
@@ -47,11 +47,11 @@ class Log:
         return records, [self._size] * len(records), is_cut
 
     async def read(self, after: int = 0, until: int | None = None) -> list[int]:
-        seen: list[int] = []
-        while some := (await within(self.cache.get(PK, after, until))).select(after, until, 100):
-            seen += [each.seq for each in some]
-            after = seen[-1]
-        return seen
+        seqs: list[int] = []
+        while page := (await within(self.cache.get(PK, after, until))).select(after, until, 100):
+            seqs += [each.seq for each in page]
+            after = seqs[-1]
+        return seqs
 
 
 async def test_readers_of_one_log_share_its_pages() -> None:
@@ -151,8 +151,8 @@ async def test_the_pages_that_are_kept_have_a_bound() -> None:
     log = Log(10 * BLOCK, most=3 * weight)
     for number in range(10):
         await log.cache.get(PK, number * BLOCK)
-    kept = [number for number in range(10) if log.cache.find(PK, number * BLOCK) is not None]
-    assert kept == [7, 8, 9]
+    cached = [number for number in range(10) if log.cache.find(PK, number * BLOCK) is not None]
+    assert cached == [7, 8, 9]
 
 
 @given(

@@ -1,4 +1,4 @@
-"""The log of PostgreSQL in partitions, which here are of ten threads each."""
+"""Tests of the partitions of PostgreSQL's log, with ten threads per partition."""
 
 from collections.abc import AsyncGenerator, Callable, Generator
 
@@ -23,15 +23,15 @@ def schema() -> Generator[str]:
 
 @pytest.fixture
 async def journal(schema: str) -> AsyncGenerator[Journal]:
-    made = Journal(url_of(schema))
-    await made.open()
-    await within(made.write(shrink))
-    yield made
-    await within(made.close())
+    opened = Journal(url_of(schema))
+    await opened.open()
+    await within(opened.write(shrink))
+    yield opened
+    await within(opened.close())
 
 
 def shrink(tx: Transaction) -> None:
-    """The first partition as it would be, were they this small."""
+    """Replace the first partition by one for ten threads."""
     tx.connection.exec_driver_sql("DROP TABLE event_0")
     tx.connection.exec_driver_sql("CREATE TABLE event_0 PARTITION OF event FOR VALUES FROM (MINVALUE) TO (10)")
 
@@ -48,13 +48,13 @@ def names(tx: Transaction) -> list[str]:
     return [each.name for each in list_partitions(tx.connection)]
 
 
-def kept(tx: Transaction) -> dict[str, list[int]]:
-    """The threads that each partition has something of, by key."""
+def partition_threads(tx: Transaction) -> dict[str, list[int]]:
+    """Return the keys of the threads that each partition has records of, by name of the partition."""
     rows = tx.connection.exec_driver_sql("SELECT DISTINCT tableoid::regclass::text, thread_pk FROM event ORDER BY 2")
-    found: dict[str, list[int]] = {}
+    threads_by_partition: dict[str, list[int]] = {}
     for name, pk in rows:
-        found.setdefault(name, []).append(pk)
-    return found
+        threads_by_partition.setdefault(name, []).append(pk)
+    return threads_by_partition
 
 
 def create(number: int) -> Callable[[Transaction], int]:
@@ -66,7 +66,7 @@ def change(number: int) -> Callable[[Transaction], int]:
 
 
 async def begin(journal: Journal, first: int, end: int) -> None:
-    """Threads with these keys."""
+    """Create threads with these keys."""
     for number in range(first, end):
         assert await within(journal.write(create(number))) == number
 
@@ -84,19 +84,19 @@ async def test_partitions_are_there_before_they_are_needed_and_each_has_the_thre
     assert await within(journal.write(make)) == 1
     assert await within(journal.write(make)) == 0
     assert await within(journal.write(names)) == ["event_0", "event_10", "event_20", "event_30"]
-    assert await within(journal.write(kept)) == {"event_0": [*range(1, 10)], "event_10": [10, 11, 12]}
+    assert await within(journal.write(partition_threads)) == {"event_0": [*range(1, 10)], "event_10": [10, 11, 12]}
     assert await within(journal.write(change(10))) == 2
 
 
 async def test_what_no_partition_was_made_for_is_kept_all_the_same(journal: Journal) -> None:
     await begin(journal, 1, 13)
     assert await within(journal.write(change(12))) == 2
-    assert (await within(journal.write(kept)))["event_rest"] == [10, 11, 12]
+    assert (await within(journal.write(partition_threads)))["event_rest"] == [10, 11, 12]
     await within(journal.write(make))
     assert await within(journal.write(names)) == ["event_0", "event_30"]
     await begin(journal, 13, 33)
-    found = await within(journal.write(kept))
-    assert (found["event_rest"], found["event_30"]) == ([*range(10, 30)], [30, 31, 32])
+    threads_by_partition = await within(journal.write(partition_threads))
+    assert (threads_by_partition["event_rest"], threads_by_partition["event_30"]) == ([*range(10, 30)], [30, 31, 32])
 
 
 async def test_a_partition_is_dropped_once_its_last_thread_is_erased(
@@ -111,15 +111,15 @@ async def test_a_partition_is_dropped_once_its_last_thread_is_erased(
     with caplog.at_level("INFO", "babelgate.retention"):
         assert await within(journal.write(drop))
     assert "event_0 was dropped" in caplog.text
-    # Nothing has begun in the one after next, so that keys of this one may still be in hand.
+    # No thread exists in the partition after the next one, so nodes may still have reserved keys of this one.
     await erase(journal, 10, 20)
     assert not await within(journal.write(drop))
     assert await within(journal.write(names)) == ["event_10", "event_20", "event_30", "event_40"]
-    assert await within(journal.write(kept)) == {"event_20": [20, 21, 22]}
+    assert await within(journal.write(partition_threads)) == {"event_20": [20, 21, 22]}
 
 
 async def test_whoever_has_a_lock_on_the_log_is_not_waited_for(journal: Journal, schema: str) -> None:
-    """As a backup has it: others would wait behind the one that waits."""
+    """Lock the log as a backup does. All other statements would queue behind a waiting change."""
     await within(journal.write(make))
     await begin(journal, 1, 23)
     await erase(journal, 1, 10)
@@ -133,7 +133,7 @@ async def test_whoever_has_a_lock_on_the_log_is_not_waited_for(journal: Journal,
 
 
 async def test_a_thread_that_begins_while_its_partition_is_looked_at_is_not_lost(journal: Journal, schema: str) -> None:
-    """Of a gateway that has had its key for long."""
+    """Insert a thread with a key that its gateway reserved long ago."""
     await within(journal.write(make))
     await begin(journal, 1, 23)
     await erase(journal, 1, 10)
@@ -147,7 +147,7 @@ async def test_a_thread_that_begins_while_its_partition_is_looked_at_is_not_lost
             )
             assert not await within(journal.write(drop))
         assert not await within(journal.write(drop))
-    assert (await within(journal.write(kept)))["event_0"] == [5]
+    assert (await within(journal.write(partition_threads)))["event_0"] == [5]
 
 
 async def test_a_role_that_may_not_change_tables_is_told_so_and_everything_else_goes_on(
@@ -160,14 +160,14 @@ async def test_a_role_that_may_not_change_tables_is_told_so_and_everything_else_
         run_(f"GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader")
         run_(f"GRANT SELECT ON SEQUENCE thread_key TO {schema}_reader")
         run_(f"SET LOCAL ROLE {schema}_reader")
-        made = make_partitions(tx.connection, TEN)
+        created = make_partitions(tx.connection, TEN)
         run_("RESET ROLE")
         run_(f"DROP OWNED BY {schema}_reader")
         run_(f"DROP ROLE {schema}_reader")
-        return made
+        return created
 
     with caplog.at_level("WARNING", "babelgate.retention"):
         assert await within(journal.write(make_as_another)) == 0
     assert "make it the owner of the table event" in caplog.text
     await begin(journal, 1, 13)
-    assert (await within(journal.write(kept)))["event_rest"] == [10, 11, 12]
+    assert (await within(journal.write(partition_threads)))["event_rest"] == [10, 11, 12]

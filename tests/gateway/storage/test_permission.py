@@ -1,4 +1,4 @@
-"""What is stored can be read by the user of the gateway, and by nobody else on the machine."""
+"""Tests of file permissions: only the user of the gateway can read what it stores."""
 
 import os
 import sqlite3
@@ -22,7 +22,7 @@ def usual_umask() -> Generator[None]:
 
 
 def modes(folder: Path) -> dict[str, str]:
-    """What everybody may do, by name."""
+    """Return the permissions of all files and folders below a folder, by path."""
     return {str(path.relative_to(folder)): f"{path.stat().st_mode & 0o777:o}" for path in folder.rglob("*")}
 
 
@@ -35,8 +35,8 @@ def upload(url: str) -> None:
 def test_what_a_gateway_makes_is_for_its_user_alone(tmp_path: Path) -> None:
     with served(tmp_path, "--database", f"sqlite:///{tmp_path}/new/folder/x.db") as running:
         upload(running.url)
-        found = modes(tmp_path / "new")
-        stored = [name for name in found if len(Path(name).name) == 64]
+        by_path = modes(tmp_path / "new")
+        stored = [name for name in by_path if len(Path(name).name) == 64]
         assert len(stored) == 1
         assert {
             "folder/x.db",
@@ -44,7 +44,7 @@ def test_what_a_gateway_makes_is_for_its_user_alone(tmp_path: Path) -> None:
             "folder/x.db-shm",
             "folder/x.db.lock",
             "folder/x.blobs",
-        } < found.keys()
+        } < by_path.keys()
         for name, mode in modes(tmp_path).items():
             assert mode == ("700" if (tmp_path / name).is_dir() else "600"), name
 
@@ -54,12 +54,12 @@ def test_what_others_could_read_before_they_cannot_after_a_start(tmp_path: Path)
     (tmp_path / "x.blobs" / "00").mkdir(parents=True)
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
         connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("CREATE TABLE other (name)")  # and with it the files beside
+        connection.execute("CREATE TABLE other (name)")  # creates the -wal and -shm files, too
         assert modes(tmp_path)["x.db"] == modes(tmp_path)["x.db-wal"] == "644"
         with served(tmp_path, "--database", f"sqlite:///{tmp_path}/x.db"):
-            found = modes(tmp_path)
-    assert found["x.blobs"] == "700"
-    assert {name: mode for name, mode in found.items() if name.startswith("x.db")} == dict.fromkeys(
+            by_path = modes(tmp_path)
+    assert by_path["x.blobs"] == "700"
+    assert {name: mode for name, mode in by_path.items() if name.startswith("x.db")} == dict.fromkeys(
         ("x.db", "x.db-wal", "x.db-shm", "x.db.lock"), "600"
     )
 

@@ -1,5 +1,7 @@
-"""PostgreSQL: its schema, that one gateway has it at a time, and connections that are lost at the worst moments. What
-the journal does on it is what the other tests of this folder say of each database."""
+"""Tests of PostgreSQL: its schema, the lock for one gateway at a time, and connections lost at the worst moments.
+
+The other tests of this folder check the behaviour of the journal on each database.
+"""
 
 import asyncio
 import itertools
@@ -46,10 +48,10 @@ def url(postgres_tables: str) -> str:
 
 @pytest.fixture
 async def journal(url: str) -> AsyncGenerator[Journal]:
-    made = Journal(url)
-    await made.open()
-    yield made
-    await within(made.close())
+    opened_journal = Journal(url)
+    await opened_journal.open()
+    yield opened_journal
+    await within(opened_journal.close())
 
 
 def create(thread_id: str) -> Callable[[Transaction], int]:
@@ -65,7 +67,7 @@ def is_no_partition(name: str | None, _kind: str, _parents: Any) -> bool:
 
 
 def process(tx: Transaction) -> int:
-    """The server's, for the connection that writes."""
+    """Return the id of the server process for the connection that writes."""
     return tx.connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
 
 
@@ -93,16 +95,16 @@ async def test_a_new_database_is_made_as_the_tables_say() -> None:
             assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar_one() == HEAD
             tables = MigrationContext.configure(connection, opts={"include_name": is_no_partition})
             assert compare_metadata(tables, SQLModel.metadata) == []
-            # Texts have the order of their bytes, as with SQLite: pages and prefixes go by it.
+            # Text is ordered by its bytes, as in SQLite: pages and prefixes depend on it.
             others = "SELECT count(*) FROM information_schema.columns WHERE table_schema = current_schema() AND "
             others += "data_type = 'character varying' AND collation_name IS DISTINCT FROM 'C'"
-            assert connection.exec_driver_sql(others).scalar_one() == 1  # of alembic_version
-            found = connection.exec_driver_sql(
+            assert connection.exec_driver_sql(others).scalar_one() == 1  # the column of alembic_version
+            partial_indexes = connection.exec_driver_sql(
                 "SELECT indexname FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '%% WHERE %%'"
             )
             indexes = [index for table in SQLModel.metadata.tables.values() for index in table.indexes]
             partial = {index.name for index in indexes if "postgresql_where" in index.info}
-            assert set(found.scalars()) == partial
+            assert set(partial_indexes.scalars()) == partial
         engine.dispose()
 
 
@@ -115,18 +117,18 @@ async def test_a_database_of_the_release_before_gets_the_tables_of_this_one_and_
         for name in ("a", "b"):
             await within(journal.write(create(name)))
         await within(journal.close())
-        made = other.execute(cast("LiteralString", columns)).fetchall()
+        schema_after_open = other.execute(cast("LiteralString", columns)).fetchall()
         engine = open_database(url_of(schema)).open_writer()
         with engine.begin() as connection:
             migrate_to("0012", connection, back=True)
         engine.dispose()
-        assert other.execute(cast("LiteralString", columns)).fetchall() != made
+        assert other.execute(cast("LiteralString", columns)).fetchall() != schema_after_open
         assert other.execute("SELECT thread_pk FROM event ORDER BY 1").fetchall() == [(1,), (2,)]
         again = Journal(url_of(schema))
         await again.open()
         assert await within(again.write(create("c"))) == 3
         await within(again.close())
-        assert other.execute(cast("LiteralString", columns)).fetchall() == made
+        assert other.execute(cast("LiteralString", columns)).fetchall() == schema_after_open
         assert other.execute("SELECT nextval('thread_key')").fetchone() == (3,)
         assert other.execute("SELECT thread_pk FROM event_0 ORDER BY 1").fetchall() == [(1,), (2,), (3,)]
 
@@ -153,7 +155,7 @@ async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is() -> N
     }.items(),
 )
 def test_one_thing_is_found_by_its_key_before_anything_is_known_of_the_tables(statement: str, index: str) -> None:
-    """A statement is planned on a new database while it is empty, and not anew before it was analyzed."""
+    """Check generic plans of an empty database, which the server uses until it has analyzed the tables."""
     sql = vars(Sql(PGDialect_psycopg()))[statement].sql
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", sql)))
     for number, name in enumerate(names, 1):
@@ -180,7 +182,7 @@ async def test_the_rows_of_owners_are_counted_whatever_becomes_of_them(journal: 
         assert tally() == [("thread", "", 0)]
 
 
-# One gateway a database
+# One gateway per database
 
 
 async def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(journal: Journal, url: str) -> None:
@@ -287,13 +289,13 @@ async def test_a_reader_whose_connection_is_lost_reads_all_the_same(journal: Jou
 
 @pytest.fixture
 def wire(url: str) -> Generator[Wire]:
-    with Wire(url).running() as made:
-        yield made
+    with Wire(url).running() as running:
+        yield running
 
 
 @asynccontextmanager
-async def opened(url: str, shown: list[Published], *, shared: bool = False) -> AsyncGenerator[Journal]:
-    journal = Journal(url, on_commit=shown.extend, shared=shared)
+async def opened(url: str, published: list[Published], *, shared: bool = False) -> AsyncGenerator[Journal]:
+    journal = Journal(url, on_commit=published.extend, shared=shared)
     await journal.open()
     try:
         yield journal
@@ -322,15 +324,15 @@ async def test_while_the_database_cannot_be_reached_nothing_is_written_or_read_a
 
 @pytest.mark.parametrize("stored", [True, False])
 async def test_who_waits_for_a_commit_that_was_cut_is_told_what_became_of_it(wire: Wire, stored: bool) -> None:
-    shown: list[Published] = []
-    async with opened(wire.url, shown) as journal:
+    published: list[Published] = []
+    async with opened(wire.url, published) as journal:
         pk = await within(journal.write(create("t")))
         setattr(wire, "cut_after" if stored else "cut_before", b"COMMIT")
         written = journal.write(change("t"))
         await within(turned(lambda: journal.failure is not None), "the cut")
-        with pytest.raises(Unstored):  # nobody else waits for the connection
+        with pytest.raises(Unstored):  # later commands do not wait for the connection
             await within(journal.write(create("u")))
-        assert not written.done() and [len(each.records) for each in shown] == [1]
+        assert not written.done() and [len(each.records) for each in published] == [1]
         wire.mend()
         if stored:
             assert await within(written) == 2
@@ -338,19 +340,19 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_what_became_of_it(wir
             with pytest.raises(Unstored):
                 await within(written)
         await within(turned(lambda: journal.failure is None), "the connection")
-        following = await within(journal.write(change("t")))
-        assert following == (3 if stored else 2)
-        seqs = list(range(1, following + 1))
+        next_seq = await within(journal.write(change("t")))
+        assert next_seq == (3 if stored else 2)
+        seqs = list(range(1, next_seq + 1))
         assert [record.seq for record in await within(journal.page(pk, 0))] == seqs
-        assert [record.seq for each in shown for record in each.records] == seqs
+        assert [record.seq for each in published for record in each.records] == seqs
 
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_each_commit_is_told_as_it_was_stored_however_often_the_connection_is_lost(
     wire: Wire, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also in the commits by which the gateway comes back: it settles what was lost, and claims the database."""
-    monkeypatch.setattr(journals, "_AGAIN", 0.02)
+    """Cut also the commits with which the gateway reconnects, settles the lost commit, and claims the database."""
+    monkeypatch.setattr(journals, "_RETRY_DELAY", 0.02)
     fates: tuple[Commit, ...] = ("stored", "lost before", "lost after")
     async with opened(wire.url, [], shared=shared) as journal:
         pk = await within(journal.write(create("t")))
@@ -359,7 +361,7 @@ async def test_each_commit_is_told_as_it_was_stored_however_often_the_connection
             wire.commits.extend(plan)
             writing = [journal.write(change("t"))]
             while wire.commits:
-                await within(asyncio.wait(writing))  # each is answered
+                await within(asyncio.wait(writing))  # every command gets a result
                 writing.append(journal.write(change("t")))
             results = await within(asyncio.gather(*writing, return_exceptions=True))
             stored += [each for each in results if isinstance(each, int)]

@@ -1,4 +1,4 @@
-"""A PostgreSQL server that is killed while a gateway uses it, and started again."""
+"""Tests of a PostgreSQL server that is killed while a gateway uses it, and started again."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Generator
@@ -25,12 +25,12 @@ _THREADS = 8
 
 @pytest.fixture(scope="module")
 def server() -> Generator[PostgresServer]:
-    with postgres_server() as made:
-        yield made
+    with postgres_server() as started:
+        yield started
 
 
 class Writer:
-    """Adds to a thread of its own for as long as it may."""
+    """Writer that appends to one thread until it is stopped."""
 
     def __init__(self, journal: Journal, thread_id: str) -> None:
         self.acknowledged: list[int] = []
@@ -39,8 +39,8 @@ class Writer:
         self._journal, self._thread_id = journal, thread_id
 
     async def create(self) -> None:
-        made = self._journal.write(lambda tx: tx.create_thread("o", self._thread_id, ThreadChanged()).pk)
-        self.pk = await within(made)
+        created = self._journal.write(lambda tx: tx.create_thread("o", self._thread_id, ThreadChanged()).pk)
+        self.pk = await within(created)
         self.acknowledged.append(1)
 
     async def write(self, until: asyncio.Event) -> None:
@@ -74,7 +74,7 @@ async def test_what_was_acknowledged_outlives_a_server_that_is_killed(server: Po
     for writer in writers:
         seqs = [record.seq for record in await within(journal.page(writer.pk, 0, 100_000))]
         assert seqs == list(range(1, len(seqs) + 1))
-        # Who was refused may try again: that it is there all the same would be said twice.
+        # A caller may repeat a refused command, so a refused record that was stored would be there twice.
         assert writer.acknowledged == seqs and writer.refused
     await within(journal.close())
 
@@ -98,7 +98,7 @@ async def test_a_gateway_serves_again_when_its_server_is_back(server: PostgresSe
 
 
 class Talk:
-    """Says one thing, another when it is told to, and ends when it is told to."""
+    """Agent that emits a text, another one when `more` is set, and ends when `end` is set."""
 
     def __init__(self) -> None:
         self.more, self.end = asyncio.Event(), asyncio.Event()
@@ -130,7 +130,7 @@ async def test_what_an_agent_says_while_the_server_is_away_is_stored_when_it_is_
 async def test_a_run_outlives_a_time_in_which_the_server_takes_no_writes(
     server: PostgresServer, tmp_path: Path, cluster: bool
 ) -> None:
-    """As a primary that was demoted: its sessions live on, and refuse (25006)."""
+    """Make the server read-only, like a demoted primary: its sessions stay open, and refuse writes (25006)."""
     talk, database = Talk(), server.add_schema(f"read_only_{cluster}".lower())
     shared: dict[str, Any] = {"cluster": True, "blobs": str(tmp_path / "blobs")} if cluster else {}
     async with running(tmp_path, {"talk": talk}, database=database, **shared) as gateway:
@@ -152,7 +152,7 @@ async def test_a_run_outlives_a_time_in_which_the_server_takes_no_writes(
 async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is open in its log is read before its end is written, and the server is not there for that either."""
+    """Fail also the read of the log that precedes the end of the run, because the server is still away."""
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
     talk = Talk()
     async with running(tmp_path, {"talk": talk}, database=server.add_schema("refused")) as gateway:
@@ -170,7 +170,7 @@ async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
 async def test_a_try_while_the_server_was_away_counts_when_it_is_back(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, posts: int
 ) -> None:
-    """However long that is. What the receiver has accepted is not posted again."""
+    """Keep the server away for longer than the patience. A delivery that the receiver accepted is not repeated."""
     for module, name in (
         (unavailable, "PATIENCE"),
         (unavailable, "PATIENCE_OF_RUNS"),
@@ -191,7 +191,7 @@ async def test_a_try_while_the_server_was_away_counts_when_it_is_back(
         assert (await within(gateway.http.post("/runs/wait", json=body))).status_code == 200
         await receiver.receives(1)
         await asyncio.to_thread(server.kill)
-        receiver.hold.set()  # what the receiver answers cannot be stored
+        receiver.hold.set()  # the outcome of the delivery cannot be stored
         await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
         deliveries = vars(cast("object", vars(gateway.hub)["_deliverer"]))["_deliveries"]
@@ -223,7 +223,7 @@ async def _end(gateway: Running, run_id: str) -> Any:
 
 
 async def _start(gateway: Running) -> str:
-    """The run, when the first that the agent says is stored: a commit that is cut off is another story."""
+    """Start a run, and return its id once its first text is stored, so that no commit is in progress."""
     run_id = (await within(gateway.http.post("/acp/runs", json=_call("async")))).json()["run_id"]
     async with gateway.http.stream(
         "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}

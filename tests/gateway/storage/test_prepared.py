@@ -1,4 +1,4 @@
-"""Statements: compiled once, run with tuples."""
+"""Tests of prepared statements, which are compiled once and run with tuples."""
 
 from pathlib import Path
 from typing import Any
@@ -49,9 +49,9 @@ def test_a_name_that_the_statement_does_not_have_is_a_mistake(tmp_path: Path) ->
 def test_what_is_compiled_once_for_a_kind_of_database_is_what_each_would_compile(url: str) -> None:
     writer, readers = open_database(url).open_writer().dialect, open_database(url).open_readers(1).dialect
     assert sql_of(writer) is sql_of(readers)
-    own = _made(Sql(writer))
-    assert _made(sql_of(writer)) == own
-    assert len(own) > 10
+    compiled = _made(Sql(writer))
+    assert _made(sql_of(writer)) == compiled
+    assert len(compiled) > 10
 
 
 def _made(sql: Sql) -> dict[str, dict[str, Any]]:

@@ -1,5 +1,4 @@
-"""Pruning: a thread keeps its newest state, whichever agent left it, and goes on from it; the bytes of all others are
-given back."""
+"""Tests of pruning: a thread of any agent keeps its newest state and continues from it; all others are deleted."""
 
 import json
 from pathlib import Path
@@ -31,18 +30,18 @@ def said(text: str) -> Any:
 
 
 def _sizes(connection: Connection) -> list[tuple[int, int]]:
-    """Rows and bytes, table by table."""
-    kept = [connection.execute(select(func.length(table.c.body))).scalars().all() for table in _TABLES]
-    return [(len(sizes), sum(sizes)) for sizes in kept]
+    """Return the number of rows and bytes of each table."""
+    by_table = [connection.execute(select(func.length(table.c.body))).scalars().all() for table in _TABLES]
+    return [(len(sizes), sum(sizes)) for sizes in by_table]
 
 
 async def prune(caller: Caller, *thread_ids: str) -> int:
-    asked = {"thread_ids": thread_ids, "strategy": "keep_latest"}
-    return (await caller.post("/threads/prune", asked))["pruned_count"]
+    body = {"thread_ids": thread_ids, "strategy": "keep_latest"}
+    return (await caller.post("/threads/prune", body))["pruned_count"]
 
 
 async def looks_the_same(caller: Caller, thread_id: str, before: Any) -> None:
-    """But for its past."""
+    """Assert that the state of a thread did not change, except that it has no parent and no history."""
     after = await caller.state(thread_id)
     assert after == before | {"parent_checkpoint": None, "parent_checkpoint_id": None}
     history = await caller.history(thread_id)
@@ -87,9 +86,9 @@ async def test_a_graphs_thread_keeps_its_newest_state_and_goes_on_from_it(tmp_pa
 
 async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: Path) -> None:
     inner = builder(State, {"count": writes({"count": 2}), "ask": asks("Right?")}).compile()
-    made = wrap_graph(builder(State, {"before": writes({"count": 1}), "inner": inner}), "within")[1]
-    told: list[Any] = []
-    async with running(tmp_path, {"within": made}) as gateway:
+    graph = wrap_graph(builder(State, {"before": writes({"count": 1}), "inner": inner}), "within")[1]
+    answers: list[Any] = []
+    async with running(tmp_path, {"within": graph}) as gateway:
         caller = Caller(gateway)
         for pruned in (False, True):
             thread_id = await caller.thread()
@@ -102,8 +101,8 @@ async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: P
                     assert await prune(caller, thread_id) == 1
                     await looks_the_same(caller, thread_id, before)
                     assert (await caller.get(f"/threads/{thread_id}/state?subgraphs=true"))["tasks"] == deep["tasks"]
-                told.append((await caller.resume(thread_id, "within", f"answer to {text}"))["messages"])
-    texts = [[(m["type"], m["content"]) for m in messages] for messages in told]
+                answers.append((await caller.resume(thread_id, "within", f"answer to {text}"))["messages"])
+    texts = [[(m["type"], m["content"]) for m in messages] for messages in answers]
     assert texts[:2] == texts[2:]
     assert len(texts[1]) == 4
 
@@ -133,16 +132,16 @@ async def test_the_states_of_other_agents_are_shown_no_more_and_what_was_said_st
 
 
 async def _events(caller: Caller, thread_id: str, last: Any) -> list[Any]:
-    """Those of the thread up to a state."""
-    found: list[Any] = []
-    asked = {"channels": ["values", "messages", "checkpoints", "tasks"]}
-    async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=asked) as stream:
+    """Return the events of a thread up to a state."""
+    events: list[Any] = []
+    body = {"channels": ["values", "messages", "checkpoints", "tasks"]}
+    async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=body) as stream:
         async for line in stream.aiter_lines():
             if line.startswith("data: "):
-                found.append(json.loads(line.removeprefix("data: ")))
-                data = found[-1]["params"]["data"]
-                if found[-1]["method"] == "checkpoints" and data["id"] == last["checkpoint_id"]:
-                    return found
+                events.append(json.loads(line.removeprefix("data: ")))
+                data = events[-1]["params"]["data"]
+                if events[-1]["method"] == "checkpoints" and data["id"] == last["checkpoint_id"]:
+                    return events
     raise AssertionError("the stream has ended")
 
 
@@ -153,9 +152,9 @@ async def test_a_reader_who_is_there_is_told_nothing_of_it_and_then_the_next_run
             await caller.wait(thread_id, "tools", said(text))
         before = await caller.state(thread_id)
         last = (await _events(caller, thread_id, before))[-1]["seq"]
-        asked = {"channels": ["values", "checkpoints", "messages"], "since": last}
+        body = {"channels": ["values", "checkpoints", "messages"], "since": last}
         live: list[Any] = []
-        async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=asked) as stream:
+        async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=body) as stream:
             lines = stream.aiter_lines()
             assert await prune(caller, thread_id) == 1
             after = await caller.wait(thread_id, "tools", said("three"))
@@ -222,9 +221,9 @@ class Deltas(TypedDict):
 
 
 async def test_checkpoints_by_which_a_later_one_is_told_stay(tmp_path: Path) -> None:
-    """A channel of langgraph 1.2 whose value is what was written to it, checkpoint by checkpoint."""
-    made = {"deltas": wrap_graph(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
-    async with running(tmp_path, made) as gateway:
+    """Use a `DeltaChannel` of langgraph 1.2, whose value is computed from the writes of all checkpoints."""
+    graphs = {"deltas": wrap_graph(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
+    async with running(tmp_path, graphs) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         for number in range(3):

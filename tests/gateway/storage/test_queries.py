@@ -1,4 +1,4 @@
-"""Queries on the rows: lists, pages, and that nobody sees another owner's."""
+"""Tests of queries on the rows: lists, pages, and the separation of owners."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ EACH_DATABASE: Final = True
 
 
 class Ticking:
-    """Every look at it is a second later."""
+    """Clock that advances by a second with every read."""
 
     def __init__(self) -> None:
         self.now = 1_000_000_000_000_000

@@ -1,5 +1,7 @@
-"""No query walks through a table that grows with use: a gateway that has run for a year starts and answers as on its
-first day. The plans are SQLite's own."""
+"""Tests of SQLite's query plans: no query scans a table that grows with use.
+
+So a gateway that has run for a year starts and answers as fast as on its first day.
+"""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -22,9 +24,9 @@ from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.turns import TurnRecords, find_records, find_turns, read_turns, removed_messages
 
 PARTIAL = ("run_live", "task_open", "webhook_due", "blob_use_blob", "thread_expires")
-"""Indexes that hold only what is open, or that a sweep has to walk through."""
+"""Indexes that may be scanned: they hold only open rows, or a sweep must read all of them."""
 NOTHING = ("CONSTANT ROW", "(subquery-1)")
-"""What SQLAlchemy looks through in the place of an empty list."""
+"""Steps of plans for an empty list, for which SQLAlchemy inserts a subquery without rows."""
 
 
 def plan(connection: Connection, sql: str, parameters: Any) -> list[str]:
@@ -39,7 +41,7 @@ def test_no_statement_of_the_writer_walks_through_a_table(tmp_path: Path) -> Non
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
-        statements = {name: made for name, made in vars(Sql(engine.dialect)).items() if isinstance(made, Statement)}
+        statements = {name: value for name, value in vars(Sql(engine.dialect)).items() if isinstance(value, Statement)}
         assert len(statements) > 10
         for name, statement in statements.items():
             if not statement.sql.startswith("INSERT"):
@@ -49,17 +51,17 @@ def test_no_statement_of_the_writer_walks_through_a_table(tmp_path: Path) -> Non
 
 
 @contextmanager
-def heard(engine: Engine) -> Generator[list[tuple[str, Any]]]:
-    """What is asked meanwhile, with its parameters."""
-    asked: list[tuple[str, Any]] = []
+def recorded_queries(engine: Engine) -> Generator[list[tuple[str, Any]]]:
+    """Record the queries of an engine, with their parameters."""
+    statements: list[tuple[str, Any]] = []
 
-    def hear(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
+    def record(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
         if sql.startswith("SELECT"):
-            asked.append((sql, parameters))
+            statements.append((sql, parameters))
 
-    event.listen(engine, "before_cursor_execute", hear)
-    yield asked
-    event.remove(engine, "before_cursor_execute", hear)
+    event.listen(engine, "before_cursor_execute", record)
+    yield statements
+    event.remove(engine, "before_cursor_execute", record)
 
 
 def test_a_page_of_threads_is_read_in_the_order_of_an_index(tmp_path: Path) -> None:
@@ -67,11 +69,11 @@ def test_a_page_of_threads_is_read_in_the_order_of_an_index(tmp_path: Path) -> N
     orders: tuple[ThreadOrder, ...] = ("created_at", "updated_at", "status")
     with engine.begin() as connection:
         migrate(connection)
-        with heard(engine) as asked:
+        with recorded_queries(engine) as executed:
             for order, where in product(orders, (ThreadFilter(), ThreadFilter(status="idle"))):
                 listing.threads(connection, "o", where, order=order, descending=True, limit=10, offset=0)
-        assert len(asked) == 6
-        for sql, parameters in asked:
+        assert len(executed) == 6
+        for sql, parameters in executed:
             steps = plan(connection, sql, parameters)
             assert not [step for step in steps if "TEMP B-TREE" in step], f"{sql}: {steps}"
     engine.dispose()
@@ -81,10 +83,10 @@ def test_waiting_tasks_are_found_without_a_look_at_those_that_have_ended(tmp_pat
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
-        with heard(engine) as asked:
+        with recorded_queries(engine) as executed:
             listing.tasks(connection, "o", TaskFilter(agent="a", states=WAITING), 10, None)
-        assert len(asked) == 2
-        for sql, parameters in asked:
+        assert len(executed) == 2
+        for sql, parameters in executed:
             steps = plan(connection, sql, parameters)
             assert any(step.endswith("USING INDEX task_open") for step in steps), f"{sql}: {steps}"
     engine.dispose()
@@ -92,9 +94,9 @@ def test_waiting_tasks_are_found_without_a_look_at_those_that_have_ended(tmp_pat
 
 def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
-    with engine.begin() as connection, heard(engine) as asked:
+    with engine.begin() as connection, recorded_queries(engine) as executed:
         migrate(connection)
-        asked.clear()
+        executed.clear()
         queries.thread_key(connection, "o", "t")
         queries.thread(connection, "o", "t")
         queries.task(connection, "o", "t")
@@ -113,7 +115,7 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
             "runs": frozenset({"r"}),
             "tasks": frozenset({"t"}),
             "tasks_begun": frozenset({1}),
-            "said": [(2, 2)],
+            "message_ranges": [(2, 2)],
         }
         read_turns(connection, 1, TurnRecords(first=1, until=9, **some), 0)
         removed_messages(connection, 1)
@@ -141,8 +143,8 @@ def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
         listing.runs(connection, "o", RunFilter(thread_id="t", agent="a"), limit=10, offset=0)
         listing.runs(connection, "o", RunFilter(status=frozenset({RunStatus.PENDING})), limit=10, offset=0)
         queries.expiring_threads(connection)
-        assert len(asked) >= 16
-        for sql, parameters in list(asked):
+        assert len(executed) >= 16
+        for sql, parameters in list(executed):
             steps = plan(connection, sql, parameters)
             assert not walks(steps), f"{sql}: {steps}"
     engine.dispose()

@@ -1,4 +1,4 @@
-"""Threads, tasks and runs in memory are those of the newest commit, and nobody else's."""
+"""Tests of the cache of rows: it has the rows of the newest commit, separated by owner."""
 
 from typing import Any, Final
 
@@ -66,8 +66,8 @@ async def test_a_hub_gives_what_is_stored_and_nothing_of_what_was_removed(hubs: 
         await hub.journal.query(read, owner=OWNER, **{name: row_id})
         for read, name, row_id in zip(reads, ("thread_id", "task_id", "run_id"), ids, strict=True)
     ]
-    kept = [cache.get(kind, OWNER, row_id) for kind, row_id in zip((Thread, Task, Run), ids, strict=True)]
-    assert kept == stored and None not in kept
+    cached = [cache.get(kind, OWNER, row_id) for kind, row_id in zip((Thread, Task, Run), ids, strict=True)]
+    assert cached == stored and None not in cached
     await hub.remove_run(OWNER, receipt.run_id)
     assert cache.get(Run, OWNER, receipt.run_id) is None
     assert (await hub.reads.run(OWNER, receipt.run_id)).removed

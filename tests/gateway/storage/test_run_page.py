@@ -1,4 +1,4 @@
-"""A page of runs with the records that tell of them, out of a thread with more."""
+"""Tests of reading one page of runs and their records from a longer thread."""
 
 from typing import Final
 
@@ -15,18 +15,18 @@ EACH_DATABASE: Final = True
 
 async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
-    made: list[Receipt] = []
+    receipts: list[Receipt] = []
     for agent in ("echo", "other", "echo", "echo"):
-        made.append(await submit(hub, agent, thread_id=made[0].thread_id if made else None))
-        await ends(hub, made[-1])
-    thread_id = made[0].thread_id
+        receipts.append(await submit(hub, agent, thread_id=receipts[0].thread_id if receipts else None))
+        await ends(hub, receipts[-1])
+    thread_id = receipts[0].thread_id
     page = await hub.reads.run_page(OWNER, thread_id, "echo", limit=2, offset=1)
     assert page is not None
-    assert (page.run_ids, page.total) == ([made[2].run_id, made[3].run_id], 3)
+    assert (page.run_ids, page.total) == ([receipts[2].run_id, receipts[3].run_id], 3)
     assert [each.seq for each in page.records] == sorted(each.seq for each in page.records)
     assert page.records[0].seq == 1
-    told = [record.event.run_id for record in page.records if isinstance(record.event, RunCreated)]
-    assert told == page.run_ids
+    run_ids = [record.event.run_id for record in page.records if isinstance(record.event, RunCreated)]
+    assert run_ids == page.run_ids
     beyond = await hub.reads.run_page(OWNER, thread_id, "echo", limit=2, offset=3)
     assert beyond is not None and (beyond.run_ids, beyond.total) == ([], 3)
     with pytest.raises(FaultError) as caught:

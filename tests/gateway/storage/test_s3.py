@@ -1,5 +1,7 @@
-"""Artifacts in S3: a store that fails is told of clearly, is asked again where that is safe, and holds nobody else up.
-What every store does is in `test_blobs`."""
+"""Tests of S3 as the artifact store: clear reports of failures, retries of safe requests, no delay of other work.
+
+`test_blobs` has the tests for all stores.
+"""
 
 import asyncio
 import os
@@ -33,11 +35,11 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def way(port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
-    made = Way(port)
-    for name, value in variables(made.port).items():
+    opened = Way(port)
+    for name, value in variables(opened.port).items():
         monkeypatch.setenv(name, value)
-    yield made
-    made.close()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def prefix() -> str:
 
 
 async def fails(blobs: S3Blobs, blob: str, caplog: pytest.LogCaptureFixture) -> None:
-    """In whatever way it is used: with words for the caller, and a line in the log."""
+    """Assert that every use of the store fails with `unavailable`, and logs one line without secrets."""
     for use in (
         lambda: blobs.keep(FilePart(inline=DATA)),
         lambda: blobs.keep(FilePart(blob=blob)),
@@ -121,8 +123,8 @@ async def test_a_store_that_says_nothing_holds_nobody_else_up(
             for number in range(40)
             for use in (blobs.keep(FilePart(inline=bytes([number]))), blobs.load(FilePart(blob=f"{number:064x}")))
         ]
-        kept = await within(others.keep(FilePart(inline=DATA)), "another store's answer")
-        assert isinstance(kept, FilePart) and not any(each.done() for each in waiting)
+        stored = await within(others.keep(FilePart(inline=DATA)), "another store's answer")
+        assert isinstance(stored, FilePart) and not any(each.done() for each in waiting)
         for each in waiting:
             each.cancel()
         await asyncio.wait(waiting)
@@ -181,14 +183,14 @@ async def test_a_gateway_starts_while_the_store_is_down_and_is_not_ready(
 
 
 async def move(folder: Path, artifacts: str, blob: str) -> None:
-    """Export from there, import to a folder."""
+    """Export a thread from the store, and import it to a folder."""
     (folder / "other").mkdir()
     database = ("--database", "sqlite:///gateway.db")
-    made = await asyncio.to_thread(
+    exported = await asyncio.to_thread(
         babelgate, folder, "export", "--out", "other/all.jsonl", *database, BABELGATE_ARTIFACTS=artifacts
     )
-    taken = await asyncio.to_thread(babelgate, folder / "other", "import", "all.jsonl", *database)
-    assert (made.returncode, taken.returncode) == (0, 0), made.stderr + taken.stderr
+    imported = await asyncio.to_thread(babelgate, folder / "other", "import", "all.jsonl", *database)
+    assert (exported.returncode, imported.returncode) == (0, 0), exported.stderr + imported.stderr
     assert FolderBlobs(folder / "other" / "gateway.blobs", 1000).get(blob) == DATA
 
 

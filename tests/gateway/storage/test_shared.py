@@ -1,5 +1,4 @@
-"""Gateways that share a database: whatever two of them do to one thread at the same time, one was first, and the other
-one knew of it."""
+"""Tests of gateways that share a database: their concurrent commands on one thread behave as if one came first."""
 
 import asyncio
 import threading
@@ -53,7 +52,10 @@ async def opened(url: str, *, shared: bool = True) -> AsyncGenerator[Journal]:
 
 @asynccontextmanager
 async def opened_at_last(url: str) -> AsyncGenerator[Journal]:
-    """A node that enters when the others are gone: PostgreSQL ends a session a moment after its connection closes."""
+    """Open a journal, and retry until the others are gone.
+
+    PostgreSQL ends a session only some time after its connection is closed.
+    """
     async with asyncio.timeout(30):
         while True:
             journal = Journal(url, shared=True)
@@ -77,12 +79,12 @@ async def nodes(url: str) -> AsyncGenerator[Sequence[Journal]]:
 
 
 def find_leftovers(connection: Connection) -> list[Any]:
-    """Rows of threads that are not there."""
-    found: list[Any] = []
+    """Return the tables and keys of rows whose thread does not exist."""
+    leftovers: list[Any] = []
     for table in ("event", "task", "run", "interrupt", "thread_value", "blob_use"):
         here = f"FROM {table} WHERE NOT EXISTS (SELECT FROM thread WHERE pk = thread_pk)"
-        found += connection.exec_driver_sql(f"SELECT DISTINCT '{table}', thread_pk {here}").all()
-    return found
+        leftovers += connection.exec_driver_sql(f"SELECT DISTINCT '{table}', thread_pk {here}").all()
+    return leftovers
 
 
 def create(thread_id: str) -> Callable[[Transaction], int]:
@@ -127,7 +129,7 @@ async def at_once(*writes: Awaitable[Any]) -> list[Any]:
 
 
 async def group(journal: Journal, *commands: Callable[[Transaction], Any], before: Awaitable[Any]) -> list[Any]:
-    """Run the commands as one group, which begins after something else has happened."""
+    """Run the commands as one group that begins after `before` has finished. Return their results."""
     held, go = threading.Event(), threading.Event()
 
     def hold(tx: Transaction) -> None:
@@ -144,9 +146,9 @@ async def group(journal: Journal, *commands: Callable[[Transaction], Any], befor
 
 
 async def pause(journal: Journal, start: Start) -> None:
-    """Its agent asks something."""
-    asked = InterruptRaised(interrupt_id="q", message=Message.of("which?"))
-    await within(journal.write(lifecycle.append, start, [(asked, encode_event(asked))]))
+    """End a run with an open question."""
+    question = InterruptRaised(interrupt_id="q", message=Message.of("which?"))
+    await within(journal.write(lifecycle.append, start, [(question, encode_event(question))]))
     await within(journal.write(lifecycle.end, start, Outcome()))
 
 
@@ -184,7 +186,7 @@ async def test_a_refusal_is_of_the_thread_as_it_is_and_not_as_it_was(nodes: Sequ
     a, b, _ = nodes
     begun = await within(a.write(submit(1)))
     assert begun.start is not None
-    await within(b.write(metadata("t")))  # b knows of a run on it
+    await within(b.write(metadata("t")))  # b now has the thread with its run in memory
     await within(a.write(lifecycle.end, begun.start, Outcome()))
     assert (await within(b.write(submit(2, strategy="reject")))).start is not None
     with pytest.raises(FaultError, match="busy"):
@@ -231,7 +233,7 @@ async def test_a_command_that_fails_in_the_middle_because_it_is_stale_is_done_ag
     assert await within(b.write(begin_if_ready)) == 1
 
 
-# Rules that hold within one gateway hold among several
+# Rules of one gateway that also hold for several
 
 
 async def test_one_run_is_at_work_on_a_thread(nodes: Sequence[Journal]) -> None:
@@ -283,12 +285,12 @@ async def test_a_cancel_and_the_end_of_a_run_on_two_gateways_leave_one_end(nodes
 
 async def test_a_thread_that_two_gateways_make_at_once_is_made_once(nodes: Sequence[Journal]) -> None:
     for each in range(ROUNDS):
-        made = await at_once(
+        results = await at_once(
             *(node.write(thread_commands.create, "o", f"t{each}", "new", ThreadChange(), "raise") for node in nodes)
         )
-        assert sorted(str(code(result)) for result in made) == ["None", "conflict", "conflict"]
-    asked = [node.write(thread_commands.create, "o", "t", "new", ThreadChange(), "return") for node in nodes]
-    assert len({thread.created_at for thread in await at_once(*asked)}) == 1
+        assert sorted(str(code(result)) for result in results) == ["None", "conflict", "conflict"]
+    creations = [node.write(thread_commands.create, "o", "t", "new", ThreadChange(), "return") for node in nodes]
+    assert len({thread.created_at for thread in await at_once(*creations)}) == 1
 
 
 async def test_submissions_under_one_alias_are_of_one_thread(nodes: Sequence[Journal]) -> None:
@@ -380,7 +382,7 @@ async def test_of_an_erasure_and_what_is_written_meanwhile_one_comes_first(nodes
 
 
 async def test_what_is_erased_while_records_are_on_their_way_leaves_none_of_them(nodes: Sequence[Journal]) -> None:
-    """The other gateway has inserted its record, and not committed it, when the thread is erased."""
+    """Erase the thread after the other gateway has inserted its record, and before that one commits."""
     a, b, _ = nodes
     pk = await within(a.write(create("t")))
     held, go = threading.Event(), threading.Event()
@@ -417,7 +419,7 @@ async def test_an_id_that_one_gateway_gives_out_again_is_of_the_new_thread_on_al
 async def test_checkpoints_are_not_written_for_a_run_that_another_gateway_has_taken_over(
     nodes: Sequence[Journal],
 ) -> None:
-    """They are no records of the log: what they rest on was only looked at."""
+    """Write rows that append nothing to the log, so that only the comparison before the commit detects the change."""
     a, b, _ = nodes
     begun = (await within(a.write(submit(1)))).start
     assert begun is not None
@@ -484,8 +486,8 @@ async def test_keys_of_threads_are_given_once_whoever_has_the_database(url: str)
             keys += [await within(one.write(create(f"{len(keys)} {each}"))) for each in range(3)]
     async with opened(url) as one, opened(url) as two:
         names = [f"u{each}" for each in range(200)]
-        made = [(one, two)[each % 2].write(create(name)) for each, name in enumerate(names)]
-        keys += await within(asyncio.gather(*made))
+        writes = [(one, two)[each % 2].write(create(name)) for each, name in enumerate(names)]
+        keys += await within(asyncio.gather(*writes))
     assert len(set(keys)) == len(keys) == 212
 
 
@@ -500,7 +502,7 @@ async def test_gateways_that_start_together_on_an_empty_database_make_its_tables
 
 
 class NewerRelease:
-    """One with a migration more than this one has: what is opened while it is installed is of it."""
+    """A release with one more migration. Databases that are opened while it is installed belong to it."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder, self._monkeypatch = folder, monkeypatch
@@ -562,7 +564,7 @@ async def test_a_release_that_adds_to_the_schema_starts_beside_gateways_of_this_
             async with opened(url) as another:
                 assert await within(another.write(change("t"))) == 6
         await within(new.close())
-    with pytest.raises(FaultError, match="newer release"):  # alone it has no reason to
+    with pytest.raises(FaultError, match="newer release"):  # a gateway that does not share the database refuses it
         await within(Journal(url).open())
 
 
@@ -603,14 +605,14 @@ async def test_a_gateway_that_stands_still_in_a_transaction_does_not_hold_up_the
         assert await asyncio.to_thread(held.wait, 10)
         assert await within(other.write(change("t"))) == 2
         go.set()
-        with pytest.raises(FaultError):  # Unstored, or of the command that was amid its own statements
+        with pytest.raises(FaultError):  # Unstored, or the fault of the command that was executing statements
             await within(standing)
         await within(turned(lambda: still.failure is None), "the connection")
         assert await within(still.write(change("t"))) == 3
 
 
 async def test_a_gateway_frozen_as_it_starts_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands still where it holds the lock of those that start."""
+    """Freeze the gateway while it holds the lock of starting gateways."""
     monkeypatch.setattr(postgres, "_ENTERING", "300ms")
     with Wire(url).running() as wire:
         async with opened(url) as one:
@@ -628,7 +630,7 @@ async def test_a_gateway_frozen_as_it_starts_holds_up_no_other(url: str, monkeyp
 
 
 async def test_a_gateway_frozen_as_it_reconnects_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands still where it holds the row of the last writer."""
+    """Freeze the gateway while it holds the row of the last writer."""
     monkeypatch.setattr(postgres, "_ENTERING", "300ms")
     with Wire(url).running() as wire:
         async with opened(url) as one, opened(wire.url) as still:
@@ -661,7 +663,7 @@ async def test_a_start_that_waits_names_the_other_start(
 
 
 def end_writer(journal: Journal) -> None:
-    """End its session at the server."""
+    """End the session of a journal's writer on the server."""
     connection = journal._connection  # pyright: ignore[reportPrivateUsage]
     assert connection is not None
     driver = cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)
@@ -695,7 +697,7 @@ async def test_what_gateways_that_were_killed_have_left_goes_when_the_first_one_
 async def test_a_task_that_another_gateway_ends_meanwhile_is_not_seen_half_ended(
     nodes: Sequence[Journal], by_run: bool
 ) -> None:
-    """The rows of the task and of its thread must be of one moment: a cancel failed with 500."""
+    """Check that the rows of a task and its thread are consistent. When they were not, a cancel failed with 500."""
     first, second, _ = nodes
     submitted = await within(first.write(submit(1, None)))
     assert submitted.start is not None

@@ -1,4 +1,4 @@
-"""What the log keeps of a record is the record."""
+"""Tests of the compact encoding: decoding restores every record and row exactly."""
 
 from typing import get_args
 
@@ -48,8 +48,8 @@ def test_events_that_follow_each_other_are_kept_as_each_would_be_alone(
 
 def test_the_byte_of_a_kind_is_the_same_for_ever_and_every_kind_has_one() -> None:
     assert sorted(KINDS) == sorted(each.kind for each in get_args(Event))
-    kept = [shorten(b'{"kind":"%s"}' % kind.encode()) for kind in KINDS]
-    assert kept == [bytes((0x80 + number,)) + b"}" for number in range(26)]
+    stored = [shorten(b'{"kind":"%s"}' % kind.encode()) for kind in KINDS]
+    assert stored == [bytes((0x80 + number,)) + b"}" for number in range(26)]
     assert KINDS[:4] == ("thread_changed", "task_created", "run_created", "run_started")
     assert KINDS[-3:] == ("upstream_bound", "states_pruned", "run_changed")
 
@@ -84,8 +84,8 @@ def test_what_is_not_known_is_kept_as_it_is(body: bytes) -> None:
 
 @given(st.text())
 def test_no_id_is_taken_for_a_reference(name: str) -> None:
-    kept = refer(name, None)
-    assert find_reference(kept) is None and plain_id(kept) == name
+    reference = refer(name, None)
+    assert find_reference(reference) is None and plain_id(reference) == name
     assert find_reference(refer(name, 12)) == 12
     assert refer(None, 12) is None
 
@@ -158,5 +158,5 @@ def test_whatever_callers_keep_on_a_thread_is_kept(metadata: JsonObject) -> None
 
 
 def test_the_words_of_rows_keep_their_places() -> None:
-    kept = encode_row(ROWS[2])
-    assert kept == b"\xe1" + bytes.fromhex(UUID.replace("-", "")) * 2 + b"\x02echo\x011\x042\x053\x064}"
+    stored = encode_row(ROWS[2])
+    assert stored == b"\xe1" + bytes.fromhex(UUID.replace("-", "")) * 2 + b"\x02echo\x011\x042\x053\x064}"

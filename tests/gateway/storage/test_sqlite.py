@@ -1,4 +1,4 @@
-"""SQLite: the file, how it is opened, and that one gateway has it at a time."""
+"""Tests of SQLite: its file, how it is opened, and the lock that admits one gateway at a time."""
 
 import subprocess
 import sys

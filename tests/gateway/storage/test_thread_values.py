@@ -1,4 +1,4 @@
-"""Threads by the values of their state."""
+"""Tests of searches for threads by the values of their state."""
 
 from typing import Any, Final
 
@@ -13,13 +13,13 @@ from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
 EACH_DATABASE: Final = True
 
 
-async def made(hub: Hub, **values: Any) -> str:
+async def create_thread_with(hub: Hub, **values: Any) -> str:
     thread = await hub.create_thread(OWNER, ThreadChange())
     await hub.update_state(OWNER, StateUpdate(thread_id=thread.thread_id, values=values))
     return thread.thread_id
 
 
-async def found(hub: Hub, owner: str = OWNER, status: Any = None, **values: Any) -> set[str]:
+async def search_threads(hub: Hub, owner: str = OWNER, status: Any = None, **values: Any) -> set[str]:
     where = ThreadFilter(values=values, status=status)
     views = [view async for view in await hub.reads.threads(owner, where, limit=100)]
     assert await hub.reads.count_threads(owner, where) == len(views)
@@ -33,61 +33,72 @@ async def rows(hub: Hub) -> list[Any]:
 
 async def test_threads_are_found_by_the_members_of_their_values(hubs: House) -> None:
     hub = await hubs.start(registered("a", Echo()))
-    red, blue = await made(hub, color="red", deep={"a": 1, "b": 2}), await made(hub, color="blue", deep={"a": 1})
-    assert await found(hub, color="red") == {red}
-    assert await found(hub, deep={"a": 1}) == {red, blue}
-    assert await found(hub, deep={"a": 1}, status="idle") == {red, blue}
-    assert await found(hub, deep={"a": 1}, status="busy") == set()
-    assert await found(hub, color="green") == await found(hub, "bob", color="red") == set()
+    red, blue = (
+        await create_thread_with(hub, color="red", deep={"a": 1, "b": 2}),
+        await create_thread_with(hub, color="blue", deep={"a": 1}),
+    )
+    assert await search_threads(hub, color="red") == {red}
+    assert await search_threads(hub, deep={"a": 1}) == {red, blue}
+    assert await search_threads(hub, deep={"a": 1}, status="idle") == {red, blue}
+    assert await search_threads(hub, deep={"a": 1}, status="busy") == set()
+    assert await search_threads(hub, color="green") == await search_threads(hub, "bob", color="red") == set()
     assert len(await rows(hub)) == 2
 
 
 async def test_a_number_is_found_in_whichever_way_it_was_written(hubs: House) -> None:
     hub = await hubs.start(registered("a", Echo()))
-    whole, point, other = await made(hub, n=7), await made(hub, n=7.0), await made(hub, n=70)
+    whole, point, other = (
+        await create_thread_with(hub, n=7),
+        await create_thread_with(hub, n=7.0),
+        await create_thread_with(hub, n=70),
+    )
     for number in (7, 7.0):
-        assert await found(hub, n=number) == {whole, point}  # made when they are first looked for
-        assert await found(hub, n=number) == {whole, point}
-    assert await found(hub, n=70) == {other}
-    zero, minus = await made(hub, n=0), await made(hub, n=-0.0)
+        assert await search_threads(hub, n=number) == {whole, point}  # the first search writes the rows of the index
+        assert await search_threads(hub, n=number) == {whole, point}
+    assert await search_threads(hub, n=70) == {other}
+    zero, minus = await create_thread_with(hub, n=0), await create_thread_with(hub, n=-0.0)
     for number in (0, -0.0):
-        assert await found(hub, n=number) == {zero, minus}
-    flag, nothing, listed = await made(hub, f=True), await made(hub, f=None), await made(hub, f=["ä", 1])
-    assert await found(hub, f=True) == await found(hub, f=True) == {flag}
-    assert await found(hub, f=None) == {nothing}
-    assert await found(hub, f=["ä", 1.0]) == {listed}
-    assert await found(hub, f=1) == set()
+        assert await search_threads(hub, n=number) == {zero, minus}
+    flag, nothing, listed = (
+        await create_thread_with(hub, f=True),
+        await create_thread_with(hub, f=None),
+        await create_thread_with(hub, f=["ä", 1]),
+    )
+    assert await search_threads(hub, f=True) == await search_threads(hub, f=True) == {flag}
+    assert await search_threads(hub, f=None) == {nothing}
+    assert await search_threads(hub, f=["ä", 1.0]) == {listed}
+    assert await search_threads(hub, f=1) == set()
 
 
 async def test_a_thread_that_has_gone_on_is_looked_at_again(hubs: House) -> None:
     hub = await hubs.start(registered("a", Echo()))
-    thread_id = await made(hub, color="red")
-    assert await found(hub, color="red") == {thread_id}
+    thread_id = await create_thread_with(hub, color="red")
+    assert await search_threads(hub, color="red") == {thread_id}
     await hub.update_state(OWNER, StateUpdate(thread_id=thread_id, values={"color": "blue"}))
-    assert await found(hub, color="red") == set()
-    assert await found(hub, color="blue") == {thread_id}
+    assert await search_threads(hub, color="red") == set()
+    assert await search_threads(hub, color="blue") == {thread_id}
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", Echo()))
-    assert await found(hub, color="blue") == {thread_id}
+    assert await search_threads(hub, color="blue") == {thread_id}
 
 
 async def test_what_is_too_large_for_a_row_is_found_all_the_same(hubs: House) -> None:
     hub = await hubs.start(registered("a", Echo()))
-    thread_id = await made(hub, color="red", much="x" * 20_000)
+    thread_id = await create_thread_with(hub, color="red", much="x" * 20_000)
     for _ in range(2):
-        assert await found(hub, color="red") == {thread_id}
+        assert await search_threads(hub, color="red") == {thread_id}
     assert await rows(hub) == [None]
 
 
 async def test_nothing_is_kept_of_a_thread_that_was_erased_or_of_a_run_that_was_removed(hubs: House) -> None:
     hub = await hubs.start(registered("a", Echo()))
-    receipt = await submit(hub, "a", data={"color": "red"}, thread_id=await made(hub, size=1))
+    receipt = await submit(hub, "a", data={"color": "red"}, thread_id=await create_thread_with(hub, size=1))
     await ends(hub, receipt)
-    assert await found(hub, size=1) == {receipt.thread_id}
+    assert await search_threads(hub, size=1) == {receipt.thread_id}
     assert b"red" in (await rows(hub))[0]
     await hub.remove_run(OWNER, receipt.run_id)
     assert await rows(hub) == []
-    assert await found(hub, size=1) == {receipt.thread_id}
+    assert await search_threads(hub, size=1) == {receipt.thread_id}
     await hub.delete_thread(OWNER, receipt.thread_id)
     assert await rows(hub) == []
-    assert await found(hub, size=1) == set()
+    assert await search_threads(hub, size=1) == set()

@@ -1,4 +1,4 @@
-"""Threads as the writer sees them: what is read back is what was written, and nothing of what was undone."""
+"""Tests of the writer's view of threads: it reads back what was written, and nothing that was rolled back."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 @pytest.fixture
 async def journal(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Journal]:
-    made = Journal(postgres or f"sqlite:///{tmp_path / 'journal.db'}")
-    await made.open()
-    yield made
-    await within(made.query(check_database))
-    await within(made.close())
+    opened = Journal(postgres or f"sqlite:///{tmp_path / 'journal.db'}")
+    await opened.open()
+    yield opened
+    await within(opened.query(check_database))
+    await within(opened.close())
 
 
 async def do(journal: Journal, command: Callable[[Transaction], T]) -> T:
@@ -76,13 +76,13 @@ def working(tx: Transaction) -> None:
 
 
 def reload(tx: Transaction) -> tuple[Any, ...]:
-    """The thread from its rows, compared with the one in memory."""
-    known = tx.need_thread("o", "t")
+    """Load the thread from its rows again, and assert that it is equal to the one in memory."""
+    cached = tx.need_thread("o", "t")
     tx.forget()
     state = tx.need_thread("o", "t")
-    assert state is not known
+    assert state is not cached
     for name in ("pk", "thread", "seq", "at", "tasks", "runs", "interrupts"):
-        assert getattr(state, name) == getattr(known, name), name
+        assert getattr(state, name) == getattr(cached, name), name
     return state.seq, list(state.tasks), list(state.runs), list(state.interrupts)
 
 
@@ -122,9 +122,9 @@ async def test_what_has_ended_leaves_memory_and_is_found_in_the_rows(journal: Jo
 
     def find(tx: Transaction) -> tuple[Any, ...]:
         state = thread(tx)
-        found, known = tx.find_run("o", "r"), tx.find_task("o", "k")
-        assert found is not None and known is not None and found[1] == "t"
-        return len(state.tasks), len(state.runs), found[0].status, known.state
+        run_found, task_found = tx.find_run("o", "r"), tx.find_task("o", "k")
+        assert run_found is not None and task_found is not None and run_found[1] == "t"
+        return len(state.tasks), len(state.runs), run_found[0].status, task_found.state
 
     await do(journal, working)
     for command in (finish, find):  # before its rows are written, and afterwards
@@ -133,7 +133,7 @@ async def test_what_has_ended_leaves_memory_and_is_found_in_the_rows(journal: Jo
 
 
 async def test_one_transaction_may_end_one_run_and_start_the_next(journal: Journal) -> None:
-    """The index on running runs is checked row by row: what stops goes first."""
+    """Order the rows so that ended runs are written first: the index on running runs is checked row by row."""
 
     def hand_over(tx: Transaction) -> None:
         start_next = run(tx, "a-later-id-that-sorts-first")
@@ -191,12 +191,12 @@ async def test_times_never_go_back(tmp_path: Path, postgres: str | None) -> None
 
 async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(journal: Journal) -> None:
     def waiting(tx: Transaction) -> tuple[int, int]:
-        found = tx.waiting("o", "a")
-        assert (found.agent, found.owners) == (found.own, 1)
-        return found.agent, found.owner
+        counts = tx.waiting("o", "a")
+        assert (counts.agent, counts.owners) == (counts.own, 1)
+        return counts.agent, counts.owner
 
     def counted(tx: Transaction) -> tuple[int, int]:
-        """By reading the rows."""
+        """Count the waiting runs again from the rows."""
         tx.forget()
         return waiting(tx)
 
@@ -275,9 +275,9 @@ async def test_a_removed_run_is_marked_wherever_it_is_found(journal: Journal) ->
         tx.append(thread(tx), RunRemoved(run_id="r", why="rollback"), task_id="k")
 
     def removed(tx: Transaction) -> bool:
-        found = tx.find_run("o", "r")
-        assert found is not None
-        return found[0].removed
+        run_found = tx.find_run("o", "r")
+        assert run_found is not None
+        return run_found[0].removed
 
     await do(journal, working)
     await do(journal, lambda tx: end(tx, "r"))

@@ -5,16 +5,16 @@ from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_tr
 
 
 class Database:
-    """Fails so often, and then gives how often it was asked."""
+    """Database that fails `times` times, and then returns the number of calls."""
 
     def __init__(self, times: int, error: FaultError) -> None:
-        self.asked, self._times, self._error = 0, times, error
+        self.calls, self._times, self._error = 0, times, error
 
     async def __call__(self) -> int:
-        self.asked += 1
-        if self.asked <= self._times:
+        self.calls += 1
+        if self.calls <= self._times:
             raise self._error
-        return self.asked
+        return self.calls
 
 
 async def test_it_is_done_again_until_it_succeeds_and_each_failure_is_noted_with_its_pause() -> None:
@@ -31,11 +31,11 @@ async def test_when_the_time_is_over_the_error_is_raised() -> None:
     database = Database(1000, Unreachable())
     with pytest.raises(Unreachable):
         await keep_trying(database, Unreachable, seconds=0.01)
-    assert database.asked == 2
+    assert database.calls == 2
 
 
 async def test_another_error_is_raised_at_once() -> None:
     database = Database(1, Unstored())
     with pytest.raises(Unstored):
         await keep_trying(database, Unreachable)
-    assert database.asked == 1
+    assert database.calls == 1

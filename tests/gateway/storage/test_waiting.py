@@ -1,4 +1,4 @@
-"""Counts of the runs that wait."""
+"""Tests of the counts of waiting runs."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,17 +37,19 @@ def test_a_delayed_run_waits_for_its_agent_from_its_start_on() -> None:
 def test_the_counts_are_what_counting_gives(
     added: list[tuple[str, str, str, int | None]], discarded: list[tuple[str, str]], now: int
 ) -> None:
-    runs, kept = WaitingRuns(), dict[tuple[str, str], tuple[str, int | None]]()
+    runs, expected_runs = WaitingRuns(), dict[tuple[str, str], tuple[str, int | None]]()
     for owner, run_id, agent, start_after in added:
         runs.add(owner, run_id, agent, start_after, 0)
-        kept.setdefault((owner, run_id), (agent, start_after))
+        expected_runs.setdefault((owner, run_id), (agent, start_after))
     for owner, run_id in discarded:
         runs.discard(owner, run_id)
-        kept.pop((owner, run_id), None)
-    waits = [(owner, agent) for (owner, _), (agent, start) in kept.items() if start is None or start <= max(now, 0)]
-    mine = [agent for owner, agent in waits if owner == "o"]
-    delayed = sum(owner == "o" for owner, _ in kept) - len(mine)
+        expected_runs.pop((owner, run_id), None)
+    waits = [
+        (owner, agent) for (owner, _), (agent, start) in expected_runs.items() if start is None or start <= max(now, 0)
+    ]
+    agents_of_owner = [agent for owner, agent in waits if owner == "o"]
+    delayed = sum(owner == "o" for owner, _ in expected_runs) - len(agents_of_owner)
     owners = {owner for owner, agent in waits if agent == "a"} | {"o"}
     all_of_agent = sum(agent == "a" for _, agent in waits)
-    expected = Waiting(all_of_agent, mine.count("a"), len(owners), len(mine), delayed)
+    expected = Waiting(all_of_agent, agents_of_owner.count("a"), len(owners), len(agents_of_owner), delayed)
     assert runs.look("o", "a", now) == expected

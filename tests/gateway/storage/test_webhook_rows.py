@@ -1,4 +1,4 @@
-"""Rows of webhooks: what is listed, begun again, and refused because somebody else has changed the row."""
+"""Tests of the rows of webhooks: lists, retries, and updates that are refused because the row has changed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -53,10 +53,10 @@ async def prepare(hubs: House) -> tuple[Hub, Receipt]:
 
 async def test_pending_and_given_up_webhooks_are_listed(hubs: House) -> None:
     hub, receipt = await prepare(hubs)
-    found = await hub.journal.query(list_webhooks)
-    assert [each.webhook_id for each in found] == ["given up", "pending", "waiting"]
-    assert {each.task_id for each in found} == {receipt.task_id}
-    assert (found[0].given_up_at, found[2].next_try, found[2].failures) == (7, 5, 2)
+    webhooks = await hub.journal.query(list_webhooks)
+    assert [each.webhook_id for each in webhooks] == ["given up", "pending", "waiting"]
+    assert {each.task_id for each in webhooks} == {receipt.task_id}
+    assert (webhooks[0].given_up_at, webhooks[2].next_try, webhooks[2].failures) == (7, 5, 2)
 
 
 @pytest.mark.parametrize("wanted", [None, "task", "waiting", "pending", "other"])
@@ -64,8 +64,8 @@ async def test_failed_webhooks_begin_again_at_their_cursor(hubs: House, wanted: 
     hub, receipt = await prepare(hubs)
     before = await stored(hub)
     failed = ["given up", "waiting"] if wanted in (None, "task") else [each for each in ("waiting",) if each == wanted]
-    begun = await hub.journal.write(retry_webhooks, receipt.task_id if wanted == "task" else wanted)
-    assert begun == [(receipt.task_id, name) for name in failed]
+    retried = await hub.journal.write(retry_webhooks, receipt.task_id if wanted == "task" else wanted)
+    assert retried == [(receipt.task_id, name) for name in failed]
     for name, row in (await stored(hub)).items():
         if name in failed:
             assert (row.done, row.failures, row.next_try, row.reason, row.given_up_at) == (False, 0, None, None, None)
@@ -106,9 +106,9 @@ async def test_progress_of_a_webhook_is_stored(hubs: House) -> None:
     hub, receipt = await prepare(hubs)
 
     async def due() -> Due:
-        found = await hub.journal.query(due_webhook, OWNER, receipt.task_id, "waiting")
-        assert found is not None
-        return found
+        webhook = await hub.journal.query(due_webhook, OWNER, receipt.task_id, "waiting")
+        assert webhook is not None
+        return webhook
 
     assert await hub.journal.write(note_failure, await due(), 3, 6, "status 400")
     assert ((await due()).failures, (await due()).next_try) == (3, 6)

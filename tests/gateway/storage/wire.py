@@ -1,6 +1,6 @@
 """A proxy between a gateway and PostgreSQL that a test can cut.
 
-It runs in a thread of its own: a gateway that stops waits for its threads, and with it the loop of the test.
+It runs in a separate thread, because a gateway that stops waits for its threads and blocks the loop of the test.
 """
 
 import asyncio
@@ -15,36 +15,36 @@ from typing import Final, Literal
 from sqlalchemy.engine import make_url
 
 Commit = Literal["stored", "lost before", "lost after", "late"]
-"""It passes; it does not reach the server; its answer does not come back; it reaches the server when the gateway has
-lost the connection long ago (`Wire.deliver`)."""
+"""Fate of a commit. It passes, it does not reach the server, its answer does not come back, or it reaches the server
+long after the gateway has lost the connection (`Wire.deliver`)."""
 Way = Literal["asked", "answered"]
-"""From the gateway to the server, and back."""
+"""Direction: from the gateway to the server, or back."""
 _WRITES: Final = b"counted; COMMIT"
-"""The end of a transaction that writes. A reader, or the settlement of a lost commit, ends with a plain COMMIT."""
+"""End of a transaction that writes. A reader, or the settlement of a lost commit, ends with a plain COMMIT."""
 BOUND: Final = 30.0
-"""Seconds for what the proxy does by itself."""
+"""Timeout for actions of the proxy itself, in seconds."""
 
 
 class Wire:
-    """The proxy. Its methods may be called from any thread but its own."""
+    """Proxy to the server. Its methods may be called from any thread except the proxy's."""
 
     def __init__(self, url: str) -> None:
         parsed = make_url(url)
         self._server = (parsed.host or "127.0.0.1", parsed.port or 5432)
         self._url = parsed.set(host="127.0.0.1")
         self.url = ""
-        """Where the database is behind the proxy."""
+        """URL of the database through the proxy."""
         self.cut_before = b""
-        """Words of the gateway that do not reach the database: the wire is cut there, and stays so."""
+        """Bytes of a request that does not reach the server: the proxy cuts all connections before it, permanently."""
         self.cut_after = b""
-        """Words of the gateway to which the answer does not come back."""
+        """Bytes of a request whose answer does not come back: the proxy cuts all connections after it."""
         self.freeze_after = b""
-        """Words of the gateway that reach the database. From there on their connection alone swallows all, in both
-        directions, as that of a gateway that stands still, or behind a router that has forgotten it."""
+        """Bytes of a request that reaches the server. After it, this one connection drops all data in both directions,
+        as for a frozen gateway, or behind a router that has lost its state."""
         self.frozen = threading.Event()
-        """Set when `freeze_after` was met."""
+        """Set once a connection was frozen by `freeze_after`."""
         self.commits = deque[Commit]()
-        """The fates of the next commits; later ones pass."""
+        """Fates of the next commits. All later ones pass."""
         self._whole = True
         self._answered = False
         self._frozen: frozenset[Way] = frozenset()
@@ -61,22 +61,24 @@ class Wire:
         self._whole = True
 
     def freeze(self, *ways: Way) -> None:
-        """Swallow all that is sent these ways, both by default, as a network that drops packets does: neither end
-        notices."""
+        """Drop all data in these directions, by default both, without closing connections.
+
+        Neither end notices, as with a network that drops packets.
+        """
         self._frozen = frozenset[Way](ways or ("asked", "answered"))
 
     def thaw(self) -> None:
-        """Let new connections through. Those from which something was swallowed are aborted."""
+        """Stop dropping data, and abort all open connections, because some of their data is lost."""
         self._frozen = frozenset[Way]()
         self._call(self._abort)
 
     @property
     def is_holding(self) -> bool:
-        """Whether a commit is held back until `deliver`."""
+        """True while a commit is held back until `deliver`."""
         return self._late is not None
 
     def deliver(self) -> None:
-        """Pass on the commit that was held back, and end the connection that it came by."""
+        """Send the commit that was held back, and close its connection."""
         late, self._late = self._late, None
         assert late is not None
         self._call(late)
@@ -131,7 +133,7 @@ class Wire:
         ends = {near}
         self._open.add(near)
         try:
-            with suppress(OSError, asyncio.CancelledError):  # also where the server does not listen
+            with suppress(OSError, asyncio.CancelledError):  # also if the server does not listen
                 far_reader, far = await asyncio.open_connection(*self._server)
                 ends.add(far)
                 self._open.add(far)
@@ -180,7 +182,7 @@ class Wire:
                 self._answered = True
             far.write(data)
             await far.drain()
-        if not dead.is_set():  # else the server does not hear of the end, and its session stays
+        if not dead.is_set():  # the server must not notice the end of a frozen connection, so that its session stays
             far.transport.abort()
 
     async def _answer(

@@ -1,4 +1,4 @@
-"""The journal as it begins: the log, and rows that cache folds over it."""
+"""The first schema of the journal: the log, and rows that cache folds over it."""
 
 import sqlalchemy as sa
 from alembic import op

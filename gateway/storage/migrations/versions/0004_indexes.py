@@ -1,4 +1,4 @@
-"""The indexes of the first databases: revision 0001 was changed while nobody had one, and some did."""
+"""The indexes that the first databases lack: revision 0001 was changed after some databases existed."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How many threads and tasks an owner has, kept by triggers."""
+"""The numbers of threads and tasks of each owner, which triggers update."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Logs of long threads that were erased, which go bit by bit."""
+"""Logs of erased long threads, which are deleted in steps."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,5 +1,7 @@
-"""Records and rows are written in a shorter form (`babelgate.gateway.storage.short_form`), which earlier releases
-cannot read. What is there stays as it is."""
+"""Records and rows in a shorter form (`babelgate.gateway.storage.short_form`), which earlier releases cannot read.
+
+Existing records and rows are not changed.
+"""
 
 revision = "0007"
 down_revision = "0006"

@@ -1,4 +1,4 @@
-"""Values of threads, for those who look for a thread by them."""
+"""Values of threads, for searches by them."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Values of a graph's channels, each stored once, as what is new in it."""
+"""Values of a graph's channels, each stored once, whole or as a difference."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -26,6 +26,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Checkpoints that were stored by it cannot be read without it."""
+    """Drop the values. Checkpoints that were stored with them cannot be read afterwards."""
     op.drop_table("checkpoint_value")
     op.drop_column("checkpoint", "channels")

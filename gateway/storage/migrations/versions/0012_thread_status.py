@@ -1,4 +1,4 @@
-"""A thread's status and its newest change, for those who look for threads by them."""
+"""The status of a thread and the time of its newest record, for searches by them."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Gateways that share a database: who is there, who runs which run, and keys of threads that no two of them give."""
+"""Gateways that share a database: the nodes, the node of each run, and a sequence for the keys of threads."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The log of PostgreSQL in partitions by thread. What there is becomes the first, and is not moved."""
+"""Partitions by thread for the log of PostgreSQL. The existing table becomes the first one, and no row is moved."""
 
 from alembic import op
 
@@ -8,7 +8,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""To gateways of the release before it is the same table."""
+"""Gateways of the release before see the same table."""
 
 _THREADS = 1_000_000
 _NEWEST = "SELECT greatest((SELECT last_value FROM thread_key), (SELECT max(pk) FROM thread))"

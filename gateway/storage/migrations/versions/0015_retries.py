@@ -9,7 +9,7 @@ branch_labels = None
 depends_on = None
 
 expands = True
-"""Every column may be null or has a default: gateways of the release before neither read nor write it."""
+"""Every column may be null or has a default, and gateways of the release before neither read nor write it."""
 
 _TEXT = sa.String().with_variant(sa.String(collation="C"), "postgresql")
 _WEBHOOK = ("failures", "next_try", "reason", "given_up_at")

@@ -1,4 +1,4 @@
-"""Exports made by hand: lines that a test writes or changes, with the digests that belong to them."""
+"""Exports for tests: lines that a test writes or changes, and matching digests."""
 
 import hashlib
 import json
@@ -20,12 +20,12 @@ def header(version: int = VERSION) -> Header:
 
 
 def record(seq: int, event: Event, task_id: str | None = None, run_id: str | None = None) -> RecordLine:
-    told = msgspec.Raw(encode_event(event))
-    return RecordLine(seq=seq, at=seq, task_id=task_id, run_id=run_id, attempt=0, event=told)
+    encoded = msgspec.Raw(encode_event(event))
+    return RecordLine(seq=seq, at=seq, task_id=task_id, run_id=run_id, attempt=0, event=encoded)
 
 
 def write_threads(path: Path, threads: Iterable[tuple[str, Iterable[RecordLine]]]) -> None:
-    """An export of threads of the owner `alice`."""
+    """Write an export of threads of the owner `alice`."""
     with path.open("wb") as file:
         writer = Writer(file, header())
         for thread_id, records in threads:
@@ -46,8 +46,8 @@ def read_lines(path: Path) -> list[Line]:
 
 
 def write_lines(path: Path, lines: Iterable[Line]) -> None:
-    """With the digests that the sections have now: what is wrong with them then is not that they were changed."""
-    said = bytearray()
+    """Write lines with new digests and counts, so that a reader cannot refuse them for these."""
+    content = bytearray()
     count, sections, digest = 0, 0, hashlib.sha256()
     for number, line in enumerate(lines):
         if line["kind"] == "section_end":
@@ -56,8 +56,8 @@ def write_lines(path: Path, lines: Iterable[Line]) -> None:
         elif line["kind"] == "end":
             line = {"kind": "end", "sections": sections}
         data = json.dumps(line).encode() + b"\n"
-        said += data
+        content += data
         if number and line["kind"] != "section_end":
             digest.update(data)
         count += number > 0
-    path.write_bytes(said)
+    path.write_bytes(content)

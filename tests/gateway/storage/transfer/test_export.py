@@ -1,4 +1,4 @@
-"""Export: a thread takes no more memory than a page of it, out of one database and into another."""
+"""Tests of the export: exporting and importing a thread takes no more memory than a page of it."""
 
 import tracemalloc
 from itertools import chain
@@ -19,11 +19,11 @@ WORDS = "x" * 4000
 @pytest.mark.slow
 def test_of_ten_thousand_events_a_few_are_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    said = [MessageStarted(message_id="m"), PartAdded(message_id="m", index=0, part=TextPart(text=""))]
+    message_events = [MessageStarted(message_id="m"), PartAdded(message_id="m", index=0, part=TextPart(text=""))]
     deltas = (record(seq, PartDelta(message_id="m", index=0, text=WORDS)) for seq in range(4, EVENTS + 1))
-    begun = [record(1, ThreadChanged()), *(record(seq, event) for seq, event in enumerate(said, 2))]
+    first_records = [record(1, ThreadChanged()), *(record(seq, event) for seq, event in enumerate(message_events, 2))]
 
-    write_threads(tmp_path / "long.jsonl", [(new_id(), chain(begun, deltas))])
+    write_threads(tmp_path / "long.jsonl", [(new_id(), chain(first_records, deltas))])
     size = (tmp_path / "long.jsonl").stat().st_size
     tracemalloc.start()
     try:

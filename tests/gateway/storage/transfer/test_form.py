@@ -1,4 +1,4 @@
-"""The export format: what was written is read, and nothing else is."""
+"""Tests of the export format: a reader accepts what a writer wrote, and nothing else."""
 
 import io
 import json
@@ -16,20 +16,20 @@ EXPORT = (Path(__file__).parents[2] / "cli" / "export-1.jsonl").read_bytes()
 
 def read(data: bytes, limit: int = 2**20) -> Iterator[object]:
     reader = Reader(io.BytesIO(data), limit)
-    while (found := reader.begin()) is not None:
-        for place, line in list(reader.section(found[0])):
+    while (section := reader.begin()) is not None:
+        for place, line in list(reader.section(section[0])):
             assert isinstance(place, Place)
             yield line
 
 
 def test_a_section_can_be_read_twice() -> None:
     reader = Reader(io.BytesIO(EXPORT))
-    found = reader.begin()
-    assert found is not None
-    once = [line for _, line in reader.section(found[0])]
-    assert [line for _, line in reader.section(found[0])] == once
-    following = reader.begin()
-    assert following is not None and following[0].number == found[0].number + len(once) + 1
+    section = reader.begin()
+    assert section is not None
+    once = [line for _, line in reader.section(section[0])]
+    assert [line for _, line in reader.section(section[0])] == once
+    next_section = reader.begin()
+    assert next_section is not None and next_section[0].number == section[0].number + len(once) + 1
 
 
 def test_an_empty_export_is_one() -> None:
@@ -86,10 +86,12 @@ def test_what_is_no_export_is_told_in_one_line(data: bytes) -> None:
 
 @pytest.mark.parametrize(("member", "value"), [("version", VERSION + 1), ("revision", "9999")])
 def test_an_export_of_a_newer_release_names_it(member: str, value: object) -> None:
-    told = json.loads(EXPORT.splitlines()[0]) | {"release": "9.0", "novel": True, member: value}
+    changed = json.loads(EXPORT.splitlines()[0]) | {"release": "9.0", "novel": True, member: value}
     with pytest.raises(TransferError) as refused:
-        Reader(io.BytesIO(json.dumps(told).encode() + b"\n"))
-    said = str(refused.value)
+        Reader(io.BytesIO(json.dumps(changed).encode() + b"\n"))
+    message = str(refused.value)
     assert (
-        f"{member} {value}".removeprefix("version ") in said and "written by Babelgate 9.0" in said and "\n" not in said
+        f"{member} {value}".removeprefix("version ") in message
+        and "written by Babelgate 9.0" in message
+        and "\n" not in message
     )

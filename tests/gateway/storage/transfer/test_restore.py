@@ -1,4 +1,4 @@
-"""Import: whatever a file says is checked before anything of a thread is written."""
+"""Tests of the import: the whole section of a thread is checked before anything of it is written."""
 
 import copy
 import json
@@ -23,15 +23,15 @@ EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
 
 
 def check(path: Path, blobs: FolderBlobs) -> None:
-    """All sections."""
+    """Check all sections of an export."""
     with path.open("rb") as file:
         reader = Reader(file)
-        while (found := reader.begin()) is not None:
-            check_section(reader, found[0], blobs)
+        while (section := reader.begin()) is not None:
+            check_section(reader, section[0], blobs)
 
 
 def first(lines: list[Line], kind: str, event: str | None = None) -> Line:
-    """The first line of a kind, or record of such an event."""
+    """Return the first line of a kind, or the first record with an event of a kind."""
     return next(each for each in lines if each["kind"] == kind and event in (None, each.get("event", {}).get("kind")))
 
 
@@ -107,7 +107,7 @@ HOSTILE: dict[str, tuple[Callable[[list[Line]], object], str]] = {
 
 @pytest.mark.parametrize("case", HOSTILE)
 def test_what_a_file_says_is_not_believed(case: str, tmp_path: Path) -> None:
-    change, said = HOSTILE[case]
+    change, message = HOSTILE[case]
     lines = copy.deepcopy(read_lines(EXPORT))
     write_lines(tmp_path / "as-it-is.jsonl", lines)
     check(tmp_path / "as-it-is.jsonl", FolderBlobs(tmp_path / "blobs", 1000))
@@ -115,7 +115,7 @@ def test_what_a_file_says_is_not_believed(case: str, tmp_path: Path) -> None:
     write_lines(tmp_path / "changed.jsonl", lines)
     with pytest.raises(TransferError, match=r"^line \d+: ") as refused:
         check(tmp_path / "changed.jsonl", FolderBlobs(tmp_path / "blobs", 1000))
-    assert said in str(refused.value) and "\n" not in str(refused.value)
+    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_a_file_is_no_larger_than_the_settings_say(tmp_path: Path) -> None:
@@ -124,23 +124,23 @@ def test_a_file_is_no_larger_than_the_settings_say(tmp_path: Path) -> None:
 
 
 async def restore(hub: Hub, path: Path) -> Restored:
-    """The first thread."""
+    """Import the first thread of an export."""
     with path.open("rb") as file:
         reader = Reader(file)
-        found = reader.begin()
-        assert found is not None
-        place, begin = found
+        section = reader.begin()
+        assert section is not None
+        place, begin = section
         assert isinstance(begin, ThreadLine)
         check_section(reader, place, FolderBlobs(path.parent / "blobs", 1000))
         written = hub.journal.write(restore_thread, reader, place, begin.owner, begin.thread_id)
         return await within(written, "the import")
 
 
-async def is_refused(hub: Hub, path: Path, code: FaultCode, said: str) -> None:
+async def is_refused(hub: Hub, path: Path, code: FaultCode, message: str) -> None:
     before = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT * FROM event").all())
     with pytest.raises(FaultError) as refused:
         await restore(hub, path)
-    assert refused.value.fault.code is code and said in refused.value.fault.message
+    assert refused.value.fault.code is code and message in refused.value.fault.message
     after = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT * FROM event").all())
     assert after == before
 
@@ -195,15 +195,15 @@ async def test_a_thread_that_was_erased_comes_back_and_one_that_is_shorter_here_
 
 
 async def test_an_event_of_an_earlier_release_is_taken_in_as_today_s(hubs: House, tmp_path: Path) -> None:
-    """`run_created` had a member `webhook` once; and what is unknown is kept."""
+    """Import a `run_created` with a member `webhook`, which it once had, and an unknown member, which is kept."""
     hub = await hubs.start(registered("echo", Echo()))
     created: dict[str, Any] = {"kind": "run_created", "run_id": RUN, "webhook": None, "novel": 1}
     thread_id = new_id()
     lines = [record(1, ThreadChanged()), record(2, CREATED, TASK), record(3, RunCreated(run_id=RUN), TASK, RUN)]
     write_threads(tmp_path / "x.jsonl", [(thread_id, lines)])
-    told = read_lines(tmp_path / "x.jsonl")
-    first(told, "record", "run_created")["event"] = created
-    write_lines(tmp_path / "x.jsonl", told)
+    changed = read_lines(tmp_path / "x.jsonl")
+    first(changed, "record", "run_created")["event"] = created
+    write_lines(tmp_path / "x.jsonl", changed)
     assert await restore(hub, tmp_path / "x.jsonl") == Restored("added", 1)
     assert await restore(hub, tmp_path / "x.jsonl") == Restored("same")
     run = await hub.reads.run("alice", RUN)
