@@ -17,6 +17,7 @@ from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.composition import Options, create_hub
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.hub import Hub
@@ -43,14 +44,11 @@ _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 41
 
 def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
     """Return a hub with the given settings, which is not started yet."""
-    return Hub(
-        registry=registry,
-        journal_url=settings.database,
-        blobs=open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact),
+    blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
+    options = Options(
         limits=settings.limits,
         retention=settings.retention,
         patience=settings.recovery.patience,
-        fetcher=fetcher,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
         crons={dialect: submit for adapter in ADAPTERS for dialect, submit in adapter.crons.items()},
@@ -61,6 +59,7 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
         standby=settings.standby,
         cluster=(settings.node or f"{gethostname()}:{getpid()}") if settings.is_shared else None,
     )
+    return create_hub(registry, settings.database, blobs, fetcher, options)
 
 
 class _App(DirectApp):

@@ -39,6 +39,8 @@ from babelgate.gateway.storage.transaction import Transaction
 
 log = logging.getLogger("babelgate.crons")
 
+CronSubmit = Callable[[Any, str, Cron, str], Awaitable[object]]
+"""Function of a protocol that submits a run of a cron. Arguments: hub, owner, cron, run id."""
 Submit = Callable[[str, Cron, str], Awaitable[object]]
 """Function that submits a run of a cron. Arguments: owner, cron, run id."""
 
@@ -54,26 +56,27 @@ class Crons:
         journal: Journal,
         clock: Clock,
         limits: Limits,
-        submit: Mapping[str, Submit],
         check_url: Callable[[str], Awaitable[object]],
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create the scheduler.
 
-        `submit` maps a protocol to the function that submits its runs. `leads` returns True on the node of a cluster
+        `leads` returns True on the node of a cluster
         that checks for due crons. If two nodes lead for a moment, a cron still runs only once.
         """
         self._journal = journal
         self._clock = clock
         self._limits = limits
-        self._submit = submit
+        self._submit: Mapping[str, Submit] = {}
         self._check_url = check_url
         self._leads = leads
         self._changed = asyncio.Event()
         self._tasks = Tasks()
         self._failures = Failures("the schedule of crons")
 
-    def start(self) -> None:
+    def start(self, submit: Mapping[str, Submit]) -> None:
+        """Start to submit the runs of due crons. `submit` maps a protocol to the function that submits its runs."""
+        self._submit = submit
         self._tasks.spawn(self._fire_forever(), "crons")
 
     async def stop(self, seconds: float = STOPPING) -> None:

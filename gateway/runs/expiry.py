@@ -77,6 +77,10 @@ class Expiry:
             if not (self._journal.is_shared and pk in self._checks):
                 self._schedule_check(pk, 0)
 
+    def restart(self) -> None:
+        """Check again, in the background, which threads can expire."""
+        self._tasks.spawn(self.start(), "expiry")
+
     async def stop(self, seconds: float = STOPPING) -> None:
         if self._timer is not None:
             self._timer.cancel()

@@ -41,11 +41,12 @@ class Retention:
         erase: Callable[[Idle], Awaitable[bool]],
         clock: Clock,
         leads: Callable[[], bool] = lambda: True,
+        woken: asyncio.Event | None = None,
     ) -> None:
         """Create the sweep.
 
-        `erase` returns False if the thread was used meanwhile, and is therefore not erased. `leads` returns True on the
-        node of a cluster that does the sweep.
+        `woken` is set when the log of a long thread is left to erase. `erase` returns False if the thread was used
+        meanwhile, and is therefore not erased. `leads` returns True on the node of a cluster that does the sweep.
         """
         self._journal = journal
         self._policy = policy
@@ -55,17 +56,13 @@ class Retention:
         self._wall, self._steady = clock.now(), clock.steady()
         self._tasks = Tasks()
         self._failures = Failures("retention")
-        self._woken = asyncio.Event()
+        self._woken = woken or asyncio.Event()
 
     def start(self) -> None:
         self._tasks.spawn(self._run_forever(), "retention")
 
     async def stop(self, seconds: float = STOPPING) -> None:
         await self._tasks.stop(seconds)
-
-    def wake(self) -> None:
-        """Start to erase the remaining log of a long thread that was erased."""
-        self._woken.set()
 
     async def _run_forever(self) -> None:
         loop = asyncio.get_running_loop()

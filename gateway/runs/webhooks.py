@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Concatenate, Final, ParamSpec
 from uuid import NAMESPACE_OID, uuid5
@@ -36,7 +37,13 @@ from babelgate.gateway.storage.queries import Due, due_webhook, webhook_node
 from babelgate.gateway.storage.reads import Reads
 from babelgate.gateway.storage.transaction import Transaction
 from babelgate.gateway.storage.unavailable import Unstored, keep_trying
-from babelgate.gateway.storage.webhook_rows import advance_cursor, end_webhook, insert_webhook, note_failure
+from babelgate.gateway.storage.webhook_rows import (
+    advance_cursor,
+    delete_webhook,
+    end_webhook,
+    insert_webhook,
+    note_failure,
+)
 
 log = logging.getLogger("babelgate.webhook")
 
@@ -411,6 +418,40 @@ class Deliverer:
             return self._journal.write(command, *args, **named)
 
         return await keep_trying(write, Unstored, longest=_DATABASE_RETRY_DELAY, note=note)
+
+
+class WebhookRegistry:
+    """Commands of callers on the webhooks of a task."""
+
+    def __init__(self, journal: Journal, reads: Reads, fetcher: Fetcher, deliverer: Deliverer, limits: Limits) -> None:
+        self._journal = journal
+        self._reads = reads
+        self._fetcher = fetcher
+        self._deliverer = deliverer
+        self._limits = limits
+
+    async def set(self, owner: str, webhook: Webhook) -> None:
+        """Implement `babelgate.canonical.hub.Hub.set_webhook`. Deliver to it even if the caller disconnects."""
+        task = await self._reads.task(owner, webhook.task_id)
+        await self._fetcher.check(webhook.url)
+        commit = self._journal.write(register, owner, task, webhook, self._limits)
+        commit.add_done_callback(partial(self._follow, owner, webhook))
+        await asyncio.shield(commit)
+
+    def _follow(self, owner: str, webhook: Webhook, commit: "asyncio.Future[None]") -> None:
+        if commit.exception() is None:
+            self._deliverer.follow(owner, webhook)
+
+    async def delete(self, owner: str, task_id: str, webhook_id: str) -> bool:
+        """Implement `babelgate.canonical.hub.Hub.delete_webhook`."""
+        await self._reads.task(owner, task_id)
+        commit = self._journal.write(delete_webhook, owner, task_id, webhook_id)
+        commit.add_done_callback(partial(self._forget, owner, task_id, webhook_id))
+        return await asyncio.shield(commit)
+
+    def _forget(self, owner: str, task_id: str, webhook_id: str, commit: "asyncio.Future[bool]") -> None:
+        if commit.exception() is None:
+            self._deliverer.forget(owner, task_id, webhook_id)
 
 
 def register(tx: Transaction, owner: str, task: Task, hook: Webhook, limits: Limits) -> None:

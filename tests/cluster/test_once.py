@@ -143,7 +143,7 @@ async def test_a_webhook_set_again_on_another_node_continues(cluster: Nodes, rec
 
 
 async def test_a_thread_of_a_stopped_node_expires(cluster: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("babelgate.gateway.hub._EXPIRY", 2)
+    monkeypatch.setattr("babelgate.gateway.composition._EXPIRY_HEARTBEATS", 2)
     a = await cluster.start("a", registered("a", Echo()))
     b = await cluster.start("b", registered("a", Echo()))
     thread = await a.create_thread(OWNER, ThreadChange(ttl=1))

@@ -43,9 +43,11 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import CronSubmit, Hub
+from babelgate.gateway.composition import Options, create_hub
+from babelgate.gateway.hub import Hub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs.crons import CronSubmit
 from babelgate.gateway.runs.webhooks import WriterFactory
 from babelgate.gateway.settings.model import Limits, Retention, Timeout, Webhooks
 from babelgate.gateway.storage.blobs import FolderBlobs
@@ -245,12 +247,8 @@ class House:
         if self._postgres is None:
             make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
-        hub = Hub(
-            registry=Registry(agents),
-            journal_url=database or self._postgres or f"sqlite:///{self.folder / name}",
-            blobs=FolderBlobs(self.folder / "blobs", 2**28),
+        options = Options(
             limits=limits or Limits(),
-            fetcher=Fetcher(["127.0.0.0/8"]),
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},
             crons=crons or {},
@@ -259,7 +257,11 @@ class House:
             retention=retention or Retention(),
             pooler=pooler or self._pooler,
             cluster=cluster,
-            clock=clock,
+            clock=clock or Clock(),
+        )
+        url = database or self._postgres or f"sqlite:///{self.folder / name}"
+        hub = create_hub(
+            Registry(agents), url, FolderBlobs(self.folder / "blobs", 2**28), Fetcher(["127.0.0.0/8"]), options
         )
         self._hubs.append(hub)
         return hub

@@ -237,7 +237,7 @@ async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: Ho
 
 async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
-    vars(hub)["_blobs"].limit = 10
+    vars(hub)["_parts"].blobs.limit = 10
     message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
     with refused(FaultCode.TOO_LARGE):
         await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
@@ -341,7 +341,7 @@ async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkey
     """Before anybody's words do not fit."""
     hub = await hubs.start(registered("echo", Echo()))
     assert await hub.ready() is None
-    monkeypatch.setattr("babelgate.gateway.hub.ROOM", 2**62)
+    monkeypatch.setattr("babelgate.gateway.runs.readiness.MIN_FREE", 2**62)
     assert "bytes left" in (await hub.ready() or "")
 
 

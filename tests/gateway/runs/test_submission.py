@@ -17,7 +17,9 @@ from babelgate.canonical.event import (
     ThreadChanged,
 )
 from babelgate.canonical.fault import BUSY
+from babelgate.canonical.run_input import RunInput
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.runs.submissions import LIMITED, UNLIMITED
 from babelgate.gateway.settings.model import Limits, Queue
 from tests.gateway.hubs import (
     OWNER,
@@ -45,6 +47,12 @@ from tests.gateway.hubs import (
     text,
     within,
 )
+
+
+def test_every_field_of_an_input_is_limited_or_says_why_not() -> None:
+    assert set(RunInput.__struct_fields__) == {*LIMITED, *UNLIMITED}
+    assert not set(LIMITED) & set(UNLIMITED)
+
 
 # A plain run
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from sqlalchemy import select
 from babelgate.canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
 from babelgate.canonical.event import Custom, TaskChanged
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import Hub, Parts
 from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.settings.model import Limits
@@ -130,7 +130,8 @@ def hook(receiver: Receiver, **fields: Any) -> Webhook:
 
 
 def deliverer(hub: Hub) -> dict[str, Any]:
-    return vars(cast("object", vars(hub)["_deliverer"]))
+    parts: Parts = vars(hub)["_parts"]
+    return vars(parts.deliverer)
 
 
 def quick(hub: Hub, *pauses: float) -> None:

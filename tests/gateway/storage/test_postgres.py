@@ -407,8 +407,8 @@ async def test_a_server_that_answers_nothing_does_not_keep_a_gateway_that_stops(
 async def test_a_gateway_whose_database_hangs_is_not_ready(
     wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("babelgate.gateway.hub._ANSWER", 0.1)
-    monkeypatch.setattr("babelgate.gateway.hub._PROBE", 0)
+    monkeypatch.setattr("babelgate.gateway.runs.readiness._TIMEOUT", 0.1)
+    monkeypatch.setattr("babelgate.gateway.runs.readiness._PROBE_VALIDITY", 0)
     async with running(tmp_path, {"echo": demo.echo}, database=wire.url) as gateway:
         assert (await gateway.http.get("/readyz")).status_code == 200
         wire.freeze()

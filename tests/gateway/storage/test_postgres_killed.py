@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, Generator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from babelgate.canonical.event import ThreadChanged
 from babelgate.canonical.fault import FaultError
 from babelgate.gateway import demo
+from babelgate.gateway.hub import Parts
 from babelgate.gateway.runs import webhooks
 from babelgate.gateway.storage import unavailable
 from babelgate.gateway.storage.journal import Journal
@@ -194,7 +195,8 @@ async def test_a_try_while_the_server_was_away_counts_when_it_is_back(
         receiver.hold.set()  # the outcome of the delivery cannot be stored
         await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
-        deliveries = vars(cast("object", vars(gateway.hub)["_deliverer"]))["_deliveries"]
+        parts: Parts = vars(gateway.hub)["_parts"]
+        deliveries = vars(parts.deliverer)["_deliveries"]
         await within(turned(lambda: not deliveries), "the end of the delivery")
         assert receiver.got == [receiver.got[0]] * posts
         left = await gateway.hub.journal.query(

@@ -148,7 +148,7 @@ async def test_a_config_made_later_is_pushed_what_comes_then(site: Site, receive
 async def test_a_given_up_config_is_still_returned_and_continues_when_it_is_created_again(
     site: Site, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deliverer = vars(site.hub)["_deliverer"]
+    deliverer = vars(site.hub)["_parts"].deliverer
     monkeypatch.setattr(deliverer, "_schedule", RetrySchedule(()))
     task_id = await waiting(site)
     receiver.status = 503

@@ -1,0 +1,203 @@
+"""Composition of the hub: creates all of its parts and wires them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from babelgate.gateway.agents.python.agent import InProcess
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.hub import Drain, Hub, Parts
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.runs.cluster import Cluster
+from babelgate.gateway.runs.commits import CommitHandler
+from babelgate.gateway.runs.crons import Crons, CronSubmit
+from babelgate.gateway.runs.engine import Engine
+from babelgate.gateway.runs.expiry import Expiry
+from babelgate.gateway.runs.readiness import Readiness
+from babelgate.gateway.runs.recovery import Recovery
+from babelgate.gateway.runs.retention import Retention
+from babelgate.gateway.runs.retry_schedule import RetrySchedule
+from babelgate.gateway.runs.signature import Signer
+from babelgate.gateway.runs.state_updates import StateUpdates
+from babelgate.gateway.runs.submissions import Submissions
+from babelgate.gateway.runs.sweeper import Sweeper
+from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.runs.uploads import Uploads
+from babelgate.gateway.runs.webhooks import Deliverer, WebhookRegistry, WriterFactory
+from babelgate.gateway.settings.model import Limits, Webhooks
+from babelgate.gateway.settings.model import Retention as RetentionPolicy
+from babelgate.gateway.storage import assistants, items
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.reads import Reads
+
+_EXPIRY_HEARTBEATS: Final = 30
+"""Number of a leader's heartbeats between two checks for threads that expire."""
+_SHARED_WINDOW: Final = 0.005
+"""Seconds for which a node of a cluster collects tokens, unless the settings say otherwise.
+
+Its readers may be at other nodes, which receive what it stores one notice later.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Settings of a hub, apart from its agents, its database and its store of files."""
+
+    limits: Limits = field(default_factory=Limits)
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    patience: float = 60.0
+    """Seconds after which a run is lost whose server does not come back (`recovery.patience`)."""
+    writers: Mapping[str, WriterFactory] = field(default_factory=dict[str, WriterFactory])
+    """Writers of webhooks, by dialect."""
+    webhook_protocols: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Protocols by the dialect of their webhooks."""
+    webhook_secret: str | None = None
+    webhook_retries: Sequence[float] = field(default_factory=lambda: Webhooks().retries)
+    """Delays between the deliveries of a webhook, in seconds."""
+    crons: Mapping[str, CronSubmit] = field(default_factory=dict[str, CronSubmit])
+    """Functions that submit a cron's run, by protocol."""
+    power: bool = False
+    """True if a commit must survive the loss of power."""
+    pooler: str | None = None
+    """URL by which PostgreSQL is read through a connection pool."""
+    standby: bool = False
+    """True if the start waits for the database while another gateway uses it."""
+    cluster: str | None = None
+    """Name of this node of a cluster that shares the database."""
+    clock: Clock = field(default_factory=Clock)
+
+
+def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher, options: Options) -> Hub:
+    """Return a hub that is not started yet. `database` is the URL of the database that keeps the log."""
+    limits, clock, is_shared = options.limits, options.clock, options.cluster is not None
+    commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
+    journal = Journal(
+        database,
+        power=options.power,
+        pooler=options.pooler,
+        clock=clock,
+        on_commit=commits.handle_commits,
+        shared=is_shared,
+        on_remote=commits.handle_remotes,
+    )
+    reads = Reads(journal, blobs, limits.inline, limits.thread)
+    engine = _create_engine(journal, blobs, reads, registry, options)
+    threads = Threads(
+        journal,
+        reads,
+        engine,
+        Uploads(journal, reads, blobs),
+        StateUpdates(journal, reads, blobs, registry.get_reachable),
+        [registered.agent for registered in registry.all() if isinstance(registered.agent, InProcess)],
+        limits,
+        long_thread_erased,
+    )
+    deliverer = _create_deliverer(journal, reads, fetcher, options)
+    recovery = Recovery(journal, engine, deliverer, registry.get)
+    expiry = Expiry(journal, limits, threads.erase_expired, threads.prune, clock)
+    cluster: Cluster | None = None
+
+    def leads() -> bool:
+        """Return True if this node does what only one node needs to do. It does no harm if two do it."""
+        return cluster is None or cluster.leads
+
+    crons = Crons(journal, clock, limits, fetcher.check, leads)
+    if options.cluster is not None:
+        leader = _Leader(crons, expiry)
+        cluster = Cluster(
+            journal,
+            options.cluster,
+            engine,
+            recovery,
+            clock,
+            lead=leader.handle_heartbeat,
+            forget_paused=threads.forget_paused,
+        )
+    commits.connect(reads, expiry, threads, cluster)
+    store = items.Store(journal, clock, limits.input)
+    parts = Parts(
+        registry=registry,
+        journal=journal,
+        reads=reads,
+        blobs=blobs,
+        fetcher=fetcher,
+        drain=drain,
+        engine=engine,
+        submissions=Submissions(
+            journal,
+            reads,
+            blobs,
+            registry.get,
+            registry.get_reachable,
+            engine,
+            threads,
+            deliverer,
+            fetcher,
+            limits,
+            drain.check,
+        ),
+        threads=threads,
+        webhooks=WebhookRegistry(journal, reads, fetcher, deliverer, limits),
+        deliverer=deliverer,
+        recovery=recovery,
+        cluster=cluster,
+        crons=crons,
+        cron_submits=options.crons,
+        expiry=expiry,
+        retention=Retention(journal, options.retention, threads.erase_idle, clock, leads, long_thread_erased),
+        sweeper=Sweeper(journal, blobs, store, clock, leads),
+        readiness=Readiness(journal, blobs, clock),
+        store=store,
+        assistants=assistants.Assistants(journal, clock, limits),
+        is_standby=options.standby,
+    )
+    return Hub(parts)
+
+
+class _Leader:
+    """Work of the node that leads a cluster."""
+
+    def __init__(self, crons: Crons, expiry: Expiry) -> None:
+        self._crons = crons
+        self._expiry = expiry
+
+    def handle_heartbeat(self, count: int) -> None:
+        """Check for due crons, and now and then for threads that expire. `count` is the number of the heartbeat."""
+        self._crons.look()
+        if count % _EXPIRY_HEARTBEATS == 0:
+            self._expiry.restart()
+
+
+def _create_engine(journal: Journal, blobs: Blobs, reads: Reads, registry: Registry, options: Options) -> Engine:
+    limits = options.limits
+    has_own_window = options.cluster is None or "window" in limits.model_fields_set
+    return Engine(
+        journal,
+        blobs,
+        reads,
+        registry.get,
+        registry.get_reachable,
+        run_timeout=limits.run,
+        cancel_grace=limits.cancel_grace,
+        event_limit=limits.event,
+        output_limit=limits.output,
+        attempts=limits.attempts,
+        patience=options.patience,
+        window=limits.window if has_own_window else _SHARED_WINDOW,
+    )
+
+
+def _create_deliverer(journal: Journal, reads: Reads, fetcher: Fetcher, options: Options) -> Deliverer:
+    return Deliverer(
+        journal,
+        reads,
+        fetcher,
+        options.writers,
+        options.webhook_protocols,
+        RetrySchedule(options.webhook_retries),
+        options.clock,
+        None if options.webhook_secret is None else Signer(options.webhook_secret),
+    )

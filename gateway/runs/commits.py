@@ -1,0 +1,44 @@
+"""Reaction of the gateway to commits: its own, and those of other nodes."""
+
+from collections.abc import Sequence
+
+from babelgate.gateway.runs.cluster import Cluster
+from babelgate.gateway.runs.expiry import Expiry
+from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.storage.notices import Remote
+from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.transaction import Published
+
+
+class CommitHandler:
+    """Passes commits to those parts of the hub that follow them.
+
+    The journal needs the handler before the parts exist, because they need the journal: `connect` comes before the
+    journal is opened.
+    """
+
+    def __init__(self) -> None:
+        self._reads: Reads
+        self._expiry: Expiry
+        self._threads: Threads
+        self._cluster: Cluster | None = None
+
+    def connect(self, reads: Reads, expiry: Expiry, threads: Threads, cluster: Cluster | None) -> None:
+        """Set the parts that follow commits."""
+        self._reads, self._expiry, self._threads, self._cluster = reads, expiry, threads, cluster
+
+    def handle_commits(self, published: Sequence[Published]) -> None:
+        """Handle what this gateway has committed."""
+        for commit in published:
+            ended = self._reads.handle_commit(commit)
+            self._expiry.handle_commit(commit)
+            if self._cluster is not None and self._threads.has_in_process_agents:
+                self._cluster.handle_commit(commit)
+            for task_id in ended:
+                self._threads.forget_paused(commit.owner, task_id)
+        self._reads.trim()
+
+    def handle_remotes(self, remotes: Sequence[Remote]) -> None:
+        """Handle what other nodes have committed."""
+        if self._cluster is not None:
+            self._cluster.handle_remotes(remotes)

@@ -1,0 +1,257 @@
+"""Inputs of callers: new runs, answers to questions, and cancels.
+
+Each is checked, committed to the journal, and then dispatched. A committed run starts even if its caller disconnects.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import Answers, Receipt, StateUpdate, Submission, Webhook
+from babelgate.canonical.message import Message
+from babelgate.canonical.run_input import RunInput
+from babelgate.canonical.thread import Run, Task
+from babelgate.gateway.ids import new_id
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.registered_agent import RegisteredAgent
+from babelgate.gateway.runs import submission as command
+from babelgate.gateway.runs.engine import Engine
+from babelgate.gateway.runs.forks import Base, find_base
+from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
+from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.runs.uploads import keep_messages
+from babelgate.gateway.runs.webhooks import Deliverer
+from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.size import check_size
+
+_MAX_DELAY: Final = 2**62
+"""Maximum delay of a start, in microseconds. Added to the time of the day it still fits a column of a database."""
+
+
+LIMITED: Final[Mapping[str, str]] = {"messages": "input", "config": "input", "data": "data", "metadata": "metadata"}
+"""Fields of a `RunInput` with a limit, and the group of fields that it counts."""
+UNLIMITED: Final[Mapping[str, str]] = {
+    "uploaded": "a number",
+    "checkpoint": "an id that is looked up",
+    "headers": "limited by the server",
+    "assistant": "a name that was looked up",
+    "extra": "members of the request, whose body is limited",
+}
+"""Fields of a `RunInput` without a limit, each with the reason."""
+
+
+def check_input(limits: Limits, run_input: RunInput, *, history: Sequence[Message] = (), values: object = None) -> None:
+    """Check the sizes of a run's whole input, and of what comes with it. Raises too_large.
+
+    `history` are earlier messages, and `values` are answers. Data and answers are counted apart from messages, because
+    most protocols repeat the messages there.
+    """
+    groups: dict[str, list[object]] = {"input": [history], "data": [], "metadata": []}
+    for name, group in LIMITED.items():
+        groups[group].append(getattr(run_input, name))
+    check_size(limits.input, *groups["input"])
+    check_size(limits.input, *groups["data"])
+    check_size(limits.input, values)
+    check_size(limits.metadata, *groups["metadata"])
+
+
+class Submissions:
+    """Commands of callers that start or stop runs."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        reads: Reads,
+        blobs: Blobs,
+        find_agent: Callable[[str], RegisteredAgent],
+        reach_agent: Callable[[str], Awaitable[RegisteredAgent]],
+        engine: Engine,
+        threads: Threads,
+        deliverer: Deliverer,
+        fetcher: Fetcher,
+        limits: Limits,
+        check_accepting: Callable[[], None],
+    ) -> None:
+        """Create the commands.
+
+        `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
+        `check_accepting` raises shutting_down once the gateway drains.
+        """
+        self._journal = journal
+        self._reads = reads
+        self._blobs = blobs
+        self._find = find_agent
+        self._reach = reach_agent
+        self._engine = engine
+        self._threads = threads
+        self._deliverer = deliverer
+        self._fetcher = fetcher
+        self._limits = limits
+        self._check_accepting = check_accepting
+
+    async def submit(self, owner: str, submission: Submission) -> Receipt:
+        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down."""
+        self._check_accepting()
+        check_input(self._limits, submission.input, history=submission.history)
+        check_size(self._limits.metadata, submission.thread_metadata)
+        registered = await self._reach(submission.agent)
+        if registered.agent is None:
+            raise registered.refuse()
+        info, agent = registered.info, registered.info.name
+        if submission.start_in is not None and not 0 <= submission.start_in <= _MAX_DELAY:
+            raise FaultError(FaultCode.INVALID, "The delay before the start is negative or too long")
+        if submission.webhook is not None:
+            await self._fetcher.check(submission.webhook.url)
+        check_size(self._limits.input, submission.state)
+        if submission.input.checkpoint is not None:
+            await self._reads.need_revision(owner, submission.thread_id, submission.input.checkpoint)
+        run_input = await self._store_input(registered, submission.input)
+        submission, base = await find_base(self._reads, owner, replace(submission, agent=agent, input=run_input))
+        if submission.history:
+            submission = replace(submission, history=await keep_messages(self._blobs, submission.history))
+        if submission.state and submission.follow_up is not None:
+            raise FaultError(FaultCode.INVALID, "The state cannot be changed for a task that is at work.")
+        if submission.state and info.stateful:
+            return await self._submit_with_state(owner, submission, base)
+        is_fork = base is not None or bool(submission.state)
+        ids = _fork_ids() if is_fork else _ids()
+        is_reserved = self._engine.slots.reserve(agent)
+        commit = self._journal.write(
+            command.submit,
+            owner,
+            submission,
+            ids,
+            self._limits,
+            may_start=is_reserved,
+            stateful=info.stateful,
+            base=base,
+        )
+        return await self._await_dispatch(owner, agent, submission.webhook, is_reserved, commit)
+
+    async def _submit_with_state(self, owner: str, submission: Submission, base: Base | None) -> Receipt:
+        """Change the state that the agent keeps itself, on an existing thread, and then submit the rest."""
+        alias = submission.alias or ""
+        thread_id = submission.thread_id or await self._reads.thread_of(
+            owner, submission.protocol, submission.agent, alias
+        )
+        is_new = thread_id is None or not await self._has_thread(owner, thread_id)
+        prepared = replace(submission, thread_id=thread_id)
+        if is_new or base is not None:
+            prepared = await self._journal.write(command.prepare, owner, submission, _fork_ids(), base)
+        thread_id = prepared.thread_id
+        assert thread_id is not None
+        update = StateUpdate(
+            thread_id=thread_id,
+            values=prepared.state,
+            checkpoint=prepared.input.checkpoint,
+            as_node=prepared.as_node,
+            agent=prepared.agent,
+        )
+        try:
+            checkpoint = await self._threads.update_state(owner, update)
+            run_input = prepared.input
+            if run_input.checkpoint is not None:
+                run_input = run_input.replace(checkpoint=checkpoint)
+            return await self.submit(owner, replace(prepared, input=run_input, fork=None, state={}))
+        except BaseException:
+            if is_new:
+                await self._threads.delete(owner, thread_id)
+                await self._journal.write(command.forget, owner, thread_id)
+            raise
+
+    async def _has_thread(self, owner: str, thread_id: str) -> bool:
+        try:
+            await self._reads.thread(owner, thread_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    async def answer(self, owner: str, answers: Answers) -> Receipt:
+        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down."""
+        self._check_accepting()
+        check_input(self._limits, answers.input, values=[answers.values, answers.bare])
+        task = await self._reads.task(owner, answers.task_id)
+        if answers.webhook is not None:
+            await self._fetcher.check(answers.webhook.url)
+        run_input = await self._store_input(self._find_agent(task.agent), answers.input)
+        answers = replace(answers, input=run_input)
+        is_reserved = self._engine.slots.reserve(task.agent)
+        commit = self._journal.write(command.answer, owner, answers, _ids(), self._limits, may_start=is_reserved)
+        return await self._await_dispatch(owner, task.agent, answers.webhook, is_reserved, commit)
+
+    def _find_agent(self, name: str) -> RegisteredAgent | None:
+        """Return an agent, or None if the configuration no longer has it."""
+        try:
+            return self._find(name)
+        except FaultError:
+            return None
+
+    async def _store_input(self, registered: RegisteredAgent | None, run_input: RunInput) -> RunInput:
+        """Return the input as the log keeps it: files in the store, and only the headers that the agent may get."""
+        headers = _forwarded_headers(registered, run_input.headers)
+        return run_input.replace(headers=headers, messages=await keep_messages(self._blobs, run_input.messages))
+
+    async def _await_dispatch(
+        self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"
+    ) -> Receipt:
+        """Return the receipt of a commit. The committed run starts even if the caller disconnects."""
+        commit.add_done_callback(partial(self._dispatch, owner, agent, webhook, is_reserved))
+        return (await asyncio.shield(commit)).receipt
+
+    def _dispatch(
+        self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"
+    ) -> None:
+        submitted = None if commit.exception() is not None else commit.result()
+        if submitted is not None and webhook is not None:
+            self._deliverer.follow(owner, replace(webhook, task_id=submitted.receipt.task_id))
+        if submitted is not None and submitted.stop is not None:
+            self._engine.stop_run(*submitted.stop)
+        if submitted is not None and submitted.start is not None:
+            self._engine.begin(submitted.start)
+            return
+        if is_reserved:
+            self._engine.slots.release(agent)
+        if submitted is not None and submitted.idle:
+            self._engine.slots.offer(owner, submitted.receipt.thread_id, agent)
+
+    async def cancel(self, owner: str, task_id: str) -> Task:
+        """Implement `babelgate.canonical.hub.Hub.cancel`."""
+        commit = self._journal.write(command.cancel, owner, task_id)
+        commit.add_done_callback(self._stop_run)
+        return (await asyncio.shield(commit)).task
+
+    async def cancel_run(self, owner: str, run_id: str, *, rollback: bool) -> Run:
+        """Implement `babelgate.canonical.hub.Hub.cancel_run`."""
+        commit = self._journal.write(command.cancel_run, owner, run_id, rollback=rollback)
+        commit.add_done_callback(self._stop_run)
+        await asyncio.shield(commit)
+        return await self._reads.run(owner, run_id)
+
+    def _stop_run(self, commit: "asyncio.Future[Cancelled]") -> None:
+        if commit.exception() is None and (stop := commit.result().stop) is not None:
+            self._engine.stop_run(*stop)
+
+
+def _forwarded_headers(registered: RegisteredAgent | None, headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the headers of a request that the agent's settings pass on to its server."""
+    if not headers or registered is None:
+        return {}
+    return {name: value for name, value in headers.items() if name in registered.forward}
+
+
+def _ids() -> Ids:
+    return Ids(new_id(), new_id(), new_id(), new_id())
+
+
+def _fork_ids() -> Ids:
+    """Return ids with those of the revisions that a run may begin with."""
+    return Ids(new_id(), new_id(), new_id(), new_id(), base=new_id(), state=new_id())
