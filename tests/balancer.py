@@ -1,4 +1,7 @@
-"""Several gateways as one to whoever calls them: requests go to one after the other, and not to who does not answer."""
+"""A load balancer for tests: callers use several gateways like one.
+
+Requests go to one after the other, without those that do not answer.
+"""
 
 import httpx
 
@@ -8,14 +11,14 @@ from tests.transport import Transport
 class RoundRobin(httpx.AsyncBaseTransport):
     def __init__(self) -> None:
         self._ways: dict[str, Transport] = {}
-        """By host and port."""
+        """Transports of the gateways, by host and port."""
         self._turn = 0
 
     def add(self, url: httpx.URL) -> None:
         self._ways.setdefault(url.netloc.decode(), Transport())
 
     async def leave_out(self, url: httpx.URL) -> None:
-        """Whoever waits for an answer of it is cut off."""
+        """Remove a gateway, and cut off the requests that wait for it."""
         way = self._ways.pop(url.netloc.decode(), None)
         if way is not None:
             await way.aclose()

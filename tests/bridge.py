@@ -1,10 +1,9 @@
-"""An httpx transport that streams from an ASGI app in this process.
+"""HTTPX transport that streams from an ASGI app in this process.
 
-`httpx.ASGITransport` collects the whole body before it answers, so a server that waits for its client to see the first
-event would wait for ever. Here the answer begins with the app's first message, and closing it is a disconnect.
+`httpx.ASGITransport` collects the whole body before it returns, so a server that waits until its client has read the
+first event would wait forever. Here the response begins with the app's first message, and closing it is a disconnect.
 
-async with client(app) as http, http.stream("GET", "/events") as response:
-    async for chunk in response.aiter_raw(): ...
+async with client(app) as http, http.stream("GET", "/events") as response: ...
 """
 
 import asyncio
@@ -15,13 +14,13 @@ import httpx
 from litestar.types import ASGIApp
 
 BOUND: Final = 30.0
-"""Seconds within which an app must have begun its answer, and within which it must end once its reader is gone."""
+"""Timeout for the beginning of a response, and for the end of the app after a disconnect, in seconds."""
 
 Event = MutableMapping[str, Any]
 
 
 class Bridge(httpx.AsyncBaseTransport):
-    """No lifespan: what the app needs is started by the test."""
+    """A transport without lifespan: the test starts what the app needs."""
 
     def __init__(self, app: ASGIApp, *, peer: tuple[str, int] = ("127.0.0.1", 50000)) -> None:
         self._app = app
@@ -53,11 +52,11 @@ class Bridge(httpx.AsyncBaseTransport):
 
 
 class _Exchange(httpx.AsyncByteStream):
-    """One request: the app in a task of its own, its messages in a queue, read as the body of the response."""
+    """One request: the app runs in a separate task, and its queued messages are read as the body of the response."""
 
     def __init__(self, app: ASGIApp, scope: Any, request: httpx.Request) -> None:
         self._request = request
-        # One message: an app whose reader is slow waits in `send`, as it would on a socket.
+        # One message: an app with a slow reader waits in `send`, as on a socket.
         self._sent: asyncio.Queue[Event] = asyncio.Queue(1)
         self._gone = asyncio.Event()
         self._body = self._chunks()
@@ -116,10 +115,10 @@ class _Exchange(httpx.AsyncByteStream):
             putting.cancel()
             leaving.cancel()
         if event["type"] == "http.response.body" and not event.get("more_body", False):
-            self._gone.set()  # servers tell an app that goes on receiving after its answer the same
+            self._gone.set()  # servers send the same to an app that still receives after its response
 
     async def _next(self) -> Event | None:
-        """The app's next message; None when it has ended, and what it raised if it raised."""
+        """Return the app's next message, or None when it has ended. Raise the app's exception if there was one."""
         if self._sent.empty():
             getting = asyncio.ensure_future(self._sent.get())
             try:
@@ -134,7 +133,7 @@ class _Exchange(httpx.AsyncByteStream):
         return None
 
     async def _end(self) -> None:
-        """Hang up, and wait until the app has noticed. What it raises then is raised here."""
+        """Disconnect, and wait until the app has ended. Raise its exception, if any."""
         self._gone.set()
         done, _ = await asyncio.wait((self._task,), timeout=BOUND)
         if not done:
@@ -146,12 +145,12 @@ class _Exchange(httpx.AsyncByteStream):
 
 
 def client(app: ASGIApp, base_url: str = "http://127.0.0.1:8000", **options: Any) -> httpx.AsyncClient:
-    """A client of an app. `base_url` says which host the caller addressed."""
+    """Return a client of an app. `base_url` contains the host that the caller addresses."""
     return httpx.AsyncClient(transport=Bridge(app), base_url=base_url, timeout=None, **options)
 
 
 async def read_body(receive: Callable[[], Awaitable[Any]]) -> bytes:
-    """Of a request, in an ASGI application that a test has written."""
+    """Return the body of a request, for ASGI applications written by tests."""
     raw = b""
     while True:
         message = await receive()

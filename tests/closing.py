@@ -1,11 +1,11 @@
-"""Event loops that close what is closing: a socket whose other end hung up in the last turn of a test is no leak."""
+"""Event loops that wait for closing sockets: a socket whose other end closed in the last turn of a test is no leak."""
 
 import asyncio
 from time import monotonic
 from typing import Any, Final
 
 PATIENCE: Final = 1.0
-"""Seconds for which the end of a connection is waited for. One that is left open is found unclosed, as before."""
+"""Time to wait for the end of a connection, in seconds. One that is left open is still reported as unclosed."""
 _TURN: Final = 0.01
 
 
@@ -17,11 +17,11 @@ class ClosingLoop(asyncio.SelectorEventLoop):
         super().close()
 
     def _has_connections(self) -> bool:
-        transports: Any = getattr(self, "_transports", {})  # by file descriptor, as long as anybody holds them
+        transports: Any = getattr(self, "_transports", {})  # by file descriptor, as long as something references them
         return any(getattr(each, "_sock", None) is not None for each in list(transports.values()))
 
 
 def close_connections() -> None:
-    """For all loops that are made by default."""
+    """Use this loop for all loops that asyncio creates by default."""
     policy: Any = asyncio.DefaultEventLoopPolicy
     policy._loop_factory = ClosingLoop

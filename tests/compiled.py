@@ -1,7 +1,7 @@
-"""What SQLAlchemy has compiled, kept for the next database of the same kind.
+"""Cache of SQLAlchemy's compiled statements, shared by all databases of one kind.
 
-Each engine compiles its statements anew, which takes longer than most tests do anything else. These tests make
-thousands of engines for the same statements; `babelgate serve` makes two.
+Each engine normally compiles its statements again, which takes longer than the rest of most tests. The tests create
+thousands of engines for the same statements; `babelgate serve` creates two.
 """
 
 from typing import Any, Final, cast
@@ -12,15 +12,15 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.util import LRUCache
 
 _STATEMENTS: Final = 4000
-"""As many as are kept."""
+"""Maximum number of cached statements."""
 
 
 def keep_compiled() -> None:
-    """From now on, in this process."""
+    """Share compiled statements in this process from now on."""
     shared: LRUCache[Any, Any] = LRUCache(_STATEMENTS)
     engine, sqlite, postgres = cast("list[Any]", [Engine, SQLiteDialect_pysqlite, PGDialect_psycopg])
-    engine._compiled_cache = property(lambda _: shared, lambda _, own: None)
-    # The key of what is compiled has the dialect, and each engine has its own.
+    engine._compiled_cache = property(lambda _: shared, lambda _, value: None)
+    # The key of a compiled statement contains the dialect, of which each engine has its own.
     for kind in (sqlite, postgres):
         kind.__hash__ = _hash
         kind.__eq__ = _is_alike

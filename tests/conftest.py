@@ -1,4 +1,7 @@
-"""What every suite shares: `pytest --accept` rewrites goldens and the list of skips instead of comparing with them."""
+"""Hooks and fixtures of all suites.
+
+`pytest --accept` rewrites goldens and the list of skips instead of comparing them.
+"""
 
 import gc
 import logging
@@ -19,19 +22,19 @@ from tests.tier import TIERS, tier_of
 from tests.violations import ViolationScore
 
 MEMORY: Final = Path("/dev/shm")
-"""A file system in memory, where there is one."""
+"""File system in memory, on machines that have one."""
 MUCH: Final = 2**31
-"""Bytes, of which a sample needs a tenth."""
+"""Free space that it must have, in bytes. A sample needs a tenth of it."""
 
 INSTALLATION: Final = 180
-"""Seconds for a test of a peer: the first one makes its environment."""
+"""Timeout of a test of a peer, in seconds. The first one creates the peer's environment."""
 
-# Nothing that is imported or collected goes away again: to look for it is a fifth of the time of a collection.
+# Imported modules and collected tests stay, so garbage collection would only cost a fifth of the collection time.
 gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """As `babelgate serve` does when it has started: what was imported stays, and is not looked at again."""
+    """Enable garbage collection as `babelgate serve` does at startup: without the objects from the imports."""
     gc.enable()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
@@ -39,7 +42,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """What a test had logged may hold what is no Unicode, and a report is sent from its process to the first one."""
+    """Escape text that is not valid Unicode in reports, which workers send to the first process."""
     report = yield
     report.sections = [(name, text.encode(errors="backslashreplace").decode()) for name, text in report.sections]
     return report
@@ -61,11 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and item.module is not None:
-            # pytest knows the fixtures of a test, and shows them nowhere else.
+            # Only this private member of pytest has the fixtures of a test.
             fixtures: dict[str, Any] = item._fixtureinfo.name2fixturedefs  # pyright: ignore[reportPrivateUsage]
             modules = {each.func.__module__ for found in fixtures.values() for each in found} - {__name__}
             on_postgres = hasattr(item, "callspec") and item.callspec.params.get("postgres", False)
-            # Not its own `__module__`: a state machine's is Hypothesis.
+            # Not `__module__` of the test: for a state machine that is Hypothesis.
             tier = "sockets" if on_postgres else tier_of((*modules, item.module.__name__))
             item.add_marker(tier)
             if tier == "peers" and item.get_closest_marker("timeout") is None:
@@ -73,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """In a module that says EACH_DATABASE, what is tested on a database is tested on each kind of them."""
+    """Run tests on a database with each kind of database, in modules with EACH_DATABASE."""
     module = sys.modules[metafunc.function.__module__]
     if "postgres" in metafunc.fixturenames and getattr(module, "EACH_DATABASE", False):
         alone = metafunc.definition.get_closest_marker("sqlite") is not None
@@ -83,15 +86,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def postgres_tables() -> Generator[str]:
-    """The name of a schema."""
-    from tests.postgres import new_tables  # which costs those who do not need it a tenth of a second
+    """Name of a schema with the tables of a gateway."""
+    from tests.postgres import new_tables  # imported here, because it takes a tenth of a second
 
     with new_tables() as schema:
         yield schema
 
 
 def pytest_unconfigure() -> None:
-    """A server that was started for the tests ends with them."""
+    """Stop the PostgreSQL server that was started for the tests."""
     if "tests.postgres" in sys.modules:
         from tests.postgres import stop_server
 
@@ -100,7 +103,7 @@ def pytest_unconfigure() -> None:
 
 @pytest.fixture
 def postgres(request: pytest.FixtureRequest) -> str | None:
-    """The URL of an empty database of PostgreSQL, where the test is to use one, and not SQLite."""
+    """URL of an empty PostgreSQL database, or None if the test uses SQLite."""
     if not getattr(request, "param", False):
         return None
     from tests.postgres import empty, url_of
@@ -112,8 +115,11 @@ def postgres(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """A test that opens what its tier does not is in the wrong one, and fails. No fixture: thousands of tests are in
-    the tier `unit`, most of which take no longer than to set up two."""
+    """Fail a test that opens connections or databases which its tier excludes.
+
+    This is not a fixture, because most of the thousands of tests in the tier `unit` take no longer than the setup of
+    two fixtures.
+    """
     is_unit = item.get_closest_marker("unit") is not None
     if not is_unit and item.get_closest_marker("database") is None:
         return (yield)
@@ -136,14 +142,14 @@ def _refuse_database(*_: object, **__: object) -> NoReturn:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """A command that ran in this process, for an earlier test, has set up logging for all of it."""
+    """Reset the log level, which a command that ran in this process for an earlier test may have set."""
     log = logging.getLogger("babelgate")
-    if log.level != logging.NOTSET:  # to set it makes every logger forget which levels it has found
+    if log.level != logging.NOTSET:  # setting it makes every logger drop its cached levels
         log.setLevel(logging.NOTSET)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Modules that --quick leaves out are not even imported."""
+    """Skip the import of modules that --quick leaves out."""
     if not config.option.quick or not collection_path.name.startswith("test_"):
         return None
     module = ".".join(collection_path.relative_to(config.rootpath).with_suffix("").parts)
@@ -153,14 +159,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.quick:
         config.option.markexpr = "unit and not slow"
-    # A database that is made for one test waits for the disk again and again.
+    # A database that is created for a single test waits for the disk repeatedly.
     has_memory = os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > MUCH
     if has_memory and (config.option.quick or config.option.sample):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
     for tier in TIERS:
         config.addinivalue_line("markers", f"{tier}: the tier of a test, see tests/tier.py")
     if config.option.sample:
-        if config.option.sample == "today":  # processes that run tests get what the first one has made of it
+        if config.option.sample == "today":  # worker processes use the first process's value
             config.option.sample = today()
         config.pluginmanager.register(Sample(config.option.sample), "sample")
     hands_out = config.getoption("dist", "no") != "no" and config.getoption("tx", None)
@@ -168,7 +174,7 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.ready import make_ready  # which takes a second
 
         make_ready(bool(config.option.quick or config.option.sample))
-    if not hasattr(config, "workerinput"):  # reports of workers come here
+    if not hasattr(config, "workerinput"):  # workers send their reports here
         config.pluginmanager.register(SkipLock(config), "skip-lock")
         config.pluginmanager.register(ViolationScore(), "violation-score")
         if config.option.time:

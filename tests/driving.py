@@ -1,4 +1,4 @@
-"""What an agent behind a URL says: all of it, or the fault in which it ends."""
+"""Output of an agent behind a URL: all of it, or the fault with which it ends."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,6 +25,6 @@ async def raised_fault(events: AsyncIterator[Event]) -> Fault:
 
 
 async def fault_of(events: AsyncIterator[Event]) -> tuple[FaultCode, str]:
-    """Its code and its message."""
+    """Return the code and the message of the fault."""
     fault = await raised_fault(events)
     return fault.code, fault.message

@@ -1,4 +1,4 @@
-"""An empty database, migrated once: copying it is much quicker than migrating a new one for every test."""
+"""An empty database, migrated once. Copying it is much faster than migrating a new one for every test."""
 
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,7 @@ from babelgate.gateway.storage.sqlite import open_engine
 
 
 def make_database(path: Path) -> None:
-    """An empty one, unless there is one already."""
+    """Create an empty database, unless the file exists."""
     if not path.exists():
         path.write_bytes(_empty())
 
@@ -21,5 +21,5 @@ def _empty() -> bytes:
         engine = open_engine(f"sqlite:///{path}", writes=True, power=False)
         with engine.begin() as connection:
             migrate(connection)
-        engine.dispose()  # the last connection takes the write-ahead log into the file
+        engine.dispose()  # closing the last connection moves the write-ahead log into the file
         return path.read_bytes()

@@ -1,4 +1,4 @@
-"""What a test gives a hub or an agent, with the members of the input among the others."""
+"""Submissions, answers and invocations of tests, with the members of the input among the other fields."""
 
 from typing import Any, TypeVar
 
@@ -7,7 +7,10 @@ from babelgate.canonical import Answers, Invocation, RunInput, Submission
 T = TypeVar("T", Submission, Answers, Invocation)
 
 
-def make(kind: type[T], **given: Any) -> T:
-    """A value of the kind; what it has no field for is of its input. (`metadata` of an Invocation is the task's.)"""
-    own: dict[str, Any] = {name: given.pop(name) for name in kind.__annotations__ if name in given}
-    return kind(input=RunInput(**given), **own)
+def make(kind: type[T], **members: Any) -> T:
+    """Return a value of the kind.
+
+    Fields that the kind does not have belong to its input; `metadata` of an Invocation is the task's.
+    """
+    fields: dict[str, Any] = {name: members.pop(name) for name in kind.__annotations__ if name in members}
+    return kind(input=RunInput(**members), **fields)

@@ -1,4 +1,4 @@
-"""Goldens: what each protocol made of one log. `tests/golden/<case>/canonical.json` is the log."""
+"""Goldens: the output of each protocol for one log. `tests/golden/<case>/canonical.json` is the log."""
 
 import json
 from pathlib import Path
@@ -19,7 +19,7 @@ def log_of(case: str) -> list[Record]:
 
 
 def compare(path: Path, text: str, accept: bool) -> None:
-    """Assert that the golden is the text; write it instead where `pytest --accept` runs."""
+    """Assert that the golden equals the text, or write it if `pytest --accept` runs."""
     if accept:
         path.write_text(text)
     assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 OPTIONS: Final = (
-    # The lock is complete, and an older pip finds `fastapi[standard]` unpinned beside `fastapi==`.
+    # The lock is complete. An older pip finds `fastapi[standard]` unpinned next to `fastapi==`.
     "--no-deps",
     "--require-hashes",
-    # To build a package runs its code and takes its tools. Of these two there is no wheel, and both are plain Python.
+    # Building a package runs its code and uses its tools. These two have no wheel, and both are plain Python.
     *("--only-binary", ":all:", "--no-binary", "forbiddenfruit,jsonrpcserver"),
 )
 """Options of `pip install` and `uv pip install` for a lock."""
@@ -27,11 +27,11 @@ _SETTINGS: Final = {
     "find-links": ("UV_FIND_LINKS", ","),
     "cert": ("SSL_CERT_FILE", " "),
 }
-"""Settings of pip, and the variables of uv that mean the same, with what separates their values."""
+"""Settings of pip, with the equivalent variables of uv and the separator of their values."""
 
 
 class InstallError(Exception):
-    """Neither uv nor pip could install the packages; the text is the last line of pip's."""
+    """Error of both uv and pip, with the last line of pip's output."""
 
 
 def install(python: Path | str, *arguments: str) -> None:
@@ -58,10 +58,10 @@ def _run(command: Sequence[str], env: Mapping[str, str]) -> subprocess.Completed
 def _settings() -> Mapping[str, str]:
     """Return the settings of pip as variables of uv."""
     listed = _run([sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"], os.environ).stdout
-    # pip too takes a package from whichever index has the version.
+    # pip too accepts a package from any index that has the version.
     found = {"UV_INDEX_STRATEGY": "unsafe-best-match"}
     for line in listed.splitlines():
-        # `global.find-links='/wheels\nhttps://…'`, or `:env:.find-links=…`, which stands first and counts.
+        # `global.find-links='/wheels\nhttps://…'`, or `:env:.find-links=…`, which comes first and takes precedence.
         name, _, value = line.partition("=")
         if entry := _SETTINGS.get(name.rpartition(".")[2]):
             variable, separator = entry

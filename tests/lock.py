@@ -1,6 +1,6 @@
-"""Write the locks anew: for users, on top of it for developers and the image, for uv, and for each foreign SDK.
+"""Update the locks: for users, and based on it for developers and the image, for uv, and for each foreign SDK.
 
-Versions that still satisfy stay; `--upgrade` takes the newest.
+Versions that still satisfy the requirements stay; `--upgrade` takes the newest.
 """
 
 import subprocess
@@ -13,7 +13,7 @@ PEERS = Path("tests/interop/requirements")
 
 def compile_lock(source: str, output: str, *options: str) -> None:
     # Universal and with every file's hash: one lock for each Python from 3.11 on, on Linux and macOS. It names no
-    # index, so each machine takes the same files from whichever index it is set up for.
+    # index, so each machine gets the same files from its own index.
     command = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", "--universal", "--generate-hashes"]
     command += ["--python-version", "3.11", "--custom-compile-command", "make lock"]
     subprocess.run([*command, *sys.argv[1:], *options, source, "--output-file", output], cwd=ROOT, check=True)

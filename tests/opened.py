@@ -1,5 +1,7 @@
-"""The one way to a gateway in the test's own process: real hub, real SQLite, the whole application. No socket is open;
-`tests.bridge` calls it, and `tests.running` puts it behind a server."""
+"""A gateway in the test's process: the real hub, real SQLite and the whole application. No socket is open.
+
+`tests.bridge` calls it, and `tests.running` puts it behind a server.
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -22,12 +24,12 @@ from tests.registration import registering
 class Opened:
     hub: Hub
     app: Any
-    """An ASGI application."""
+    """The ASGI application."""
     settings: Settings
 
 
 def database_in(folder: Path) -> str:
-    """The URL of the database of a gateway whose settings name none."""
+    """Return the URL of the database of a gateway without a configured one."""
     return f"sqlite:///{folder / 'gateway.db'}"
 
 
@@ -41,24 +43,27 @@ async def opened(
     registry: Registry | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Opened]:
-    """With Python callables and Agents by name (the demo agents if there are none), on a database in `folder`. The
-    same folder again is a restart. `configured` = agents as babelgate.yaml has them, `settings` = the rest of it;
-    loopback may be fetched unless they say otherwise. A `registry` is the test's own, who closes it."""
-    given: dict[str, Any] = {"database": database_in(folder), "network": {"allow": ["127.0.0.0/8"]}}
+    """Open a gateway with agents by name on a database in `folder`. Opening the same folder again is a restart.
+
+    `agents` are Python callables or Agents; the demo agents are the default. `configured` are agents as in
+    babelgate.yaml, `settings` its other members. Loopback may be fetched unless the settings forbid it. The test closes
+    a `registry` that it passes.
+    """
+    defaults: dict[str, Any] = {"database": database_in(folder), "network": {"allow": ["127.0.0.0/8"]}}
     named = {} if configured is None else {"agents": configured}
-    loaded = Settings.model_validate({**given, **named, **settings})
+    loaded = Settings.model_validate({**defaults, **named, **settings})
     if loaded.database.startswith("sqlite:"):
         make_database(loaded.database_path)
-    known = registry or await _registry(loaded, agents, registered)
-    hub = open_hub(loaded, known, Fetcher(loaded.network.allow))
+    used_registry = registry or await _registry(loaded, agents, registered)
+    hub = open_hub(loaded, used_registry, Fetcher(loaded.network.allow))
     await hub.start()
     try:
-        with registering(register) as kept:
-            yield Opened(hub, create_app(hub, known, loaded, kept), loaded)
+        with registering(register) as register_handlers:
+            yield Opened(hub, create_app(hub, used_registry, loaded, register_handlers), loaded)
     finally:
         await hub.stop()
         if registry is None:
-            await known.aclose()
+            await used_registry.aclose()
 
 
 async def _registry(

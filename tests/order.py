@@ -1,8 +1,8 @@
-"""In which order files of tests are given to processes: those that take longest begin first, so that all processes
-end at about the same time.
+"""Order in which xdist assigns test files to processes: the slowest first, so that all processes end at about the same
+time.
 
-`tests/durations.json` has the seconds of files that take more than a few; any other takes its place by how many tests
-it has. `pytest -n 2 --dist loadfile --time` writes the list anew. Only the order depends on it.
+`tests/durations.json` has the durations of slow files in seconds; the others are ordered by their number of tests.
+`pytest -n 2 --dist loadfile --time` rewrites the list. Only the order depends on it.
 """
 
 import json
@@ -16,9 +16,9 @@ from xdist.scheduler import LoadScopeScheduling  # pyright: ignore[reportMissing
 
 DURATIONS: Final = Path(__file__).parent / "durations.json"
 _LISTED: Final = 4
-"""Seconds from which on a file is listed."""
+"""Minimum duration of a listed file, in seconds."""
 _PER_TEST: Final = 0.02
-"""Seconds, where nothing is known but the number of tests."""
+"""Estimated duration of one test in other files, in seconds."""
 
 
 def listed(path: Path = DURATIONS) -> dict[str, float]:
@@ -26,7 +26,7 @@ def listed(path: Path = DURATIONS) -> dict[str, float]:
 
 
 class LongestFirst(LoadScopeScheduling):
-    """xdist's `loadfile`, which begins with the files that have most tests."""
+    """Scheduler like xdist's `loadfile`, but it starts with the files that take longest."""
 
     def __init__(self, config: pytest.Config, log: Any, durations: Mapping[str, float]) -> None:
         super().__init__(config, log)
@@ -44,17 +44,19 @@ class LongestFirst(LoadScopeScheduling):
 
 
 class Durations:
-    """The plugin that writes the list."""
+    """Plugin that writes the list."""
 
     def __init__(self, path: Path = DURATIONS) -> None:
         self._path = path
-        self._taken: defaultdict[str, float] = defaultdict(float)
+        self._seconds_by_file: defaultdict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._taken[_file_of(report.nodeid)] += report.duration
+        self._seconds_by_file[_file_of(report.nodeid)] += report.duration
 
     def pytest_sessionfinish(self) -> None:
-        rounded = {file: round(taken) for file, taken in sorted(self._taken.items()) if taken >= _LISTED}
+        rounded = {
+            file: round(duration) for file, duration in sorted(self._seconds_by_file.items()) if duration >= _LISTED
+        }
         self._path.write_text(json.dumps(rounded, indent=2, ensure_ascii=False) + "\n")
 
 

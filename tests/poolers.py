@@ -1,6 +1,7 @@
-"""Poolers of PostgreSQL in transaction mode: PgBouncer, where this machine has it, and a small one that does as much.
+"""Poolers for PostgreSQL in transaction mode: PgBouncer, on machines that have it, and a small equivalent.
 
-Both give each transaction the session that has waited longest, so that two of one client hardly ever have the same.
+Both give each transaction the session that has waited longest, so that successive transactions of a client hardly ever
+share a session.
 """
 
 import shutil
@@ -25,14 +26,14 @@ from tests.skip import missing
 _SESSIONS: Final = 3
 _BOUND: Final = 30.0
 _TRACKED: Final = frozenset({"user", "database", "client_encoding", "application_name", "datestyle", "timezone"})
-"""What PgBouncer takes of a client's startup message; `options` is not among it."""
+"""Startup parameters that PgBouncer accepts; `options` is not among them."""
 _SSL, _GSS = 80877103, 80877104
 """Codes of requests for encryption (PostgreSQL, 55.7 Message Formats)."""
 
 
 @contextmanager
 def pgbouncer(schema: str) -> Generator[str]:
-    """The URL of one for this schema; skips the calling test if there is none."""
+    """Start PgBouncer for this schema, and yield its URL. Skips the calling test if the program is missing."""
     program = shutil.which("pgbouncer")
     if program is None:
         missing("PgBouncer")
@@ -83,12 +84,12 @@ def _await_pooler(url: str) -> None:
 
 @contextmanager
 def relay(schema: str) -> Generator[str]:
-    """The URL of the small one, for this schema. The server must not ask for a password."""
+    """Start the small pooler for this schema, and yield its URL. The server must not require a password."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        made = _Relay(listener, schema)
-        stack.callback(made.close)
-        threading.Thread(target=made.accept, daemon=True).start()
+        pooler = _Relay(listener, schema)
+        stack.callback(pooler.close)
+        threading.Thread(target=pooler.accept, daemon=True).start()
         yield f"postgresql://gate@127.0.0.1:{listener.getsockname()[1]}/gate"
 
 
@@ -96,17 +97,17 @@ class _Relay:
     def __init__(self, listener: socket.socket, schema: str) -> None:
         self._listener = listener
         self._free: Queue[socket.socket] = Queue()
-        """Sessions in which no transaction is open."""
+        """Sessions without an open transaction."""
         self._all: list[socket.socket] = []
         self._greeting = b""
-        """What a server says to a client that may come in."""
+        """Messages of a server to a client that is accepted."""
         for _ in range(_SESSIONS):
             session, self._greeting = _connect(schema)
             self._all.append(session)
             self._free.put(session)
 
     def accept(self) -> None:
-        with suppress(OSError):  # it is closed
+        with suppress(OSError):  # it was closed
             while True:
                 client, _ = self._listener.accept()
                 client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -128,7 +129,7 @@ class _Relay:
             client.sendall(self._greeting)
             while (message := _read_message(client))[:1] != b"X":
                 request += message
-                if message[:1] not in (b"Q", b"S"):  # the server is to answer after these
+                if message[:1] not in (b"Q", b"S"):  # the server answers after these
                     continue
                 session = session or self._free.get(timeout=_BOUND)
                 session.sendall(request)
@@ -141,12 +142,12 @@ class _Relay:
 def _welcome(client: socket.socket) -> bool:
     while True:
         (length,) = struct.unpack("!I", _read(client, 4))
-        told = _read(client, length - 4)
-        (code,) = struct.unpack("!I", told[:4])
+        startup = _read(client, length - 4)
+        (code,) = struct.unpack("!I", startup[:4])
         if code in (_SSL, _GSS):
             client.sendall(b"N")
             continue
-        names = told[4:].split(b"\0")[:-2:2]
+        names = startup[4:].split(b"\0")[:-2:2]
         unknown = [name.decode() for name in names if name.decode().lower() not in _TRACKED]
         if unknown:
             text = f"SFATAL\0C08P01\0Munsupported startup parameter: {unknown[0]}\0\0".encode()
@@ -155,7 +156,7 @@ def _welcome(client: socket.socket) -> bool:
 
 
 def _answer(session: socket.socket, client: socket.socket) -> bytes:
-    """Hand on all that the server says to a request; gives the state of the transaction after it."""
+    """Forward the server's answer to a request, and return the state of the transaction after it."""
     answer = b""
     while True:
         message = _read_message(session)
@@ -169,8 +170,8 @@ def _connect(schema: str) -> tuple[socket.socket, bytes]:
     at = conninfo_to_dict(server())
     session = socket.create_connection((str(at.get("host")), int(str(at.get("port", 5432)))))
     session.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    given = {"user": at.get("user"), "database": at.get("dbname"), "options": f"-csearch_path={schema}"}
-    text = b"".join(f"{name}\0{value}\0".encode() for name, value in given.items()) + b"\0"
+    parameters = {"user": at.get("user"), "database": at.get("dbname"), "options": f"-csearch_path={schema}"}
+    text = b"".join(f"{name}\0{value}\0".encode() for name, value in parameters.items()) + b"\0"
     session.sendall(struct.pack("!II", len(text) + 8, 3 << 16) + text)
     greeting = b""
     while not greeting.endswith(b"Z\0\0\0\5I"):
@@ -188,7 +189,7 @@ def _read_message(stream: socket.socket) -> bytes:
 
 
 def _read(stream: socket.socket, count: int) -> bytes:
-    """Raises EOFError."""
+    """Read exactly this many bytes. Raises EOFError."""
     read = b""
     while len(read) < count:
         some = stream.recv(count - len(read))

@@ -1,5 +1,8 @@
-"""PostgreSQL for tests: a schema of their own, in the database of DATABASE_URL, in that at the standard local port, or,
-where there is neither, in one that is started for them."""
+"""PostgreSQL for tests: each gets a separate schema.
+
+The schema is in the database of DATABASE_URL, in that at the standard local port or, without both, in a server that is
+started for the tests.
+"""
 
 import os
 from collections.abc import Generator
@@ -27,7 +30,7 @@ _started: Final = ExitStack()
 
 @cache
 def server() -> str:
-    """The URL of the database; skips or fails the calling test if there is none."""
+    """Return the URL of the database. Skips or fails the calling test without one."""
     named = os.environ.get("DATABASE_URL")
     if named is not None or os.environ.get("BABELGATE_PEERS") == "off":
         return _require(named or _LOCAL)
@@ -37,7 +40,7 @@ def server() -> str:
 
 
 def stop_server() -> None:
-    """The one that was started."""
+    """Stop the server that was started."""
     _started.close()
 
 
@@ -51,7 +54,7 @@ def _require(url: str) -> str:
 
 
 def _find_problem(url: str) -> str | None:
-    """Why it is no server to test with."""
+    """Return why the server cannot be used for tests, or None."""
     try:
         psycopg.connect(url, connect_timeout=5).close()
     except psycopg.Error as error:
@@ -69,14 +72,14 @@ def run(connection: psycopg.Connection[Any], *statements: str) -> None:
 
 
 def url_of(schema: str) -> str:
-    """The database, with this schema for everything."""
+    """Return the URL of the database with this schema for everything."""
     url = server()
     return f"{url}{'&' if '?' in url else '?'}options={quote(f'-csearch_path={schema} -csynchronous_commit=off')}"
 
 
 @contextmanager
 def new_schema() -> Generator[str]:
-    """The name of an empty one."""
+    """Create an empty schema, and yield its name."""
     name = f"babelgate_test_{uuid4().hex}"
     with connect() as connection:
         run(connection, f"CREATE SCHEMA {name}")
@@ -88,15 +91,17 @@ def new_schema() -> Generator[str]:
 
 @contextmanager
 def new_tables() -> Generator[str]:
-    """The name of a schema with the tables of a gateway. To empty them is a hundred times quicker than to make them:
-    one schema is for all tests of a process, one after the other."""
+    """Create a schema with the tables of a gateway, and yield its name.
+
+    Emptying the tables is a hundred times faster than creating them, so all tests of a process share one schema.
+    """
     with new_schema() as name, connect(name) as connection:
         run(connection, _SCHEMA.read_text(encoding="utf-8"))
         yield name
 
 
 def empty(schema: str) -> None:
-    """What an earlier test left."""
+    """Delete all rows of an earlier test."""
     with connect(schema) as connection:
         tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()").fetchall()
         run(

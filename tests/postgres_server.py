@@ -1,6 +1,6 @@
-"""A PostgreSQL server of the tests' own: for machines that have none, and to be killed.
+"""A PostgreSQL server of the tests, for machines that have none, and for tests that kill it.
 
-Its programs come from PyPI (`tests/interop/requirements/postgres.in`). PostgreSQL does not run as root: where the tests
+Its programs come from PyPI (`tests/interop/requirements/postgres.in`). PostgreSQL does not run as root: if the tests
 do, the server runs as `nobody`.
 """
 
@@ -33,12 +33,15 @@ _SETTINGS: Final = {
 
 
 class PostgresServer:
-    """`url` stays the same, whatever becomes of the server."""
+    """A server process. Its `url` stays the same when it is killed and restarted."""
 
     def __init__(
         self, programs: Path, folder: Path, settings: Mapping[str, str], environment: Mapping[str, str]
     ) -> None:
-        """`folder` must be one that the server's user can enter. `environment` = variables of the server's process."""
+        """Create a server that is not running.
+
+        The server's user needs access to `folder`; `environment` has variables of its process.
+        """
         self._programs, self._data = programs, folder / "data"
         self._settings = {**_SETTINGS, **settings}
         self._environment = {"LC_ALL": "C", **environment}
@@ -46,12 +49,12 @@ class PostgresServer:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port: int = free.getsockname()[1]
         self._process: subprocess.Popen[str] | None = None
-        self.said = ""
-        """On its log."""
+        self.log = ""
+        """Output on its log."""
         self.url = f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
 
     def make(self) -> None:
-        """Its empty databases."""
+        """Create the empty databases."""
         self._call(
             "initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale", "C", "-N"
         )
@@ -60,21 +63,21 @@ class PostgresServer:
             file.write(settings)
 
     def start(self) -> None:
-        """Until it can be used; one that was killed first goes through its log."""
+        """Start the server, and wait until it accepts connections. After a kill, it first recovers from its log."""
         assert self._process is None
         until = monotonic() + _BOUND
         while not self._begin():
-            # Sessions of a server that was killed end by themselves, and it cannot be started before.
-            assert "shared memory" in self.said[-1000:] and monotonic() < until, self.said
+            # Sessions of a killed server end by themselves, and it cannot be started before.
+            assert "shared memory" in self.log[-1000:] and monotonic() < until, self.log
 
     def _begin(self) -> bool:
-        """Whether it has started, and not ended again."""
+        """Start the process. Return True if it accepts connections, and False if it has ended."""
         process = self._process = self._spawn("postgres", "-D", str(self._data), environment=self._environment)
         assert process.stderr is not None
         watch = threading.Timer(_BOUND, process.kill)
         watch.start()
         for line in process.stderr:
-            self.said += line
+            self.log += line
             if "ready to accept connections" in line:
                 watch.cancel()
                 threading.Thread(target=self._listen, args=(process.stderr,), daemon=True).start()
@@ -87,46 +90,46 @@ class PostgresServer:
     def _listen(self, stream: IO[str]) -> None:
         with stream:
             for line in stream:
-                self.said += line
+                self.log += line
 
     def add_schema(self, name: str) -> str:
-        """The URL of a database of its own, as good as."""
+        """Add a schema, and return the URL of the database with it, which is like a separate database."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             connection.execute(cast("LiteralString", f"CREATE SCHEMA {name}"))
         return f"{self.url}?options=-csearch_path%3D{name}"
 
     def kill(self) -> None:
-        """At once: SIGKILL. What it has not written to its log is lost."""
+        """Kill the server with SIGKILL. Changes that it has not written to its log are lost."""
         self._end(signal.SIGKILL)
 
     def freeze(self) -> None:
-        """It says nothing, and nothing is cut off: SIGSTOP."""
+        """Suspend the server with SIGSTOP: it does not answer, but no connection is cut."""
         for pid in self._pids():
             os.kill(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """It goes on."""
+        """Resume the suspended server."""
         for pid in self._pids():
             os.kill(pid, signal.SIGCONT)
 
     def take_writes(self, *, on: bool) -> None:
-        """Take writes, or refuse them as a standby does.
+        """Accept writes, or refuse them as a standby does.
 
-        Sessions that are open learn it some time after this returns, each when it is told to reload its settings.
+        Open sessions notice the change some time after the return, when they reload their settings.
         """
         with psycopg.connect(self.url, autocommit=True, options="-c default_transaction_read_only=off") as connection:
             connection.execute(f"ALTER SYSTEM SET default_transaction_read_only = {'off' if on else 'on'}")
             connection.execute("SELECT pg_reload_conf()")
 
     def _pids(self) -> list[int]:
-        """Its own, and then those of its sessions and workers: none of them has children."""
+        """Return the ids of the server's process, and then of its sessions and workers, which have no children."""
         if self._process is None:
             return []
         pid = self._process.pid
         return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
     def stop(self) -> None:
-        """Sessions are cut off."""
+        """Stop the server, and cut the sessions off."""
         self._end(signal.SIGINT)
 
     def _end(self, number: signal.Signals) -> None:
@@ -137,8 +140,8 @@ class PostgresServer:
 
     def _call(self, program: str, *arguments: str) -> None:
         process = self._spawn(program, *arguments)
-        _, said = process.communicate(timeout=_BOUND)
-        assert process.returncode == 0, said
+        _, error_output = process.communicate(timeout=_BOUND)
+        assert process.returncode == 0, error_output
 
     def _spawn(
         self, program: str, *arguments: str, environment: Mapping[str, str] = MappingProxyType({"LC_ALL": "C"})
@@ -161,8 +164,10 @@ class PostgresServer:
 def postgres_server(
     environment: Mapping[str, str] = MappingProxyType({}), /, **settings: str
 ) -> Generator[PostgresServer]:
-    """Start a server; skips or fails the calling test if it cannot be had. `environment` = variables of its process.
-    `settings`: of postgresql.conf."""
+    """Start a server. Skips or fails the calling test if that is impossible.
+
+    `environment` has variables of its process, `settings` those of postgresql.conf.
+    """
     package = subprocess.run(
         [peer_python("postgres"), "-c", _BINARIES], capture_output=True, text=True, check=True
     ).stdout.strip()

@@ -1,5 +1,6 @@
-"""What each process is made ready with in which tests run. The one that hands them out to others needs none of it, and
-they wait for it to begin with.
+"""Preparation of each process that runs tests.
+
+The process that distributes tests to others needs none of it, and they wait for its start.
 """
 
 import signal
@@ -17,7 +18,7 @@ _PROVIDERS: Final[Any] = providers
 
 
 def make_ready(few_examples: bool) -> None:
-    # How long an example takes tells of the machine, not of the code.
+    # The time of an example depends on the machine, not on the code.
     hypothesis.settings.register_profile(
         "any machine", max_examples=USUAL, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
     )
@@ -25,11 +26,11 @@ def make_ready(few_examples: bool) -> None:
     hypothesis.settings.register_profile("few", parent=any_machine, max_examples=FEW)
     hypothesis.settings.load_profile("few" if few_examples else "any machine")
     if few_examples:
-        # Hypothesis looks for constants in the source of every module, for a second, and shows them one time in twenty.
+        # Hypothesis searches the source of every module for constants, for a second, and uses them one time in twenty.
         _PROVIDERS._get_local_constants = lambda: _PROVIDERS._local_constants
     quicken_registration()
     keep_compiled()
     close_connections()
-    # asyncio takes Ctrl-C over while a loop runs where Python's own handler has it, and asks each time which has: an
-    # answer that it makes of the text of the task. pytest-asyncio runs the loop eight times a test.
+    # asyncio handles Ctrl-C while a loop runs if Python's own handler has it, and checks that each time by formatting
+    # the task. pytest-asyncio runs the loop eight times a test.
     signal.signal(signal.SIGINT, lambda number, frame: signal.default_int_handler(number, frame))

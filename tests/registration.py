@@ -1,8 +1,8 @@
-"""Litestar's registration of handlers, made quick: what comes of a signature is kept for the next app that has it, and
-an app that nobody needs any more for the next one of the same handlers.
+"""Fast registration of handlers in Litestar.
 
-Each app parses its handlers anew, and for each route looks at all of those before it. These tests make thousands of
-apps of the same handlers, at 0.1 s each. `babelgate serve` makes one.
+The models of a signature are reused by the next app that has it, and an app that is no longer used is reused for the
+same handlers. Normally each app parses its handlers again, and compares each route with all before it. These tests
+create thousands of apps of the same handlers, at 0.1 s each; `babelgate serve` creates one.
 """
 
 from collections import defaultdict
@@ -25,41 +25,43 @@ Register = Callable[[Sequence[Any]], Litestar]
 
 
 def quicken_registration() -> None:
-    """From now on, in this process."""
+    """Make registration fast in this process from now on."""
     signature, struct, kwargs, app = cast("list[Any]", [ParsedSignature, SignatureModel, KwargsModel, Litestar])
     router, router_type, parameter = cast("list[Any]", [asgi_router, Router, ParameterKwarg])
     parse, model, arguments = signature.from_fn, struct.create, kwargs.create_for_signature_model
     parsed: dict[Hashable, Any] = {}
     models: dict[Hashable, Any] = {}
-    known: dict[Hashable, Any] = {}
+    arguments_by_key: dict[Hashable, Any] = {}
 
     def from_fn(fn: Any, signature_namespace: dict[str, Any]) -> Any:
         bare = fn.__func__ if isinstance(fn, MethodType) else fn
         code = getattr(bare, "__code__", None)
         if code is None:
             return parse(fn, signature_namespace)
-        # By identity: code is equal wherever it is the same.
-        return _kept(parsed, (id(code), fn is bare), lambda: (parse(fn, signature_namespace), code))[0]
+        # By identity, because equal code objects compare equal.
+        return _cached(parsed, (id(code), fn is bare), lambda: (parse(fn, signature_namespace), code))[0]
 
-    def create(parsed_signature: Any, **given: Any) -> Any:
-        if given["dependency_name_set"] or given.get("data_dto"):
-            return model(parsed_signature=parsed_signature, **given)
-        # By the types that they are for: each app has decoders of its own, made in the same way.
-        key = (id(parsed_signature), *(is_for for is_for, _ in given["type_decoders"]))
-        return _kept(models, key, lambda: (model(parsed_signature=parsed_signature, **given), parsed_signature))[0]
+    def create(parsed_signature: Any, **options: Any) -> Any:
+        if options["dependency_name_set"] or options.get("data_dto"):
+            return model(parsed_signature=parsed_signature, **options)
+        # By the types that they decode: each app creates its own decoders in the same way.
+        key = (id(parsed_signature), *(is_for for is_for, _ in options["type_decoders"]))
+        return _cached(models, key, lambda: (model(parsed_signature=parsed_signature, **options), parsed_signature))[0]
 
-    def create_for_signature_model(signature_model: Any, path_parameters: set[str], **given: Any) -> Any:
-        if given["dependencies"] or given["layered_parameters"]:
-            return arguments(signature_model=signature_model, path_parameters=path_parameters, **given)
+    def create_for_signature_model(signature_model: Any, path_parameters: set[str], **options: Any) -> Any:
+        if options["dependencies"] or options["layered_parameters"]:
+            return arguments(signature_model=signature_model, path_parameters=path_parameters, **options)
         key = (signature_model, frozenset(path_parameters))
-        return _kept(
-            known, key, lambda: arguments(signature_model=signature_model, path_parameters=path_parameters, **given)
+        return _cached(
+            arguments_by_key,
+            key,
+            lambda: arguments(signature_model=signature_model, path_parameters=path_parameters, **options),
         )
 
     copied: Any = router_type.get_route_handler_map.__func__
 
     def handler_map(kind: Any, value: Any) -> Any:
-        """A Router copies what it is given, and an app copies it once more."""
+        """Return the handlers of a Router without a copy: the app copies them anyway."""
         if kind is not Router or not isinstance(value, HTTPRouteHandler):
             return copied(kind, value)
         return {path: dict.fromkeys(value.http_methods, value) for path in value.paths}
@@ -69,36 +71,38 @@ def quicken_registration() -> None:
     kwargs.create_for_signature_model = create_for_signature_model
     app.route_handler_method_map = property(_At)
     router_type.get_route_handler_map = classmethod(handler_map)
-    # Each handler that is registered has the whole tree of routes looked through once more.
+    # For each registered handler, Litestar searches the whole tree of routes again.
     router.validate_node = _is_valid
-    # Every `FromPath[str]` is hashed, by a copy of all of its fields.
+    # Every `FromPath[str]` is hashed, through a copy of all of its fields.
     parameter.__hash__ = _hash_of_name
 
 
 @contextmanager
 def registering(create: Register) -> Generator[Register]:
-    """`create`, of whose apps each is the next one's when the block is over."""
-    taken: list[_Registered] = []
+    """Yield `create`, but reuse its apps: each is free for the next block after this one."""
+    used: list[_Registered] = []
 
     def register(handlers: Sequence[Any]) -> Litestar:
-        # Routers give theirs in any order.
+        # Routers return their handlers in any order.
         flat = sorted(_flat(handlers), key=_place)
         free = _FREE[tuple((*_place(each), _code(each.fn)) for each in flat)]
         found = free.pop() if free else _Registered(create(handlers), flat, free)
         found.become(flat)
-        taken.append(found)
+        used.append(found)
         return found.app
 
     try:
         yield register
     finally:
-        for each in taken:
+        for each in used:
             each.free.append(each)
 
 
 class _Registered:
-    """An app whose handlers can be exchanged for others of the same routes: all that they know, they know by what they
-    close over or are bound to, and a gateway's are its own."""
+    """An app whose handlers can be exchanged for others of the same routes.
+
+    This works because handlers hold all their state in closures or bound objects, which each gateway has separately.
+    """
 
     def __init__(self, app: Litestar, handlers: Sequence[Any], free: "list[_Registered]") -> None:
         self.app = app
@@ -125,7 +129,7 @@ def _flat(handlers: Iterable[Any]) -> Iterator[Any]:
     for each in handlers:
         if isinstance(each, Router):
             for route in each.routes:
-                # Litestar adds one that answers OPTIONS, which knows the route and nothing else.
+                # Litestar adds one that answers OPTIONS and depends only on the route.
                 yield from (handler for handler in _of_route(route) if _methods(handler) != {"OPTIONS"})
         else:
             yield each
@@ -140,7 +144,7 @@ def _place(handler: Any) -> tuple[tuple[str, ...], tuple[str, ...], str]:
 
 
 def _methods(handler: Any) -> Set[str]:
-    """None of a WebSocket."""
+    """Return the HTTP methods of a handler; none for a WebSocket."""
     return set(getattr(handler, "http_methods", ()))
 
 
@@ -153,11 +157,11 @@ def _hash_of_name(parameter: Any) -> int:
 
 
 def _is_valid(node: Any) -> None:
-    """The routes are those of `babelgate serve`, which looks."""
+    """Skip the validation of the routes, which `babelgate serve` performs."""
 
 
 class _At:
-    """Of the map of an app's handlers by path, as much as registration asks for."""
+    """Substitute for an app's map of handlers by path, with the part that registration uses."""
 
     def __init__(self, app: Litestar) -> None:
         self._app = app
@@ -170,7 +174,7 @@ class _At:
         return found
 
 
-def _kept(values: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
+def _cached(values: dict[Hashable, T], key: Hashable, make: Callable[[], T]) -> T:
     if key not in values:
         values[key] = make()
     return values[key]

@@ -22,7 +22,7 @@ class Running:
     url: str
     hub: Hub
     http: httpx.AsyncClient
-    """With the gateway as its base URL and no timeout on reading."""
+    """Client with the gateway as its base URL and a timeout of 30 s."""
     settings: Settings
 
 
@@ -35,7 +35,7 @@ async def running(
     configured: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Running]:
-    """Serve what `opened` opens."""
+    """Serve the gateway that `opened` opens."""
     async with (
         opened(folder, agents, registered=registered, configured=configured, **settings) as gateway,
         serving(gateway.app, **protocol_options(gateway.settings)) as url,

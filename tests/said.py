@@ -1,4 +1,4 @@
-"""Canonical values as goldens have them."""
+"""Canonical values in the JSON form of the goldens."""
 
 from typing import Any, cast
 
@@ -9,19 +9,19 @@ from babelgate.canonical import Event
 from babelgate.canonical.value import Value
 
 
-def event_of(told: Any) -> Event:
-    """The event that JSON, said in full or not, tells of."""
-    return convert(told, Event)
+def event_of(value: Any) -> Event:
+    """Return the event of a JSON value, with or without default members."""
+    return convert(value, Event)
 
 
 def said(value: Any) -> Any:
-    """A value as JSON, with the members alone that say more than their defaults."""
+    """Return a value as JSON, without members that equal their defaults."""
     if isinstance(value, Value):
-        told = {field.name: getattr(value, field.name) for field in fields(type(value)) if field.name != "inline"}
+        members = {field.name: getattr(value, field.name) for field in fields(type(value)) if field.name != "inline"}
         return {
-            field.name: said(told[field.name])
+            field.name: said(members[field.name])
             for field in fields(type(value))
-            if field.name in told and told[field.name] != _default(field)
+            if field.name in members and members[field.name] != _default(field)
         }
     return [said(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value
 

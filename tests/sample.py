@@ -1,13 +1,13 @@
 """A sample of the tests: `pytest --sample SEED`.
 
-Most time goes to tests that meet every protocol, route, owner, kind of agent and database.
-In a sample each of them meets some cases, which the seed chooses: another day, other cases.
+Most of the time goes to tests with a case for every protocol, route, owner, kind of agent and database. In a sample
+each of them runs some cases, which the seed selects: another day, other cases.
 
-- Of a test that several axes span, each value of each axis is in some case (each-choice coverage), up to `MOST` cases.
-- Of a test with a list of cases, one in `SHARE` is chosen.
-- A test of each database or each event loop meets one of them.
-- Of the modules that run other people's clients and servers, one in `PEERS` is chosen.
-- A test of the tier `unit`, and one with few cases, runs whole.
+- A test with several axes runs with each value of each axis (each-choice coverage), in up to `MOST` cases.
+- A test with a list of cases runs one in `SHARE`.
+- A test for each database or each event loop runs with one of them.
+- One in `PEERS` of the modules that run other people's clients and servers is selected.
+- A test of the tier `unit`, and one with few cases, runs completely.
 """
 
 import datetime
@@ -20,12 +20,12 @@ from typing import Any, Final
 import pytest
 
 FEW: Final = 2
-"""As many cases are all chosen."""
+"""Number of cases up to which a test runs completely."""
 SHARE: Final = 8
 MOST: Final = 12
 PEERS: Final = 3
 _EITHER: Final = ("postgres", "_asyncio_loop_factory")
-"""Axes of which one value stands for all."""
+"""Axes of which one value is enough."""
 
 
 def today() -> str:
@@ -33,7 +33,7 @@ def today() -> str:
 
 
 def sampled(items: Sequence[pytest.Item], seed: str) -> Sequence[pytest.Item]:
-    """Choose the items that run. The same seed chooses the same in every process."""
+    """Return the items that run. The same seed selects the same ones in every process."""
     tests = defaultdict[str, list[pytest.Item]](list)
     for item in items:
         tests[item.nodeid.partition("[")[0]].append(item)
@@ -68,18 +68,18 @@ def _chosen(cases: Sequence[pytest.Item], chance: random.Random) -> Sequence[pyt
     order = chance.sample(range(len(cases)), len(cases))
     if not spread:
         return [cases[at] for at in sorted(order[: -(-len(cases) // SHARE)])]
-    seen = set[Hashable]()
+    covered = set[Hashable]()
     chosen: list[int] = []
     for at in order:
         values = {(name, axes[at].get(name)) for name in spread}
-        if not values <= seen:
-            seen |= values
+        if not values <= covered:
+            covered |= values
             chosen.append(at)
     return [cases[at] for at in sorted(chosen[:MOST])]
 
 
 def _axes(item: pytest.Item) -> Mapping[str, Hashable]:
-    """Return the value of each parameter, as something that is the same in every process."""
+    """Return the value of each parameter in a form that is the same in every process."""
     spec = getattr(item, "callspec", None)
     return {name: _label(value, spec.indices.get(name, 0)) for name, value in spec.params.items()} if spec else {}
 
@@ -93,7 +93,7 @@ def _label(value: Any, index: int) -> Hashable:
 
 
 class Sample:
-    """The plugin: leaves out what is not chosen, and tells the seed."""
+    """Plugin that leaves out the other tests and reports the seed."""
 
     def __init__(self, seed: str) -> None:
         self._seed = seed

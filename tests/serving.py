@@ -1,4 +1,4 @@
-"""An app behind a real uvicorn, on a free port of 127.0.0.1, in the test's own loop.
+"""An app behind a real uvicorn server, on a free port of 127.0.0.1, in the test's event loop.
 
 async with serving(app) as base_url, loopback.client(base_url=base_url) as http: ...
 """
@@ -12,17 +12,19 @@ from typing import Any, Final
 import uvicorn
 
 ACCEPTING: Final = 5
-"""Turns of the loop in which asyncio makes a connection of an accepted socket, and one that was cut is closed: more
-than it takes."""
+"""Turns of the event loop after which asyncio has converted an accepted socket to a connection, and closed an aborted
+one; more than it needs.
+"""
 BOUND: Final = 30.0
-"""Seconds within which a server must have started, and within which it must have stopped."""
+"""Timeout of a server's start, and of its stop, in seconds."""
 _LATE: Final = 5.0
-"""Seconds that a stopping server leaves to requests whose callers are gone."""
+"""Time that a stopping server leaves to requests of disconnected callers, in seconds."""
 
 
 def listen() -> socket.socket:
-    """A socket on a free port, bound before the app is made where the app must know its own URL."""
-    # Named TCP and not left at 0: asyncio turns Nagle off only then, and with it on each answer takes 40 ms longer.
+    """Return a socket on a free port. Bind it before the app is created if the app must know its own URL."""
+    # Named TCP instead of 0: only then does asyncio turn Nagle's algorithm off, with which each answer takes 40 ms
+    # longer.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", 0))
@@ -37,7 +39,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """They are the test runner's."""
+        """Leave the signals to the test runner."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -49,10 +51,11 @@ class _Server(uvicorn.Server):
         await self.stopping.wait()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """At once: connections are cut, and what runs for them is waited for. uvicorn's own sleeps 0.1 s, which for a
-        thousand servers are minutes."""
-        # asyncio loses what was accepted a moment before its server is closed (3.11, `Server._attach`): so nothing more
-        # is accepted, what was becomes a connection, and only then the server is closed.
+        """Stop at once: cut connections, and wait for their tasks. uvicorn's own method sleeps 0.1 s, which is minutes
+        for a thousand servers.
+        """
+        # asyncio loses a socket that was accepted just before its server closes (3.11, `Server._attach`). So stop
+        # accepting first, let accepted sockets become connections, and then close the server.
         for listener in sockets or ():
             asyncio.get_running_loop().remove_reader(listener)
         for _ in range(ACCEPTING):
@@ -76,17 +79,17 @@ class _Server(uvicorn.Server):
 async def serving(
     app: Any, listener: socket.socket | None = None, *, lifespan: bool = False, **options: Any
 ) -> AsyncGenerator[str]:
-    """The app's base URL. On the way out, connections that are still open are cut. `options` are uvicorn's own."""
+    """Serve the app, and yield its base URL. At the end, cut open connections. `options` are those of uvicorn."""
     listener = listener or listen()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    given: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "log_config": None,
         "access_log": False,
         "proxy_headers": False,
         "ws": "websockets-sansio",
         "lifespan": "on" if lifespan else "off",
     }
-    config = uvicorn.Config(app, **{**given, **options})
+    config = uvicorn.Config(app, **{**defaults, **options})
     server = _Server(config)
     running = asyncio.get_running_loop().create_task(server.serve([listener]), name="uvicorn")
     try:

@@ -1,7 +1,8 @@
-"""`tests/skips.lock`: every test that is skipped, and why. A run whose skips are others fails, until `pytest --accept`
-has listed them anew and somebody has read the difference.
+"""`tests/skips.lock`: every skipped test, and why. A run with other skips fails until `pytest --accept` has rewritten
+the list.
 
-A skip for what a machine lacks is none of a test's own: `missing` makes it, and it is not listed.
+Review the difference before the commit. A skip for something that the machine lacks does not count: `missing` reports
+it, and it is not listed.
 """
 
 import json
@@ -16,7 +17,7 @@ _MISSING: Final = "not on this machine: "
 
 
 def missing(what: str) -> NoReturn:
-    """Skip the calling test: this machine lacks something, and others have it."""
+    """Skip the calling test because this machine lacks something that others have."""
     pytest.skip(_MISSING + what)
 
 
@@ -25,13 +26,13 @@ def listed(path: Path = LOCK) -> dict[str, str]:
 
 
 class Listing:
-    """The skips of one run, beside those that are listed."""
+    """The skips of one run, compared with the list."""
 
     def __init__(self, before: Mapping[str, str]) -> None:
         self.before = before
         self.collected: Set[str] = frozenset()
         self.whole = True
-        """All tests that there are were collected."""
+        """True if all existing tests were collected."""
         self.skipped: dict[str, str] = {}
         self.ran: set[str] = set()
 
@@ -41,10 +42,10 @@ class Listing:
 
     @property
     def after(self) -> dict[str, str]:
-        """What the list should be: of tests that had no part in this run it says what it said."""
-        gone = self.before.keys() - self.collected if self.whole else frozenset[str]()
-        kept = {test: why for test, why in self.before.items() if test not in self.ran and test not in gone}
-        return dict(sorted({**kept, **self.skipped}.items()))
+        """Corrected list. Entries of tests that were not part of this run are unchanged."""
+        removed = self.before.keys() - self.collected if self.whole else frozenset[str]()
+        unchanged = {test: why for test, why in self.before.items() if test not in self.ran and test not in removed}
+        return dict(sorted({**unchanged, **self.skipped}.items()))
 
     def problems(self) -> Sequence[str]:
         found: list[str] = []
@@ -58,7 +59,7 @@ class Listing:
 
 
 class SkipLock:
-    """The plugin: watches a run, and fails it or rewrites the list."""
+    """Plugin that watches a run, and fails it or rewrites the list."""
 
     def __init__(self, config: pytest.Config, path: Path = LOCK) -> None:
         self._path = path
@@ -76,20 +77,20 @@ class SkipLock:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        """Of each worker, and all collect the same."""
+        """Store the test ids of a worker. All workers collect the same."""
         self._listing.collected = frozenset(ids)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        self._noted(report)
+        self._note_skip(report)
         if report.failed:
             self._listing.whole = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" and not report.skipped:
             self._listing.ran.add(report.nodeid)
-        self._noted(report)
+        self._note_skip(report)
 
-    def _noted(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+    def _note_skip(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         if report.skipped and not hasattr(report, "wasxfail") and isinstance(report.longrepr, tuple):
             self._listing.note(report.nodeid, report.longrepr[2].removeprefix("Skipped: "))
 

@@ -1,7 +1,7 @@
-"""Hypothesis strategies for everything canonical: values, messages, and whole logs as random walks through the tables
-of what may follow what.
+"""Hypothesis strategies for all canonical values: parts, messages, and whole logs as random walks through the tables of
+legal successors.
 
-`records()` is the log of one task as the hub writes it; `features` narrows it to what a protocol carries.
+`records()` is the log of one task as the hub writes it; `features` limits it to what a protocol carries.
 """
 
 from collections.abc import Callable, Sequence
@@ -62,14 +62,14 @@ from babelgate.canonical.value import Json, JsonObject
 
 EVERYTHING = frozenset(Feature)
 T0 = 1_760_000_000_000_000
-"""The time of the first record, in microseconds."""
+"""Time of the first record, in microseconds."""
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 @cache
 def texts(*, min_size: int = 0, max_size: int = 12) -> st.SearchStrategy[str]:
-    """Any text that can be said: no lone surrogates."""
+    """Draw any valid text, without lone surrogates."""
     return st.text(st.characters(codec="utf-8"), min_size=min_size, max_size=max_size)
 
 
@@ -88,7 +88,7 @@ def blobs() -> st.SearchStrategy[str]:
 
 @cache
 def json_values(max_leaves: int = 4) -> st.SearchStrategy[Json]:
-    """JSON that every JSON library reads back: finite floats, integers below 2**53, no lone surrogates."""
+    """Draw JSON that every JSON library reads back: finite floats, integers below 2**53, no lone surrogates."""
     scalars = (
         st.none()
         | st.booleans()
@@ -116,7 +116,7 @@ def faults() -> st.SearchStrategy[Fault]:
 
 @cache
 def files(features: frozenset[Feature] = EVERYTHING) -> st.SearchStrategy[FilePart]:
-    """Files as the log holds them: by the hash of their bytes, or by URL."""
+    """Draw files as the log holds them: by the hash of their bytes, or by URL."""
     media = st.sampled_from(("text/plain", "application/pdf", "image/png", "application/octet-stream"))
     kinds: list[st.SearchStrategy[FilePart]] = []
     if Feature.FILE_BYTES in features:
@@ -130,7 +130,7 @@ def files(features: frozenset[Feature] = EVERYTHING) -> st.SearchStrategy[FilePa
 
 @cache
 def parts(features: frozenset[Feature] = EVERYTHING, *, role: Role = "agent") -> st.SearchStrategy[Part]:
-    """Whole parts of one message of `role`, of the kinds that `features` names."""
+    """Draw whole parts of one message of `role`, of the kinds that `features` names."""
     kinds: list[st.SearchStrategy[Part]] = []
     if Feature.TEXT in features:
         kinds.append(st.builds(TextPart, text=texts()))
@@ -182,8 +182,10 @@ def messages(
 
 @dataclass
 class _Run:
-    """What one activation of an agent says, drawn step by step. At most one message and one part are open at a time;
-    steps and tool calls may overlap them."""
+    """Output of one activation of an agent, drawn step by step.
+
+    At most one message and one part are open at a time; steps and tool calls may overlap them.
+    """
 
     draw: Draw
     features: frozenset[Feature]
@@ -322,7 +324,7 @@ class _Run:
         self.say(Custom(name=self.draw(names()), value=self.draw(json_values())))
 
     def close(self) -> None:
-        """Nothing stays open after a run: what the agent leaves open, the hub closes."""
+        """Close everything that the agent left open, as the hub does."""
         if self.part_open:
             self.end_part()
         if self.message is not None:
@@ -339,7 +341,7 @@ class _Run:
 
 
 def _numbered(draw: Draw) -> Callable[[], str]:
-    """Fresh UUIDs: one draw for all of them, so that shrinking stays quick."""
+    """Draw fresh UUIDs: one draw for all of them, so that shrinking stays fast."""
     base: int = draw(st.integers(0, 2**100)) << 16
     count = [0]
 
@@ -352,17 +354,17 @@ def _numbered(draw: Draw) -> Callable[[], str]:
 
 @st.composite
 def agent_events(draw: Draw, features: frozenset[Feature] = EVERYTHING, *, max_length: int = 8) -> list[Event]:
-    """What an agent says in one legal run, closed, with all ids; no `RunEnded`."""
-    said: list[Event] = []
-    run = _Run(draw, features, _numbered(draw), said.append)
+    """Draw the output of an agent in one legal run, closed and with all ids, without `RunEnded`."""
+    events: list[Event] = []
+    run = _Run(draw, features, _numbered(draw), events.append)
     run.walk(draw(st.integers(0, max_length)))
     run.close()
-    return said
+    return events
 
 
 @dataclass
 class _Log:
-    """The log of one task, drawn as the hub writes it."""
+    """Log of one task, drawn as the hub writes it."""
 
     draw: Draw
     features: frozenset[Feature]
@@ -411,16 +413,16 @@ class _Log:
         return self.records
 
     def create(self) -> None:
-        said = st.lists(messages(self.features), min_size=1, max_size=2)
+        some_messages = st.lists(messages(self.features), min_size=1, max_size=2)
         self.run_id, self.attempt = self.new_id(), 0
-        self.add(RunCreated(run_id=self.run_id, messages=tuple(self.draw(said))))
+        self.add(RunCreated(run_id=self.run_id, messages=tuple(self.draw(some_messages))))
 
     def start(self) -> None:
         self.attempt = 1
         self.add(RunStarted(attempt=1, node=self.agent))
 
     def activation(self, questions: int) -> bool:
-        """One activation up to its end; whether it stopped at questions."""
+        """Add one activation up to its end. Return True if it stopped at questions."""
         run = _Run(self.draw, self.features, self.new_id, self.add, node=self.agent)
         run.walk(self.draw(st.integers(0, self.max_length)))
         if self.draw(st.integers(0, 9)) == 9:
@@ -453,7 +455,7 @@ class _Log:
         self.become(TaskState.FAILED, fault)
 
     def cancel(self) -> None:
-        """Of a run that has not ended."""
+        """End the task as cancelled. Its run has not ended."""
         if self.records[-1].event.kind != "task_changed" and self.attempt == 0:
             self.become(TaskState.CANCELLING)
         self.add(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER))
@@ -487,7 +489,7 @@ class _Log:
         self.become(TaskState.AUTH_REQUIRED if auth else TaskState.INPUT_REQUIRED)
 
     def answers(self) -> bool:
-        """Answer what is open, one by one; False if the caller cancels or nobody answers."""
+        """Answer the open questions, one by one. Return False if the caller cancels or does not answer."""
         while self.open:
             what = self.draw(st.sampled_from(("answer", "answer", "answer", "cancel", "nothing")))
             if what == "nothing":
@@ -496,7 +498,7 @@ class _Log:
                 self.give_up()
                 return False
             self.answer(self.open.pop(0))
-            if self.open:  # an answer that leaves others open is a run without activation
+            if self.open:  # an answer that leaves other questions open is a run without activation
                 self.become(TaskState.WORKING)
                 self.start()
                 self.paused()
@@ -505,12 +507,12 @@ class _Log:
         return True
 
     def answer(self, raised: InterruptRaised) -> None:
-        said: Message = self.draw(messages(frozenset({Feature.TEXT})))
+        message: Message = self.draw(messages(frozenset({Feature.TEXT})))
         self.run_id, self.attempt = self.new_id(), 0
-        self.add(RunCreated(run_id=self.run_id, cause="answer", messages=(said,)))
+        self.add(RunCreated(run_id=self.run_id, cause="answer", messages=(message,)))
         assert raised.interrupt_id is not None
         action = self.draw(st.sampled_from(("answer", "answer", "answer", "decline")))
-        value = said.text if action == "answer" else None
+        value = message.text if action == "answer" else None
         self.add(InterruptAnswered(interrupt_id=raised.interrupt_id, action=action, value=value))
 
     def give_up(self) -> None:
@@ -531,25 +533,29 @@ def records(
     questions: int = 2,
     max_length: int = 8,
 ) -> list[Record]:
-    """The whole log of a thread with one task, from its first record to the task's end, or to a question that nobody
-    answered. `questions` bounds how often it pauses, `max_length` what each activation says."""
+    """Draw the whole log of a thread with one task, from its first record to the task's end or to an unanswered
+    question.
+
+    `questions` limits how often it pauses, `max_length` the output of each activation.
+    """
     log = _Log(draw, features, agent, max_length, _numbered(draw))
     return log.whole(questions)
 
 
 _NEUTRAL = UpstreamBound(protocol="test", ids={})
-"""An event that nobody shows."""
+"""Event that no protocol shows."""
 
 
 def _ends(log: list[Record], run_id: str | None) -> int:
-    """The place of the end of a run."""
+    """Return the position of the end of a run."""
     return max(place for place, record in enumerate(log) if record.run_id == run_id)
 
 
 @st.composite
 def taken_up(draw: Draw) -> tuple[list[Record], list[Record]]:
-    """A log in which a run was cut off somewhere and taken up by an attempt that goes on; and the same log with an
-    event in place of that start that nobody shows."""
+    """Draw a log with a run that was cut off and resumed, and the same log with an invisible event instead of that
+    start.
+    """
     log: list[Record] = draw(records())
     started = [place for place, record in enumerate(log) if isinstance(record.event, RunStarted)]
     inside = [
@@ -573,16 +579,18 @@ def taken_up(draw: Draw) -> tuple[list[Record], list[Record]]:
 
 @st.composite
 def started_over(draw: Draw) -> tuple[list[Record], list[Record]]:
-    """A log in which a run was cut off somewhere and started over, to say the same again under other ids; and the same
-    log with events that nobody shows in place of what is void."""
+    """Draw a log with a run that was cut off and started over, which repeats its output with other ids.
+
+    Draw also the same log with invisible events instead of the void ones.
+    """
     log: list[Record] = draw(records())
     started = [place for place, record in enumerate(log) if isinstance(record.event, RunStarted)]
     assume(started)
     start: int = draw(st.sampled_from(started))
     run_id = log[start].run_id
-    said = [r.event for r in log if r.run_id == run_id and isinstance(r.event, _SAID)]
-    cut: int = draw(st.integers(0, len(said)))
-    void = [*map(_renamed, said[:cut]), *map(_renamed, _closings(said[:cut]))]
+    emitted = [r.event for r in log if r.run_id == run_id and isinstance(r.event, _SAID)]
+    cut: int = draw(st.integers(0, len(emitted)))
+    void = [*map(_renamed, emitted[:cut]), *map(_renamed, _closings(emitted[:cut]))]
     place = start + 1 + isinstance(log[start + 1].event, TaskChanged)
     after = log[place - 1]
     inserted: list[Event] = [*void, RunStarted(attempt=2, node="echo")]
@@ -615,11 +623,11 @@ def _renamed(event: Event) -> Event:
     return event.replace(**{name: f"void-{value}" for name, value in names.items() if value is not None})
 
 
-def _closings(said: Sequence[Event]) -> list[Event]:
-    """The ends of what is open after these events."""
+def _closings(events: Sequence[Event]) -> list[Event]:
+    """Return the events that close everything left open by these events."""
     parts: dict[tuple[str | None, int | None], Event] = {}
     others: dict[tuple[str, str | None], Event] = {}
-    for event in said:
+    for event in events:
         match event:
             case PartAdded() if event.open:
                 parts[event.message_id, event.index] = PartEnded(message_id=event.message_id, index=event.index)

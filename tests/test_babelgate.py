@@ -37,7 +37,7 @@ def test_each_public_name_is_on_the_page_for_authors(names: tuple[str, ...]) -> 
     assert [name for name in names if not re.search(rf"`{name}\b|^from babelgate.*\b{name}\b", page, re.M)] == []
 
 
-def test_examples_import_nothing_but_the_public_api() -> None:
+def test_examples_import_only_the_public_api() -> None:
     found = {
         (path.name, module)
         for path in PAGES
@@ -59,7 +59,7 @@ def test_the_import_of_the_package_does_not_import_the_model() -> None:
 
 @pytest.mark.parametrize("name", sorted(FORMER))
 def test_import_of_a_former_name_raises_with_the_new_name(name: str) -> None:
-    """In a checkout Python finds the folder; elsewhere the package is absent."""
+    """Import former names in a checkout, where Python finds the folder, and outside, where the package is absent."""
     for module in (name, f"{name}.any"):
         with pytest.raises(ModuleNotFoundError, match=rf"The package '{name}' is now 'babelgate\.{name}'") as raised:
             import_module(module)
@@ -70,5 +70,5 @@ def test_import_of_a_former_name_raises_with_the_new_name(name: str) -> None:
 
 
 def test_other_import_errors_get_no_hint() -> None:
-    own = ModuleNotFoundError("No module named 'gateway.mine'", name="gateway.mine")
-    assert describe_import_error(own) == "ModuleNotFoundError: No module named 'gateway.mine'"
+    error = ModuleNotFoundError("No module named 'gateway.mine'", name="gateway.mine")
+    assert describe_import_error(error) == "ModuleNotFoundError: No module named 'gateway.mine'"

@@ -1,4 +1,4 @@
-"""The bridge and the server of the tests carry an app's bytes as they come, and tell it when its reader is gone."""
+"""The bridge and the server of the tests: they pass an app's bytes on at once, and report a disconnect to the app."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,7 +18,7 @@ BOUND = 30
 
 
 class Site:
-    """An app that says one half and waits for the reader to leave."""
+    """An app that emits one half and waits until the reader disconnects."""
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
@@ -53,7 +53,7 @@ each_way = pytest.mark.parametrize("way", [bridged, over_sockets])
 
 
 @each_way
-async def test_a_reader_that_leaves_is_noticed(way: Any) -> None:
+async def test_a_disconnect_of_the_reader_is_detected(way: Any) -> None:
     site = Site()
     async with asyncio.timeout(BOUND), way(site) as http:
         async with http.stream("GET", "/halves") as response:
@@ -61,7 +61,7 @@ async def test_a_reader_that_leaves_is_noticed(way: Any) -> None:
         await site.closed.wait()
 
 
-async def test_what_an_app_raises_reaches_the_test() -> None:
+async def test_an_exception_of_an_app_reaches_the_test() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/late":
             await send({"type": "http.response.start", "status": 200, "headers": []})
@@ -73,7 +73,7 @@ async def test_what_an_app_raises_reaches_the_test() -> None:
                 await http.get(path)
 
 
-async def test_an_answer_without_an_end_is_no_answer() -> None:
+async def test_a_response_without_an_end_is_an_error() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"half", "more_body": True})
@@ -83,7 +83,7 @@ async def test_an_answer_without_an_end_is_no_answer() -> None:
             await http.get("/")
 
 
-async def test_a_server_cuts_what_is_open_when_its_test_is_over() -> None:
+async def test_a_server_cuts_open_connections_at_its_end() -> None:
     site = Site()
     async with asyncio.timeout(BOUND), loopback.client() as http:
         async with serving(site.app, lifespan=True) as url:

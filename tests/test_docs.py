@@ -1,4 +1,4 @@
-"""The documents say what is so: generated pages are current, and what CARRIES cites exists."""
+"""Documents: generated pages are current, and headings that CARRIES cites exist."""
 
 import ast
 import re
@@ -42,7 +42,7 @@ TERMS: Final = {
     "unit of work": "gateway/storage/transaction.py",
     "webhook delivery": "gateway/runs/webhooks.py",
 }
-"""What a reader looks for, and where it is done."""
+"""Terms that readers search for, with the module that implements each."""
 
 HEADING = re.compile(r"^(docs/protocols/\w[\w-]*\.md), (.+)$")
 
@@ -54,7 +54,7 @@ def test_the_generated_pages_are_current(accept: bool) -> None:
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is not current: run make docs"
 
 
-def test_every_adapter_says_of_every_feature_what_becomes_of_it() -> None:
+def test_every_adapter_declares_every_feature() -> None:
     for adapter in ADAPTERS:
         assert set(adapter.carries) == set(adapter.versions)
         for version, carries in adapter.carries.items():
@@ -73,20 +73,20 @@ def test_every_heading_that_a_loss_cites_exists() -> None:
                     assert re.search(rf"^#+ {re.escape(cited.group(2))}$", page, re.MULTILINE), carry.source
 
 
-def test_the_readme_is_short_enough_to_be_read() -> None:
+def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
 
 
-def test_links_between_documents_lead_somewhere() -> None:
+def test_links_between_documents_exist() -> None:
     for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).resolve().exists(), f"{page.relative_to(ROOT)}: {target}"
 
 
 @pytest.mark.parametrize("term", sorted(TERMS))
-def test_a_term_of_the_field_leads_to_the_module_that_does_it(term: str) -> None:
-    said = ast.get_docstring(ast.parse((ROOT / TERMS[term]).read_text(encoding="utf-8"))) or ""
-    assert term in said.partition("\n\n")[0].lower()
+def test_a_modules_docstring_has_its_term(term: str) -> None:
+    docstring = ast.get_docstring(ast.parse((ROOT / TERMS[term]).read_text(encoding="utf-8"))) or ""
+    assert term in docstring.partition("\n\n")[0].lower()
 
 
 def test_the_glossary_has_every_public_name_of_the_canonical_model() -> None:
@@ -96,7 +96,7 @@ def test_the_glossary_has_every_public_name_of_the_canonical_model() -> None:
 
 
 def canonical_types() -> Iterator[str]:
-    """Public classes, and names of types such as `Role = Literal[…]`."""
+    """Yield public classes, and names of types such as `Role = Literal[…]`."""
     for module in (ROOT / "canonical").glob("*.py"):
         tree = ast.parse(module.read_text(encoding="utf-8"))
         within = [node for each in tree.body if isinstance(each, ast.If) for node in each.body]
@@ -108,10 +108,10 @@ def canonical_types() -> Iterator[str]:
                 yield from (name for name in names if re.fullmatch(r"[A-Z]+[a-z]\w*", name))
 
 
-def test_the_glossary_has_no_name_that_the_canonical_model_has_not() -> None:
+def test_the_glossary_has_only_names_of_the_model() -> None:
     glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([A-Z]+[a-z]\w*)`", glossary))
-    # The port of adapters, which stands beside agents.
+    # The port of adapters, which is not part of the canonical model.
     assert named - {"Upstream"} <= {*canonical.__all__, *canonical_types()}
 
 
@@ -121,13 +121,13 @@ def test_the_glossary_has_a_row_for_every_event() -> None:
 
 
 @pytest.mark.parametrize("adapter", ["a2a", "acp", "aief", "langchain", "mcp", "openai"])
-def test_an_adapter_says_where_its_specification_is(adapter: str) -> None:
+def test_an_adapter_links_its_specification(adapter: str) -> None:
     folder = ROOT / "adapters" / adapter
     wire = [each.read_text(encoding="utf-8") for each in (*folder.glob("wire.py"), *folder.glob("wire/*.py"))]
     assert any(re.search(r'^SPEC: Final = "https://', each, re.MULTILINE) for each in wire)
 
 
-def test_a_protocol_that_loses_nothing_with_the_extension_is_not_among_those_that_do() -> None:
+def test_protocols_without_loss_are_not_listed_as_lossy() -> None:
     _, _, lost = with_extension().partition("What is lost with it, too:")
     assert "AIEF: stream" in lost
     assert "OpenAI responses" not in lost

@@ -1,6 +1,6 @@
-"""Where things are: every module has its test, adapters share one vocabulary, nothing is too long to be understood.
+"""Structure of the code: every module has its test, adapters share one vocabulary, and nothing is too long.
 
-What is in the way of a rule stands here with a reason, and an entry that nothing needs any more fails, too.
+Exceptions to a rule are listed here with a reason. An entry that is no longer needed fails, too.
 """
 
 import ast
@@ -41,7 +41,7 @@ INITIALIZER_LINES: Final = 100
 MODULE_LINES: Final = 800
 FUNCTION_LINES: Final = 75
 BLOCKS: Final = ("body", "orelse", "finalbody", "handlers", "cases")
-"""Where a node has the statements that stand in it."""
+"""Attributes of a node that hold its statements."""
 PARTICIPLES: Final = re.compile(
     "begun|bound|broken|brought|built|caught|chosen|done|drawn|driven|fallen|felt|forgotten|"
     "found|given|gone|got|grown|heard|held|hidden|hung|kept|known|laid|led|lent|lit|lost|"
@@ -50,14 +50,14 @@ PARTICIPLES: Final = re.compile(
 )
 """The irregular ones; the others end in -ed."""
 VAGUE: Final = frozenset({"said", "told", "heard", "asked", "kept"})
-"""Before a noun they do not say which one is meant; others, as in `declared_objects`, do."""
+"""Participles that do not identify the noun that follows; others, as in `declared_objects`, do."""
 PREPOSITIONS: Final = frozenset({"of", "in", "by", "to", "at", "for", "from", "with", "beside", "here", "there"})
-"""And adverbs: no noun follows, so that the participle is all there is."""
+"""Prepositions and adverbs after which no noun follows, so that the participle stands alone."""
 NAMED_SO: Final = {
     "canonical/feature.py: dropped": "the level of a Carry that it makes",
 }
 PREFIXES: Final = ("is_", "has_", "can_")
-"""How the name of a predicate begins."""
+"""Prefixes of the names of predicates."""
 TELL_WHETHER: Final[Mapping[str, str]] = {
     # Actions.
     "add_texts": "whether it could",
@@ -109,14 +109,14 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
     "adapters/*/server/*": "routes: each error is answered in the protocol's words",
     "gateway/storage/reads.py": "`babelgate.canonical.hub.Reads` says it",
 }
-"""Where it is plain what public functions raise."""
+"""Modules in which it is clear what public functions raise."""
 
 TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
-    # Rows of what has a module of its own in runs/: by the tests of that.
+    # Rows of things that have a module in runs/: tested with that module.
     "gateway/storage/blob_uses.py": "tests/gateway/runs/test_submission.py",
     "gateway/storage/cron_rows.py": "tests/gateway/runs/test_crons.py",
     "gateway/storage/idle.py": "tests/gateway/runs/test_retention.py",
@@ -192,7 +192,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
-    # The ports of the canonical model, and its smallest types: by whoever implements and uses them.
+    # The ports of the canonical model, and its smallest types: tested through their implementations and uses.
     "canonical/assistant.py": "tests/behaviour/test_hub_owners.py",
     "canonical/cron.py": "tests/behaviour/test_hub_owners.py",
     "canonical/hub.py": "tests/behaviour/test_hub_owners.py",
@@ -200,7 +200,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "canonical/listed.py": "tests/limits/test_lists.py",
     "canonical/thread.py": "tests/canonical/test_history.py",
     "canonical/value.py": "tests/canonical/test_stored.py",
-    # Probes and their wire: by scripted servers, every requirement both kept and broken.
+    # Probes and their wire: tested with scripted servers that keep or break every requirement.
     "conformance/protocols/*": "tests/conformance/test_judge.py",
     "conformance/across/*": "tests/conformance/test_across.py",
     "conformance/wire/*": "tests/conformance/test_judge.py",
@@ -213,7 +213,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "conformance/verdict.py": "tests/conformance/test_judge.py",
     "conformance/bench/*": "tests/gateway/cli/test_bench.py",
     "conformance/contract/*": "tests/conformance/test_contract.py",
-    # The command line: as processes.
+    # The command line: tested as processes.
     "gateway/cli/check.py": "tests/conformance/test_examine.py",
     "gateway/cli/embedded.py": "tests/gateway/cli/test_bench.py",
     "gateway/cli/progress.py": "tests/gateway/cli/test_bench.py",
@@ -245,7 +245,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/subscription.py": "tests/gateway/test_hub.py",
     "gateway/storage/tables.py": "tests/gateway/storage/test_database.py",
 }
-"""Modules whose test does not stand at the mirrored path → the test that shows what they do. The first match counts."""
+"""Modules without a test at the mirrored path, and the test that covers each. The first match counts."""
 
 
 def modules() -> Iterator[Path]:
@@ -277,26 +277,26 @@ def is_short_initializer(module: Path) -> bool:
 
 
 def mirrored(module: Path) -> Path:
-    """An `__init__.py` has the name of its package."""
+    """Return the path of a module's test. An `__init__.py` has the name of its package."""
     if module.stem == "__init__":
         module = module.parent
     return Path("tests") / module.parent / f"test_{module.stem.lstrip('_')}.py"
 
 
-def test_every_adapter_has_the_same_words_for_the_same_jobs() -> None:
+def test_every_adapter_uses_the_shared_vocabulary() -> None:
     for folder in adapters():
         names = {each.stem for each in folder.iterdir() if each.suffix == ".py" or (each / "__init__.py").is_file()}
         assert names <= VOCABULARY, f"{folder.name}: {sorted(names - VOCABULARY)}"
 
 
-def test_the_table_of_these_words_is_whole() -> None:
+def test_the_table_of_the_vocabulary_is_complete() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     section = text.partition("### One vocabulary for every adapter")[2].partition("\n#")[0]
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == VOCABULARY - {"__init__"}
 
 
-def test_only_packages_say_what_they_export(trees: Mapping[Path, ast.Module]) -> None:
-    """A module's names without an underscore are its own to offer. The demo's are the agents themselves."""
+def test_only_packages_define_all(trees: Mapping[Path, ast.Module]) -> None:
+    """Forbid `__all__` in modules, whose names without an underscore are public. The demo's names are agents."""
     found = {
         str(module.relative_to(ROOT)) for module, tree in trees.items() if module.stem != "__init__" and has_all(tree)
     }
@@ -327,7 +327,7 @@ def test_the_import_contracts_name_every_adapter() -> None:
     assert {f"babelgate.adapters.{name}" for name in served | called} == folders
 
 
-def test_private_modules_are_imported_by_their_own_package_alone(trees: Mapping[Path, ast.Module]) -> None:
+def test_private_modules_are_imported_only_in_their_package(trees: Mapping[Path, ast.Module]) -> None:
     for module, tree in trees.items():
         home = ".".join(("babelgate", *module.relative_to(ROOT).with_suffix("").parts)).replace(".__init__", "")
         for name in (name for node in ast.walk(tree) for name in imported(node)):
@@ -337,7 +337,7 @@ def test_private_modules_are_imported_by_their_own_package_alone(trees: Mapping[
 
 
 def imported(node: ast.AST) -> list[str]:
-    """Names of the modules that a statement imports, and of what it imports from them."""
+    """Return the names of the modules that a statement imports."""
     if isinstance(node, ast.Import):
         return [each.name for each in node.names]
     if isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -347,11 +347,11 @@ def imported(node: ast.AST) -> list[str]:
 
 @pytest.fixture(scope="module")
 def trees() -> Mapping[Path, ast.Module]:
-    """To parse all modules takes a second."""
+    """Syntax trees of all modules. Parsing takes a second."""
     return {module: ast.parse(module.read_text(encoding="utf-8")) for module in modules()}
 
 
-def test_modules_and_functions_can_be_held_in_mind(trees: Mapping[Path, ast.Module]) -> None:
+def test_modules_and_functions_are_short(trees: Mapping[Path, ast.Module]) -> None:
     for module, tree in trees.items():
         name = module.relative_to(ROOT)
         assert len(module.read_text(encoding="utf-8").splitlines()) <= MODULE_LINES, name
@@ -365,7 +365,7 @@ def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionD
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """All that stand in it. Expressions, of which most of a tree consists, hold none."""
+    """Yield all statements in a tree. Expressions are most of a tree, but contain none."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()
@@ -377,8 +377,10 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def test_no_function_is_a_bare_participle(trees: Mapping[Path, ast.Module]) -> None:
-    """An action begins with a verb, a predicate with is_, has_ or can_, and a value is a noun. The judge is left out:
-    its scenes are named by what has happened in them (`answered`, `streamed`)."""
+    """Require a verb for actions, is_, has_ or can_ for predicates, and a noun for values.
+
+    The judge is left out, because its scenes are named by what has happened in them (`answered`, `streamed`).
+    """
     found = {
         f"{module.relative_to(ROOT)}: {function.name}"
         for module, tree in trees.items()
@@ -389,7 +391,7 @@ def test_no_function_is_a_bare_participle(trees: Mapping[Path, ast.Module]) -> N
 
 
 def is_participle(name: str) -> bool:
-    """Alone, or with nothing behind it that says what it is of."""
+    """Return True if the name is a participle alone, or one without a noun."""
     first, *rest = name.split("_")
     if PARTICIPLES.fullmatch(first) is None and not (first.endswith("ed") and first not in ("feed", "need", "seed")):
         return False
@@ -397,8 +399,10 @@ def is_participle(name: str) -> bool:
 
 
 def test_modules_that_a_docstring_names_exist(trees: Mapping[Path, ast.Module]) -> None:
-    """Names with a dot that begin with a package or a job of an adapter, from the module's own folder up. What a name
-    without a dot is of cannot be told."""
+    """Check names with a dot that begin with a package or a job of an adapter, from the module's own folder upwards.
+
+    Names without a dot are not checked, because their module is unknown.
+    """
     first = "|".join([*PACKAGES, *sorted(VOCABULARY - {"__init__"})])
     lost = [
         f"{module.relative_to(ROOT)}: {name}"
@@ -410,7 +414,7 @@ def test_modules_that_a_docstring_names_exist(trees: Mapping[Path, ast.Module]) 
 
 
 def has_name(folder: Path, steps: list[str]) -> bool:
-    """Whether there is such a module, or a module before the last step that has its word in it."""
+    """Return True if the module exists, or if the last step is a word in the module before it."""
     place = folder.joinpath(*steps)
     if place.is_dir() or place.with_suffix(".py").is_file():
         return True
@@ -429,7 +433,7 @@ def test_predicates_begin_with_is_has_or_can(trees: Mapping[Path, ast.Module]) -
     assert found == set(TELL_WHETHER)
 
 
-def test_models_of_messages_stand_in_wire(trees: Mapping[Path, ast.Module]) -> None:
+def test_models_of_messages_are_in_wire(trees: Mapping[Path, ast.Module]) -> None:
     found = [
         f"{module.relative_to(ROOT)}: {node.name}"
         for module, tree in trees.items()
@@ -441,7 +445,7 @@ def test_models_of_messages_stand_in_wire(trees: Mapping[Path, ast.Module]) -> N
     assert not found
 
 
-def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) -> None:
+def test_public_functions_document_their_errors(trees: Mapping[Path, ast.Module]) -> None:
     silent = [
         f"{name}: {function.name}"
         for module, tree in trees.items()
@@ -452,8 +456,10 @@ def test_public_functions_say_what_they_raise(trees: Mapping[Path, ast.Module]) 
     assert not silent
 
 
-def test_what_a_docstring_says_is_raised_is_what_is_raised(trees: Mapping[Path, ast.Module]) -> None:
-    """Of all functions that say it at all, private ones too: every code that stands in one of their `raise`."""
+def test_docstrings_name_every_raised_code(trees: Mapping[Path, ast.Module]) -> None:
+    """Check all functions with "Raises" in their docstring, also private ones: it names every code in a `raise` of the
+    function.
+    """
     wrong = [
         f"{module.relative_to(ROOT)}: {function.name}: {code}"
         for module, tree in trees.items()
@@ -471,7 +477,7 @@ def unnamed_codes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]
 
 
 @pytest.mark.parametrize("words", ["Raises internal.", "Raises unavailable_soon.", "Raises UNAVAILABLE."])
-def test_a_code_that_a_docstring_does_not_name_is_found(words: str) -> None:
+def test_an_undocumented_code_is_found(words: str) -> None:
     code = f'def put():\n    """{words}"""\n    raise FaultError(FaultCode.UNAVAILABLE, "It could not be stored.")'
     [function] = functions(ast.parse(code))
     assert unnamed_codes(function) == ["unavailable"]
@@ -486,17 +492,17 @@ def public_functions(parent: ast.Module | ast.ClassDef) -> Iterator[ast.Function
 
 
 def is_public(name: str) -> bool:
-    """Whoever makes an object calls `__init__`."""
+    """Return True for public names. `__init__` is public, because it runs when an object is created."""
     return name == "__init__" or not name.startswith("_")
 
 
 def raised_codes(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Those of faults that stand in its own `raise`, in the lower case of docstrings."""
-    made = [ast.unparse(node.exc) for node in statements(function) if isinstance(node, ast.Raise) and node.exc]
-    return {code.lower() for each in made for code in re.findall(r"\bFaultCode\.([A-Z_]+)", each)}
+    """Return the fault codes in the function's own `raise` statements, in lower case as in docstrings."""
+    raised = [ast.unparse(node.exc) for node in statements(function) if isinstance(node, ast.Raise) and node.exc]
+    return {code.lower() for each in raised for code in re.findall(r"\bFaultCode\.([A-Z_]+)", each)}
 
 
 def raises(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether it makes an error of its own; what a bare `raise` hands on is its caller's to know."""
-    made = [ast.unparse(node.exc) for node in statements(function) if isinstance(node, ast.Raise) and node.exc]
-    return any(not each.startswith(("AssertionError", "NotImplementedError")) for each in made)
+    """Return True if the function raises a new error. A bare `raise` does not count."""
+    raised = [ast.unparse(node.exc) for node in statements(function) if isinstance(node, ast.Raise) and node.exc]
+    return any(not each.startswith(("AssertionError", "NotImplementedError")) for each in raised)

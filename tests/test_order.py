@@ -1,10 +1,10 @@
-"""The list of the files that take longest, which begin first."""
+"""The list of the slowest test files, which start first."""
 
 from pathlib import Path
 
 from tests.order import listed
 
 
-def test_the_list_names_files_that_are_there() -> None:
+def test_the_listed_files_exist() -> None:
     root = Path(__file__).parents[1]
     assert [file for file in listed() if not (root / file).is_file()] == []

@@ -1,7 +1,7 @@
-"""Regular expressions: none that is in this code takes a time that grows faster than the text it looks at.
+"""Regular expressions: the time of none of them may grow faster than the length of the text.
 
-Python's engine goes back and tries again. Each pattern is found in the source, and is given texts that are made of its
-own letters, over and over: whoever sends a foreign text would do the same.
+Python's engine backtracks. Each pattern is found in the source and gets texts of the letters in it, repeated often,
+as a hostile sender would write them.
 """
 
 import ast
@@ -18,29 +18,29 @@ from typing import Any, Final
 import pytest
 
 PARSER: Final[Any] = import_module("re._parser")
-"""The standard library's own. It promises nothing of it, so it is asked for in tests alone."""
+"""The standard library's own parser, which is private; only tests use it."""
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = ("canonical", "adapters", "gateway")
 METHODS: Final = frozenset({"match", "fullmatch", "search", "findall", "finditer", "split", "sub", "subn"})
 MENTIONS: Final = re.compile(rf"\.\s*(?:compile|{'|'.join(METHODS)})\b")
-"""In a file in which a pattern may be made or used."""
+"""Pattern that marks a file in which a regular expression may be created or used."""
 MAKES: Final = re.compile(rf"\bre\.(?:compile|{'|'.join(METHODS)})\(")
-"""In one in which there is a pattern."""
+"""Pattern that marks a file that contains a regular expression."""
 TRUSTED: Final = frozenset(
     {"gateway/cli/add.py", "gateway/cli/target.py", "gateway/settings/load.py", "gateway/storage/tables.py"}
 )
-"""They see the operator's own words, and nothing that came over a network."""
+"""Files whose patterns only see text of the operator, and none from a network."""
 
 FEW: Final = (8, 12, 16, 20, 24, 28, 32, 64, 128, 256, 512)
-"""How often a word is said, step by step: where each time doubles the work, many times would take for ever."""
+"""Numbers of repetitions of a word, in steps: with exponential growth, many repetitions would practically never end."""
 SLOW: Final = 0.02
-"""Seconds for so few words: to read them takes a thousandth of it."""
+"""Maximum time for few repetitions, in seconds; a fast pattern needs a thousandth of it."""
 SOME: Final = 1024
 MANY: Final = 4 * SOME
 STEEP: Final = 8.0
-"""By how much the time may grow where the text is four times as long: in proportion it would be by 4, squared by 16."""
+"""Maximum growth of the time for a text of four times the length: linear growth is 4, quadratic 16."""
 NOTICED: Final = 0.002
-"""Seconds, below which nothing can be told from the noise."""
+"""Time below which differences are noise, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Pattern:
     text: str | bytes
     flags: int
     methods: frozenset[str]
-    """By which it is used; none where that is not known."""
+    """Methods with which it is used; empty if unknown."""
 
     def __str__(self) -> str:
         return f"{self.where} {self.text!r}"
 
 
-# Finding them
+# Finding the patterns
 
 
 def _flags(node: ast.expr | None) -> int:
@@ -67,7 +67,7 @@ def _flags(node: ast.expr | None) -> int:
 
 
 def _calls(tree: Sequence[ast.AST]) -> Iterator[tuple[ast.Call, str, ast.expr]]:
-    """Calls of functions of the module `re`: the call, the function's name, the pattern."""
+    """Yield calls of functions of the module `re`: the call, the function's name, and the pattern."""
     for node in tree:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             module = node.func.value
@@ -76,7 +76,7 @@ def _calls(tree: Sequence[ast.AST]) -> Iterator[tuple[ast.Call, str, ast.expr]]:
 
 
 def _used(trees: Mapping[str, Sequence[ast.AST]]) -> dict[str, set[str]]:
-    """By which methods patterns are used, by the name that they have."""
+    """Return the methods with which patterns are used, by the patterns' names."""
     found: dict[str, set[str]] = {}
     for tree in trees.values():
         for node in tree:
@@ -93,9 +93,11 @@ def _in(path: str, tree: Sequence[ast.AST], used: Mapping[str, set[str]]) -> Ite
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name)
     }
-    for call, function, given in _calls(tree):
+    for call, function, pattern_node in _calls(tree):
         where = f"{path}:{call.lineno}"
-        assert isinstance(given, ast.Constant), f"{where}: a pattern that is made as the program runs is in no test"
+        assert isinstance(pattern_node, ast.Constant), (
+            f"{where}: a pattern that is made as the program runs is in no test"
+        )
         methods = used.get(names.get(id(call), ""), set()) if function == "compile" else {function}
         flags = next((each.value for each in call.keywords if each.arg == "flags"), None)
         places = {
@@ -110,12 +112,12 @@ def _in(path: str, tree: Sequence[ast.AST], used: Mapping[str, set[str]]) -> Ite
         }
         place = places.get(function, 4)
         flags = flags or (call.args[place] if len(call.args) > place else None)
-        text: Any = given.value
+        text: Any = pattern_node.value
         yield Pattern(where, text, _flags(flags), frozenset(methods))
 
 
 def files() -> dict[str, str]:
-    """Those in which there may be a pattern, and their texts."""
+    """Return the files in which there may be a pattern, with their texts."""
     paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
     texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in paths}
     return {path: text for path, text in texts.items() if MENTIONS.search(text)}
@@ -123,37 +125,40 @@ def files() -> dict[str, str]:
 
 @cache
 def patterns() -> Mapping[str, Sequence[Pattern]]:
-    """By file. Parsing them takes two seconds, which are not for each process that collects tests."""
+    """Return the patterns of each file.
+
+    Parsing takes two seconds, so it is not done in each process that collects tests.
+    """
     trees = {path: list(ast.walk(ast.parse(text))) for path, text in files().items()}
     used = _used(trees)
     return {path: list(_in(path, tree, used)) for path, tree in trees.items() if path not in TRUSTED}
 
 
-# Straining them
+# Straining the patterns
 
 
 def _letters(tree: Any) -> Iterator[int]:
-    """One character for each place of a pattern that takes one."""
-    for code, given in tree:
+    """Yield one character for each position of a pattern that matches one."""
+    for code, argument in tree:
         match str(code):
             case "LITERAL":
-                yield given
+                yield argument
             case "NOT_LITERAL":
-                yield from (next(each for each in b"axy" if each != given), given)
+                yield from (next(each for each in b"axy" if each != argument), argument)
             case "ANY":
                 yield ord("y")
             case "IN":
-                yield from _of_class(given)
+                yield from _of_class(argument)
             case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                yield from _letters(given[2])
+                yield from _letters(argument[2])
             case "SUBPATTERN":
-                yield from _letters(given[3])
+                yield from _letters(argument[3])
             case "ATOMIC_GROUP":
-                yield from _letters(given)
+                yield from _letters(argument)
             case "ASSERT" | "ASSERT_NOT":
-                yield from _letters(given[1])
+                yield from _letters(argument[1])
             case "BRANCH":
-                for branch in given[1]:
+                for branch in argument[1]:
                     yield from _letters(branch)
             case "AT":
                 pass
@@ -163,27 +168,27 @@ def _letters(tree: Any) -> Iterator[int]:
 
 def _of_class(members: Sequence[Any]) -> Iterator[int]:
     kinds = {"CATEGORY_DIGIT": "1", "CATEGORY_SPACE": " ", "CATEGORY_WORD": "a"}
-    taken: set[int] = set()
-    for code, given in members:
+    characters: set[int] = set()
+    for code, argument in members:
         match str(code):
             case "LITERAL":
-                taken.add(given)
+                characters.add(argument)
             case "RANGE":
-                taken |= {given[0], given[1]}
+                characters |= {argument[0], argument[1]}
             case "CATEGORY":
-                taken.add(ord(kinds.get(str(given), "!")))
-            case _:  # NEGATE, the first one: what the class takes, and what ends it
+                characters.add(ord(kinds.get(str(argument), "!")))
+            case _:  # NEGATE, the first one: a character that the class accepts, and those that it excludes
                 pass
     if str(members[0][0]) == "NEGATE":
-        yield next(each for each in b"ayz1!" if each not in taken)
-    yield from sorted(taken)[:4]
+        yield next(each for each in b"ayz1!" if each not in characters)
+    yield from sorted(characters)[:4]
 
 
 def _texts(pattern: Pattern) -> Iterator[tuple[str, str, str]]:
-    """Beginnings, what is said over and over, and ends."""
-    known = list(dict.fromkeys(map(chr, _letters(PARSER.parse(pattern.text, pattern.flags)))))
-    literal = "".join(known)
-    letters = known[:10]
+    """Yield beginnings, repeated words and ends of texts."""
+    characters = list(dict.fromkeys(map(chr, _letters(PARSER.parse(pattern.text, pattern.flags)))))
+    literal = "".join(characters)
+    letters = characters[:10]
     words = [*letters, *map("".join, product(letters[:6], repeat=2)), literal, literal[:3]]
     for begin, word, end in product(("", literal[:1], literal), dict.fromkeys(words), ("", "\x01", "\n", *letters[:4])):
         if word:
@@ -202,70 +207,75 @@ def _runs(pattern: Pattern) -> list[Callable[[Any], object]]:
     return [ways.get(name, compiled.findall) for name in sorted(methods)]
 
 
-def _most_seconds(run: Callable[[Any], object], given: Any) -> float:
-    """By the clock, which is read eight times faster than what this thread has computed, and never tells less."""
+def _most_seconds(run: Callable[[Any], object], text: Any) -> float:
+    """Return the elapsed time, which is an upper limit of the CPU time and eight times faster to read."""
     began = time.perf_counter()
-    run(given)
+    run(text)
     return time.perf_counter() - began
 
 
-def _seconds(run: Callable[[Any], object], given: Any) -> float:
+def _seconds(run: Callable[[Any], object], text: Any) -> float:
     began = time.thread_time()
-    run(given)
+    run(text)
     return time.thread_time() - began
 
 
-def _surely(run: Callable[[Any], object], given: Any, unless: float = 0.0, tries: int = 15) -> float:
-    """The least of some tries: others use this machine, too. None that is `unless` or less needs another."""
+def _least_seconds(run: Callable[[Any], object], text: Any, unless: float = 0.0, tries: int = 15) -> float:
+    """Return the least CPU time of several tries, because other processes use this machine.
+
+    Stop at a value of at most `unless`.
+    """
     least = float("inf")
     for _ in range(tries):
-        least = min(least, _seconds(run, given))
+        least = min(least, _seconds(run, text))
         if least <= unless:
             break
     return least
 
 
 def repeats(tree: Any) -> bool:
-    """Whether there is anything in a pattern that it takes more than once. One in which there is nothing looks at no
-    more characters from each place of a text than the pattern is long."""
+    """Return True if a part of the pattern repeats.
+
+    Without a repetition, a match reads no more characters from each position than the pattern is long.
+    """
     return any(
-        str(code).endswith("_REPEAT") or any(repeats(each) for each in _within(str(code), given))
-        for code, given in tree
+        str(code).endswith("_REPEAT") or any(repeats(each) for each in _within(str(code), argument))
+        for code, argument in tree
     )
 
 
-def _within(code: str, given: Any) -> Sequence[Any]:
-    """The patterns in a part of one."""
+def _within(code: str, argument: Any) -> Sequence[Any]:
+    """Return the patterns inside a part of a pattern."""
     match code:
         case "SUBPATTERN":
-            return [given[3]]
+            return [argument[3]]
         case "ATOMIC_GROUP":
-            return [given]
+            return [argument]
         case "ASSERT" | "ASSERT_NOT":
-            return [given[1]]
+            return [argument[1]]
         case "BRANCH":
-            return given[1]
+            return argument[1]
         case _:
             return []
 
 
 def slow_text(pattern: Pattern) -> str | None:
-    """One that takes too long, if there is one."""
+    """Return a description of a text that takes too long, or None."""
     if not repeats(PARSER.parse(pattern.text, pattern.flags)):
         return None
     for run, (begin, word, end) in product(_runs(pattern), _texts(pattern)):
 
-        def said(times: int, begin: str = begin, word: str = word, end: str = end) -> str | bytes:
+        def repeat(times: int, begin: str = begin, word: str = word, end: str = end) -> str | bytes:
             text = begin + word * times + end
             return text.encode("utf-8", "surrogatepass") if isinstance(pattern.text, bytes) else text
 
         for times in FEW:
-            if _most_seconds(run, said(times)) > SLOW and _surely(run, said(times), unless=SLOW) > SLOW:
+            if _most_seconds(run, repeat(times)) > SLOW and _least_seconds(run, repeat(times), unless=SLOW) > SLOW:
                 return f"{begin!r}, {times} times {word!r}, {end!r}"
-        if _most_seconds(run, said(MANY)) > NOTICED:
-            some = _surely(run, said(SOME), tries=5)
+        if _most_seconds(run, repeat(MANY)) > NOTICED:
+            some = _least_seconds(run, repeat(SOME), tries=5)
             bound = max(NOTICED, STEEP * some)
-            many = _surely(run, said(MANY), unless=bound)
+            many = _least_seconds(run, repeat(MANY), unless=bound)
             if many > bound:
                 return f"{begin!r}, {MANY} times {word!r}, {end!r}: {many:.4f} s, and for a fourth of it {some:.4f} s"
     return None
@@ -292,11 +302,11 @@ def test_no_text_makes_a_pattern_slow(path: str) -> None:
         (r"^(([a-z])+.)+[A-Z]([a-z])+$", "search"),
     ],
 )
-def test_a_slow_pattern_would_be_found(text: str | bytes, method: str) -> None:
+def test_a_slow_pattern_is_found(text: str | bytes, method: str) -> None:
     assert slow_text(Pattern("", text, 0, frozenset({method}))) is not None
 
 
-def test_the_patterns_of_this_code_are_found_with_what_they_are_used_for() -> None:
+def test_all_patterns_are_found_with_their_methods() -> None:
     assert {path for path, each in patterns().items() if each} == {
         path for path, text in files().items() if MAKES.search(text) and path not in TRUSTED
     }
@@ -306,8 +316,8 @@ def test_the_patterns_of_this_code_are_found_with_what_they_are_used_for() -> No
     assert any(pattern.flags for pattern in found.values())
 
 
-def test_patterns_of_models_are_for_an_engine_that_never_goes_back() -> None:
-    """pydantic's own (the crate `regex`), unless a model says otherwise."""
+def test_patterns_of_models_use_an_engine_without_backtracking() -> None:
+    """Check that models use pydantic's own engine (the crate `regex`), which does not backtrack."""
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             assert "regex_engine" not in path.read_text(), path

@@ -1,4 +1,4 @@
-"""A sample has some cases of each test, which its seed chooses."""
+"""The sample of tests: it has some cases of each test, selected by the seed."""
 
 import itertools
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from tests.sample import MOST, PEERS, SHARE, sampled
 
 
 def items(test: str, *marks: str, **axes: Iterable[Any]) -> list[Any]:
-    """Items as pytest has collected them: a case for each combination of values."""
+    """Return items as pytest collects them: one case for each combination of values."""
     return [
         SimpleNamespace(
             nodeid=f"{test}[{'-'.join(map(str, values))}]",
@@ -35,15 +35,15 @@ def test_one_in_several_of_a_list_is_chosen() -> None:
     assert len(sampled(items("t.py::test", at=range(40)), "1")) == 40 // SHARE
 
 
-def test_no_more_than_so_many_cases_are_chosen() -> None:
+def test_the_number_of_cases_is_limited() -> None:
     assert len(sampled(items("t.py::test", at=range(40), other=range(20)), "1")) == MOST
 
 
-def test_one_database_stands_for_all() -> None:
+def test_one_database_is_enough() -> None:
     assert len(sampled(items("t.py::test", postgres=[False, True]), "1")) == 1
 
 
-def test_a_test_of_the_tier_unit_runs_whole() -> None:
+def test_a_unit_test_runs_completely() -> None:
     assert len(sampled(items("t.py::test", "unit", at=range(40)), "1")) == 40
 
 
@@ -52,7 +52,7 @@ def test_a_skipped_case_is_not_chosen() -> None:
     assert names(sampled([*items("t.py::test", at=[1, 2]), *skipped], "1")) == {"t.py::test[1]", "t.py::test[2]"}
 
 
-def test_the_seed_decides() -> None:
+def test_the_seed_selects_the_cases() -> None:
     cases = items("t.py::test", at=range(400))
     assert sampled(cases, "1") == sampled(cases, "1")
     assert sampled(cases, "1") != sampled(cases, "2")

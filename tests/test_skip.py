@@ -1,4 +1,4 @@
-"""The list of skips holds a run to its word."""
+"""The list of skips: a run with other skips fails."""
 
 import re
 from collections.abc import Mapping
@@ -35,23 +35,23 @@ def test_the_same_skips_are_no_problem() -> None:
     ],
     ids=["new", "other", "ran", "gone"],
 )
-def test_any_other_is_one_and_is_mended_by_what_comes_after(listing: Listing, problem: str) -> None:
+def test_a_different_skip_is_a_problem_until_listed(listing: Listing, problem: str) -> None:
     assert listing.problems() == [problem]
     assert run(listing.after, ran=tuple(listing.ran), whole=listing.whole, **listing.skipped).problems() == []
 
 
-def test_a_run_of_some_tests_says_nothing_of_the_others() -> None:
+def test_a_run_of_some_tests_keeps_other_entries() -> None:
     listing = run({"a": "why"}, ran=("b",), whole=False)
     assert listing.problems() == []
     assert listing.after == {"a": "why"}
 
 
-def test_what_a_machine_lacks_is_not_listed() -> None:
+def test_skips_for_missing_programs_are_not_listed() -> None:
     listing = run({"a": "why"}, a="not on this machine: the peer", b="not on this machine: the peer")
     assert listing.after == {"a": "why"}
 
 
-def test_a_pair_leaves_out_only_what_a_protocol_declares_as_not_carried(accept: bool) -> None:
+def test_pairs_skip_only_declared_losses(accept: bool) -> None:
     if accept:  # the list is written when all tests are done
         return
     declared = {

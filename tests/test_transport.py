@@ -1,4 +1,4 @@
-"""The transport of the tests' own client tells what a server says, and whether that was all, as httpx's own would."""
+"""The transport of the tests' client: it returns responses and detects incomplete ones like httpx's own transport."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -15,20 +15,22 @@ OK: Final = b"HTTP/1.1 200 OK\r\n"
 
 
 class Scripted:
-    """A server that answers the requests of each connection with the given bytes in turn, and then hangs up."""
+    """A server that answers the requests of each connection with the given bytes in turn, and then closes the
+    connection.
+    """
 
     def __init__(self, *answers: bytes) -> None:
         self.answers = answers
-        self.heard: list[bytes] = []
+        self.requests: list[bytes] = []
         self.connections = 0
         self.hung_up = asyncio.Event()
-        """A client has closed its connection."""
+        """Set when a client has closed its connection."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         for answer in self.answers:
-            self.heard.append(await self._request(reader))
-            if not self.heard[-1]:
+            self.requests.append(await self._request(reader))
+            if not self.requests[-1]:
                 break
             writer.write(answer)
             await writer.drain()
@@ -51,11 +53,11 @@ class Scripted:
 
 @asynccontextmanager
 async def scripted(*answers: bytes) -> AsyncGenerator[tuple[Scripted, httpx.AsyncClient]]:
-    said = Scripted(*answers)
-    server = await asyncio.start_server(said.serve, "127.0.0.1", 0)
+    script = Scripted(*answers)
+    server = await asyncio.start_server(script.serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with server, loopback.client(base_url=url, timeout=httpx.Timeout(BOUND)) as http:
-        yield said, http
+        yield script, http
 
 
 CHUNKED: Final = OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;a=b\r\nllo\r\n0\r\nTrailer: x\r\n\r\n"
@@ -74,12 +76,12 @@ CHUNKED: Final = OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3;a=b\r\nll
     ],
     ids=["a length", "chunks", "the end", "HTTP/1.0", "after hints"],
 )
-async def test_an_answer_is_told_however_its_end_is_shown(answer: bytes) -> None:
-    async with scripted(answer) as (said, http):
-        told = await http.post("/a%20b?c=d", json={"e": "é"})
-    assert (told.status_code, told.reason_phrase, told.text) == (200, "OK", "hello")
-    assert {"link", "trailer"}.isdisjoint(told.headers)
-    head, _, body = said.heard[0].partition(b"\r\n\r\n")
+async def test_a_response_with_any_kind_of_end_is_returned(answer: bytes) -> None:
+    async with scripted(answer) as (script, http):
+        response = await http.post("/a%20b?c=d", json={"e": "é"})
+    assert (response.status_code, response.reason_phrase, response.text) == (200, "OK", "hello")
+    assert {"link", "trailer"}.isdisjoint(response.headers)
+    head, _, body = script.requests[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:")
     assert body == '{"e":"é"}'.encode()
 
@@ -93,14 +95,12 @@ async def test_an_answer_is_told_however_its_end_is_shown(answer: bytes) -> None
         ("GET", b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304),
     ],
 )
-async def test_an_answer_without_a_body_has_none_and_its_connection_is_used_again(
-    method: str, answer: bytes, status: int
-) -> None:
-    async with scripted(answer, CHUNKED) as (said, http):
-        told = await http.request(method, "/")
-        assert (told.status_code, told.content) == (status, b"")
+async def test_a_connection_is_reused_after_an_empty_response(method: str, answer: bytes, status: int) -> None:
+    async with scripted(answer, CHUNKED) as (script, http):
+        response = await http.request(method, "/")
+        assert (response.status_code, response.content) == (status, b"")
         assert (await http.get("/")).text == "hello"
-        assert said.connections == 1
+        assert script.connections == 1
 
 
 async def test_pieces_of_a_request_are_sent_as_chunks() -> None:
@@ -108,9 +108,9 @@ async def test_pieces_of_a_request_are_sent_as_chunks() -> None:
         for piece in (b"one", b"", b"two"):
             yield piece
 
-    async with scripted(CHUNKED) as (said, http):
+    async with scripted(CHUNKED) as (script, http):
         await http.post("/", content=pieces())
-    assert said.heard[0].partition(b"\r\n\r\n")[2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+    assert script.requests[0].partition(b"\r\n\r\n")[2] == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -125,32 +125,32 @@ async def test_pieces_of_a_request_are_sent_as_chunks() -> None:
     ],
     ids=["no head", "too short", "no last chunk", "no HTTP", "a length of letters", "two lengths"],
 )
-async def test_an_answer_that_is_cut_or_no_answer_is_an_error(answer: bytes) -> None:
+async def test_an_incomplete_or_invalid_response_is_an_error(answer: bytes) -> None:
     async with scripted(answer) as (_, http):
         with pytest.raises(httpx.RemoteProtocolError):
             await http.get("/")
 
 
-async def test_what_came_before_an_answer_was_cut_is_told() -> None:
-    told = b""
+async def test_the_start_of_a_cut_response_is_returned() -> None:
+    received = b""
     async with scripted(OK + b"Content-Length: 6\r\n\r\nhello") as (_, http), http.stream("GET", "/") as answer:
         with pytest.raises(httpx.RemoteProtocolError):
             async for chunk in answer.aiter_raw():
-                told += chunk
-    assert told == b"hello"
+                received += chunk
+    assert received == b"hello"
 
 
-async def test_who_leaves_in_the_middle_hangs_up() -> None:
-    async with scripted(OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n", b"") as (said, http):
+async def test_leaving_a_stream_closes_its_connection() -> None:
+    async with scripted(OK + b"Transfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n", b"") as (script, http):
         async with http.stream("GET", "/") as answer:
             assert await anext(answer.aiter_raw()) == b"he"
-            assert not said.hung_up.is_set()
+            assert not script.hung_up.is_set()
         async with asyncio.timeout(BOUND):
-            await said.hung_up.wait()
+            await script.hung_up.wait()
 
 
-async def test_what_is_not_read_is_not_taken_from_the_server() -> None:
-    """But for what fits into the buffers of both ends."""
+async def test_unread_data_is_not_received() -> None:
+    """Send more than the buffers of both ends hold."""
     sent = 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -176,11 +176,11 @@ async def test_what_is_not_read_is_not_taken_from_the_server() -> None:
             assert sum([len(chunk) async for chunk in answer.aiter_raw()]) == 100_000_000
 
 
-async def test_a_connection_that_the_server_has_ended_is_not_used_again() -> None:
-    async with scripted(OK + b"Content-Length: 5\r\n\r\nhello") as (said, http):
+async def test_a_connection_closed_by_the_server_is_not_reused() -> None:
+    async with scripted(OK + b"Content-Length: 5\r\n\r\nhello") as (script, http):
         for _ in range(3):
             assert (await http.get("/")).text == "hello"
-    assert said.connections == 3
+    assert script.connections == 3
 
 
 async def test_silence_is_a_timeout() -> None:
@@ -189,7 +189,7 @@ async def test_silence_is_a_timeout() -> None:
             await http.get("/", timeout=httpx.Timeout(BOUND, read=0.01))
 
 
-async def test_where_nobody_listens_is_an_error() -> None:
+async def test_a_closed_port_is_a_connect_error() -> None:
     server = await asyncio.start_server(Scripted().serve, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     server.close()

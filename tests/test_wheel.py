@@ -1,4 +1,4 @@
-"""A wheel or sdist holds what the gateway needs and nothing else, and the wheel serves where there is no checkout."""
+"""Wheel and sdist: they contain exactly what the gateway needs, and the wheel works without a checkout."""
 
 import shutil
 import stat
@@ -36,8 +36,8 @@ DATA = (
 
 def modules() -> set[str]:
     """Return the paths of all modules within the distribution."""
-    own = {str(path.relative_to(ROOT)) for path in (ROOT / "babelgate").glob("*.py")}
-    return own | {
+    package_modules = {str(path.relative_to(ROOT)) for path in (ROOT / "babelgate").glob("*.py")}
+    return package_modules | {
         f"babelgate/{path.relative_to(ROOT)}" for package in PACKAGES for path in (ROOT / package).rglob("*.py")
     }
 
@@ -50,7 +50,7 @@ def pip(*arguments: str | Path) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy the tree: setuptools leaves files where it builds, and adds what it finds there to the next wheel."""
+    """Copy of the tree: setuptools leaves files where it builds, and adds them to the next wheel."""
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -63,14 +63,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder, source)
-    (made,) = folder.glob("babelgate-*.whl")
-    return made
+    (path,) = folder.glob("babelgate-*.whl")
+    return path
 
 
 @pytest.fixture(scope="module")
 def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command of a fresh environment. The dependencies come from this one, so that nothing is downloaded; the
-    gateway itself does not, because an editable install is found by a .pth file, which counts only where it lies."""
+    """Command of a fresh environment.
+
+    The dependencies come from this environment, so that nothing is downloaded. The gateway does not: an editable
+    install is found through a .pth file, which counts only in its own folder.
+    """
     folder = tmp_path_factory.mktemp("elsewhere")
     venv.create(folder, with_pip=False)
     python = folder / "bin" / "python"
@@ -88,7 +91,7 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin" / "babelgate"
 
 
-def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -> None:
+def test_the_wheel_has_the_packages_and_their_data_only(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         links = [info.filename for info in archive.infolist() if stat.S_ISLNK(info.external_attr >> 16)]
@@ -105,15 +108,15 @@ def test_the_wheel_holds_the_packages_and_their_data_and_no_tests(wheel: Path) -
 def test_the_sdist_holds_real_files(source: Path, tmp_path: Path) -> None:
     program = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
     subprocess.run([sys.executable, "-c", program, tmp_path], cwd=source, capture_output=True, check=True)
-    (made,) = tmp_path.glob("babelgate-*.tar.gz")
-    with tarfile.open(made) as archive:
+    (archive_path,) = tmp_path.glob("babelgate-*.tar.gz")
+    with tarfile.open(archive_path) as archive:
         files = {entry.name.partition("/")[2] for entry in archive if entry.isfile()}
         assert not any(entry.issym() or entry.islnk() for entry in archive)
     assert modules() <= files
     assert {f"babelgate/{path}" for path in DATA} <= files
 
 
-def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) -> None:
+def test_the_wheel_serves_without_a_checkout(program: Path, tmp_path: Path) -> None:
     with served(tmp_path, program=(str(program),), PYTHONPATH="", PATH="") as gateway:
         assert f'  call      {program} run echo "Hello" --url {gateway.url}\n' in gateway.table
         run = {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": "Hello"}]}]}
@@ -127,7 +130,7 @@ def test_the_wheel_serves_where_there_is_no_tree(program: Path, tmp_path: Path) 
     assert done.stdout.startswith("babelgate ")
 
 
-def test_the_installed_schema_is_the_one_that_is_printed(program: Path, tmp_path: Path) -> None:
+def test_the_installed_schema_equals_the_printed_one(program: Path, tmp_path: Path) -> None:
     done = babelgate(tmp_path, "validate", "--schema", program=(str(program),), PYTHONPATH="")
     (site,) = (program.parent.parent / "lib").glob("python*/site-packages")
     assert done.stdout == (site / "babelgate" / "gateway" / "babelgate.schema.json").read_text(encoding="utf-8")

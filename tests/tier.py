@@ -1,7 +1,8 @@
-"""Which tier a test belongs to, found out from what it imports: nobody has to remember to mark it.
+"""Tier of a test, derived from its imports, so that no test needs a mark.
 
-`unit` opens neither a connection nor a database, `database` runs hubs and whole gateways in this process, on SQLite,
-`sockets` starts servers or processes of ours, `peers` runs other people's clients and servers, `crash` kills gateways.
+`unit` opens neither a connection nor a database. `database` runs hubs and whole gateways in this process, on SQLite.
+`sockets` starts servers or processes of this project, `peers` runs other people's clients and servers, and `crash`
+kills gateways.
 """
 
 import re
@@ -16,13 +17,13 @@ _FOLDERS: Final = {"tests/interop": "peers", "tests/crash": "crash"}
 _OPENS_SOCKETS: Final = frozenset(
     {"aiohttp", "multiprocessing", "socket", "subprocess", "tests.loopback", "tests.serving", "uvicorn"}
 )
-"""What a module imports that starts servers or processes, or calls them."""
+"""Imports of modules that start servers or processes, or call them."""
 _OPENS_DATABASE: Final = frozenset(
     {"sqlite3", "babelgate.gateway.storage.database", "babelgate.gateway.storage.sqlite", "tests.empty"}
 )
-"""What a module imports that opens a database: hubs for tests begin with a copy of an empty one."""
+"""Imports of modules that open a database: hubs of tests start with a copy of an empty one."""
 _CALL: Final = re.compile(r"\.(?:create_server|create_subprocess_exec|open_connection|start_server)\b")
-"""The same of asyncio."""
+"""Calls of asyncio with the same effect."""
 _IMPORT: Final = re.compile(
     r"^[ \t]*(?:from[ ]+(?P<module>[\w.]+)[ ]+)?import[ ]+(?P<names>\([^)]*\)|[^(\n]+)$", re.MULTILINE
 )
@@ -30,7 +31,7 @@ _COMMENT: Final = re.compile(r"#.*")
 
 
 def tier_of(modules: Iterable[str]) -> str:
-    """By the modules of a test and of its fixtures, `tests.…`."""
+    """Return the tier of a test from its own module and those of its fixtures, `tests.…`."""
     named = list(modules)
     for folder, tier in _FOLDERS.items():
         if any(name.startswith(f"{folder.replace('/', '.')}.") for name in named):
@@ -43,16 +44,16 @@ def tier_of(modules: Iterable[str]) -> str:
 
 @cache
 def _reached(module: str) -> frozenset[str]:
-    """What is imported by the module and by those of `tests` that it imports."""
-    seen: set[str] = set()
+    """Return the imports of the module and of the modules of `tests` that it imports, directly or indirectly."""
+    modules: set[str] = set()
     waiting = [module]
     while waiting:
         name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
+        if name not in modules:
+            modules.add(name)
             if name.startswith("tests."):
                 waiting += _imports(name)
-    return frozenset(seen)
+    return frozenset(modules)
 
 
 @cache
@@ -63,8 +64,10 @@ def _imports(module: str) -> tuple[str, ...]:
 
 
 def _named(text: str) -> Iterator[str]:
-    """Without a parser, which for all test files takes two seconds of every process that runs tests. What a string
-    says counts, too: mostly it is a program that the test starts."""
+    """Yield imported names without a parser, which would take two seconds for all test files in every process.
+
+    Text in strings counts too: mostly it is a program that the test starts.
+    """
     for found in _IMPORT.finditer(text):
         module, names = found["module"], found["names"]
         if module is None:
@@ -77,6 +80,9 @@ def _named(text: str) -> Iterator[str]:
 
 
 def _words(names: str) -> list[str]:
-    """Of `a.b as c, d`, perhaps in parentheses, over several lines and with comments: `a.b`, `d`."""
+    """Return the names in an import list: `a.b` and `c` for `a.b as x, c`.
+
+    It may have parentheses, line breaks and comments.
+    """
     plain = _COMMENT.sub("", names).strip("()\n ")
     return [name.split()[0] for name in plain.split(",") if name.strip()]

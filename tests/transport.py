@@ -1,7 +1,7 @@
-"""HTTP/1.1 for httpx, as small as tests need it: plain, each request on a connection that nobody else uses meanwhile.
+"""HTTP/1.1 transport for httpx, reduced to the needs of tests: plain, with one request at a time on each connection.
 
-httpx's own transport runs on several kinds of event loop and parses in Python: of a test that sends a thousand requests
-to a gateway in its own process it takes half the time. The parser is httptools, uvicorn's.
+httpx's own transport supports several kinds of event loop and parses in Python. It takes half the time of a test that
+sends a thousand requests to a gateway in its process. The parser here is httptools, as in uvicorn.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ import httptools
 import httpx
 
 _MOST_BYTES: Final = 2**16
-"""Bytes of a body that are held for a slow reader. The server notices that what it sends is not read."""
+"""Bytes of a body that are buffered for a slow reader. After that, the server sees that its data is not read."""
 _ENDED: Final = "peer closed connection without sending complete message body"
 
 
 class Transport(httpx.AsyncBaseTransport):
-    """Connections are kept for the next request, however many there are."""
+    """Transport that keeps all connections for later requests, without a limit."""
 
     def __init__(self) -> None:
         self._idle: dict[tuple[str, int], list[_Connection]] = {}
         self._all: set[_Connection] = set()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Raises httpx.TransportError."""
+        """Send a request, and return the response. Raises httpx.TransportError."""
         assert request.url.scheme != "https", f"{request.url}: tests speak TLS by a client of their own"
         if request.url.scheme != "http":
             raise httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{request.url.scheme}://'.")
@@ -51,17 +51,17 @@ class Transport(httpx.AsyncBaseTransport):
         to = (url.host, url.port or 80)
         idle = self._idle.get(to, [])
         while idle:
-            if not (kept := idle.pop()).is_stale():
-                return kept
-            await kept.close()
+            if not (reused := idle.pop()).is_stale():
+                return reused
+            await reused.close()
         try:
             async with asyncio.timeout(bound):
-                _, made = await asyncio.get_running_loop().create_connection(lambda: _Connection(self._all, to), *to)
+                _, created = await asyncio.get_running_loop().create_connection(lambda: _Connection(self._all, to), *to)
         except TimeoutError as error:
             raise httpx.ConnectTimeout("") from error
         except OSError as error:
             raise httpx.ConnectError(str(error)) from error
-        return made
+        return created
 
     def keep(self, connection: "_Connection") -> None:
         self._idle.setdefault(connection.to, []).append(connection)
@@ -78,7 +78,7 @@ class _Body(httpx.AsyncByteStream):
             yield chunk
 
     async def aclose(self) -> None:
-        """Whoever leaves before the end hangs up."""
+        """Reuse the connection if the body was read to its end, and close it otherwise."""
         connection, self._connection = self._connection, None
         if connection is None:
             return
@@ -100,7 +100,7 @@ class _Connection(asyncio.Protocol):
         self._is_paused = False
         self.begin("", None)
 
-    # asyncio's side
+    # Callbacks of asyncio
 
     def connection_made(self, transport: Any) -> None:
         self._transport: asyncio.Transport = transport
@@ -140,11 +140,11 @@ class _Connection(asyncio.Protocol):
         self._writable.set()
 
     def _fail(self, error: httpx.TransportError) -> None:
-        """What came before it is still told."""
+        """Fail with an error, after the data that arrived before it."""
         self._error = self._error or error
         self._transport.abort()
 
-    # The parser's side
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         if self._is_whole:
@@ -163,7 +163,7 @@ class _Connection(asyncio.Protocol):
         if self._status < 200:
             return
         self._headers = self._found
-        self._found = []  # what comes now is a trailer
+        self._found = []  # later headers are trailers
         self._is_reusable = self._parser.should_keep_alive()
         names = {name.lower() for name, _ in self._headers}
         self._is_bounded = not names.isdisjoint((b"content-length", b"transfer-encoding"))
@@ -179,15 +179,15 @@ class _Connection(asyncio.Protocol):
         if self._headers is not None:
             self._is_whole = True
 
-    # The caller's side
+    # Interface of the transport
 
     @property
     def is_reusable(self) -> bool:
-        """Nothing of the last answer is to come."""
+        """True if the last response is complete."""
         return self._is_reusable and self._is_whole and not self._chunks and not self.is_closed
 
     def is_stale(self) -> bool:
-        """The server has ended it, though the loop may not have heard of it yet."""
+        """Return True if the server has closed the connection, even if the event loop has not noticed it yet."""
         if self.is_closed:
             return True
         looking = select.poll()
@@ -205,7 +205,7 @@ class _Connection(asyncio.Protocol):
         self._error: httpx.TransportError | None = None
 
     async def send(self, request: httpx.Request, bound: float | None) -> None:
-        """Whoever hangs up before it has read the whole of a request may have answered it."""
+        """Send a request. If the server closes the connection meanwhile, it may still have answered."""
         lines = [b"%s %s HTTP/1.1" % (request.method.encode("ascii"), request.url.raw_path)]
         lines += [b"%s: %s" % each for each in request.headers.raw]
         head = b"\r\n".join((*lines, b"\r\n"))
@@ -238,7 +238,7 @@ class _Connection(asyncio.Protocol):
         return self._status, self._reason, self._headers
 
     async def read(self) -> bytes:
-        """Nothing at the end."""
+        """Return the next data, or nothing at the end."""
         while not self._chunks:
             if self._is_whole and self._error is None:
                 return b""
@@ -264,5 +264,5 @@ class _Connection(asyncio.Protocol):
     async def close(self) -> None:
         if not self.is_closed:
             self._transport.abort()
-        # Not the future itself: who is cancelled here would cancel it for all.
+        # Shielded, because cancelling one waiter would cancel the future for all.
         await asyncio.shield(self._closed)

@@ -1,5 +1,7 @@
-"""How many violations of scripted servers were caught, in the summary of a run: each test tells of its own, and the
-tests of one set run in several processes. See tests/conformance/mutation.py."""
+"""Score of the caught violations of scripted servers, in the summary of a run. See tests/conformance/mutation.py.
+
+Each test reports its own violations, and the tests of one set run in several processes.
+"""
 
 from collections import Counter
 from typing import Final, cast
@@ -7,11 +9,11 @@ from typing import Final, cast
 import pytest
 
 PROPERTY: Final = "violations"
-"""Of a test: [set, caught, of how many]."""
+"""Property of a test: the set, the number of caught violations, and their total."""
 
 
 class ViolationScore:
-    """The plugin."""
+    """Plugin that prints the score."""
 
     def __init__(self) -> None:
         self._caught: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Behaviour of the gateway as a whole, with the fixtures of its own tests."""
+"""Behaviour of the gateway as a whole, with the fixtures that its tests share."""
 
 from collections.abc import AsyncGenerator
 

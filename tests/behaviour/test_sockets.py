@@ -128,8 +128,8 @@ def commands_with(ids: Made) -> Mapping[str, JsonObject]:
     """Return every command that creates no thread, with the given ids as arguments."""
     response: JsonObject = {"namespace": [], "interrupt_id": ids.question, "response": "Bob"}
     return {
-        "subscription.reconnect": {**EVERYTHING, "since": 0, "subscription_id": "s", "run_id": ids.commands_with},
-        "agent.getTree": {"run_id": ids.commands_with},
+        "subscription.reconnect": {**EVERYTHING, "since": 0, "subscription_id": "s", "run_id": ids.asked},
+        "agent.getTree": {"run_id": ids.asked},
         "state.get": {"namespace": []},
         "state.listCheckpoints": {"before": ids.checkpoint_id},
         "input.respond": response,
@@ -172,7 +172,7 @@ async def test_a_thread_of_another_owner_shows_nothing(place: Place, path: str) 
         events = json.dumps(await socket.ends())
     assert "Bob was here" in events
     assert "alice" not in events
-    assert not any(each in events for each in (things.commands_with, things.question, things.checkpoint_id))
+    assert not any(each in events for each in (things.asked, things.question, things.checkpoint_id))
     assert await look(place.alice, things) == before
 
 

@@ -1,4 +1,4 @@
-"""What is shown of figures of several gateways. They are measured by hand: figures are no assertion."""
+"""Report of figures of several gateways. The figures themselves are measured by hand and not asserted."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,40 +31,38 @@ FIGURES: Final = ClusterFigures(
 )
 
 
-def test_the_report_has_a_line_of_each_figure_with_its_aim_and_what_more_nodes_are_worth() -> None:
+def test_the_report_has_a_line_for_each_figure() -> None:
     assert report(FIGURES) == (Path(__file__).parent / "cluster.txt").read_text(encoding="utf-8")
 
 
-def test_the_flush_column_says_that_it_needs_a_compiler() -> None:
+def test_the_report_says_that_slow_flushes_need_a_compiler() -> None:
     loads = [replace(each, slow=[]) for each in FIGURES.loads]
-    shown = report(replace(FIGURES, loads=loads, without_flush="needs a C compiler (cc)")).splitlines()
-    assert shown[-1] == "flush 3 ms: not measured: needs a C compiler (cc)"
-    assert shown[-3].endswith("1.40")
+    lines = report(replace(FIGURES, loads=loads, without_flush="needs a C compiler (cc)")).splitlines()
+    assert lines[-1] == "flush 3 ms: not measured: needs a C compiler (cc)"
+    assert lines[-3].endswith("1.40")
 
 
-def test_figures_without_slow_flushes_have_no_column_of_them() -> None:
+def test_figures_without_slow_flushes_have_no_flush_column() -> None:
     assert "flush" not in report(replace(FIGURES, loads=[Load("runs", 1, [Rate(1, 1, 1, 1)])], flush=0))
 
 
-def test_the_slowest_of_a_hundred_is_found_among_few() -> None:
+def test_the_99th_percentile_needs_no_hundred_values() -> None:
     assert Waits("w", [4.0]).p99 == 4
     waits = Waits("w", [float(each) for each in range(1, 1001)])
     assert (waits.p50, round(waits.p99)) == (500.5, 990)
 
 
-def test_figures_that_were_kept_are_shown_again_and_put_into_a_page(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    kept, page = tmp_path / "cluster.json", tmp_path / "page.md"
-    save(FIGURES, kept)
-    assert load(kept) == FIGURES
+def test_stored_figures_are_printed_and_put_into_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    stored, page = tmp_path / "cluster.json", tmp_path / "page.md"
+    save(FIGURES, stored)
+    assert load(stored) == FIGURES
     page.write_text(f"Before\n\n{MARK}\n```\nold\n```\n\nAfter\n", encoding="utf-8")
-    main(["--read", str(kept), "--page", str(page)])
+    main(["--read", str(stored), "--page", str(page)])
     assert capsys.readouterr().out == f"{report(FIGURES)}\n"
     assert page.read_text(encoding="utf-8") == f"Before\n\n{MARK}\n```\n{report(FIGURES)}\n```\n\nAfter\n"
 
 
-def test_a_database_or_kept_figures_must_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_database_or_a_file_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main([])
     assert "give the URL of a PostgreSQL" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a comparison shows of its figures. The servers are measured by hand: figures are no assertion."""
+"""Report of a comparison. The servers are measured by hand, and the figures are not asserted."""
 
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -29,7 +29,7 @@ COMPARISON: Final = Comparison(
 )
 
 
-def test_ratios_are_taken_round_by_round() -> None:
+def test_ratios_are_calculated_round_by_round() -> None:
     bare, gateway, acp, stream = rows(COMPARISON)
     assert (bare.bare, bare.rate_ratio, bare.cpu_ratio) == (1, None, None)
     assert (gateway.figures, gateway.bare) == (Figures(400, 1.5, 40), 6)
@@ -46,16 +46,16 @@ def test_a_file_of_figures_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert [row["server"] for row in content["rows"]] == [BARE, GATEWAY, "acp-sdk", GATEWAY]
 
 
-def test_the_report_has_a_table_of_each_kind_and_says_what_was_left_out() -> None:
+def test_the_report_has_all_tables_and_the_omissions() -> None:
     assert report(COMPARISON) == (Path(__file__).parent / "report.txt").read_text(encoding="utf-8")
 
 
-def test_cpu_time_that_the_clock_did_not_see_has_no_ratio() -> None:
+def test_a_cpu_time_of_zero_has_no_ratio() -> None:
     measured = [Measured("T", "w", GATEWAY, 1, [Figures(1, 1, 1)]), Measured("T", "w", "other", 1, [Figures(1, 0, 1)])]
     assert rows(Comparison("", {}, {}, 1, measured))[1].cpu_ratio is None
 
 
-def test_a_chart_has_a_bar_for_each_row_on_one_scale() -> None:
+def test_a_chart_has_a_bar_for_each_row() -> None:
     drawn = [row for row in rows(COMPARISON) if row.server != BARE]
     svg = ElementTree.fromstring(draw('Calls & "streams"', "a < b", drawn))
     bars = [(each.get("class"), float(each.get("width", ""))) for each in svg.iter(f"{SVG}rect")]
@@ -68,7 +68,7 @@ def test_a_chart_has_a_bar_for_each_row_on_one_scale() -> None:
     assert bottom < float(svg.get("height", ""))
 
 
-def test_figures_that_were_kept_are_shown_and_drawn_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stored_figures_are_printed_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save(COMPARISON, tmp_path / "compare.json")
     main(["--read", str(tmp_path / "compare.json"), "--svg", str(tmp_path / "charts")])
     assert capsys.readouterr().out == f"{report(COMPARISON)}\n"
@@ -76,7 +76,7 @@ def test_figures_that_were_kept_are_shown_and_drawn_again(tmp_path: Path, capsys
     assert BARE not in (tmp_path / "charts" / "calls.svg").read_text(encoding="utf-8")
 
 
-def test_the_tables_of_a_page_are_renewed_where_it_says_so(tmp_path: Path) -> None:
+def test_the_tables_of_a_page_are_replaced(tmp_path: Path) -> None:
     save(COMPARISON, tmp_path / "compare.json")
     page = tmp_path / "page.md"
     page.write_text(f"Before\n\n{MARK}\n```\nold\n\nolder\n```\n\nAfter\n\n```\nother\n```\n", encoding="utf-8")
@@ -91,5 +91,5 @@ def test_the_tables_of_a_page_are_renewed_where_it_says_so(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("rate", "seconds", "jobs"), [(0.1, 1, 16), (100, 2, 192), (1000, 2, 2000)])
-def test_each_connection_has_as_many_jobs(rate: float, seconds: float, jobs: int) -> None:
+def test_each_connection_has_the_same_number_of_jobs(rate: float, seconds: float, jobs: int) -> None:
     assert choose_jobs(rate, seconds, 16) == jobs

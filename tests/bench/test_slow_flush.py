@@ -1,4 +1,4 @@
-"""The server whose flushes are slow, by which `bench.cluster` measures."""
+"""The database server with slow flushes that `bench.cluster` uses."""
 
 import time
 from collections.abc import Generator
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.slow
 def server() -> Generator[PostgresServer]:
     if not has_compiler():
         missing("a C compiler")
-    with slow_server(50) as made:
-        yield made
+    with slow_server(50) as slow:
+        yield slow
 
 
 def test_a_commit_takes_as_long_as_its_flush(server: PostgresServer) -> None:

@@ -1,4 +1,6 @@
-"""The container file and the manifests agree with the gateway: what they name is there, and is what it is called."""
+"""Agreement of the container file and the manifests with the gateway: the things that they name exist under these
+names.
+"""
 
 import re
 from pathlib import Path
@@ -32,7 +34,7 @@ def test_the_image_has_every_package_of_the_project() -> None:
     assert {"babelgate", *linked} == set(re.findall(r"^COPY (\w+) \1$", CONTAINERFILE, re.MULTILINE))
 
 
-def test_the_image_is_given_variables_that_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variables_of_the_image_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     [line] = re.findall(r"^ENV (BABELGATE_.+)$", CONTAINERFILE, re.MULTILINE)
     for name, _, value in (each.partition("=") for each in line.split()):
         monkeypatch.setenv(name, value)
@@ -41,18 +43,18 @@ def test_the_image_is_given_variables_that_are_settings(monkeypatch: pytest.Monk
     assert f"EXPOSE {settings.port}\n" in CONTAINERFILE
 
 
-def test_the_image_asks_for_its_health_where_it_is_told() -> None:
+def test_the_health_check_of_the_image_uses_a_served_path() -> None:
     [path] = re.findall(r"urlopen\('http://127.0.0.1:8000(/\w+)'", CONTAINERFILE)
     assert f'"{path}"' in SERVED
 
 
-def test_probes_ask_for_paths_that_are_served() -> None:
-    asked = set(re.findall(r"path: (/\w+), port", "".join(path.read_text(encoding="utf-8") for path in MANIFESTS)))
-    assert asked == {"/healthz", "/readyz"}
-    assert all(f'"{path}"' in SERVED for path in asked)
+def test_probes_use_served_paths() -> None:
+    paths = set(re.findall(r"path: (/\w+), port", "".join(path.read_text(encoding="utf-8") for path in MANIFESTS)))
+    assert paths == {"/healthz", "/readyz"}
+    assert all(f'"{path}"' in SERVED for path in paths)
 
 
-def test_pods_are_given_the_time_that_the_gateway_takes_to_stop() -> None:
+def test_pods_get_enough_time_for_a_shutdown() -> None:
     assert workloads()
     for workload in workloads():
         pod = workload["spec"]["template"]["spec"]
@@ -77,19 +79,19 @@ def test_containers_write_only_to_their_volumes() -> None:
             assert service.get("image") != "babelgate" or service["read_only"] is True
 
 
-def test_composed_gateways_are_given_variables_that_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BABELGATE_HOST", "0.0.0.0")  # the image's
+def test_the_variables_of_composed_gateways_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BABELGATE_HOST", "0.0.0.0")  # set by the image
     together = next(each for each in COMPOSED if "proxy" in each["services"])
     gateways = {name: of for name, of in together["services"].items() if of["image"] == "babelgate"}
     for name, value in gateways["babelgate-1"]["environment"].items():
         monkeypatch.setenv(name, '{"alice": "secret"}' if name == "BABELGATE_KEYS" else value)
     assert load().cluster
-    # One proxy knows them all, and sends to where they listen.
+    # One proxy has all gateways, with the addresses at which they listen.
     proxied = re.findall(r"server ([\w-]+):8000 ", (DEPLOY / "nginx.conf").read_text(encoding="utf-8"))
     assert proxied == list(gateways)
 
 
-def test_a_pod_may_go_where_two_stay() -> None:
+def test_one_pod_may_be_evicted_at_a_time() -> None:
     [budget] = manifests("PodDisruptionBudget")
     [deployment] = manifests("Deployment")
     assert budget["spec"]["minAvailable"] == deployment["spec"]["replicas"] - 1
@@ -104,5 +106,5 @@ def test_the_image_has_what_several_gateways_need() -> None:
     assert base <= set(re.findall(r"^[\w.-]+==\S+", locked, re.MULTILINE))
 
 
-def test_the_agents_of_the_example_are_there() -> None:
+def test_the_example_has_its_agent() -> None:
     assert set(load(DEPLOY / "babelgate.yaml").agents) == {"echo"}

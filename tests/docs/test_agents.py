@@ -1,4 +1,4 @@
-"""Every example of docs/agents.md runs and says what the page says."""
+"""Examples of docs/agents.md: each runs and prints what the page shows."""
 
 import json
 import re
@@ -23,7 +23,7 @@ class Example:
     talk: list[str]
 
     def run(self) -> dict[str, Any]:
-        """Its own names, in the order in which it gives them."""
+        """Execute the example, and return its definitions in their order."""
         names: dict[str, Any] = {"__name__": "example"}
         exec(compile(self.code, str(PAGE), "exec"), names)
         return {name: value for name, value in names.items() if getattr(value, "__module__", "") == "example"}
@@ -32,13 +32,15 @@ class Example:
 EXAMPLES = [Example(code, talk.splitlines()) for code, talk in BLOCK.findall(PAGE.read_text("utf-8"))]
 
 
-def said(heard: Transcript) -> list[str]:
-    if heard.fault is not None:
-        return [f"! {heard.fault.message}"]
-    if heard.questions:
-        return [f"? {question.message.text}" for question in heard.questions]
-    data = [json.dumps(part.data) for message in heard.messages for part in message.parts if isinstance(part, DataPart)]
-    return [f"< {text}" for text in data or [heard.text.strip()]]
+def said(transcript: Transcript) -> list[str]:
+    if transcript.fault is not None:
+        return [f"! {transcript.fault.message}"]
+    if transcript.questions:
+        return [f"? {question.message.text}" for question in transcript.questions]
+    data = [
+        json.dumps(part.data) for message in transcript.messages for part in message.parts if isinstance(part, DataPart)
+    ]
+    return [f"< {text}" for text in data or [transcript.text.strip()]]
 
 
 def test_the_page_has_an_example_of_every_form():
@@ -47,20 +49,20 @@ def test_the_page_has_an_example_of_every_form():
 
 
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if e.talk], ids=lambda e: e.code.strip().splitlines()[0])
-async def test_an_example_says_what_the_page_says(example: Example):
+async def test_an_example_prints_what_the_page_shows(example: Example):
     target = list(example.run().values())[-1]
     dialogue = Dialogue(wrap(target, "example")[1])
     talk: list[str] = []
-    told = [line[2:] for line in example.talk if line.startswith("> ")]
-    while told:
+    inputs = [line[2:] for line in example.talk if line.startswith("> ")]
+    while inputs:
         if dialogue.questions:
-            answers = [told.pop(0) for _ in dialogue.questions]
+            answers = [inputs.pop(0) for _ in dialogue.questions]
             talk += [f"> {answer}" for answer in answers]
-            heard = await dialogue.answer(*answers)
+            transcript = await dialogue.answer(*answers)
         else:
-            talk.append(f"> {told[0]}")
-            heard = await dialogue.say(told.pop(0))
-        talk += said(heard)
+            talk.append(f"> {inputs[0]}")
+            transcript = await dialogue.say(inputs.pop(0))
+        talk += said(transcript)
     assert talk == example.talk
     await check_agent(lambda: wrap(target, "example")[1], text="2")
 

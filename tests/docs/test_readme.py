@@ -24,7 +24,10 @@ def blocks(page: str, language: str) -> list[str]:
 
 
 def run(command: str, folder: Path, gateway: Served) -> str:
-    """Return the output of a command of a page. The URL of the page stands for that of the gateway, both ways."""
+    """Return the output of a command of a page.
+
+    The URL on the page is replaced by that of the gateway, and back in the output.
+    """
     command = ORIGINS.sub(gateway.url, command)
     if command.startswith(".venv/bin/babelgate "):
         output = babelgate(folder, *shlex.split(command)[1:], bound=120).stdout
@@ -54,13 +57,13 @@ def test_each_readme_call_succeeds(gateway: Served, tmp_path: Path) -> None:
 
 @pytest.mark.timeout(180)
 def test_each_readme_output_matches_its_command(gateway: Served, tmp_path: Path) -> None:
-    # The greeter is an agent of the reader; its own test serves it.
+    # The greeter is the reader's agent; a separate test serves it.
     examples = [example for example in blocks(README, "console") if "run greeter" not in example]
     assert len(examples) == 3
     for example in examples:
-        command, _, shown = example.removeprefix("$ ").partition("\n")
+        command, _, expected = example.removeprefix("$ ").partition("\n")
         output = run(command, tmp_path, gateway)
-        assert re.fullmatch(pattern(shown), output), f"{command}\n{output}"
+        assert re.fullmatch(pattern(expected), output), f"{command}\n{output}"
 
 
 def test_a_run_is_readable_in_another_protocol(gateway: Served, tmp_path: Path) -> None:

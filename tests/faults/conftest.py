@@ -1,4 +1,4 @@
-"""One stage serves all tests of a module."""
+"""Fixtures of the fault tests. One stage serves all tests of a module."""
 
 from collections.abc import AsyncGenerator
 
@@ -10,8 +10,8 @@ from tests.faults.stage import Stage, hurry, staged
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def whole_stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Stage]:
-    async with staged(tmp_path_factory.mktemp("faults")) as made:
-        yield made
+    async with staged(tmp_path_factory.mktemp("faults")) as new_stage:
+        yield new_stage
 
 
 @pytest.fixture

@@ -1,5 +1,8 @@
-"""A proxy on loopback that does to connections what networks, other proxies and dying servers do to them, as a test has
-scripted it. One connection is one request, unless `keeps` is set."""
+"""A proxy on loopback that disturbs connections like networks, other proxies and dying servers do, as scripted by a
+test.
+
+One connection carries one request, unless `keeps` is set.
+"""
 
 import asyncio
 import re
@@ -13,7 +16,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 BOUND: Final = 30.0
-"""Seconds that anything may take here that does not wait for an agent."""
+"""Timeout of every step that does not wait for an agent, in seconds."""
 _LINGER: Final = struct.pack("ii", 1, 0)
 _LENGTH: Final = re.compile(rb"^content-length: *(\d+)\r$", re.IGNORECASE | re.MULTILINE)
 _CHUNKED: Final = re.compile(rb"^transfer-encoding: *chunked\r$", re.IGNORECASE | re.MULTILINE)
@@ -28,7 +31,7 @@ class Link:
     ) -> None:
         self.request = request
         self.passed = b""
-        """Of the answer, to the caller."""
+        """Part of the response that has been sent to the caller."""
         self._reader = reader
         self._writer = writer
         self._address = host, port
@@ -40,8 +43,10 @@ class Link:
         return self.request.partition(b"\r\n")[0].decode()
 
     async def ask(self, *, half: bool = False) -> "Far":
-        """Pass the request on. `half` = and say that nothing more comes. A caller that leaves takes the server's
-        connection along."""
+        """Pass the request on. If `half`, close the sending side of the connection after it.
+
+        If the caller disconnects, the connection to the server is aborted.
+        """
         reader, self._far = await asyncio.open_connection(*self._address)
         self._far.write(self.request)
         if half:
@@ -56,7 +61,7 @@ class Link:
             self._far.transport.abort()
 
     async def left(self) -> None:
-        """Until the caller has closed its side."""
+        """Wait until the caller has closed its side."""
         await asyncio.shield(self._left)
 
     async def tell(self, data: bytes) -> None:
@@ -64,12 +69,12 @@ class Link:
         self.passed += data
 
     async def write(self, data: bytes) -> None:
-        """What nobody needs to remember."""
+        """Write data that does not count as part of the response."""
         self._writer.write(data)
         await self._writer.drain()
 
     async def pass_on(self, after: int | bytes | None = None) -> bool:
-        """The answer, up to so many bytes or to the end of a word in it; false if it ended before."""
+        """Pass the response on, up to a number of bytes or the end of a word in it. Return False if it ended before."""
         far = await self.ask()
         while data := await far.read():
             stop = _stop(self.passed, data, after)
@@ -100,7 +105,7 @@ class Far:
         self._reader = reader
 
     async def read(self) -> bytes:
-        """Empty at its end, however it ends."""
+        """Return the next bytes, or none when the connection has ended in any way."""
         try:
             return await self._reader.read(65536)
         except ConnectionError:
@@ -108,7 +113,7 @@ class Far:
 
 
 def _stop(passed: bytes, data: bytes, after: int | bytes | None) -> int | None:
-    """Where in the data the answer is to stop."""
+    """Return the position in the data at which the response must stop."""
     if after is None:
         return None
     at = after
@@ -123,12 +128,12 @@ def _stop(passed: bytes, data: bytes, after: int | bytes | None) -> int | None:
 class Trouble(ABC):
     @abstractmethod
     async def befall(self, link: Link, struck: Callable[[], None]) -> None:
-        """`struck` is told at the moment when it happens."""
+        """Break the connection, and call `struck` at the moment of the break."""
 
 
 @dataclass(frozen=True)
 class Cut(Trouble):
-    """The connection ends in the middle of the answer: with a FIN, or with an RST."""
+    """An end of the connection in the middle of the response, with a FIN or an RST."""
 
     after: int | bytes
     reset: bool = False
@@ -142,7 +147,7 @@ class Cut(Trouble):
 
 @dataclass(frozen=True)
 class Stall(Trouble):
-    """Nothing more comes, and nobody hangs up. `asks` = whether the request still got through."""
+    """A stall: no more bytes arrive, and no side disconnects. If `asks`, the server still gets the request."""
 
     after: int | bytes
     asks: bool = True
@@ -156,7 +161,7 @@ class Stall(Trouble):
 
 @dataclass(frozen=True)
 class HalfAnswered(Trouble):
-    """The answering side is closed in the middle of the answer, and the asking side stays open."""
+    """A half-closed connection: the server's side is closed in the middle of the response, the caller's stays open."""
 
     after: int | bytes
 
@@ -170,7 +175,7 @@ class HalfAnswered(Trouble):
 
 @dataclass(frozen=True)
 class HalfAsked(Trouble):
-    """The asking side is closed behind the request, while the answer still comes."""
+    """A half-closed connection: the caller's side is closed after the request, while the response still arrives."""
 
     async def befall(self, link: Link, struck: Callable[[], None]) -> None:
         struck()
@@ -181,7 +186,7 @@ class HalfAsked(Trouble):
 
 @dataclass(frozen=True)
 class Instead(Trouble):
-    """Other bytes than the answer. `asks` = the server gets the request all the same, and works."""
+    """Other bytes instead of the response. If `asks`, the server still gets the request and works."""
 
     answer: bytes
     asks: bool = False
@@ -195,7 +200,7 @@ class Instead(Trouble):
 
 @dataclass(frozen=True)
 class Changed(Trouble):
-    """The server's own answer, with something done to its body."""
+    """The server's own response with a changed body."""
 
     change: Callable[[bytes], bytes]
 
@@ -206,9 +211,9 @@ class Changed(Trouble):
         head, _, body = answer.partition(b"\r\n\r\n")
         if _CHUNKED.search(head + b"\r\n"):
             body = _whole(body)
-        kept = [line for line in head.split(b"\r\n") if not line.lower().startswith(_FRAMING)]
+        lines = [line for line in head.split(b"\r\n") if not line.lower().startswith(_FRAMING)]
         struck()
-        await link.write(b"\r\n".join([*kept, b"Connection: close", b"", b""]) + self.change(body))
+        await link.write(b"\r\n".join([*lines, b"Connection: close", b"", b""]) + self.change(body))
 
 
 _FRAMING: Final = (b"content-length:", b"transfer-encoding:", b"connection:")
@@ -227,8 +232,10 @@ def _whole(chunks: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Endless(Trouble):
-    """Other bytes than the answer, and then always the same ones, for as long as somebody takes them; `most` is a
-    backstop."""
+    """Other bytes instead of the response, and then the same bytes repeatedly, as long as the caller reads.
+
+    `most` is a limit in bytes.
+    """
 
     start: bytes
     again: bytes
@@ -244,7 +251,7 @@ class Endless(Trouble):
 
 @dataclass(frozen=True)
 class Slow(Trouble):
-    """The head of the answer comes byte by byte."""
+    """A response whose head arrives byte by byte."""
 
     async def befall(self, link: Link, struck: Callable[[], None]) -> None:
         struck()
@@ -258,7 +265,7 @@ class Slow(Trouble):
 
 
 def status(code: int, *, asks: bool = False, retry_after: int | None = None) -> Instead:
-    """As a proxy says it that has its server lost."""
+    """Return the response of a proxy that has lost its server."""
     body = b"<html>out of order</html>"
     head = f"HTTP/1.1 {code} Sorry\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
     if retry_after is not None:
@@ -276,20 +283,23 @@ class Proxy:
         self.reset()
 
     def reset(self) -> None:
-        """Before each test."""
+        """Remove the script, before each test."""
         self.keeps = False
-        """Connections are left as they are, with all their requests."""
+        """True if connections are passed through unchanged, with all their requests."""
         self.script: list[tuple[re.Pattern[bytes], Trouble]] = []
-        """In this order: the next request that the first of them fits gets it."""
+        """Patterns with their troubles, in this order.
+
+        The next request that matches the first pattern gets its trouble.
+        """
         self.luck: Callable[[], Trouble | None] | None = None
-        """What every other request gets."""
+        """Function that returns the trouble of every other request."""
         self.links: list[Link] = []
         self.struck = asyncio.Event()
         self.came_back = asyncio.Event()
-        """After what struck, another request came."""
+        """Set when another request arrives after the disturbance."""
 
     def befall(self, request: bytes, *troubles: Trouble) -> None:
-        """The next requests that fit the expression get these, one each."""
+        """Give the troubles to the next requests that match the expression, one each."""
         pattern = re.compile(request, re.MULTILINE | re.DOTALL)
         self.script += [(pattern, trouble) for trouble in troubles]
 
@@ -306,7 +316,7 @@ class Proxy:
         self._at = self._server.sockets[0].getsockname()[:2]
 
     def shut(self) -> None:
-        """Nobody listens there any more."""
+        """Stop listening."""
         assert self._server is not None
         self._server.close()
 
@@ -366,7 +376,7 @@ class Proxy:
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
-    """One request, which says that its connection is used for no other."""
+    """Read one request, and mark its connection as used for no other."""
     head = await reader.readuntil(b"\r\n\r\n")
     body = b""
     if found := _LENGTH.search(head):

@@ -1,4 +1,7 @@
-"""A gateway whose agents are behind proxies that a test can break, on gateways of their own that count their starts."""
+"""A gateway whose agents are behind proxies that a test can disturb.
+
+The agents run on other gateways and count their starts.
+"""
 
 import asyncio
 from collections import Counter
@@ -31,9 +34,9 @@ from tests.running import Running, running
 
 OWNER: Final = "default"
 BOUND: Final = 30.0
-"""Seconds within which every run ends, whatever happens to it."""
+"""Time within which every run must end, in seconds, after any disturbance."""
 PATIENCE: Final = 2.0
-"""Seconds of silence after which the gateway gives an agent up: more than a busy machine takes for a step."""
+"""Silence after which the gateway gives an agent up, in seconds. A busy machine needs less for a step."""
 COOLDOWN: Final = 30.0
 PIECES: Final = 6
 
@@ -43,7 +46,7 @@ class Wire:
     protocol: str
     path: str
     starts: bytes
-    """The request that has the agent start, or go on."""
+    """Pattern of the request that starts the agent or resumes it."""
     models: bool = False
 
 
@@ -57,7 +60,7 @@ WIRES: Final[Mapping[str, Wire]] = {
     "openai": Wire("openai", "", rb"^POST /v1/responses ", models=True),
 }
 REATTACHING: Final = tuple(name for name in WIRES if name not in ("aief", "openai"))
-"""Protocols in which a stream that broke can be taken up again."""
+"""Protocols in which a broken stream can be resumed."""
 
 
 def pieces_of(text: str) -> list[str]:
@@ -65,32 +68,32 @@ def pieces_of(text: str) -> list[str]:
 
 
 def words_of(text: str) -> str:
-    """What the agents say to it. No piece of it stands in the request."""
+    """Return the agents' output for the text. The request contains no piece of it."""
     return "".join(pieces_of(text))
 
 
 class Players:
-    """The agents of an upstream. Each text is said to them once."""
+    """Agents of an upstream. Each text is sent to them once."""
 
     def __init__(self) -> None:
         self.started: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.go = asyncio.Event()
-        """`held` speaks on."""
+        """Set to let `held` continue."""
         self.cancelled: dict[str, asyncio.Event] = {}
 
     def agents(self) -> dict[str, Any]:
         return {"tell": self.tell, "held": self.held, "ask": self.ask, "remember": self.remember}
 
     async def tell(self, text: str) -> AsyncGenerator[str]:
-        """Says its words, one after the other."""
+        """Emit the words, one after the other."""
         self.started[text] += 1
         for piece in pieces_of(text):
             yield piece
             await asyncio.sleep(0)
 
     async def held(self, text: str) -> AsyncGenerator[str]:
-        """Stops after half of its words until the test lets it go on."""
+        """Emit half of the words, and wait until the test sets `go`."""
         self.started[text] += 1
         ended = self.cancelled[text] = asyncio.Event()
         try:
@@ -103,7 +106,7 @@ class Players:
             raise
 
     async def ask(self, text: str) -> AsyncGenerator[Ask | str, Any]:
-        """Asks for a name before it says its words."""
+        """Ask for a name before the words."""
         self.started[text] += 1
         answer = yield Ask("Who?")
         self.answered[text] += 1
@@ -112,12 +115,12 @@ class Players:
             yield piece
 
     async def remember(self, call: Invocation) -> str:
-        """How much was said before."""
+        """Return the number of earlier messages."""
         self.started[call.text] += 1
         return f"{len(call.history)} before"
 
-    def model(self, said: Any) -> Answer:
-        content = said[-1]["content"]
+    def model(self, items: Any) -> Answer:
+        content = items[-1]["content"]
         text = content if isinstance(content, str) else "".join(part["text"] for part in content)
         self.started[text] += 1
         return Answer(text=words_of(text))
@@ -127,15 +130,15 @@ class Players:
 class Outcome:
     run: Run
     records: list[Record]
-    """Of the whole thread."""
+    """Records of the whole thread."""
     receipt: Receipt
 
     @property
     def text(self) -> str:
-        """What the agent said in this run."""
+        """Output of the agent in this run."""
         fold = Fold(self.receipt.thread_id, OWNER, self.records)
-        said: list[Message] = [m for m in fold.messages_by_run().get(self.run.run_id, ()) if m.role == "agent"]
-        return "".join(message.text for message in said)
+        messages: list[Message] = [m for m in fold.messages_by_run().get(self.run.run_id, ()) if m.role == "agent"]
+        return "".join(message.text for message in messages)
 
     @property
     def ended_well(self) -> bool:
@@ -146,12 +149,13 @@ class Stage:
     def __init__(self, proxies: Mapping[str, Proxy], upstreams: Mapping[str, Players]) -> None:
         self.front: Running
         self.registered: Mapping[str, RegisteredAgent] = {}
-        """The agents that are behind the proxies."""
+        """Agents behind the proxies."""
         self.proxies = proxies
-        """`one` and `two`, before two gateways with the same agents; `models`."""
+        """Proxies by name: `one` and `two` lead to gateways with the same agents, `models` to the models.
+        """
         self.players = upstreams
         self.now = 0.0
-        """By the clock of the breakers of the agents that are `watched`."""
+        """Time of the clock of the `watched` agents' breakers, in seconds."""
         self._number = 0
 
     def proxy(self, wire: str) -> Proxy:
@@ -164,7 +168,7 @@ class Stage:
             players.go.set()
 
     def text(self) -> str:
-        """Words that nobody has said before."""
+        """Return a text that no test has used before."""
         self._number += 1
         return f"w{self._number}x"
 
@@ -172,11 +176,11 @@ class Stage:
         return sum(players.started[text] for players in self.players.values())
 
     def health(self, agent: str) -> list[str]:
-        """Of its servers."""
+        """Return the health of the agent's servers."""
         return list(cast("ServerPool", self.registered[agent].agent).health.values())
 
     async def ready(self, agent: str) -> str:
-        """What the gateway tells of it."""
+        """Return the gateway's report of the agent's health."""
         return (await self.front.http.get("/readyz")).json()["agents"][agent]
 
     async def submit(self, agent: str, text: str, **more: Any) -> Receipt:
@@ -184,8 +188,8 @@ class Stage:
             OWNER, make(Submission, agent=agent, messages=(Message.of(text, "user"),), **more)
         )
 
-    async def answer(self, asked: Receipt, name: str) -> "Outcome":
-        return await self.ended(await self.front.hub.answer(OWNER, Answers(task_id=asked.task_id, bare=name)))
+    async def answer(self, paused: Receipt, name: str) -> "Outcome":
+        return await self.ended(await self.front.hub.answer(OWNER, Answers(task_id=paused.task_id, bare=name)))
 
     async def ended(self, receipt: Receipt) -> Outcome:
         hub = self.front.hub
@@ -198,16 +202,16 @@ class Stage:
         return Outcome(await hub.reads.run(OWNER, receipt.run_id), records, receipt)
 
     async def heard(self, receipt: Receipt, text: str) -> None:
-        """Until the gateway has this of what the agent said."""
+        """Wait until the gateway has received the text from the agent."""
         hub, scope = self.front.hub, Scope(receipt.thread_id, "run", receipt.run_id)
-        said = ""
+        received = ""
         async with asyncio.timeout(BOUND), aclosing(hub.reads.follow(OWNER, scope)) as batches:
             async for batch in batches:
                 for record in batch:
                     event = record.event
                     if isinstance(event, PartAdded | PartDelta):
-                        said += event.text if isinstance(event, PartDelta) else getattr(event.part, "text", "")
-                if text in said:
+                        received += event.text if isinstance(event, PartDelta) else getattr(event.part, "text", "")
+                if text in received:
                     return
         raise AssertionError(f"it ended without {text!r}")
 
@@ -215,9 +219,9 @@ class Stage:
         return await self.ended(await self.submit(agent, text, **more))
 
 
-async def keeps_the_laws(stage: Stage, found: Outcome, text: str, said: str | None = None) -> None:
-    """Of a run in which the agent was told `text`, and says `said` to it."""
-    words = words_of(text) if said is None else said
+async def keeps_the_laws(stage: Stage, found: Outcome, text: str, output: str | None = None) -> None:
+    """Check a run with the input `text`, to which the agent answers `said` or its words."""
+    words = words_of(text) if output is None else output
     assert stage.started(text) <= 1, "the agent was started twice"
     if found.ended_well:
         assert found.text == words
@@ -228,7 +232,7 @@ async def keeps_the_laws(stage: Stage, found: Outcome, text: str, said: str | No
 
 
 async def serves(stage: Stage, agent: str) -> None:
-    """Nothing is left of what was."""
+    """Check that the earlier disturbance has no effect any more."""
     stage.reset()
     text = stage.text()
     found = await stage.run(agent, text)
@@ -236,7 +240,7 @@ async def serves(stage: Stage, agent: str) -> None:
 
 
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten what is waited between the tries to find a server again."""
+    """Shorten the waits between attempts to reach a server again."""
     for module in (a2a, acp, resume):
         monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
         monkeypatch.setattr(module, "LAST_WAIT", 0.05)
@@ -265,13 +269,16 @@ async def staged(folder: Path, names: tuple[str, ...] = tuple(WIRES)) -> AsyncGe
 
 
 async def _local(text: str) -> str:
-    """An agent in the gateway's own process."""
+    """Return the text. This agent is in the gateway's own process."""
     return text
 
 
 def _agents(stage: Stage, names: tuple[str, ...]) -> dict[str, Any]:
-    """Each as often as there are settings to test. `hasty` is given up soon, `brief` may not take long in all, `both`
-    is on two servers, and `unlucky` is for tests after which its server may be left alone."""
+    """Return the settings of each agent, in several variants.
+
+    `hasty` is given up soon, `brief` has a short time limit, `both` is on two servers, and `unlucky` is for tests after
+    which its server may be skipped.
+    """
     agents: dict[str, Any] = {}
     for name in names:
         wire = WIRES[name]
@@ -293,7 +300,7 @@ def _agents(stage: Stage, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[RegisteredAgent]:
-    """Agents whose servers are left alone after two failures, by the stage's own clock: on one server, and on two."""
+    """Return agents whose servers are skipped after two failures, by the stage's clock: on one server, and on two."""
     found: list[RegisteredAgent] = []
     for name in names:
         wire = WIRES[name]

@@ -1,7 +1,8 @@
-"""Servers that answer almost right: their own answers, in which a seeded chance has changed a value, an event or a
-byte. Each run ends, well or by the agent's fault, every protocol can tell of it, and nothing goes wrong in the gateway.
+"""Almost valid responses: a seeded generator changes a value, an event or a byte in the servers' own responses.
 
-`BABELGATE_FUZZ=300` makes so many of each protocol, `BABELGATE_FUZZ_SEED=2` others than usual.
+Each run ends, successfully or by the agent's fault, every protocol can show it, and the gateway logs no failure.
+
+`BABELGATE_FUZZ=300` sets the number of responses for each protocol; `BABELGATE_FUZZ_SEED=2` changes the seed.
 """
 
 import json
@@ -30,7 +31,7 @@ pytestmark = [
 
 
 def changed(body: bytes, seed: str) -> bytes:
-    """A stream of which one event or the order is other than it was, or an answer with another value in it."""
+    """Return a stream with one changed event or another order, or a response with another value."""
     chance = random.Random(seed)
     if not body.startswith((b"event:", b"id:", b"data:", b":")):
         return mutated(body, chance)
@@ -60,30 +61,30 @@ def mutated(raw: bytes, chance: random.Random) -> bytes:
 
 @pytest.mark.parametrize("wire", WIRES)
 @pytest.mark.usefixtures("hurried")
-async def test_an_answer_that_is_almost_right_is_the_agent_s_fault_at_most(stage: Stage, wire: str) -> None:
+async def test_an_almost_valid_response_is_the_agents_fault(stage: Stage, wire: str) -> None:
     agent, wrong = f"{wire}.tell.hasty", list[str]()
     for number in range(COUNT):
         seed = f"{SEED} {wire} {number}"
         change: Callable[[bytes], bytes] = partial(changed, seed=seed)
         stage.reset()
         stage.proxy(wire).befall(WIRES[wire].starts, Changed(change))
-        with hearing() as heard:
+        with hearing() as log:
             found = await stage.run(agent, stage.text())
-            told = await views(stage, agent, found.receipt)
+            failures = await views(stage, agent, found.receipt)
         fault = found.run.fault
         is_over = found.ended_well or found.run.status in ("paused", "cancelled")
         is_theirs = fault is not None and fault.blame == "upstream" and len(fault.message) < 2000
         if not (is_over or is_theirs):
             wrong.append(f"{seed}: {found.run.status} {str(fault)[:300]}")
-        wrong += [f"{seed}: {each}" for each in told]
-        if heard.errors:
-            wrong.append(f"{seed}: {heard.errors[0][-600:]}")
+        wrong += [f"{seed}: {each}" for each in failures]
+        if log.errors:
+            wrong.append(f"{seed}: {log.errors[0][-600:]}")
         await serves(stage, agent)
     assert wrong == []
 
 
 async def views(stage: Stage, agent: str, receipt: Receipt) -> list[str]:
-    """Those of the protocols that cannot tell of the run."""
+    """Return the requests in any protocol that cannot show the run, with their errors."""
     thread, task, run = receipt.thread_id, receipt.task_id, receipt.run_id
     tasks = f"/agent/{agent}/ap/v1/agent/tasks/{thread}"
     wrong: list[str] = []

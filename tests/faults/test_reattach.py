@@ -1,4 +1,4 @@
-"""A stream that breaks is taken up again where the protocol allows it: nothing is lost, nothing is said twice."""
+"""Broken streams are resumed where the protocol allows it: no output is lost or repeated."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -26,10 +26,8 @@ async def comes(awaited: Awaitable[Any]) -> None:
 @pytest.mark.parametrize("wire", REATTACHING)
 @pytest.mark.parametrize("back", ["early", "late"])
 @pytest.mark.parametrize("word", [0, 1, 2])
-async def test_a_stream_that_breaks_between_two_words_is_taken_up_again(
-    stage: Stage, wire: str, word: int, back: str
-) -> None:
-    """While the agent still holds the rest back, or when it has said it."""
+async def test_a_stream_that_breaks_between_words_is_resumed(stage: Stage, wire: str, word: int, back: str) -> None:
+    """Reconnect while the agent still holds back the rest, or when it has emitted it."""
     text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
     players.go.clear()
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-{word}".encode()))
@@ -43,7 +41,7 @@ async def test_a_stream_that_breaks_between_two_words_is_taken_up_again(
 
 @pytest.mark.parametrize("wire", REATTACHING)
 @pytest.mark.usefixtures("hurried")
-async def test_a_stream_that_breaks_again_and_again_is_taken_up_as_often(stage: Stage, wire: str) -> None:
+async def test_a_stream_that_breaks_repeatedly_is_resumed_each_time(stage: Stage, wire: str) -> None:
     text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
     players.go.clear()
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))
@@ -59,15 +57,13 @@ async def test_a_stream_that_breaks_again_and_again_is_taken_up_as_often(stage: 
 @pytest.mark.parametrize("wire", REATTACHING)
 @pytest.mark.parametrize("where", ["before its head", "behind its head", "at a word"])
 @pytest.mark.parametrize("reset", [False, True])
-async def test_an_answer_whose_stream_breaks_is_given_once_and_what_follows_is_heard(
-    stage: Stage, wire: str, reset: bool, where: str
-) -> None:
+async def test_an_answer_is_sent_once_despite_a_broken_stream(stage: Stage, wire: str, reset: bool, where: str) -> None:
     text, proxy = stage.text(), stage.proxy(wire)
-    asked = await stage.run(f"{wire}.ask", text)
-    assert asked.run.status == "paused", asked.run.fault
+    paused = await stage.run(f"{wire}.ask", text)
+    assert paused.run.status == "paused", paused.run.fault
     after = {"before its head": 0, "behind its head": b"\r\n\r\n", "at a word": f"{text}-1".encode()}[where]
     proxy.befall(WIRES[wire].starts, Cut(after, reset))
-    found = await stage.answer(asked.receipt, "Ada")
+    found = await stage.answer(paused.receipt, "Ada")
     players = stage.players["one"]
     assert (players.started[text], players.answered[text]) == (1, 1)
     await keeps_the_laws(stage, found, text, f"Ada: {words_of(text)}")
@@ -76,9 +72,7 @@ async def test_an_answer_whose_stream_breaks_is_given_once_and_what_follows_is_h
 
 @pytest.mark.parametrize("wire", ["langgraph", "agent-protocol"])
 @pytest.mark.parametrize("reset", [False, True])
-async def test_a_run_whose_server_breaks_off_before_it_says_that_it_has_it_is_found_there(
-    stage: Stage, wire: str, reset: bool
-) -> None:
+async def test_a_run_without_a_response_is_found_on_its_server(stage: Stage, wire: str, reset: bool) -> None:
     text, proxy = stage.text(), stage.proxy(wire)
     proxy.befall(WIRES[wire].starts, Cut(0, reset))
     found = await stage.run(f"{wire}.tell", text)
@@ -88,23 +82,21 @@ async def test_a_run_whose_server_breaks_off_before_it_says_that_it_has_it_is_fo
 
 @pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("where", ["before its head", "behind its head"])
-async def test_a_step_whose_answer_is_lost_between_two_gateways_is_read_when_it_is_over(
-    stage: Stage, where: str, reset: bool
-) -> None:
+async def test_a_step_with_a_lost_response_is_read_later(stage: Stage, where: str, reset: bool) -> None:
     text, proxy = stage.text(), stage.proxy("aief")
     after = {"before its head": 0, "behind its head": b"\r\n\r\n"}[where]
     proxy.befall(WIRES["aief"].starts, Cut(after, reset))
-    asked = await stage.run("aief.ask", text)
-    assert asked.run.status == "paused", asked.run.fault
+    paused = await stage.run("aief.ask", text)
+    assert paused.run.status == "paused", paused.run.fault
     proxy.befall(WIRES["aief"].starts, Cut(after, reset))
-    found = await stage.answer(asked.receipt, "Ada")
+    found = await stage.answer(paused.receipt, "Ada")
     assert (found.run.status, found.text) == ("success", f"Ada: {words_of(text)}"), found.run.fault
     assert (stage.started(text), stage.players["one"].answered[text]) == (1, 1)
 
 
 @pytest.mark.parametrize("wire", REATTACHING)
 @pytest.mark.usefixtures("hurried")
-async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(stage: Stage, wire: str) -> None:
+async def test_a_server_that_stays_dead_is_given_up(stage: Stage, wire: str) -> None:
     text, proxy = stage.text(), stage.proxy(wire)
     stage.players["one"].go.clear()
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))
@@ -121,13 +113,13 @@ async def test_a_server_that_dies_in_the_middle_and_stays_dead_is_given_up(stage
     assert found.text.startswith(f"{text}-0"), "what was heard is kept"
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("wire", REATTACHING)
 @pytest.mark.usefixtures("hurried")
-async def test_a_gateway_that_is_back_before_the_server_finds_the_run_again(
-    stage: Stage, wire: str, known: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+async def test_a_restarted_gateway_waits_for_the_server_of_a_run(
+    stage: Stage, wire: str, is_known: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also where the server does not answer when the gateway starts, so that its agent is broken at first."""
+    """Restart the gateway before the server is back, with a working agent or with one that is broken at first."""
     text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
     settings = settings_of(stage, wire)
     players.go.clear()
@@ -135,7 +127,7 @@ async def test_a_gateway_that_is_back_before_the_server_finds_the_run_again(
     async with running(tmp_path, registered={"held": (await connect(settings)).get("held")}) as front.front:
         receipt = await front.submit("held", text)
         await front.heard(receipt, f"{text}-1")
-    registry = await connect(settings) if known else None
+    registry = await connect(settings) if is_known else None
     proxy.shut()
     registry = registry or await connect(settings)
     caplog.set_level("INFO", "babelgate.engine")
@@ -153,9 +145,7 @@ async def test_a_gateway_that_is_back_before_the_server_finds_the_run_again(
 
 @pytest.mark.parametrize("wire", REATTACHING)
 @pytest.mark.usefixtures("hurried")
-async def test_a_run_that_is_given_up_is_cancelled_when_its_server_is_back(
-    stage: Stage, wire: str, tmp_path: Path
-) -> None:
+async def test_an_abandoned_run_is_cancelled_when_its_server_returns(stage: Stage, wire: str, tmp_path: Path) -> None:
     text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
     settings = settings_of(stage, wire)
     players.go.clear()
@@ -185,7 +175,7 @@ def settings_of(stage: Stage, wire: str) -> Settings:
 
 
 @pytest.mark.parametrize("wire", REATTACHING)
-async def test_an_agent_that_falls_silent_in_the_middle_is_given_up_and_told_so(stage: Stage, wire: str) -> None:
+async def test_an_agent_that_falls_silent_is_cancelled(stage: Stage, wire: str) -> None:
     text, players = stage.text(), stage.players["one"]
     players.go.clear()
     found = await stage.run(f"{wire}.held.hasty", text)
@@ -196,7 +186,7 @@ async def test_an_agent_that_falls_silent_in_the_middle_is_given_up_and_told_so(
 
 
 @pytest.mark.parametrize("wire", [*REATTACHING, "aief"])
-async def test_a_run_that_takes_too_long_in_all_is_ended(stage: Stage, wire: str) -> None:
+async def test_a_run_over_its_total_timeout_ends(stage: Stage, wire: str) -> None:
     text = stage.text()
     stage.players["one"].go.clear()
     found = await stage.run(f"{wire}.held.brief", text)
@@ -205,7 +195,7 @@ async def test_a_run_that_takes_too_long_in_all_is_ended(stage: Stage, wire: str
 
 
 @pytest.mark.parametrize("wire", REATTACHING)
-async def test_a_cancel_reaches_an_agent_whose_stream_has_stalled(stage: Stage, wire: str) -> None:
+async def test_a_cancel_reaches_an_agent_with_a_stalled_stream(stage: Stage, wire: str) -> None:
     text, proxy, players = stage.text(), stage.proxy(wire), stage.players["one"]
     players.go.clear()
     proxy.befall(WIRES[wire].starts, Stall(f"{text}-1".encode()))

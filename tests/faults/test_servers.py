@@ -1,4 +1,4 @@
-"""Which server a run goes to when one of them is away, how long one that fails is left alone, and who is told."""
+"""Agents with several servers: the choice of the server for a run, the pause after failures, and its reports."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ from tests.running import running
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SOME: Final = ("acp", "aief", "openai")
-"""Where it is not the protocol that matters."""
+"""Protocols for tests that do not depend on the protocol."""
 SEVERAL: Final = tuple(name for name, wire in WIRES.items() if not wire.models)
 
 FAILINGS: Final[dict[str, Trouble | None]] = {
@@ -38,7 +38,7 @@ FAILINGS: Final[dict[str, Trouble | None]] = {
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    """Turn the loop until something holds that nobody tells of."""
+    """Run the event loop until the condition holds, for conditions without an event."""
     async with asyncio.timeout(BOUND):
         await turned(holds)
 
@@ -58,7 +58,7 @@ async def recover(proxy: Proxy, trouble: Trouble | None) -> None:
 
 @pytest.mark.parametrize("wire", SEVERAL)
 @pytest.mark.usefixtures("hurried")
-async def test_another_server_takes_the_run_and_keeps_the_conversation(stage: Stage, wire: str) -> None:
+async def test_another_server_takes_over_and_keeps_the_conversation(stage: Stage, wire: str) -> None:
     agent, one, two = f"{wire}.remember.both", stage.proxies["one"], stage.proxies["two"]
     first, second, third = stage.text(), stage.text(), stage.text()
     one.shut()
@@ -83,17 +83,17 @@ async def test_another_server_takes_the_run_and_keeps_the_conversation(stage: St
 async def test_an_answer_goes_to_the_server_that_asked(stage: Stage, wire: str) -> None:
     text, one = stage.text(), stage.proxies["one"]
     one.shut()
-    asked = await stage.run(f"{wire}.ask.both", text)
+    paused = await stage.run(f"{wire}.ask.both", text)
     await one.open()
-    assert asked.run.status in ("paused", "success"), asked.run.fault
-    if asked.run.status == "paused":
-        found = await stage.answer(asked.receipt, "Ada")
+    assert paused.run.status in ("paused", "success"), paused.run.fault
+    if paused.run.status == "paused":
+        found = await stage.answer(paused.receipt, "Ada")
         assert (found.run.status, found.text) == ("success", f"Ada: {words_of(text)}"), found.run.fault
     assert stage.players["one"].started[text] == 0
 
 
 @pytest.mark.parametrize("wire", SEVERAL)
-async def test_no_other_server_is_tried_where_one_has_taken_the_connection(stage: Stage, wire: str) -> None:
+async def test_no_other_server_is_tried_after_a_connection(stage: Stage, wire: str) -> None:
     text = stage.text()
     stage.proxies["one"].befall(WIRES[wire].starts, Cut(0))
     found = await stage.run(f"{wire}.tell.both", text)
@@ -104,7 +104,7 @@ async def test_no_other_server_is_tried_where_one_has_taken_the_connection(stage
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_server_that_is_back_within_a_moment_gets_the_run(stage: Stage, wire: str) -> None:
+async def test_a_server_that_returns_soon_gets_the_run(stage: Stage, wire: str) -> None:
     agent, text, proxy = f"{wire}.watched.1", stage.text(), stage.proxy(wire)
     proxy.shut()
     receipt = await stage.submit(agent, text)
@@ -119,12 +119,10 @@ async def test_a_server_that_is_back_within_a_moment_gets_the_run(stage: Stage, 
     [(wire, failing) for wire in WIRES for failing in FAILINGS if failing != "says nothing" or wire in SOME],
 )
 @pytest.mark.usefixtures("hurried")
-async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_again(
-    stage: Stage, wire: str, failing: str
-) -> None:
+async def test_a_failing_server_is_skipped_and_probed_after_a_pause(stage: Stage, wire: str, failing: str) -> None:
     agent, proxy, trouble = f"{wire}.watched.1", stage.proxy(wire), FAILINGS[failing]
     await serves(stage, agent)
-    with hearing() as heard:
+    with hearing() as log:
         await fail(proxy, trouble)
         for _ in range(2):
             text = stage.text()
@@ -134,12 +132,12 @@ async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_agai
             if stage.health(agent) == ["open"]:
                 break
         assert stage.health(agent) == ["open"]
-        asked, text = len(proxy.links), stage.text()
+        requests, text = len(proxy.links), stage.text()
         found = await stage.run(agent, text)
         assert found.run.fault is not None
         assert found.run.fault.code == "agent_unreachable"
         assert found.run.fault.details["retry_after"] == COOLDOWN
-        assert (len(proxy.links), stage.started(text)) == (asked, 0), "nobody asked it"
+        assert (len(proxy.links), stage.started(text)) == (requests, 0), "nobody asked it"
         assert "is open" in await stage.ready(agent)
         assert await stage.ready("local") == "ok"
         assert (await stage.run("local", "Hello")).text == "Hello"
@@ -153,11 +151,11 @@ async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_agai
         await serves(stage, agent)
     assert stage.health(agent) == ["ok"]
     assert await stage.ready(agent) == "ok"
-    assert heard.errors == []
+    assert log.errors == []
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_server_that_says_no_is_well(stage: Stage, wire: str) -> None:
+async def test_a_server_that_refuses_is_healthy(stage: Stage, wire: str) -> None:
     agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
     await serves(stage, agent)
     await fail(proxy, status(429, retry_after=7))
@@ -169,42 +167,40 @@ async def test_a_server_that_says_no_is_well(stage: Stage, wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_refusal_is_one_warning_with_its_reason(stage: Stage, wire: str) -> None:
+async def test_a_refusal_is_logged_once_with_its_reason(stage: Stage, wire: str) -> None:
     agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
     await serves(stage, agent)
     await fail(proxy, status(429, retry_after=7))
-    with hearing(logging.WARNING) as heard:
+    with hearing(logging.WARNING) as log:
         found = await stage.run(agent, stage.text())
     await recover(proxy, status(429))
-    (line,) = heard.of("babelgate.upstream")
+    (line,) = log.of("babelgate.upstream")
     receipt, details = found.receipt, found.run.fault and found.run.fault.details
     assert details and details["body"] == "<html>out of order</html>"
-    for said in (
+    for text in (
         f"agent={agent} server=http://127.0.0.1:",
         f"protocol={WIRES[wire].protocol} code=agent_unreachable status=429",
         f"thread={receipt.thread_id} task={receipt.task_id} run={receipt.run_id}",
         "reason=\"The agent's server answered 429",
         'body="<html>out of order</html>"',
     ):
-        assert said in line
+        assert text in line
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_each_attempt_that_fails_is_one_warning(stage: Stage) -> None:
+async def test_each_failed_attempt_is_logged_once(stage: Stage) -> None:
     stage.proxies["one"].shut()
-    with hearing(logging.WARNING) as heard:
+    with hearing(logging.WARNING) as log:
         await stage.run("acp.watched.1", stage.text())
     await stage.proxies["one"].open()
     stage.now += COOLDOWN
     await serves(stage, "acp.watched.1")
-    codes = [line.partition(" code=")[2].partition(" ")[0] for line in heard.of("babelgate.upstream")]
+    codes = [line.partition(" code=")[2].partition(" ")[0] for line in log.of("babelgate.upstream")]
     assert codes == ["agent_unreachable"] * 2, "the second failure is the last one before the server is left alone"
 
 
 @pytest.mark.usefixtures("hurried")
-async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_call_to_a_skipped_server_fails_at_once(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     agent, proxy = "acp.watched.1", stage.proxies["one"]
     await serves(stage, agent)
     proxy.shut()
@@ -223,7 +219,7 @@ async def test_a_call_of_a_server_that_is_left_alone_fails_at_once(
 
 @pytest.mark.parametrize("wire", SOME)
 @pytest.mark.usefixtures("hurried")
-async def test_one_run_at_a_time_finds_out_whether_a_server_is_back(stage: Stage, wire: str) -> None:
+async def test_one_run_at_a_time_probes_a_failed_server(stage: Stage, wire: str) -> None:
     agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
     await serves(stage, agent)
     proxy.shut()
@@ -249,7 +245,7 @@ async def test_one_run_at_a_time_finds_out_whether_a_server_is_back(stage: Stage
 
 @pytest.mark.parametrize("wire", SOME[:2])
 @pytest.mark.usefixtures("hurried")
-async def test_a_conversation_is_told_how_long_its_own_server_is_left_alone(stage: Stage, wire: str) -> None:
+async def test_a_conversation_learns_the_pause_of_its_own_server(stage: Stage, wire: str) -> None:
     agent, text = f"{wire}.watched.2", stage.text()
     first = await stage.run(agent, text)
     assert first.ended_well, first.run.fault
@@ -266,7 +262,7 @@ async def test_a_conversation_is_told_how_long_its_own_server_is_left_alone(stag
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_kept_connection_that_its_server_has_closed_is_not_used_again(stage: Stage, wire: str) -> None:
+async def test_a_connection_closed_by_its_server_is_not_reused(stage: Stage, wire: str) -> None:
     proxy = stage.proxy(wire)
     proxy.keeps = True
     for _ in range(3):
@@ -276,7 +272,7 @@ async def test_a_kept_connection_that_its_server_has_closed_is_not_used_again(st
         proxy.hang_up()
 
 
-async def test_an_agent_is_there_if_one_of_its_servers_is_when_the_gateway_starts(stage: Stage) -> None:
+async def test_an_agent_with_one_reachable_server_works_at_startup(stage: Stage) -> None:
     one, two = stage.proxies["one"], stage.proxies["two"]
     one.shut()
     agent = {"urls": [f"{one.url}/acp", f"{two.url}/acp"], "protocol": "acp", "agent": "tell"}
@@ -287,8 +283,8 @@ async def test_an_agent_is_there_if_one_of_its_servers_is_when_the_gateway_start
     assert broken is None
 
 
-async def test_a_server_that_takes_no_connection_is_given_up_for_another(stage: Stage, tmp_path: Path) -> None:
-    """Its queue of connections is full: the system answers nothing."""
+async def test_another_server_replaces_one_without_connections(stage: Stage, tmp_path: Path) -> None:
+    """Try a server whose queue of connections is full, so that its system does not answer."""
     one = stage.proxies["one"]
     with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
         deaf.bind(("127.0.0.1", 0))

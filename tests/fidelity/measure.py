@@ -1,4 +1,6 @@
-"""How much of a feature arrives: an agent says it behind a real server, and the same protocol's client reads it."""
+"""Measurement of how much of a feature arrives: an agent emits it behind a real server, and the same protocol's client
+reads it.
+"""
 
 import asyncio
 import json
@@ -40,27 +42,27 @@ from babelgate.canonical import (
 from babelgate.canonical.event import ArtifactAdded, PartAdded, PartDelta, RunEnded, UpstreamBound
 from babelgate.gateway.registered_agent import RegisteredAgent
 from docs.pairing import AGENTS, EXTENDED_SERVERS, SERVERS, Side
-from tests.fidelity.probe import PROBES, TRACES, Heard, Probe
+from tests.fidelity.probe import PROBES, TRACES, AgentInput, Probe
 from tests.fidelity.unserved import McpReader, RuntimeReader
 from tests.running import Running, running
 
 BOUND: Final = 60.0
-"""Seconds for one run."""
+"""Timeout of one run, in seconds."""
 SHORT: Final = 0.5
-"""Seconds that an agent waits to be heard where that is declared not to happen before it is done."""
+"""Time that an agent waits for its reader if the protocol is declared not to deliver before the end, in seconds."""
 
 Level = Literal["full", "lossy", "dropped"]
 
 
 @dataclass(frozen=True)
 class Way:
-    """A protocol, there and back."""
+    """One protocol in both directions."""
 
     client: Callable[[str, str], Client]
-    """Of an agent of the gateway at the URL."""
+    """Function that creates a client for an agent of the gateway at a URL."""
     server: Side
     reader: Side | None = None
-    """What is declared of agents behind such a server, where that is another table."""
+    """Declaration for agents behind such a server, if it is a different table."""
 
     def declared(self, feature: Feature) -> Level:
         levels = {self.server.carries[feature].level, (self.reader or self.server).carries[feature].level}
@@ -83,8 +85,10 @@ def _langchain(
 
 _MODELS: Final = AGENTS["openai"].carries
 _SENT: Final = Side("OpenAI", {**dict.fromkeys(Feature, FULL), Feature.METADATA: _MODELS[Feature.METADATA]})
-"""What is declared of OpenAI agents is of models on any server of that API: of a gateway's the client reads more. What
-it sends is the same."""
+"""Declaration of OpenAI agents for what the client sends.
+
+The declaration for reading covers models on any server of that API. The client reads more from a gateway.
+"""
 
 WAYS: Final[Mapping[str, Way]] = {
     "a2a-0.3": Way(partial(_a2a, "0.3"), SERVERS["a2a-0.3"], AGENTS["a2a-0.3"]),
@@ -104,13 +108,13 @@ WAYS: Final[Mapping[str, Way]] = {
     "runtime": Way(RuntimeReader, SERVERS["runtime"]),
     "mcp": Way(McpReader, SERVERS["mcp"]),
 }
-"""By the name in `docs.pairing.SERVERS`."""
+"""Ways by the name in `docs.pairing.SERVERS`."""
 
 _EXTENDED: Final = AGENTS["a2a-extended"]
 
 
 def _with_it(protocol: str, version: str) -> Side:
-    """What is declared of both directions."""
+    """Return the declaration of both directions."""
     adapter = next(each for each in ADAPTERS if each.name == protocol)
     return Side(adapter.title, adapter.extended[version])
 
@@ -128,33 +132,33 @@ EXTENDED: Final[Mapping[str, Way]] = {
     "openai-responses": Way(partial(_openai, "responses", "on"), _with_it("openai", "responses")),
     "mcp": Way(partial(McpReader, extended=True), EXTENDED_SERVERS["mcp"]),
 }
-"""The same with the extension."""
+"""The same ways with the extension."""
 
 
 @dataclass
 class Scripted:
-    """Says what a probe has it say."""
+    """An agent that emits the events of a probe."""
 
     probe: Probe
     info: AgentInfo
-    heard: Heard = field(default_factory=Heard)
+    received: AgentInput = field(default_factory=AgentInput)
     patience: float = 0
-    """Seconds for which it waits to be heard, after the first piece of text."""
+    """Time that it waits for its reader after the first piece of text, in seconds."""
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
-    """That piece has."""
+    """Set when the client has received that piece."""
     is_late: bool = False
-    """It was not heard while it was at work."""
+    """True if the client did not receive it while the agent was running."""
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         tools = [tool.name for tool in call.tools]
-        self.heard = Heard(history=call.history, input=call.input, metadata=call.metadata, tools=tools)
+        self.received = AgentInput(history=call.history, input=call.input, metadata=call.metadata, tools=tools)
         self.is_late = False
-        for event in self.probe.said:
+        for event in self.probe.emits:
             yield event
             if self.patience and is_piece(event) and not self.is_late:
-                self.is_late = not await self._is_heard()
+                self.is_late = not await self._is_received()
 
-    async def _is_heard(self) -> bool:
+    async def _is_received(self) -> bool:
         try:
             async with asyncio.timeout(self.patience):
                 return await self.arrived.wait()
@@ -181,7 +185,7 @@ async def served(folder: Path) -> AsyncGenerator[Served]:
 
 
 async def measure(served: Served, way: Way, feature: Feature) -> tuple[Level, Any, Any]:
-    """With what was told, and what should have been."""
+    """Return the level at which the feature arrives, with the actual and the expected values."""
     agent, probe = served.agents[feature], PROBES[feature]
     client = way.client(served.front.url, feature)
     async with AsyncExitStack() as stack:
@@ -195,16 +199,16 @@ async def measure(served: Served, way: Way, feature: Feature) -> tuple[Level, An
                 name: value for event in events if isinstance(event, UpstreamBound) for name, value in event.ids.items()
             }
             history = (first, Message.of("As cited."))
-        agent.heard = Heard()
+        agent.received = AgentInput()
         agent.arrived.clear()
         if feature is Feature.STREAM:
             agent.patience = BOUND / 2 if way.declared(feature) == "full" else SHORT
         events = await _run(client, feature, thread_id, probe.input, upstream, history, agent.arrived)
-    whole = [*probe.told(probe.said), *probe.gives]
-    told = [*probe.told(events), *probe.heard(agent.heard)]
-    if told == whole:
-        return "lossy" if agent.is_late else "full", told, whole
-    return "lossy" if told or _is_traced(feature, events) else "dropped", told, whole
+    expected = [*probe.extract(probe.emits), *probe.expected_input]
+    actual = [*probe.extract(events), *probe.extract_input(agent.received)]
+    if actual == expected:
+        return "lossy" if agent.is_late else "full", actual, expected
+    return "lossy" if actual or _is_traced(feature, events) else "dropped", actual, expected
 
 
 def _is_traced(feature: Feature, events: Sequence[Event]) -> bool:
@@ -213,7 +217,7 @@ def _is_traced(feature: Feature, events: Sequence[Event]) -> bool:
 
 
 def _text(event: Event) -> bytes:
-    """All of it, with the bytes of a file as they are."""
+    """Return the event as JSON, followed by the bytes of its file."""
     part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
     content = part.inline if isinstance(part, FilePart) else None
     return json.dumps(msgspec.to_builtins(event), ensure_ascii=False).encode() + (content or b"")
@@ -223,19 +227,19 @@ async def _run(
     client: Client,
     feature: Feature,
     thread_id: str,
-    given: RunInput,
+    run_input: RunInput,
     upstream: Mapping[str, str],
     history: tuple[Message, ...],
     arrived: asyncio.Event | None = None,
 ) -> Sequence[Event]:
-    """`arrived` is set when a piece of text has."""
+    """Run the call, and return its events. `arrived` is set when a piece of text has arrived."""
     call = Invocation(
         agent=feature,
         thread_id=thread_id,
         task_id=str(uuid4()),
         run_id=str(uuid4()),
-        input=given,
-        metadata=given.metadata,
+        input=run_input,
+        metadata=run_input.metadata,
         history=history,
         upstream=upstream,
         opens_thread=not history,
@@ -258,5 +262,5 @@ def is_piece(event: Event) -> bool:
 
 
 def _ended(fault: Fault) -> Event:
-    """As the engine ends a run that raised."""
+    """Return the end of a run that raised the fault, as the engine emits it."""
     return RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)

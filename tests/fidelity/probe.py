@@ -1,10 +1,12 @@
-"""What is sent to measure a feature, and what has to come back.
+"""Probes: events and inputs that are sent to measure a feature, and the values that must arrive.
 
-An agent says `said` behind a real server of a protocol, and the client of the same protocol reads it there. The feature
-arrives whole if `told` makes the same of what was read as of what was said; with a loss if it makes something else of
-it, or if a word of it (`TRACES`) is anywhere in what was read; and not at all otherwise. `told` leaves out ids, times,
-nodes and what protocols keep in `extra`. Names and order count; where text was cut does not, but for streams, which are
-about that. That two messages are two is no feature of its own, and is not measured.
+An agent emits `emits` behind a real server of a protocol, and the client of the same protocol reads it there. The
+feature arrives whole if `extract` returns the same values for the events that were read as for those that were emitted.
+It arrives with a loss if `extract` returns other values, or if its trace (`TRACES`) is anywhere in the events.
+Otherwise it does not arrive.
+
+`extract` leaves out ids, times, nodes and the protocols' members of `extra`. Names and order count. Boundaries of text
+pieces count only for streams, which measure them. The separation of messages is not a feature, and is not measured.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,12 +50,12 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.fold import extend_part
 
-Told = Sequence[Any]
+Values = Sequence[Any]
 
 
 @dataclass(frozen=True)
-class Heard:
-    """By the agent, of the call that is measured."""
+class AgentInput:
+    """Parts of the measured call that the agent received."""
 
     history: Sequence[Message] = ()
     input: RunInput = field(default_factory=RunInput)
@@ -63,30 +65,30 @@ class Heard:
 
 @dataclass(frozen=True)
 class Probe:
-    said: Sequence[Event]
-    told: Callable[[Sequence[Event]], Told]
+    emits: Sequence[Event]
+    extract: Callable[[Sequence[Event]], Values]
     input: RunInput = field(default_factory=lambda: RunInput(messages=(Message.of("go", "user"),)))
     before: str = ""
-    """Said in the same conversation before."""
-    heard: Callable[[Heard], Told] = lambda _: ()
-    """What counts of what the agent was given."""
-    gives: Told = ()
-    """That, whole."""
+    """Text of an earlier message in the same conversation."""
+    extract_input: Callable[[AgentInput], Values] = lambda _: ()
+    """Function that extracts the measured values from the agent's input."""
+    expected_input: Values = ()
+    """Expected values of the agent's input."""
     stateful: bool = False
 
 
-# What was read
+# Extraction of values
 
 
 def _messages(events: Sequence[Event]) -> Iterator[tuple[MessageStarted, list[Part]]]:
-    """Each as it began, with its parts."""
-    said: list[tuple[MessageStarted, list[Part]]] = []
+    """Yield each message as it started, with its parts."""
+    messages: list[tuple[MessageStarted, list[Part]]] = []
     named: dict[str | None, list[Part]] = {}
     for event in events:
         match event:
             case MessageStarted():
-                said.append((event, []))
-                named[event.message_id] = said[-1][1]
+                messages.append((event, []))
+                named[event.message_id] = messages[-1][1]
             case PartAdded():
                 named[event.message_id].append(event.part)
             case PartDelta():
@@ -95,26 +97,26 @@ def _messages(events: Sequence[Event]) -> Iterator[tuple[MessageStarted, list[Pa
                 parts[index] = extend_part(parts[index], event.text)
             case _:
                 pass
-    yield from said
+    yield from messages
 
 
-def _parts(kind: type[Part], *names: str) -> Callable[[Sequence[Event]], Told]:
-    """The parts of a kind, each with what was said about the message that it is in."""
+def _parts(kind: type[Part], *names: str) -> Callable[[Sequence[Event]], Values]:
+    """Return a function that extracts the parts of a kind, each with the number, role and phase of its message."""
 
-    def told(events: Sequence[Event]) -> Told:
+    def extract(events: Sequence[Event]) -> Values:
         found = [
             (number, begun.role, begun.phase, *(getattr(part, name) for name in names))
-            for number, (begun, parts) in enumerate(_said(events))
+            for number, (begun, parts) in enumerate(_nonempty_messages(events))
             for part in parts
             if isinstance(part, kind)
         ]
         return [each for each in found if each[-1] != ""]
 
-    return told
+    return extract
 
 
-def _said(events: Sequence[Event]) -> list[tuple[MessageStarted, list[Part]]]:
-    """Without messages that say nothing."""
+def _nonempty_messages(events: Sequence[Event]) -> list[tuple[MessageStarted, list[Part]]]:
+    """Return the messages that are not empty."""
     return [each for each in _messages(events) if any(getattr(part, "text", True) for part in each[1])]
 
 
@@ -124,18 +126,18 @@ def _file(part: Part) -> Any:
     return (part.name, part.media_type, content or part.blob, part.url)
 
 
-def _files(events: Sequence[Event]) -> Told:
+def _files(events: Sequence[Event]) -> Values:
     return [
         (begun.role, begun.phase, _file(part))
-        for begun, parts in _said(events)
+        for begun, parts in _nonempty_messages(events)
         for part in parts
         if isinstance(part, FilePart)
     ]
 
 
-def _uploads(given: RunInput) -> Sequence[Part]:
-    """What the agent is given as uploads, and not as what was said in the message that brings them."""
-    return given.messages[-1].parts[-given.uploaded :] if given.uploaded else ()
+def _uploads(run_input: RunInput) -> Sequence[Part]:
+    """Return the parts of the input that are uploads, and not content of the message that brings them."""
+    return run_input.messages[-1].parts[-run_input.uploaded :] if run_input.uploaded else ()
 
 
 def _artifacts(events: Sequence[Event]) -> list[ArtifactAdded]:
@@ -146,32 +148,32 @@ def _content(part: Part) -> Any:
     return _file(part) if isinstance(part, FilePart) else (part.kind, getattr(part, "text", None))
 
 
-def _artifact(events: Sequence[Event]) -> Told:
-    """Without that which says only whether it came in pieces."""
+def _artifact(events: Sequence[Event]) -> Values:
+    """Return the artifacts without the members that only describe pieces."""
     return [(each.name, each.description, each.metadata, _content(each.part)) for each in _artifacts(events)]
 
 
-def _pieces(events: Sequence[Event]) -> Told:
+def _pieces(events: Sequence[Event]) -> Values:
     return [(each.name, each.append, each.last, _content(each.part)) for each in _artifacts(events)]
 
 
-def _phase(phase: str) -> Callable[[Sequence[Event]], Told]:
-    def told(events: Sequence[Event]) -> Told:
+def _phase(phase: str) -> Callable[[Sequence[Event]], Values]:
+    def extract(events: Sequence[Event]) -> Values:
         return [
             "".join(part.text for part in parts if isinstance(part, TextPart))
-            for begun, parts in _said(events)
+            for begun, parts in _nonempty_messages(events)
             if begun.phase == phase
         ]
 
-    return told
+    return extract
 
 
 def _fault(fault: Fault | None) -> Any:
     return None if fault is None else (fault.code, fault.message)
 
 
-def _tools(events: Sequence[Event]) -> Told:
-    """With the name of the call that an end belongs to told by its number."""
+def _tools(events: Sequence[Event]) -> Values:
+    """Return calls and results of tools. A result refers to the number and name of its call."""
     calls: dict[str | None, int] = {}
     found: list[Any] = []
     for event in events:
@@ -185,7 +187,7 @@ def _tools(events: Sequence[Event]) -> Told:
     return found
 
 
-def _steps(events: Sequence[Event]) -> Told:
+def _steps(events: Sequence[Event]) -> Values:
     found: list[Any] = []
     for event in events:
         match event:
@@ -198,8 +200,8 @@ def _steps(events: Sequence[Event]) -> Told:
     return found
 
 
-def _deltas(events: Sequence[Event]) -> Told:
-    """The pieces in which text came; one is no stream."""
+def _deltas(events: Sequence[Event]) -> Values:
+    """Return the pieces of streamed text. A single piece is no stream."""
     pieces: list[str] = []
     for event in events:
         if isinstance(event, PartAdded) and isinstance(event.part, TextPart):
@@ -210,23 +212,23 @@ def _deltas(events: Sequence[Event]) -> Told:
     return pieces if len(pieces) > 1 else ()
 
 
-def _asked(*names: str) -> Callable[[Sequence[Event]], Told]:
-    def told(events: Sequence[Event]) -> Told:
+def _question_members(*names: str) -> Callable[[Sequence[Event]], Values]:
+    def extract(events: Sequence[Event]) -> Values:
         found = [event for event in events if isinstance(event, InterruptRaised)]
         return [
             tuple(event.message.text if name == "text" else getattr(event, name) for name in names) for event in found
         ]
 
-    return told
+    return extract
 
 
-def _schemas(events: Sequence[Event]) -> Told:
+def _schemas(events: Sequence[Event]) -> Values:
     found = [event.answer_schema for event in events if isinstance(event, InterruptRaised)]
     return [] if found == [None] else found
 
 
-def _calls(events: Sequence[Event]) -> Told:
-    """Of tools of the caller."""
+def _calls(events: Sequence[Event]) -> Values:
+    """Return the calls of the caller's tools."""
     return [
         (part.name, part.arguments)
         for event in events
@@ -236,18 +238,18 @@ def _calls(events: Sequence[Event]) -> Told:
     ]
 
 
-def _faults(events: Sequence[Event]) -> Told:
+def _faults(events: Sequence[Event]) -> Values:
     return [_fault(event.fault) for event in events if isinstance(event, RunEnded) and event.status is RunStatus.ERROR]
 
 
-def _outputs(events: Sequence[Event]) -> Told:
-    """An output that came as something that was said is one, with a loss."""
+def _outputs(events: Sequence[Event]) -> Values:
+    """Return the outputs. An output that arrives in another form has a loss."""
     found = [event.output for event in events if isinstance(event, RunEnded) and event.output is not None]
-    said = [("said", part.kind) for _, parts in _said(events) for part in parts]
-    return found or said or [("saved", event.values) for event in events if isinstance(event, StateSaved)]
+    other_forms = [("said", part.kind) for _, parts in _nonempty_messages(events) for part in parts]
+    return found or other_forms or [("saved", event.values) for event in events if isinstance(event, StateSaved)]
 
 
-def _usage(events: Sequence[Event]) -> Told:
+def _usage(events: Sequence[Event]) -> Values:
     usage: dict[str, Any] = {}
     for event in events:
         if isinstance(event, MessageEnded | RunEnded):
@@ -255,19 +257,19 @@ def _usage(events: Sequence[Event]) -> Told:
     return sorted(usage.items())
 
 
-def _metadata(events: Sequence[Event]) -> Told:
-    return [begun.metadata for begun, _ in _said(events) if begun.metadata]
+def _metadata(events: Sequence[Event]) -> Values:
+    return [begun.metadata for begun, _ in _nonempty_messages(events) if begun.metadata]
 
 
-def _states(events: Sequence[Event]) -> Told:
+def _states(events: Sequence[Event]) -> Values:
     return [(event.values, event.delta) for event in events if isinstance(event, StateSaved)]
 
 
-def _customs(events: Sequence[Event]) -> Told:
+def _customs(events: Sequence[Event]) -> Values:
     return [(event.name, event.value) for event in events if isinstance(event, Custom)]
 
 
-# What is said
+# Emitted events
 
 
 def _message(*parts: Part, number: int = 1, **begun: Any) -> list[Event]:
@@ -292,7 +294,7 @@ def _streamed(*pieces: str) -> list[Event]:
 _ANSWER: Final = TextPart(text="As cited.")
 _FILE: Final = FilePart(name="every byte.bin", media_type="application/x-all", inline=bytes(range(256)))
 _LARGE: Final = _FILE.replace(name="large.bin", inline=bytes(range(256)) * 8192)
-"""More than `limits.inline`."""
+"""File larger than `limits.inline`."""
 _PAGE: Final = FilePart(name="page.html", media_type="text/html", url="https://example.com/page.html")
 _NAME: Final = InterruptRaised(interrupt_id="i1", message=Message.of("What is your name?"), value={"length": 8})
 _APPROVAL: Final = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "required": ["approved"]}
@@ -327,8 +329,8 @@ PROBES: Final[Mapping[Feature, Probe]] = {
         _message(_ANSWER),
         lambda _: (),
         input=RunInput(messages=(Message(role="user", parts=(TextPart(text="go"), _FILE)),), uploaded=1),
-        heard=lambda heard: [_file(part) for part in _uploads(heard.input)],
-        gives=[_file(_FILE)],
+        extract_input=lambda received: [_file(part) for part in _uploads(received.input)],
+        expected_input=[_file(_FILE)],
     ),
     Feature.FILE_URL: Probe([*_message(_ANSWER, _PAGE), *_message(_PAGE, number=2)], _files),
     Feature.REASONING: Probe(
@@ -353,8 +355,8 @@ PROBES: Final[Mapping[Feature, Probe]] = {
         _asking(InterruptRaised(interrupt_id="c1", message=Message(parts=(_CALL,)))),
         _calls,
         input=RunInput(messages=(Message.of("go", "user"),), config={"tools": [_WEATHER]}),
-        heard=lambda heard: heard.tools,
-        gives=["weather"],
+        extract_input=lambda received: received.tools,
+        expected_input=["weather"],
     ),
     Feature.STEP: Probe(
         [
@@ -389,10 +391,10 @@ PROBES: Final[Mapping[Feature, Probe]] = {
         _pieces,
     ),
     Feature.STREAM: Probe(_streamed("One ", "two ", "three."), _deltas),
-    Feature.QUESTION: Probe(_asking(_NAME), _asked("text", "value")),
-    Feature.QUESTIONS: Probe(_asking(_NAME, _WRITE), _asked("text")),
+    Feature.QUESTION: Probe(_asking(_NAME), _question_members("text", "value")),
+    Feature.QUESTIONS: Probe(_asking(_NAME, _WRITE), _question_members("text")),
     Feature.ANSWER_SCHEMA: Probe(_asking(_WRITE), _schemas),
-    Feature.AUTH_REQUEST: Probe(_asking(_LOGIN), _asked("ask", "text")),
+    Feature.AUTH_REQUEST: Probe(_asking(_LOGIN), _question_members("ask", "text")),
     Feature.FAULT: Probe(
         [*_message(_ANSWER), RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=_BROKEN)], _faults
     ),
@@ -402,16 +404,16 @@ PROBES: Final[Mapping[Feature, Probe]] = {
         _message(_ANSWER, metadata=_LABELS),
         _metadata,
         input=RunInput(messages=(Message.of("go", "user"),), metadata=_LABELS),
-        heard=lambda heard: [heard.metadata] if heard.metadata else [],
-        gives=[_LABELS],
+        extract_input=lambda received: [received.metadata] if received.metadata else [],
+        expected_input=[_LABELS],
     ),
     Feature.STATE: Probe([*_message(_ANSWER), StateSaved(values={"note": {"read": True}})], _states, stateful=True),
     Feature.HISTORY: Probe(
         _message(_ANSWER),
         lambda _: (),
         before="one",
-        heard=lambda heard: [(message.role, message.text) for message in heard.history],
-        gives=[("user", "one"), ("agent", "As cited.")],
+        extract_input=lambda received: [(message.role, message.text) for message in received.history],
+        expected_input=[("user", "one"), ("agent", "As cited.")],
     ),
     Feature.CUSTOM: Probe([Custom(name="dance", value={"steps": 2}), *_message(_ANSWER)], _customs),
 }
@@ -421,7 +423,7 @@ UNMEASURED: Final[Mapping[Feature, str]] = {
     Feature.CANCEL: "a deed, of which nothing is read: the pair suite waits for the agent to hear of it",
     Feature.FORK: "a start from an older state: `test_forks` asks the agent what it knows there",
 }
-"""Features that no answer holds, and what shows them instead."""
+"""Features that no answer contains, and the tests that cover them instead."""
 
 TRACES: Final[Mapping[Feature, str]] = {
     Feature.TEXT: "Twö",
@@ -449,4 +451,4 @@ TRACES: Final[Mapping[Feature, str]] = {
     Feature.HISTORY: "one",
     Feature.CUSTOM: "dance",
 }
-"""By feature, a word of what is said."""
+"""Word of each feature in the emitted events."""

@@ -1,4 +1,4 @@
-"""With the extension a caller is told that a cancel was asked for, before it is there."""
+"""Cancels with the extension: a caller receives the request for a cancel before the end."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -19,7 +19,7 @@ CANCELLING: Final = b'"kind":"task_changed","state":"cancelling"'
 
 
 class Waiting:
-    """Says something, and then nothing more."""
+    """An agent that emits one text, and then waits forever."""
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         yield MessageStarted(message_id="m")
@@ -42,8 +42,8 @@ def _a2a(method: str, role: str, part: Mapping[str, str], header: str) -> Call:
 
 
 def _graph(path: str, named: str) -> Call:
-    said = {"messages": [{"role": "user", "content": "go"}]}
-    return Call(f"{path}/runs/stream", {named: "wait", "input": said, "stream_mode": ["messages"]})
+    input_ = {"messages": [{"role": "user", "content": "go"}]}
+    return Call(f"{path}/runs/stream", {named: "wait", "input": input_, "stream_mode": ["messages"]})
 
 
 CALLS: Final = {
@@ -59,11 +59,11 @@ CALLS: Final = {
 
 
 @pytest.mark.parametrize("protocol", CALLS)
-async def test_that_a_cancel_was_asked_for_is_told_by_a_record_before_the_end(protocol: str, tmp_path: Path) -> None:
+async def test_a_cancel_request_is_reported_before_the_end(protocol: str, tmp_path: Path) -> None:
     call = CALLS[protocol]
     headers = {call.header: URI, "A2A-Version": "1.0" if protocol == "a2a-1.0" else "0.3"}
     registered = {"wait": RegisteredAgent(AgentInfo(name="wait", input_types=("*/*",)), Waiting())}
-    told = bytearray()
+    body = bytearray()
     async with (
         asyncio.timeout(SECONDS),
         running(tmp_path, registered=registered) as front,
@@ -71,9 +71,9 @@ async def test_that_a_cancel_was_asked_for_is_told_by_a_record_before_the_end(pr
     ):
         assert response.headers[call.header] == URI
         async for piece in response.aiter_bytes():
-            had, told = b"first" in told, told + piece
-            if b"first" in told and not had:
+            had, body = b"first" in body, body + piece
+            if b"first" in body and not had:
                 await front.hub.cancel("default", response.headers["Babelgate-Task"])
-    after = bytes(told).partition(b"first")[2]
+    after = bytes(body).partition(b"first")[2]
     assert after.count(CANCELLING) == 1
     assert after.index(CANCELLING) < after.index(b'"kind":"run_ended"')

@@ -1,5 +1,7 @@
-"""A fork through a gateway that has another one behind it: whole where it is declared whole, and else not. The agent
-behind both knows what was said up to there, and the state that there was, and nothing else."""
+"""Forks through a gateway with another one behind it: they arrive whole exactly if that is declared.
+
+The agent behind both knows the history and the state up to the fork, and nothing later.
+"""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack
@@ -40,7 +42,7 @@ ALL: Final[Mapping[str, Way]] = {
     **{f"{name}, plain": way for name, way in WAYS.items() if name not in UNSERVED},
     **{f"{name}, extended": way for name, way in EXTENDED.items() if name not in UNSERVED},
 }
-"""Without the protocols that the gateway has no client for: nobody forks by them from here."""
+"""Ways with a client in the gateway. Other protocols cannot be used for a fork from here."""
 
 
 def _slug(name: str) -> str:
@@ -49,13 +51,13 @@ def _slug(name: str) -> str:
 
 @dataclass
 class Branching:
-    """Answers, leaves a member in the state, and keeps what it was told."""
+    """An agent that answers, leaves a member in the state, and keeps its messages."""
 
-    heard: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    messages: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     state: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
-        self.heard = [(message.role, message.text) for message in (*call.history, *call.messages)]
+        self.messages = [(message.role, message.text) for message in (*call.history, *call.messages)]
         states = await call.states()
         start = states.of_run(call.run_id) or states.head
         self.state = {} if start is None else start.values
@@ -68,7 +70,7 @@ class Branching:
 @dataclass(frozen=True)
 class Chain:
     hub: Hub
-    """Of the gateway in front."""
+    """Hub of the gateway in front."""
     behind: Hub
     agent: Branching
 
@@ -94,8 +96,8 @@ async def chain(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Chai
 
 
 async def _turn(chain: Chain, name: str, words: str, **fields: Any) -> tuple[Receipt, list[Event]]:
-    given = RunInput(messages=(Message.of(words, "user"),))
-    receipt = await chain.hub.submit(DEFAULT_OWNER, Submission(agent=_slug(name), input=given, **fields))
+    run_input = RunInput(messages=(Message.of(words, "user"),))
+    receipt = await chain.hub.submit(DEFAULT_OWNER, Submission(agent=_slug(name), input=run_input, **fields))
     scope = Scope.task(receipt.task)
     records = [each async for some in chain.hub.reads.follow(DEFAULT_OWNER, scope, receipt.seq) for each in some]
     ended = [record.event for record in records if isinstance(record.event, RunEnded)]
@@ -105,45 +107,45 @@ async def _turn(chain: Chain, name: str, words: str, **fields: Any) -> tuple[Rec
 
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("place", ["branch", "thread"])
-async def test_a_fork_arrives_as_it_is_declared(chain: Chain, name: str, place: str) -> None:
+async def test_a_fork_arrives_as_declared(chain: Chain, name: str, place: str) -> None:
     first, _ = await _turn(chain, name, "one")
     await _turn(chain, name, "two", thread_id=first.thread_id)
     where = {"thread_id": first.thread_id} if place == "branch" else {}
     forked, events = await _turn(chain, name, "three", fork=Fork(run_id=first.run_id), **where)
     wanted = [("user", "one"), ("agent", "re one"), ("user", "three")]
-    whole = chain.agent.heard == wanted and chain.agent.state.get("last") == "one"
+    whole = chain.agent.messages == wanted and chain.agent.state.get("last") == "one"
     declared = ALL[name].declared(Feature.FORK) == "full"
-    if place == "branch" or "extended" in name:  # another thread is no part of what plain protocols have
+    if place == "branch" or "extended" in name:  # forks to another thread are not part of the plain protocols
         assert whole == declared, (chain.agent, [each for each in events if isinstance(each, LossNoted)])
-    assert "two" not in str(chain.agent.heard)
+    assert "two" not in str(chain.agent.messages)
     await _turn(chain, name, "four", thread_id=forked.thread_id)
-    assert not whole or chain.agent.heard == [*wanted, ("agent", "re three"), ("user", "four")]
+    assert not whole or chain.agent.messages == [*wanted, ("agent", "re three"), ("user", "four")]
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if "extended" in name])
-async def test_what_a_caller_changes_of_the_state_is_the_state_behind_too(chain: Chain, name: str) -> None:
+async def test_a_callers_state_change_reaches_the_gateway_behind(chain: Chain, name: str) -> None:
     first, _ = await _turn(chain, name, "one")
     for number in (1, 2):
         update = StateUpdate(thread_id=first.thread_id, values={"note": {"read": number}})
         await chain.hub.update_state(DEFAULT_OWNER, update)
         await _turn(chain, name, "two", thread_id=first.thread_id)
         assert chain.agent.state["note"] == {"read": number}
-        assert chain.agent.heard[:2] == [("user", "one"), ("agent", "re one")]
+        assert chain.agent.messages[:2] == [("user", "one"), ("agent", "re one")]
     await _turn(chain, name, "three", thread_id=first.thread_id, fork=Fork(run_id=first.run_id))
-    assert (chain.agent.state, len(chain.agent.heard)) == ({"last": "one"}, 3)
+    assert (chain.agent.state, len(chain.agent.messages)) == ({"last": "one"}, 3)
     changed = {"thread_id": first.thread_id, "fork": Fork(run_id=first.run_id), "state": {"note": 3}}
     await _turn(chain, name, "four", **changed)
-    assert (chain.agent.state, len(chain.agent.heard)) == ({"last": "one", "note": 3}, 3)
+    assert (chain.agent.state, len(chain.agent.messages)) == ({"last": "one", "note": 3}, 3)
 
 
 @pytest.mark.parametrize("name", ["a2a-0.3", "a2a-1.0", "acp", "aief", "agent-protocol"])
-async def test_a_server_that_has_forgotten_it_is_told_what_was_said(chain: Chain, name: str) -> None:
+async def test_a_server_without_the_thread_receives_its_history(chain: Chain, name: str) -> None:
     name = f"{name}, extended"
     first, _ = await _turn(chain, name, "one")
     await _turn(chain, name, "two", thread_id=first.thread_id)
     for each in await (await chain.behind.reads.threads(DEFAULT_OWNER, ThreadFilter(), limit=200)).all():
         await chain.behind.delete_thread(DEFAULT_OWNER, each.thread.thread_id)
     _, events = await _turn(chain, name, "three", thread_id=first.thread_id, fork=Fork(run_id=first.run_id))
-    told = str(chain.agent.heard)
-    assert "one" in told and "three" in told and "two" not in told
+    messages = str(chain.agent.messages)
+    assert "one" in messages and "three" in messages and "two" not in messages
     assert [(each.feature, each.how) for each in events if isinstance(each, LossNoted)] == [("fork", NOT_FORKED)]

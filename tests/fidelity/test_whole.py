@@ -1,5 +1,4 @@
-"""Between two gateways nothing gets lost: a run that says one of everything is read as it was said, also where the
-stream breaks in the middle of it."""
+"""Runs between two gateways: an agent emits one of everything, and all of it arrives, even if the stream breaks."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -25,22 +24,22 @@ CLIENTS: Final[Mapping[str, Callable[[str], Client]]] = {
     "openai-chat-completions": lambda url: OpenAI(f"{url}/v1", NAME, api="chat", headers=_CUT),
 }
 QUESTIONS: Final = {"langgraph": 1, "agent-protocol": 2, "openai-responses": 1, "openai-chat-completions": 1}
-"""Requests that are no run's, before it: what the server is, and for a thread."""
+"""Number of requests before the run: those that detect the server and create a thread."""
 _CUTS: Final = [(), (2500, 1, 3000, 4000)]
 CASES: Final = [
     (protocol, cuts) for protocol in CLIENTS for cuts in _CUTS if not cuts or protocol != "openai-chat-completions"
 ]
-"""A chat completion cannot be come back to."""
+"""Protocols with and without broken streams. A chat completion cannot be resumed."""
 
 
 @pytest.fixture
 async def behind(tmp_path: Path) -> AsyncGenerator[Running]:
-    async with running(tmp_path, registered={NAME: whole()}) as made:
-        yield made
+    async with running(tmp_path, registered={NAME: whole()}) as gateway:
+        yield gateway
 
 
 @pytest.mark.parametrize(("protocol", "cuts"), CASES)
-async def test_a_run_is_read_as_it_was_said(behind: Running, protocol: str, cuts: Sequence[int]) -> None:
+async def test_a_run_is_read_as_it_was_emitted(behind: Running, protocol: str, cuts: Sequence[int]) -> None:
     async with cutting(behind.url, {"cut": [*[10**9] * QUESTIONS[protocol], *cuts]}) as proxy:
         client = CLIENTS[protocol](proxy.url)
         talk = Talk(client)

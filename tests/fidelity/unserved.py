@@ -1,5 +1,7 @@
-"""Readers of the protocols that the gateway has no client for: small ones, of what is on the wire and of nothing else,
-so that what is declared of their servers is measured as it is of all others."""
+"""Readers of the protocols for which the gateway has no client.
+
+They are small and read only what is on the wire, so that these protocols are measured like all others.
+"""
 
 import json
 from base64 import b64decode, b64encode
@@ -28,7 +30,7 @@ from tests import loopback
 from tests.adapters.mcp.site import Modern, messages_of
 
 UNSERVED: Final = frozenset({"mcp", "runtime"})
-"""What they read."""
+"""Names of these protocols."""
 
 Wire = dict[str, Any]
 
@@ -36,7 +38,10 @@ RECORDS: Final = "org.w3id.babelgate/events-v1"
 
 
 def _parts(call: Invocation) -> Iterator[Wire]:
-    """What the runtime's requests have of them. Bytes are Base64 as msgspec writes them in JSON."""
+    """Yield the parts of the message in the form of the runtime's requests.
+
+    Bytes are Base64, as msgspec writes them in JSON.
+    """
     for part in call.messages[-1].parts:
         yield json.loads(json.dumps({"kind": part.kind, **_plain(part)}))
 
@@ -58,7 +63,9 @@ class _Reader:
 
 
 class RuntimeReader(_Reader):
-    """Its events are records by other names: `docs/protocols/runtime.md`, What a run says."""
+    """A reader of the runtime's events, which are records with other names: `docs/protocols/runtime.md`, What a run
+    says.
+    """
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         await self._http.post("/v1/threads", json={"thread_id": call.thread_id, "if_exists": "return"})
@@ -73,14 +80,16 @@ class RuntimeReader(_Reader):
             assert answer.status_code == 200
             async for line in answer.aiter_lines():
                 if line.startswith("data: "):
-                    told: Wire = json.loads(line.removeprefix("data: "))
-                    event = json.dumps({"kind": told["event_type"], **told["payload"]}).encode()
+                    payload: Wire = json.loads(line.removeprefix("data: "))
+                    event = json.dumps({"kind": payload["event_type"], **payload["payload"]}).encode()
                     yield _with_bytes(decode_event(event), {})
 
 
 class McpReader(_Reader):
-    """A tool's result: SPEC/server/tools, Tool Result, and the notifications before it. With the extension its records,
-    and of files the bytes that the content has."""
+    """A reader of tool results: SPEC/server/tools, Tool Result, and the notifications before them.
+
+    With the extension it reads the records, and the bytes of files from the content.
+    """
 
     def __init__(self, url: str, agent: str, *, extended: bool = False) -> None:
         super().__init__(url, agent)
@@ -90,7 +99,7 @@ class McpReader(_Reader):
         client = Modern(self._http, capabilities={"extensions": {RECORDS: {}}} if self._extended else {})
         last = call.messages[-1]
         files = [part for part in last.parts if isinstance(part, FilePart)]
-        given: Wire = {"message": last.text, "thread_id": call.thread_id}
+        arguments: Wire = {"message": last.text, "thread_id": call.thread_id}
         meta: Wire = {"progressToken": 1}
         if self._extended:
             meta[RECORDS] = {"metadata": dict(call.metadata)}
@@ -102,11 +111,11 @@ class McpReader(_Reader):
                     for each in map(_plain, files)
                 ]
         elif files:
-            given["files"] = [
+            arguments["files"] = [
                 {"name": each["name"], "mime_type": each["media_type"], "data": each["inline"]}
                 for each in map(_plain, files)
             ]
-        params: Wire = {"name": self._agent, "arguments": given, "_meta": meta}
+        params: Wire = {"name": self._agent, "arguments": arguments, "_meta": meta}
         *notes, answer = messages_of(await self._http.request(**client.request("tools/call", params)))
         result: Wire = answer["result"]
         if self._extended:
@@ -115,11 +124,11 @@ class McpReader(_Reader):
                 yield _with_bytes(event, found)
             return
         words = [note["params"]["message"] for note in notes if "_meta" not in note["params"]]
-        for event in (*_said((TextPart(text=word) for word in words), phase="progress"), *_result(result)):
+        for event in (*_message_events((TextPart(text=word) for word in words), phase="progress"), *_result(result)):
             yield event
 
 
-def _said(parts: Iterable[Part], **begun: Any) -> Sequence[Event]:
+def _message_events(parts: Iterable[Part], **begun: Any) -> Sequence[Event]:
     message_id = str(begun)
     added = [PartAdded(message_id=message_id, part=part) for part in parts]
     return [MessageStarted(message_id=message_id, **begun), *added, MessageEnded(message_id=message_id)]
@@ -141,8 +150,8 @@ def _files_in(content: Sequence[Wire]) -> Iterator[FilePart]:
 def _result(result: Wire) -> Iterator[Event]:
     content: list[Wire] = result["content"]
     structured: Wire = result.get("structuredContent") or {}
-    asked: list[Wire] = structured.get("interrupts", []) if structured.get("status") == "input_required" else []
-    for question in asked:
+    questions: list[Wire] = structured.get("interrupts", []) if structured.get("status") == "input_required" else []
+    for question in questions:
         yield InterruptRaised(
             interrupt_id=question["id"],
             ask=question.get("kind", "input"),
@@ -150,7 +159,7 @@ def _result(result: Wire) -> Iterator[Event]:
             value=question.get("value"),
             answer_schema=question.get("schema"),
         )
-    if asked:
+    if questions:
         return
     fault = None
     if result.get("isError"):
@@ -158,7 +167,7 @@ def _result(result: Wire) -> Iterator[Event]:
         fault = Fault(code=FaultCode(code), message=content[-1]["text"])
         content = content[:-1]
     parts = [TextPart(text=block["text"]) for block in content if block["type"] == "text"]
-    yield from _said((*parts, *_files_in(content)))
+    yield from _message_events((*parts, *_files_in(content)))
     if fault is not None:
         yield RunEnded(status=RunStatus.ERROR, reason=RunReason.FAULT, fault=fault)
     else:
@@ -166,7 +175,7 @@ def _result(result: Wire) -> Iterator[Event]:
 
 
 def _with_bytes(event: Event, found: Mapping[str | None, FilePart]) -> Event:
-    """A hash is no file: of one that is named by it alone there is nothing to be had."""
+    """Return the event with the bytes of its file. A hash alone is not a file."""
     part = event.part if isinstance(event, PartAdded | ArtifactAdded) else None
     if not isinstance(event, PartAdded | ArtifactAdded) or not isinstance(part, FilePart) or part.blob is None:
         return event

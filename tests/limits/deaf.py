@@ -1,4 +1,4 @@
-"""Agents whose runs are read by clients that take nothing."""
+"""Agents for clients that do not read their streams."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -9,13 +9,13 @@ WORD: Final = "token"
 
 
 async def ended(text: str) -> AsyncGenerator[str]:
-    """Say all tokens and end."""
+    """Emit all tokens and end."""
     for number in range(TOKENS):
         yield f"{WORD}{number} "
 
 
 async def open_ended(text: str) -> AsyncGenerator[str]:
-    """Say all tokens and keep the run open."""
+    """Emit all tokens and keep the run open."""
     for number in range(TOKENS):
         yield f"{WORD}{number} "
     await asyncio.Event().wait()

@@ -1,4 +1,7 @@
-"""Agents in the gateway's process that say more than anybody can take. What they say is made before anybody asks."""
+"""Agents in the gateway's process whose output exceeds the limits.
+
+The output is created when the module is imported.
+"""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final

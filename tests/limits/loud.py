@@ -1,4 +1,4 @@
-"""Agents in the gateway's process that say nearly as much as may be, or too much in all."""
+"""Agents in the gateway's process whose output is just within the limits, or exceeds the total."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -12,37 +12,37 @@ WORDS: Final = {"words": ["word"] * 190_000}
 
 
 async def messages(text: str) -> AsyncGenerator[Message]:
-    """Each as large as may be, nearly."""
+    """Emit 12 messages, each just below the limit."""
     for _ in range(12):
         yield Message.of(PIECE, "agent")
 
 
 async def fluent(text: str) -> AsyncGenerator[Message]:
-    """As much as a run may say, where that is 32 MB."""
+    """Emit as much as a run may, with a limit of 32 MB."""
     for _ in range(4):
         yield Message.of(PIECE, "agent")
 
 
 async def asking(text: str) -> AsyncGenerator[Message | Ask]:
-    """Half of them, and a question."""
+    """Emit 6 messages, each just below the limit, and a question."""
     for _ in range(6):
         yield Message.of(PIECE, "agent")
     yield Ask("Go on?")
 
 
 async def events(text: str) -> AsyncGenerator[Event | str]:
-    """As many bytes, for those who follow the run only."""
+    """Emit 280 MB in custom events, which only readers of the run's stream receive."""
     for _ in range(40):
         yield Custom(name="large", value=PIECE)
     yield "done"
 
 
 async def much(text: str) -> AsyncGenerator[Message]:
-    """More than a run may say, message by message."""
+    """Emit more than a run may, in several messages."""
     for _ in range(40):
         yield Message.of(PIECE, "agent")
 
 
 async def words(text: str) -> Any:
-    """As many as may be."""
+    """Return the largest allowed number of values."""
     return WORDS

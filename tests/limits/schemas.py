@@ -1,4 +1,4 @@
-"""Agents whose outputs have schemas that take for ever to check, or that lead elsewhere."""
+"""Agents whose outputs have schemas that take practically infinite time to check, or refer to other places."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Final

@@ -1,4 +1,6 @@
-"""A gateway in a process of its own, and what a request does to it: how long others wait, how much memory it takes."""
+"""A gateway in a separate process, and the effect of a request on it: the delay of other callers, and the memory that
+it needs.
+"""
 
 import asyncio
 import json
@@ -18,14 +20,20 @@ from tests.gateway.command import ROOT, Served, served_in_loop
 
 MB: Final = 2**20
 BOUND: Final = 100.0
-"""Seconds for one request under measurement."""
+"""Timeout of one measured request, in seconds."""
 MOST_BUSY: Final = 5.0
-"""Seconds for which nobody else may be answered because the gateway computes. The aim is 0.5 s on a quiet machine of
-two cores; machines that run tests were seen to be ten times slower, and what this is to find takes longer still."""
+"""Maximum time for which the gateway may compute without answering other callers, in seconds.
+
+The aim is 0.5 s on an idle machine with two cores. Machines that run tests were ten times slower, and the failures that
+this detects take longer still.
+"""
 MOST_WAIT: Final = 60.0
-"""The same, whatever the reason: a backstop, because machines that run tests do other things, too."""
+"""Maximum delay of other callers for any reason, in seconds.
+
+A last resort, because test machines also have other load.
+"""
 MOST_MEMORY: Final = 200 * MB
-"""Beyond the request's own body."""
+"""Maximum memory in addition to the request's own body, in bytes."""
 
 
 SLOW: Final = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
@@ -33,26 +41,26 @@ SLOW: Final = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module"), pytes
 
 
 def python_agents(*names: str, module: str = "loud") -> dict[str, Any]:
-    """Settings of agents of a module of this folder, and of `echo`, which the probe calls."""
+    """Return the settings of agents in a module of this folder, and of `echo`, which the probe calls."""
     agents = {name: {"python": f"tests.limits.{module}:{name}"} for name in names}
     return {**agents, "echo": {"python": "babelgate.gateway.demo:echo"}}
 
 
 @dataclass
 class Strain:
-    """What was noticed from outside. Filled when the measurement has ended."""
+    """Effect of a request, measured from outside. It is set at the end of the measurement."""
 
     wait: float = 0.0
-    """Seconds of the slowest answer to anybody else."""
+    """Time of the slowest answer to other callers, in seconds."""
     busy: float = 0.0
-    """The same, as far as the gateway itself computed meanwhile."""
+    """Part of that time in which the gateway itself computed, in seconds."""
     memory: int = 0
-    """Bytes by which the gateway grew at the most."""
-    asked: int = 0
+    """Maximum growth of the gateway's memory, in bytes."""
+    requests: int = 0
     detail: Mapping[str, Any] | None = None
 
     def check(self, body: int = 0, *, memory: int = MOST_MEMORY) -> None:
-        """`body` = bytes that the request itself has."""
+        """Assert that the effect is within the limits. `body` is the size of the request's body, in bytes."""
         print(f"{self!s}, body {body / MB:.0f} MB")
         assert self.busy <= MOST_BUSY, self
         assert self.wait <= MOST_WAIT, self
@@ -63,31 +71,31 @@ class Strain:
 
 
 class Strained:
-    """A gateway to put requests to."""
+    """A gateway that a test can strain."""
 
     def __init__(self, process: Served, http: httpx.AsyncClient, probe: "_Probe") -> None:
         self.process = process
         self.url = process.url
         self.http = http
-        """With the gateway as its base URL."""
+        """Client with the gateway as its base URL."""
         self.pid = process.process.pid
         self.port = _port(process.url)
         self._probe = probe
 
     def memory(self) -> tuple[int, int]:
-        """(now, at the most) in bytes of RAM."""
+        """Return the current and the maximum memory, in bytes of RAM."""
         status = Path(f"/proc/{self.pid}/status").read_text()
         found = dict(line.split(":", 1) for line in status.splitlines() if line.startswith("Vm"))
         return tuple(int(found[name].split()[0]) * 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
 
     def reset_peak(self) -> int:
-        """The memory now; the peak begins here (proc(5), clear_refs)."""
+        """Start a new measurement of the maximum, and return the current memory (proc(5), clear_refs)."""
         Path(f"/proc/{self.pid}/clear_refs").write_text("5")
         return self.memory()[0]
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[Strain]:
-        """Measure from here to the end of the block."""
+        """Measure until the end of the block."""
         found = Strain()
         assert await self._probe.ask("begin") == "ready\n"
         before = self.reset_peak()
@@ -95,17 +103,17 @@ class Strained:
             async with asyncio.timeout(BOUND):
                 yield found
         finally:
-            told = json.loads(await self._probe.ask("end"))
+            measured = json.loads(await self._probe.ask("end"))
         found.memory = self.memory()[1] - before
-        assert not any(each["failed"] for each in told.values()), told
-        found.detail = told
-        found.wait = max(each["wait"] for each in told.values())
-        found.busy = max(each["busy"] for each in told.values())
-        found.asked = sum(each["asked"] for each in told.values())
+        assert not any(each["failed"] for each in measured.values()), measured
+        found.detail = measured
+        found.wait = max(each["wait"] for each in measured.values())
+        found.busy = max(each["busy"] for each in measured.values())
+        found.requests = sum(each["asked"] for each in measured.values())
 
 
 class _Probe:
-    """`tests.limits.probe`, at the side of a gateway."""
+    """The program `tests.limits.probe` for one gateway."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None and process.stdout is not None
@@ -134,9 +142,9 @@ async def _probing(port: int, pid: int) -> AsyncGenerator[_Probe]:
 
 @asynccontextmanager
 async def strained(folder: Path, **settings: Any) -> AsyncGenerator[Strained]:
-    """`settings` are those of babelgate.yaml; loopback may be fetched unless they say otherwise."""
-    given: dict[str, Any] = {"network": {"allow": ["127.0.0.0/8"]}, "log_level": "warning", **settings}
-    (folder / "babelgate.yaml").write_text(yaml.safe_dump(given))
+    """Start a gateway with settings of babelgate.yaml. It may fetch from loopback unless they forbid it."""
+    all_settings: dict[str, Any] = {"network": {"allow": ["127.0.0.0/8"]}, "log_level": "warning", **settings}
+    (folder / "babelgate.yaml").write_text(yaml.safe_dump(all_settings))
     async with (
         served_in_loop(folder, "--config", "babelgate.yaml") as process,
         loopback.client(base_url=process.url, timeout=httpx.Timeout(BOUND)) as http,

@@ -1,4 +1,4 @@
-"""What agents in the gateway's own process say too much of: their run fails, and nobody else notices."""
+"""Agents in the gateway's process with too much output: their run fails, and other callers are not affected."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,10 @@ AGENTS: Final = {
     "texts": "larger than the limit of 8388608 bytes",
     "pieces": "piece by piece, that is larger than the limit of 8388608 bytes",
 }
-"""Of `hostile`, and what is said of each. Only the gateway imports that: it takes seconds and 600 MB."""
+"""Agents of `hostile`, with their error messages.
+
+Only the gateway imports that module, because it takes seconds and 600 MB.
+"""
 
 pytestmark = SLOW
 SETTINGS: Final = {
@@ -31,38 +34,41 @@ async def ask(gateway: Strained, agent: str) -> Any:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-async def test_an_agent_that_says_too_much_fails_and_holds_nobody_up(gateway: Strained, name: str) -> None:
+async def test_too_large_an_output_fails_without_blocking_others(gateway: Strained, name: str) -> None:
     async with gateway.watched() as strain:
-        told = await ask(gateway, name)
-    assert told["__error__"]["error"] == "AgentInvalidError"
-    assert AGENTS[name] in told["__error__"]["message"]
+        state = await ask(gateway, name)
+    assert state["__error__"]["error"] == "AgentInvalidError"
+    assert AGENTS[name] in state["__error__"]["message"]
     strain.check(memory=100 * MB)
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_an_agent_that_says_too_much_in_all_fails_and_holds_nobody_up(tmp_path: Path) -> None:
-    """280 MB, of which 64 are taken. Each text is there several times while it is checked, stored and folded."""
+async def test_too_large_a_total_output_fails_without_blocking_others(tmp_path: Path) -> None:
+    """Emit 280 MB, of which 64 MB are accepted.
+
+    Each text is in memory several times while it is checked, stored and folded.
+    """
     async with strained(tmp_path, agents=python_agents("much")) as gateway, gateway.watched() as strain:
-        told = await ask(gateway, "much")
-    assert told["__error__"]["error"] == "AgentInvalidError"
-    assert "more in one run than the limit of 67108864 bytes" in told["__error__"]["message"]
+        state = await ask(gateway, "much")
+    assert state["__error__"]["error"] == "AgentInvalidError"
+    assert "more in one run than the limit of 67108864 bytes" in state["__error__"]["message"]
     strain.check(memory=250 * MB)
 
 
-async def test_as_many_values_as_an_agent_may_say_hold_nobody_up(gateway: Strained) -> None:
+async def test_the_largest_number_of_values_does_not_block_others(gateway: Strained) -> None:
     async with gateway.watched() as strain:
-        told = await ask(gateway, "words")
-    assert len(told["words"]) == 190_000
+        state = await ask(gateway, "words")
+    assert len(state["words"]) == 190_000
     strain.check()
 
 
-async def test_large_events_wait_on_the_disk_for_a_reader_who_is_slow(gateway: Strained) -> None:
-    """280 MB of them: neither who writes them down nor who reads them is given all at once."""
-    asked = {"assistant_id": "events", "input": {"message": "hi"}, "stream_mode": ["custom"]}
+async def test_large_events_for_a_slow_reader_stay_on_disk(gateway: Strained) -> None:
+    """Emit 280 MB in events. Neither the writer nor the reader may hold them all at once."""
+    body = {"assistant_id": "events", "input": {"message": "hi"}, "stream_mode": ["custom"]}
     size = 0
-    async with gateway.watched() as strain, gateway.http.stream("POST", "/runs/stream", json=asked) as slow:
+    async with gateway.watched() as strain, gateway.http.stream("POST", "/runs/stream", json=body) as slow:
         run = slow.headers["content-location"]
-        joined = await gateway.http.get(f"{run}/join")  # when it has ended, the other one begins to read
+        joined = await gateway.http.get(f"{run}/join")  # the slow reader begins after the end of the run
         assert joined.json()["messages"][-1]["content"] == "done"
         async for chunk in slow.aiter_raw():
             size += len(chunk)

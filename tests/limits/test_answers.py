@@ -1,4 +1,4 @@
-"""Answers that are one large thing: it is sent piece by piece, as lists are."""
+"""Responses that consist of one large object: they are sent piece by piece, as lists are."""
 
 import asyncio
 from pathlib import Path
@@ -17,14 +17,14 @@ SETTINGS: Final = {"agents": python_agents("messages"), "limits": {"output": "25
 TEXT: Final = "x" * (7 * MB)
 MANY: Final = 6
 MEMORY: Final = MOST_MEMORY // 2
-"""For answers of 42 MB, whose state is read from the log where it is in memory no longer."""
+"""Maximum memory for answers of 42 MB, in bytes. Their state is read from the log once it is not in memory any more."""
 V1: Final = {"A2A-Version": "1.0"}
 ACP_RUN: Final[JsonObject] = {
     "agent_name": "messages",
     "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": "hi"}]}],
 }
 SAID: Final = 12 * 7 * MB
-"""Characters that the agent `messages` says in one run."""
+"""Characters in the output of one run of the agent `messages`."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -38,11 +38,11 @@ async def thread_id(gateway: Strained) -> str:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def task_id(gateway: Strained) -> str:
-    """Of a task of A2A that has said all of it."""
+    """Id of a finished A2A task with the whole output."""
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     body = {"message": message, "configuration": {"returnImmediately": True}}
-    made = (await gateway.http.post("/a2a/messages/message:send", json=body, headers=V1)).json()
-    task_id: str = made["task"]["id"]
+    response = (await gateway.http.post("/a2a/messages/message:send", json=body, headers=V1)).json()
+    task_id: str = response["task"]["id"]
     async with gateway.http.stream("POST", f"/a2a/messages/tasks/{task_id}:subscribe", headers=V1) as following:
         async for _ in following.aiter_raw():
             pass
@@ -56,7 +56,7 @@ STREAM: Final[JsonObject] = {"jsonrpc": "2.0", "id": 1, "method": "SubscribeToTa
 async def measure(
     gateway: Strained, method: str, path: str, body: JsonObject | None = None, *, memory: int = MEMORY, **headers: str
 ) -> tuple[int, bytes, str]:
-    """Return the size of an answer, the last bytes of it, and the task's id."""
+    """Return the size of a response, its last bytes, and the task's id."""
     size, end = 0, b""
     async with (
         gateway.watched() as strain,
@@ -80,7 +80,7 @@ async def measure(
         ("POST", "/threads/{thread}/history", {"limit": 1}),
     ],
 )
-async def test_a_large_state_holds_nobody_up(
+async def test_a_large_state_does_not_block_others(
     gateway: Strained, thread_id: str, method: str, path: str, body: JsonObject | None
 ) -> None:
     size, end, _ = await measure(gateway, method, path.format(thread=thread_id), body)
@@ -88,8 +88,8 @@ async def test_a_large_state_holds_nobody_up(
     assert end.rstrip().endswith((b"}", b"]"))
 
 
-async def test_a_list_of_large_states_holds_nobody_up(gateway: Strained, thread_id: str) -> None:
-    """Each entry is one large thing."""
+async def test_a_list_of_large_states_does_not_block_others(gateway: Strained, thread_id: str) -> None:
+    """Request a list with one large entry."""
     size, _, _ = await measure(gateway, "POST", "/threads/search", {"limit": 1, "ids": [thread_id]})
     assert size > MANY * len(TEXT)
 
@@ -97,49 +97,49 @@ async def test_a_list_of_large_states_holds_nobody_up(gateway: Strained, thread_
 @pytest.mark.parametrize(
     ("path", "body"), [("/runs/stream", {**RUN, "stream_mode": ["values"]}), ("/stream", {"channels": ["values"]})]
 )
-async def test_frames_of_a_large_state_hold_nobody_up(
+async def test_frames_of_a_large_state_do_not_block_others(
     gateway: Strained, thread_id: str, path: str, body: JsonObject
 ) -> None:
-    """A run shows its state twice, a thread each state that it had."""
+    """Read the state twice in the stream of a run, or all states in the stream of a thread."""
     size, _, _ = await measure(gateway, "POST", f"/threads/{thread_id}{path}", body)
     assert size > 2 * MANY * len(TEXT)
 
 
 @pytest.mark.parametrize("path", ["/{task}", "?includeArtifacts=true"])
-async def test_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: str, path: str) -> None:
+async def test_a_large_a2a_task_does_not_block_others(gateway: Strained, task_id: str, path: str) -> None:
     size, _, _ = await measure(gateway, "GET", f"/a2a/messages/tasks{path.format(task=task_id)}", memory=3 * MEMORY)
     assert size > MANY * len(TEXT)
 
 
-async def test_a_large_task_of_aief_holds_nobody_up(gateway: Strained) -> None:
-    made = await gateway.http.post("/agent/messages/ap/v1/agent/tasks", json={"input": "hi"})
-    path = f"/agent/messages/ap/v1/agent/tasks/{made.json()['task_id']}"
+async def test_a_large_aief_task_does_not_block_others(gateway: Strained) -> None:
+    created = await gateway.http.post("/agent/messages/ap/v1/agent/tasks", json={"input": "hi"})
+    path = f"/agent/messages/ap/v1/agent/tasks/{created.json()['task_id']}"
     for method, at, memory in (("POST", f"{path}/steps", 4), ("GET", f"{path}/steps", 2), ("GET", path, 2)):
         size, _, _ = await measure(gateway, method, at, {} if method == "POST" else None, memory=memory * MEMORY)
         assert size > MANY * len(TEXT)
 
 
 async def check_stream(gateway: Strained, path: str, body: JsonObject | None, **headers: str) -> None:
-    """A stream whose last frame is the whole task, or run."""
+    """Check a stream whose last frame is the whole task or run."""
     size, end, _ = await measure(gateway, "POST", path, body, memory=2 * MEMORY, **headers)
     assert size > SAID
     assert end.endswith(b"}\n\n")
 
 
 @pytest.mark.parametrize("start", ["0", "1000000"])
-async def test_a_stream_of_a_large_task_of_a2a_holds_nobody_up(gateway: Strained, task_id: str, start: str) -> None:
-    """From its beginning, event by event; and from its end: the task as it is."""
+async def test_a_large_a2a_stream_does_not_block_others(gateway: Strained, task_id: str, start: str) -> None:
+    """Read the stream from its beginning, event by event, and from its end, which is the current task."""
     start_at = {"Babelgate-From": start}
     await check_stream(gateway, f"/a2a/messages/tasks/{task_id}:subscribe", None, **start_at)
     await check_stream(gateway, "/a2a/messages", {**STREAM, "params": {"id": task_id}}, **start_at)
 
 
-async def test_the_end_of_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
-    """Each message is shown three times, and the run in its last event."""
+async def test_a_large_acp_stream_does_not_block_others(gateway: Strained) -> None:
+    """Read each message three times: the run's last event repeats all of them."""
     await check_stream(gateway, "/acp/runs", {**ACP_RUN, "mode": "stream"})
 
 
-async def test_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
+async def test_a_large_acp_run_does_not_block_others(gateway: Strained) -> None:
     size, _, run_id = await measure(gateway, "POST", "/acp/runs", ACP_RUN, memory=2 * MEMORY)
     assert size > SAID
     for path in ("", "/events"):
@@ -150,8 +150,8 @@ async def test_a_large_run_of_acp_holds_nobody_up(gateway: Strained) -> None:
 STREAMS: Final = 500
 
 
-async def test_streams_of_threads_that_do_not_exist_hold_nobody_up(gateway: Strained) -> None:
-    """Each waits until there is one. Neither that they are opened nor that other threads are made takes long."""
+async def test_streams_of_missing_threads_do_not_block_others(gateway: Strained) -> None:
+    """Open streams that wait for their thread. Neither that nor the creation of other threads may take long."""
     body = b'{"channels":["values"]}'
     head = f"Host: 127.0.0.1:{gateway.port}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     opened: list[asyncio.StreamWriter] = []
@@ -176,19 +176,19 @@ async def test_streams_of_threads_that_do_not_exist_hold_nobody_up(gateway: Stra
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_an_answer_of_aief_with_as_much_as_a_run_may_say_takes_no_more_memory_than_it_should(
+async def test_the_largest_aief_answer_needs_bounded_memory(
     tmp_path: Path,
 ) -> None:
     agents = python_agents("fluent")
     async with strained(tmp_path, agents=agents, limits={"output": "32MB"}) as gateway:
-        made = await gateway.http.post("/agent/fluent/ap/v1/agent/tasks", json={"input": "hi"})
-        path = f"/agent/fluent/ap/v1/agent/tasks/{made.json()['task_id']}/steps"
+        created = await gateway.http.post("/agent/fluent/ap/v1/agent/tasks", json={"input": "hi"})
+        path = f"/agent/fluent/ap/v1/agent/tasks/{created.json()['task_id']}/steps"
         size, _, _ = await measure(gateway, "POST", path, {}, memory=125 * MB)
         assert size > 28 * MB
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_a_thread_that_is_too_large_to_be_shown_takes_no_more_memory_than_it_should(tmp_path: Path) -> None:
+async def test_a_thread_over_the_limit_needs_bounded_memory(tmp_path: Path) -> None:
     agents = python_agents()
     async with strained(tmp_path, agents=agents, limits={"thread": "64MB"}) as gateway:
         thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
@@ -203,7 +203,7 @@ async def test_a_thread_that_is_too_large_to_be_shown_takes_no_more_memory_than_
             assert answer.status_code == 413
             assert "limits.thread" in answer.text
             strain.check(memory=125 * MB)
-        # What looks at one run goes on.
+        # Requests about one run still work.
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "contextId": thread_id}
-        said = await gateway.http.post("/a2a/echo/message:send", json={"message": message}, headers=V1)
-        assert said.json()["task"]["artifacts"][0]["parts"][0]["text"] == "hi"
+        response = await gateway.http.post("/a2a/echo/message:send", json={"message": message}, headers=V1)
+        assert response.json()["task"]["artifacts"][0]["parts"][0]["text"] == "hi"

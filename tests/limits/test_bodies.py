@@ -1,4 +1,4 @@
-"""Bodies and names that take long to read, or a lot of memory: whoever sends one, nobody else notices."""
+"""Request bodies and names that take long to read, or a lot of memory: other callers are not affected."""
 
 import json
 from collections.abc import Callable
@@ -37,7 +37,7 @@ BODIES: Final[dict[str, tuple[int, Callable[[], bytes]]]] = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-async def test_a_huge_body_of_json_holds_nobody_up(gateway: Strained, name: str) -> None:
+async def test_a_huge_json_body_does_not_block_others(gateway: Strained, name: str) -> None:
     status, make = BODIES[name]
     body = make()
     async with gateway.watched() as strain:
@@ -74,12 +74,12 @@ FORMS: Final[dict[str, tuple[int, str, Callable[[bytes], bytes]]]] = {
 
 
 async def upload_path(gateway: Strained) -> str:
-    made = await gateway.http.post("/ap/v1/agent/tasks", json={"input": "hi"})
-    return f"/ap/v1/agent/tasks/{made.json()['task_id']}/artifacts"
+    created = await gateway.http.post("/ap/v1/agent/tasks", json={"input": "hi"})
+    return f"/ap/v1/agent/tasks/{created.json()['task_id']}/artifacts"
 
 
 @pytest.mark.parametrize("name", FORMS)
-async def test_a_huge_form_holds_nobody_up(gateway: Strained, name: str) -> None:
+async def test_a_huge_form_does_not_block_others(gateway: Strained, name: str) -> None:
     status, boundary, make = FORMS[name]
     path = await upload_path(gateway)
     body = make(boundary.encode())
@@ -91,7 +91,7 @@ async def test_a_huge_form_holds_nobody_up(gateway: Strained, name: str) -> None
 
 
 @pytest.mark.parametrize("more", [";", "a=b;", 'a="', 'a*0="b";'])
-async def test_a_content_type_of_many_parameters_is_refused_before_it_is_parsed(gateway: Strained, more: str) -> None:
+async def test_a_content_type_with_many_parameters_is_refused_unparsed(gateway: Strained, more: str) -> None:
     path = await upload_path(gateway)
     headers = {"content-type": "multipart/form-data;" + (more if more != 'a="' else more + ";") * (30_000 // len(more))}
     async with gateway.watched() as strain:
@@ -101,25 +101,25 @@ async def test_a_content_type_of_many_parameters_is_refused_before_it_is_parsed(
     strain.check()
 
 
-async def test_a_long_name_and_a_slash_are_listed_at_once(gateway: Strained) -> None:
+async def test_a_long_file_name_with_a_slash_is_listed_quickly(gateway: Strained) -> None:
     name = "a" * 80_000 + "/" + "b" * 80_000
     thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
     file = {"type": "file", "base64": "aGk=", "mime_type": "text/plain", "extras": {"filename": name}}
     run = {"assistant_id": "files", "input": {"messages": [{"role": "user", "content": [file]}]}}
-    made = await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=run)
-    assert made.status_code == 200
+    response = await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=run)
+    assert response.status_code == 200
     async with gateway.watched() as strain:
         listed = await gateway.http.get(f"/agent/files/ap/v1/agent/tasks/{thread_id}/artifacts")
-    shown = listed.json()["artifacts"][0]
-    assert shown["file_name"] == "b" * 255
-    assert set(shown["relative_path"]) == {"a", "/"}
+    artifact = listed.json()["artifacts"][0]
+    assert artifact["file_name"] == "b" * 255
+    assert set(artifact["relative_path"]) == {"a", "/"}
     strain.check()
 
 
 @pytest.mark.parametrize("text", [" " * 400_000, "a" + " " * 400_000 + "b", "a " * 20_000, "\n\t" * 200_000 + "x"])
-async def test_a_text_of_spaces_is_streamed_at_once(gateway: Strained, text: str) -> None:
+async def test_a_text_of_spaces_is_streamed_quickly(gateway: Strained, text: str) -> None:
     async with gateway.watched() as strain:
         answer = await gateway.http.post("/runs/wait", json={"assistant_id": "stream", "input": {"message": text}})
-    said = json.loads(answer.content).get("messages", [])
-    assert [message["content"] for message in said if message["type"] == "ai"] == ([text] if text.strip() else [])
+    messages = json.loads(answer.content).get("messages", [])
+    assert [message["content"] for message in messages if message["type"] == "ai"] == ([text] if text.strip() else [])
     strain.check()

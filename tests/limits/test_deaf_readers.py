@@ -1,4 +1,4 @@
-"""What a client costs that opens a stream, a replay, a list or a WebSocket, and does not read it."""
+"""Memory of clients that open a stream, a replay, a list or a WebSocket and do not read it."""
 
 import asyncio
 import base64
@@ -23,28 +23,34 @@ pytestmark = [*SLOW, pytest.mark.skipif(sys.platform != "linux", reason="reads /
 SETTINGS: Final[dict[str, Any]] = {"agents": python_agents("ended", "open_ended", module="deaf")}
 READERS: Final = 40
 MOST: Final = 256 * 1024
-"""Bytes that one reader may hold."""
+"""Maximum memory of one reader, in bytes."""
 _WHOLE: Final = 448 * 1024
-"""The same, where the answer is one object with a long text. Chosen above what two machines measured for one commit:
-164 and 280 KiB for an AIEF step, 270 and 368 for an A2A task."""
+"""Maximum memory of one reader of an object with a long text, in bytes.
+
+Chosen above what both test machines needed for one commit: 164 and 280 KiB for an AIEF step, 270 and 368 KiB for an A2A
+task.
+"""
 HALF: Final = 300_000
-"""Bytes of a stream that a reader takes before it stops: what it holds may grow with what it has taken."""
+"""Bytes of a stream that a reader takes before it stops. Its memory may grow with what it has taken."""
 _SEGMENT: Final = 1460
-"""Bytes, as on Ethernet. On loopback the kernel takes 2.6 MB of each connection, and the gateway would hold nothing."""
+"""Segment size in bytes, as on Ethernet.
+
+By default, loopback buffers 2.6 MB of each connection in the kernel, and the gateway would hold nothing.
+"""
 _RECEIVE: Final = 4096
 _BOUND: Final = 100.0
 _ANSWERS: Final = 25
-"""Answers to others, for which the gateway computes at most `_TICKS`: then it is at rest."""
+"""Number of answers during which an idle gateway computes at most `_TICKS`."""
 _TICKS: Final = 3
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of stream or answer, as a request."""
+    """One kind of stream or response, as a request."""
 
     name: str
     path: str
-    """With the names of ids, as in `<task>`."""
+    """Path with names of ids, as in `<task>`."""
     body: str | None = None
     headers: str = ""
     read: int = 0
@@ -52,7 +58,7 @@ class Kind:
     then: tuple[str, ...] = ()
     """Messages over the WebSocket."""
     most: int = MOST
-    """Bytes that one reader may hold."""
+    """Maximum memory of one reader, in bytes."""
 
 
 def _get(name: str, path: str, headers: str = "", read: int = 0) -> Kind:
@@ -69,9 +75,11 @@ def _rpc(name: str, method: str, task: str, headers: str = "") -> Kind:
 
 
 def _begin(name: str, path: str, body: dict[str, Any], headers: str = "", read: int = HALF) -> Kind:
-    """A stream of a run that its request starts. Encoded events that readers would share, and what the gateway keeps
-    of each run, count for the only reader: measured 31 to 355 KiB, 2026-11. A run whose reader takes everything costs
-    100 to 166."""
+    """Return a stream of a run that its request starts.
+
+    The only reader counts for the encoded events that readers would share, and for the gateway's data of each run:
+    measured 31 to 355 KiB, 2026-11. A run whose reader takes everything needs 100 to 166 KiB.
+    """
     return Kind(name, path, json.dumps(body), headers, read, most=512 * 1024)
 
 
@@ -135,7 +143,7 @@ KINDS: Final = [
 
 
 async def _make_runs(gateway: Strained) -> dict[str, str]:
-    """Return the ids of two runs by name: one has ended, the other has said as much and is open (`open_…`)."""
+    """Return the ids of both runs by name: one has ended, the other has the same output and is open (`open_…`)."""
     found = {"extension": f"{HEADER}: {URI}\r\n"}
     for agent, prefix in (("ended", ""), ("open_ended", "open_")):
         message = {"role": "user", "parts": [{"content": "go"}]}
@@ -147,8 +155,8 @@ async def _make_runs(gateway: Strained) -> dict[str, str]:
                 async for line in stream.aiter_lines():
                     if wanted in line:
                         break
-        shown = await gateway.http.get(f"/acp/runs/{task}")
-        run, thread = shown.headers["babelgate-run"], shown.headers["babelgate-thread"]
+        run_answer = await gateway.http.get(f"/acp/runs/{task}")
+        run, thread = run_answer.headers["babelgate-run"], run_answer.headers["babelgate-thread"]
         ids = {"task": task, "run": run, "thread": thread}
         ids |= {"response": f"resp_{UUID(run).hex}", "conversation": f"conv_{UUID(thread).hex}"}
         found |= {prefix + name: value for name, value in ids.items()}
@@ -180,13 +188,13 @@ def _request(kind: Kind, runs: Mapping[str, str]) -> bytes:
 
 
 def _masked(text: str) -> bytes:
-    """A text message of a client (RFC 6455, section 5.2), of up to 64 KiB."""
+    """Return a client's text message of up to 64 KiB (RFC 6455, section 5.2)."""
     data = text.encode()
     return b"\x81" + bytes([0x80 | 126]) + len(data).to_bytes(2, "big") + bytes(4) + data
 
 
 async def _open(gateway: Strained, request: bytes, size: int) -> socket.socket:
-    """Return a reader that has taken so many bytes, or the whole answer, and takes no more."""
+    """Return a reader that has taken `size` bytes or the whole response, and takes no more."""
     loop = asyncio.get_running_loop()
     reader = socket.socket()
     reader.setblocking(False)
@@ -203,14 +211,16 @@ async def _open(gateway: Strained, request: bytes, size: int) -> socket.socket:
 
 
 def _computed(pid: int) -> int:
-    """Return the clock ticks for which a process has computed."""
+    """Return the CPU time of a process, in clock ticks."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 async def _wait_for_rest(gateway: Strained) -> None:
-    """Wait until the gateway does nothing but answer. On a machine that is busy with other things it may seem to be at
-    rest too early: then the test finds less, and does not fail."""
+    """Wait until the gateway only answers requests.
+
+    On a busy machine it may seem idle too early. Then the test detects less, but does not fail.
+    """
     async with asyncio.timeout(_BOUND):
         before = -100
         while (now := _computed(gateway.pid)) - before > _TICKS:
@@ -220,13 +230,16 @@ async def _wait_for_rest(gateway: Strained) -> None:
 
 
 async def _measure(gateway: Strained, request: bytes, size: int) -> float:
-    """Return the bytes by which the gateway grows for each reader. As many readers are connected before: what all
-    readers share, and what the gateway needs to make one answer after the other, is in memory then."""
+    """Return the growth of the gateway for each reader, in bytes.
+
+    As many readers connect before the measurement. Shared data, and the memory that responses need while they are
+    created, are then allocated already.
+    """
     async with asyncio.timeout(_BOUND):
         readers = [await _open(gateway, request, size or 1) for _ in range(READERS)]
         await _wait_for_rest(gateway)
         before = gateway.reset_peak()
-        # One after the other: measured is what a reader holds, and not what its answer takes to make.
+        # One after the other, so that only the readers' memory is measured, and not the creation of responses.
         readers += [await _open(gateway, request, size or 1) for _ in range(READERS)]
         await _wait_for_rest(gateway)
     _, peak = gateway.memory()
@@ -236,7 +249,7 @@ async def _measure(gateway: Strained, request: bytes, size: int) -> float:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
-async def test_a_reader_that_takes_nothing_holds_little(tmp_path: Path, kind: Kind) -> None:
+async def test_a_reader_that_takes_nothing_needs_little_memory(tmp_path: Path, kind: Kind) -> None:
     async with strained(tmp_path, **SETTINGS) as gateway:
         held = await _measure(gateway, _request(kind, await _make_runs(gateway)), kind.read)
     print(f"{kind.name}: {held / 1024:.0f} KiB a reader")

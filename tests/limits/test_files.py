@@ -1,4 +1,4 @@
-"""Large files: they are read from the disk as fast as their reader takes them."""
+"""Large files: the gateway reads them from disk as fast as their reader takes them."""
 
 import hashlib
 from pathlib import Path
@@ -17,12 +17,12 @@ MEMORY: Final = 25 * MB
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def file(gateway: Strained) -> tuple[str, str]:
-    """(its path in AIEF, its hash)."""
+    """Path of a large file in AIEF, and its hash."""
     data = bytes(range(256)) * (SIZE // 256)
     task_id = (await gateway.http.post("/ap/v1/agent/tasks", json={"input": "hi"})).json()["task_id"]
     path = f"/ap/v1/agent/tasks/{task_id}/artifacts"
-    made = (await gateway.http.post(path, files={"file": ("x.bin", data)})).json()
-    return f"{path}/{made['artifact_id']}", hashlib.sha256(data).hexdigest()
+    artifact = (await gateway.http.post(path, files={"file": ("x.bin", data)})).json()
+    return f"{path}/{artifact['artifact_id']}", hashlib.sha256(data).hexdigest()
 
 
 @pytest.mark.parametrize("path", ["{aief}", "/acp/resources/{hash}", "/a2a/echo/files/{hash}"])
@@ -39,7 +39,7 @@ async def test_a_large_file_is_read_piece_by_piece(gateway: Strained, file: tupl
     strain.check(memory=MEMORY)
 
 
-async def test_a_reader_who_leaves_leaves_no_file_open(gateway: Strained, file: tuple[str, str]) -> None:
+async def test_a_disconnected_reader_leaves_no_file_open(gateway: Strained, file: tuple[str, str]) -> None:
     async with gateway.http.stream("GET", file[0]) as answer:
         await anext(answer.aiter_raw())
         assert file[1] in _open_files(gateway)

@@ -1,5 +1,4 @@
-"""What callers say at once, and what they keep: bounded in every protocol, and what is within the bounds holds nobody
-up."""
+"""Size limits of inputs and of stored values in every protocol. Values within the limits do not block other callers."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -52,34 +51,34 @@ async def send(gateway: Strained, path: str, body: JsonObject) -> tuple[int, str
 
 
 @pytest.mark.parametrize("path", [*INPUTS, *KEPT])
-async def test_a_text_that_is_too_large_is_refused_and_holds_nobody_up(gateway: Strained, path: str) -> None:
+async def test_too_large_a_text_is_refused_without_blocking_others(gateway: Strained, path: str) -> None:
     async with gateway.watched() as strain:
-        status, told = await send(gateway, path, {**INPUTS, **KEPT}[path]("x" * LARGE))
-    assert (status, REFUSAL in told) == (413, True), told[:500]
+        status, text = await send(gateway, path, {**INPUTS, **KEPT}[path]("x" * LARGE))
+    assert (status, REFUSAL in text) == (413, True), text[:500]
     strain.check(LARGE)
 
 
 @pytest.mark.parametrize("path", INPUTS)
-async def test_a_text_as_large_as_may_be_is_taken_and_holds_nobody_up(gateway: Strained, path: str) -> None:
+async def test_the_largest_text_is_accepted_without_blocking_others(gateway: Strained, path: str) -> None:
     async with gateway.watched() as strain:
-        status, told = await send(gateway, path, INPUTS[path]("x" * (MOST - 10_000)))
-    assert status == 200, told[:500]
+        status, text = await send(gateway, path, INPUTS[path]("x" * (MOST - 10_000)))
+    assert status == 200, text[:500]
     strain.check(MOST)
 
 
-async def test_characters_are_counted_as_the_bytes_they_are(gateway: Strained) -> None:
-    status, told = await send(gateway, "/runs/wait", run("é" * (MOST // 2 + 1)))
-    assert (status, REFUSAL in told) == (413, True), told[:500]
+async def test_characters_count_as_bytes(gateway: Strained) -> None:
+    status, text = await send(gateway, "/runs/wait", run("é" * (MOST // 2 + 1)))
+    assert (status, REFUSAL in text) == (413, True), text[:500]
 
 
 async def test_a_file_may_be_larger_than_a_text(gateway: Strained) -> None:
     file = {"type": "file", "base64": "QUFB" * (3 * MB), "mime_type": "text/plain"}
     body = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": [file]}]}}
-    status, told = await send(gateway, "/runs/wait", body)
-    assert status == 200, told[:500]
+    status, text = await send(gateway, "/runs/wait", body)
+    assert status == 200, text[:500]
 
 
-async def test_metadata_that_grows_change_by_change_is_refused_in_the_end(gateway: Strained) -> None:
+async def test_metadata_that_grows_over_the_limit_is_refused(gateway: Strained) -> None:
     thread = (await gateway.http.post("/threads", json={})).json()["thread_id"]
     for number in range(3):
         body = {"metadata": {f"text {number}": "x" * 400_000}}
@@ -90,6 +89,6 @@ async def test_metadata_that_grows_change_by_change_is_refused_in_the_end(gatewa
 
 
 @pytest.mark.parametrize("path", ["/runs/wait", "/threads/{thread}/runs/wait"])
-async def test_metadata_of_a_run_is_smaller_than_its_input(gateway: Strained, path: str) -> None:
-    status, told = await send(gateway, path, run("hi", metadata={"text": "x" * (2 * MB)}))
-    assert (status, REFUSAL in told) == (413, True), told[:500]
+async def test_metadata_of_a_run_has_a_smaller_limit(gateway: Strained, path: str) -> None:
+    status, text = await send(gateway, path, run("hi", metadata={"text": "x" * (2 * MB)}))
+    assert (status, REFUSAL in text) == (413, True), text[:500]

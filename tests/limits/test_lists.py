@@ -1,4 +1,4 @@
-"""Answers that are larger than the memory of many a machine: they are made and sent piece by piece."""
+"""Responses larger than the memory of many machines: they are created and sent piece by piece."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -16,8 +16,10 @@ SIZE: Final = 2 * MB
 MANY: Final = 25
 TEXT: Final = "x" * SIZE
 MEMORY: Final = 100 * MB
-"""For answers of 50 MB, of which there used to be three or four copies at once. Up to 69 MB were seen, and 84 on a
-machine that ran other tests."""
+"""Maximum memory for answers of 50 MB, in bytes. Formerly there were three or four copies at once.
+
+Measured: up to 69 MB, and 84 MB on a machine that ran other tests.
+"""
 V1: Final = {"A2A-Version": "1.0"}
 
 
@@ -31,81 +33,81 @@ async def new_thread(gateway: Strained, **body: Any) -> str:
     return (await post(gateway, "/threads", body))["thread_id"]
 
 
-# What is there to be listed. Each gives the request, and in which member of the answer the list is.
+# Requests of lists, each with the member of the response that holds the list
 
-Asked = tuple[str, str, JsonObject | None, str | None]
+ListRequest = tuple[str, str, JsonObject | None, str | None]
 
 
-async def revisions(gateway: Strained) -> Asked:
-    """Many, of the same message."""
+async def revisions(gateway: Strained) -> ListRequest:
+    """Create many revisions with the same message."""
     thread_id = await new_thread(gateway, supersteps=[{"updates": [{"values": {"text": TEXT}}]}])
     for number in range(MANY):
         await post(gateway, f"/threads/{thread_id}/state", {"values": {"n": number}})
     return "GET", f"/threads/{thread_id}/history?limit=1000", None, None
 
 
-async def threads_of_values(gateway: Strained) -> Asked:
+async def threads_of_values(gateway: Strained) -> ListRequest:
     for _ in range(MANY):
         await new_thread(gateway, metadata={"kind": "v"}, supersteps=[{"updates": [{"values": {"text": TEXT}}]}])
     return "POST", "/threads/search", {"metadata": {"kind": "v"}, "limit": 1000}, None
 
 
-async def threads_of_metadata(gateway: Strained) -> Asked:
+async def threads_of_metadata(gateway: Strained) -> ListRequest:
     for _ in range(20 * MANY):
         await new_thread(gateway, metadata={"kind": "m", "text": TEXT[: SIZE // 20]})
     return "POST", "/threads/search", {"metadata": {"kind": "m"}, "limit": 1000, "select": ["metadata"]}, None
 
 
-async def threads_by_values(gateway: Strained) -> Asked:
+async def threads_by_values(gateway: Strained) -> ListRequest:
     for _ in range(MANY):
         await new_thread(gateway, supersteps=[{"updates": [{"values": {"text": TEXT, "found": True}}]}])
     return "POST", "/threads/search", {"values": {"found": True}, "limit": 1000}, None
 
 
-async def runs(gateway: Strained) -> Asked:
+async def runs(gateway: Strained) -> ListRequest:
     thread_id = await new_thread(gateway)
     body: JsonObject = {"assistant_id": "ask", "input": {"message": TEXT}}
-    # Not waited for one by one: each answer would hold what all before it were told.
-    made = [await post(gateway, f"/threads/{thread_id}/runs", body) for _ in range(MANY)]
-    await read(gateway.http, "GET", f"/threads/{thread_id}/runs/{made[-1]['run_id']}/join", None)
+    # Not awaited one by one: each answer would hold the output of all runs before it.
+    created = [await post(gateway, f"/threads/{thread_id}/runs", body) for _ in range(MANY)]
+    await read(gateway.http, "GET", f"/threads/{thread_id}/runs/{created[-1]['run_id']}/join", None)
     return "GET", f"/threads/{thread_id}/runs?limit=1000", None, None
 
 
-async def items(gateway: Strained) -> Asked:
+async def items(gateway: Strained) -> ListRequest:
     for number in range(MANY):
         body = {"namespace": ["big"], "key": str(number), "value": {"text": TEXT}}
         assert (await gateway.http.put("/store/items", json=body)).status_code == 204
     return "POST", "/store/items/search", {"namespace_prefix": ["big"], "limit": 1000}, "items"
 
 
-async def a2a_tasks(gateway: Strained) -> Asked:
+async def a2a_tasks(gateway: Strained) -> ListRequest:
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": TEXT}]}
     for _ in range(MANY):
         await post(gateway, "/a2a/json/message:send", {"message": message}, **V1)
     return "GET", "/a2a/json/tasks?pageSize=100&includeArtifacts=true", None, "tasks"
 
 
-async def aief_tasks(gateway: Strained) -> Asked:
+async def aief_tasks(gateway: Strained) -> ListRequest:
     for _ in range(MANY):
         await post(gateway, "/ap/v1/agent/tasks", {"input": TEXT})
     return "GET", f"/ap/v1/agent/tasks?page_size={MANY}", None, "tasks"
 
 
-async def aief_steps(gateway: Strained) -> Asked:
+async def aief_steps(gateway: Strained) -> ListRequest:
     task_id = (await post(gateway, "/ap/v1/agent/tasks", {}))["task_id"]
     for _ in range(5):
         await post(gateway, f"/ap/v1/agent/tasks/{task_id}/steps", {"input": TEXT})
     return "GET", f"/ap/v1/agent/tasks/{task_id}/steps?page_size=1000", None, "steps"
 
 
-async def acp_events(gateway: Strained) -> Asked:
+async def acp_events(gateway: Strained) -> ListRequest:
     parts = [{"content": "word " * 50_000}]
     run = await post(gateway, "/acp/runs", {"agent_name": "stream", "input": [{"role": "user", "parts": parts}]})
     return "GET", f"/acp/runs/{run['run_id']}/events", None, "events"
 
 
-LISTS: Final[dict[str, tuple[int, int, Callable[[Strained], Awaitable[Asked]]]]] = {
-    # Things, bytes, how they are made
+LISTS: Final[dict[str, tuple[int, int, Callable[[Strained], Awaitable[ListRequest]]]]] = {
+    # Number of entries, size in bytes, and function that creates them
     "revisions": (MANY + 1, MANY * SIZE, revisions),
     "threads, with what is in them": (MANY, MANY * SIZE, threads_of_values),
     "threads, with their metadata": (20 * MANY, MANY * SIZE, threads_of_metadata),
@@ -129,7 +131,7 @@ async def read(http: httpx.AsyncClient, method: str, path: str, body: JsonObject
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_list_that_is_larger_than_the_memory_is_whole_and_holds_nobody_up(gateway: Strained, name: str) -> None:
+async def test_a_large_list_is_complete_without_blocking_others(gateway: Strained, name: str) -> None:
     count, size, prepare = LISTS[name]
     method, path, body, member = await prepare(gateway)
     async with gateway.watched() as strain:

@@ -1,4 +1,4 @@
-"""`limits.output` in every protocol: the run fails, in the agent's fault, and what it said by then is kept."""
+"""The limit `limits.output` in every protocol: the run fails by the agent's fault, and its earlier output is kept."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -13,17 +13,17 @@ V1: Final = {"A2A-Version": "1.0"}
 
 
 async def talks(text: str) -> AsyncGenerator[str]:
-    """Says no single thing that is too large."""
+    """Emit pieces, each of which is within the limits."""
     yield FIRST
     for _ in range(100):
         yield "y" * 500
 
 
-async def test_a_run_that_says_too_much_fails_and_keeps_its_output(tmp_path: Path) -> None:
+async def test_a_run_over_the_output_limit_keeps_its_output(tmp_path: Path) -> None:
     async with running(tmp_path, {"talks": talks}, limits={"output": LIMIT}) as gateway:
-        for made in CALLERS:
-            seen = await made(gateway.http, "talks").send("hi")
-            assert seen.state == "failed", made.name
-            assert f"The agent said more in one run than the limit of {LIMIT} bytes" in seen.fault, made.name
-            kept = await gateway.http.get(f"/a2a/talks/tasks/{seen.task_id}", headers=V1)
-            assert FIRST in kept.text, made.name
+        for caller_class in CALLERS:
+            view = await caller_class(gateway.http, "talks").send("hi")
+            assert view.state == "failed", caller_class.name
+            assert f"The agent said more in one run than the limit of {LIMIT} bytes" in view.fault, caller_class.name
+            task = await gateway.http.get(f"/a2a/talks/tasks/{view.task_id}", headers=V1)
+            assert FIRST in task.text, caller_class.name

@@ -1,5 +1,7 @@
-"""What the servers of agents answer to take the gateway down: bombs, answers without end, JSON of a million values. The
-run fails, in the agent's fault, and nobody else notices."""
+"""Hostile responses of agents' servers: compressed bombs, endless responses, JSON with millions of values.
+
+The run fails by the agent's fault, and other callers are not affected.
+"""
 
 import asyncio
 import gzip
@@ -27,7 +29,7 @@ pytestmark = SLOW
 
 
 def bomb(start: bytes, unit: bytes, end: bytes, most: int = 4 * 2**30) -> bytes:
-    """A gzip file of a few megabytes, whose middle is `unit` again and again up to `most` bytes."""
+    """Return a gzip file of a few megabytes, whose content repeats `unit` up to `most` bytes."""
     packing = zlib.compressobj(9, zlib.DEFLATED, 31)
     head = packing.compress(start) + packing.flush(zlib.Z_FULL_FLUSH)
     plain = unit * (MB // len(unit))
@@ -43,7 +45,7 @@ def answer(body: bytes, *headers: bytes, status: bytes = b"200 OK", type: bytes 
 
 
 SELF: Final = str(uuid4()).encode()
-"""As a gateway calls itself."""
+"""Instance id of a gateway."""
 GZIP: Final = b"Content-Encoding: gzip"
 SSE: Final = b"text/event-stream"
 STREAM: Final = answer(b"", type=SSE)
@@ -64,8 +66,10 @@ BOMBS: Final[Mapping[str, Callable[[], Trouble]]] = {
     "an answer of 200 MB": lambda: Endless(answer(b'{"a":"'), b"x", 200 * MB),
     "an event without end": lambda: Endless(STREAM + b"data: ", b"a"),
 }
-"""For each protocol. They are made for the test that asks for them: not by each process that imports this, which would
-keep 300 MB."""
+"""Responses for each protocol.
+
+Functions, because every process that imports this module would otherwise hold 300 MB.
+"""
 
 
 @cache
@@ -74,7 +78,7 @@ def bomb_of(name: str) -> Trouble:
 
 
 MOST: Final = 256 * MB
-"""Of what nobody keeps."""
+"""Maximum size of a response that the gateway does not store, in bytes."""
 
 ENDLESS: Final[Mapping[str, Trouble]] = {
     "a status line": Endless(b"HTTP/1.1 200 ", b"a", MOST),
@@ -89,12 +93,12 @@ ENDLESS: Final[Mapping[str, Trouble]] = {
     "an answer": Endless(answer(b'{"a":"'), b"a", MOST),
     "an error": Endless(answer(b'{"a":"', status=b"500 No"), b"a", MOST),
 }
-"""Without end. All protocols read these in one place."""
+"""Endless responses. All protocols read these in one place."""
 
 
 @dataclass
 class House:
-    """A gateway whose agents are on servers that do whatever the test says."""
+    """A gateway whose agents are on servers that a test scripts."""
 
     gateway: Strained
     proxies: Mapping[str, Proxy]
@@ -125,23 +129,23 @@ async def house(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Hous
 
 
 async def run(house: House, wire: str, text: str = "hello") -> dict[str, Any]:
-    """The state that LangGraph's clients are told at the end, or the error of the run."""
-    asked = {"assistant_id": wire, "input": {"messages": [{"role": "user", "content": text}]}}
-    told = await house.gateway.http.post("/runs/wait", json=asked)
-    assert told.status_code == 200, told.text[:500]
-    return told.json()
+    """Run the agent, and return the final state for LangGraph's clients, or the run's error."""
+    body = {"assistant_id": wire, "input": {"messages": [{"role": "user", "content": text}]}}
+    response = await house.gateway.http.post("/runs/wait", json=body)
+    assert response.status_code == 200, response.text[:500]
+    return response.json()
 
 
 async def fails(house: House, wire: str, name: str, trouble: Trouble) -> None:
-    """And the next run does not."""
+    """Check that the run fails, and that the next one succeeds."""
     proxy = house.proxy(wire)
     proxy.reset()
     proxy.befall(WIRES[wire].starts, trouble)
     async with house.gateway.watched() as strain:
-        told = await run(house, wire)
+        state = await run(house, wire)
     assert proxy.struck.is_set()
-    assert told["__error__"]["error"] in ("AgentInvalidError", "AgentFailedError", "AgentUnreachableError"), told
-    assert len(told["__error__"]["message"]) < 1000
+    assert state["__error__"]["error"] in ("AgentInvalidError", "AgentFailedError", "AgentUnreachableError"), state
+    assert len(state["__error__"]["message"]) < 1000
     strain.check()
     proxy.reset()
     assert (await run(house, wire, name))["messages"][-1]["content"] == words_of(name)
@@ -149,18 +153,18 @@ async def fails(house: House, wire: str, name: str, trouble: Trouble) -> None:
 
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.parametrize("wire", WIRES)
-async def test_what_a_server_answers_is_bounded(house: House, wire: str, name: str) -> None:
+async def test_a_huge_response_of_a_server_is_bounded(house: House, wire: str, name: str) -> None:
     await fails(house, wire, name, bomb_of(name))
 
 
 @asynccontextmanager
-async def saying(said: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> AsyncGenerator[str]:
-    """The URL of a server that says the same to everybody."""
+async def saying(respond: Callable[[asyncio.StreamWriter], Awaitable[None]]) -> AsyncGenerator[str]:
+    """Run a server that sends the same response to every request, and yield its URL."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
-            await said(writer)
+            await respond(writer)
             await writer.drain()
         writer.close()
 
@@ -176,7 +180,7 @@ LISTS: Final[Mapping[str, Callable[[], tuple[bytes, bytes]]]] = {
     "a refusal of 4 GB, packed": lambda: (answer(bomb(b'{"a":"', b"a", b'"}'), GZIP, status=b"404 No"), b""),
     "a refusal of 200 MB": lambda: (answer(b'{"a":"', status=b"404 No"), b"x"),
 }
-"""How it begins, and what goes on for 200 MB."""
+"""Start of each response, and the bytes that follow up to 200 MB."""
 MEASURED: Final = """
 import atexit, runpy, sys
 from pathlib import Path
@@ -189,8 +193,8 @@ runpy.run_module("babelgate", run_name="__main__")
 
 
 @pytest.mark.parametrize("name", LISTS)
-async def test_a_server_that_is_looked_at_is_not_taken_in_whole(tmp_path: Path, name: str) -> None:
-    """By `babelgate add`, which tries all protocols at once."""
+async def test_detecting_a_server_needs_bounded_memory(tmp_path: Path, name: str) -> None:
+    """Detect the server with `babelgate add`, which tries all protocols at once."""
     start, again = LISTS[name]()
     start = start.replace(b"\r\n", b"\r\nBabelgate: 1; instance=" + SELF + b"\r\n", 1)
 
@@ -211,13 +215,13 @@ async def test_a_server_that_is_looked_at_is_not_taken_in_whole(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("parts", "count"),
     [
-        # 150 URLs of 15 MB each are a request of 8 KB.
+        # 150 URLs of 15 MB each fit into a request of 8 KB.
         (b'{"content":"' + b"x" * (15 * MB) + b'"}', 150),
         (b",".join([b'{"content":"x"}'] * 9_000), 100),
     ],
     ids=["large messages", "many values"],
 )
-async def test_a_session_of_too_much_is_refused(house: House, parts: bytes, count: int) -> None:
+async def test_too_large_a_session_is_refused(house: House, parts: bytes, count: int) -> None:
     message = b'{"role":"user","parts":[' + parts + b"]}"
 
     async def said(writer: asyncio.StreamWriter) -> None:
@@ -227,12 +231,12 @@ async def test_a_session_of_too_much_is_refused(house: House, parts: bytes, coun
         session = {"id": str(uuid4()), "history": [f"{url}/{number}" for number in range(count)]}
         body = {"agent_name": "echo", "session": session, "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
         async with house.gateway.watched() as strain:
-            told = await house.gateway.http.post("/acp/runs", json=body)
-    assert told.status_code == 413
-    assert "session.history" in told.json()["message"]
+            response = await house.gateway.http.post("/acp/runs", json=body)
+    assert response.status_code == 413
+    assert "session.history" in response.json()["message"]
     strain.check()
 
 
 @pytest.mark.parametrize("name", ENDLESS)
-async def test_an_answer_without_end_is_ended(house: House, name: str) -> None:
+async def test_an_endless_response_is_stopped(house: House, name: str) -> None:
     await fails(house, "acp", name, ENDLESS[name])

@@ -1,4 +1,4 @@
-"""`limits.values` in every protocol."""
+"""The limit `limits.values` in every protocol."""
 
 import json
 from pathlib import Path
@@ -9,13 +9,13 @@ from babelgate.canonical.value import JsonObject
 from tests.running import running
 
 
-async def test_a_request_of_more_values_than_the_settings_allow_is_refused_by_every_protocol(tmp_path: Path) -> None:
+async def test_every_protocol_refuses_too_many_values(tmp_path: Path) -> None:
     most = 50
     many = {"a": [0] * most}
     async with running(tmp_path, limits={"values": most}) as gateway:
         task_id = (await gateway.http.post("/ap/v1/agent/tasks", json={})).json()["task_id"]
         parts = [{"data": many}]
-        asked: dict[str, JsonObject] = {
+        bodies: dict[str, JsonObject] = {
             "/acp/runs": {"agent_name": "echo", "input": [{"role": "user", "parts": []}], "x": many},
             "/a2a/echo": {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": many},
             "/a2a/echo/message:send": {"message": {"messageId": "1", "role": "ROLE_USER", "parts": parts}},
@@ -24,13 +24,13 @@ async def test_a_request_of_more_values_than_the_settings_allow_is_refused_by_ev
             "/agent-protocol/runs/wait": {"agent_id": "echo", "input": many},
             "/store/items/search": {"filter": many},
         }
-        for path, body in asked.items():
+        for path, body in bodies.items():
             answer = await gateway.http.post(path, json=body, headers={"A2A-Version": "1.0"})
             assert answer.status_code == 413, (path, answer.text)
             assert "The body holds more than 50 JSON values." in answer.text, path
 
 
-async def test_a_command_of_too_many_values_over_a_websocket_is_refused_and_the_next_one_is_answered(
+async def test_a_websocket_stays_open_after_too_many_values(
     tmp_path: Path,
 ) -> None:
     async with running(tmp_path, limits={"values": 50}) as gateway:

@@ -1,4 +1,4 @@
-"""Pushing to many addresses: a task has so many, and so many are posted to at a time."""
+"""Limits of webhooks: the number of webhooks of a task, and the number of concurrent deliveries."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -16,12 +16,12 @@ V1: Final = {"A2A-Version": "1.0"}
 
 
 class Receiver:
-    """Takes every post, once it is let go."""
+    """A receiver that answers each delivery once `held` is set."""
 
     def __init__(self) -> None:
         self.got = 0
         self.size = 0
-        """Bytes of the largest body."""
+        """Size of the largest body, in bytes."""
         self.held = asyncio.Event()
         self.url = ""
         self._more = asyncio.Condition()
@@ -51,12 +51,12 @@ class Receiver:
 
 @pytest.fixture
 async def receiver() -> AsyncGenerator[Receiver]:
-    made = Receiver()
-    server = await asyncio.start_server(made.serve, "127.0.0.1", 0, limit=2**20)
+    new_receiver = Receiver()
+    server = await asyncio.start_server(new_receiver.serve, "127.0.0.1", 0, limit=2**20)
     async with server:
-        made.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
-        yield made
-        made.held.set()
+        new_receiver.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+        yield new_receiver
+        new_receiver.held.set()
 
 
 async def call(gateway: Strained, agent: str, method: str, params: JsonObject) -> dict[str, Any]:
@@ -64,14 +64,14 @@ async def call(gateway: Strained, agent: str, method: str, params: JsonObject) -
     return (await gateway.http.post(f"/a2a/{agent}", json=body, headers=V1)).json()
 
 
-def said(text: str, **more: Any) -> JsonObject:
+def message_params(text: str, **more: Any) -> JsonObject:
     return {"message": {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}], **more}}
 
 
-async def test_a_task_with_the_most_webhooks_it_may_have_holds_nobody_up(tmp_path: Path, receiver: Receiver) -> None:
+async def test_the_most_webhooks_of_a_task_do_not_block_others(tmp_path: Path, receiver: Receiver) -> None:
     receiver.held.set()
     async with strained(tmp_path) as gateway:
-        task = (await call(gateway, "ask", "SendMessage", said("hi")))["result"]["task"]
+        task = (await call(gateway, "ask", "SendMessage", message_params("hi")))["result"]["task"]
         async with gateway.watched() as strain:
             for number in range(200):
                 config = {"taskId": task["id"], "id": str(number), "url": receiver.url}
@@ -81,22 +81,25 @@ async def test_a_task_with_the_most_webhooks_it_may_have_holds_nobody_up(tmp_pat
                 else:
                     assert answer["error"]["code"] == -32602
                     assert answer["error"]["message"] == "A task has at most 16 webhooks, and this one has that many"
-            await call(gateway, "ask", "SendMessage", said("Bob", taskId=task["id"]))
+            await call(gateway, "ask", "SendMessage", message_params("Bob", taskId=task["id"]))
             await receiver.receives(16 * 2)
         strain.check()
 
 
-async def test_a_webhook_of_a_large_task_holds_nobody_up(tmp_path: Path, receiver: Receiver) -> None:
-    """In 0.3, which posts the whole task after every event."""
+async def test_a_webhook_of_a_large_task_does_not_block_others(tmp_path: Path, receiver: Receiver) -> None:
+    """Use A2A 0.3, which posts the whole task after every event."""
     receiver.held.set()
     agents = python_agents("asking")
     async with strained(tmp_path, agents=agents, limits={"output": "256MB"}) as gateway:
-        task = (await call(gateway, "asking", "SendMessage", said("hi")))["result"]["task"]
+        task = (await call(gateway, "asking", "SendMessage", message_params("hi")))["result"]["task"]
         config: JsonObject = {"taskId": task["id"], "pushNotificationConfig": {"url": receiver.url}}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tasks/pushNotificationConfig/set", "params": config}
         assert "result" in (await gateway.http.post("/a2a/asking", json=body)).json()
         async with gateway.watched() as strain:
-            answer: JsonObject = {**said("yes", taskId=task["id"]), "configuration": {"returnImmediately": True}}
+            answer: JsonObject = {
+                **message_params("yes", taskId=task["id"]),
+                "configuration": {"returnImmediately": True},
+            }
             assert "result" in await call(gateway, "asking", "SendMessage", answer)
             await receiver.receives(3)
         assert receiver.size > 40 * MB
@@ -104,7 +107,7 @@ async def test_a_webhook_of_a_large_task_holds_nobody_up(tmp_path: Path, receive
 
 
 def pushed(url: str) -> dict[str, tuple[str, JsonObject, dict[str, str]]]:
-    """Path, body and headers of a request that starts the agent `fluent`, and has it pushed."""
+    """Return path, body and headers of requests that start the agent `fluent` and have it pushed."""
     run: JsonObject = {"assistant_id": "fluent", "input": {"message": "hi"}, "webhook": url}
     push: JsonObject = {"taskPushNotificationConfig": {"url": url}, "returnImmediately": True}
     old: JsonObject = {"pushNotificationConfig": {"url": url}, "blocking": False}
@@ -117,7 +120,7 @@ def pushed(url: str) -> dict[str, tuple[str, JsonObject, dict[str, str]]]:
     call: JsonObject = {"jsonrpc": "2.0", "id": 1}
     return {
         "langgraph": ("/runs", run, {}),
-        "a2a-1.0": ("/a2a/fluent/message:send", {**said("hi"), "configuration": push}, V1),
+        "a2a-1.0": ("/a2a/fluent/message:send", {**message_params("hi"), "configuration": push}, V1),
         "a2a-0.3": (
             "/a2a/fluent",
             {**call, "method": "message/send", "params": {"message": message, "configuration": old}},
@@ -127,7 +130,7 @@ def pushed(url: str) -> dict[str, tuple[str, JsonObject, dict[str, str]]]:
 
 
 @pytest.mark.parametrize("protocol", ["langgraph", "a2a-1.0", "a2a-0.3"])
-async def test_a_webhook_of_as_much_as_a_run_may_say_takes_no_more_memory_than_it_should(
+async def test_the_largest_webhook_delivery_needs_bounded_memory(
     tmp_path: Path, receiver: Receiver, protocol: str
 ) -> None:
     receiver.held.set()
@@ -141,11 +144,11 @@ async def test_a_webhook_of_as_much_as_a_run_may_say_takes_no_more_memory_than_i
         strain.check(memory=125 * MB)
 
 
-async def test_so_many_posts_of_one_owner_are_under_way_and_no_more(tmp_path: Path, receiver: Receiver) -> None:
+async def test_the_number_of_concurrent_deliveries_is_bounded(tmp_path: Path, receiver: Receiver) -> None:
     async with strained(tmp_path) as gateway:
         push = {"configuration": {"taskPushNotificationConfig": {"url": receiver.url}}}
         for number in range(40):
-            assert "result" in await call(gateway, "echo", "SendMessage", {**said(str(number)), **push})
+            assert "result" in await call(gateway, "echo", "SendMessage", {**message_params(str(number)), **push})
         await receiver.receives(16)
         for _ in range(10):
             await gateway.http.post("/runs/wait", json={"assistant_id": "echo", "input": {"message": "hi"}})

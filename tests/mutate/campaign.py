@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, and requests that it has to answer, whatever they are."""
+"""A campaign: mutated requests to a gateway in a separate process, which must answer each of them."""
 
 import asyncio
 import json
@@ -14,15 +14,15 @@ from tests.gateway.hostile import LIMIT
 from tests.gateway.route import protocol_of
 from tests.gateway.siege import there
 from tests.limits.strain import MB, Strained, strained
-from tests.mutate.request import Made, Slots, make
+from tests.mutate.request import Mutated, Slots, make
 
 PATIENCE: Final = 20.0
-"""Seconds within which each request is answered, or its sender hung up on."""
+"""Time within which each request must be answered or its connection closed, in seconds."""
 _AT_ONCE: Final = 4
 _BATCH: Final = 200
-"""Requests between two looks at the things that these are about: some delete them."""
+"""Number of requests after which the ids in them are renewed, because some requests delete their objects."""
 _REFUSED: Final = frozenset({501, 503})
-"""Of all answers from 500 on, those that say what cannot be had."""
+"""Statuses from 500 that are allowed, because they name something that is not available."""
 _LEAKS: Final = re.compile(rb'Traceback \(most|File "/|site-packages')
 _PATHS: Final = ("/acp/runs", "/a2a/echo", "/ap/v1/agent", "/threads", "/v1/models")
 
@@ -32,20 +32,20 @@ class Campaign:
         self.gateway = gateway
         self.faults: list[str] = []
         self.answers: Counter[int] = Counter()
-        """By status; 0 = hung up on."""
+        """Number of answers by status; 0 for closed connections."""
         self.slowest = (0.0, "")
-        """Seconds, and the request."""
+        """Time of the slowest answer in seconds, and its request."""
         self.wait = 0.0
-        """Seconds that somebody else waited at the most."""
+        """Maximum delay of other callers, in seconds."""
         self.busy = 0.0
-        """The same, as far as the gateway computed meanwhile."""
+        """Part of that time in which the gateway computed, in seconds."""
         self.memory = 0
-        """Bytes by which it grew at the most while it answered a batch."""
+        """Maximum growth of the memory during a batch, in bytes."""
         self._seed = seed
         self._slots: dict[str, Slots] = {}
 
     async def send(self, first: int, count: int) -> None:
-        """The requests with these numbers, and what others notice of them."""
+        """Send the requests with these numbers, and measure their effect on others."""
         for start in range(first, first + count, _BATCH):
             self._slots = {protocol_of(path): await there(self.gateway, path) for path in _PATHS}
             numbers = iter(range(start, min(start + _BATCH, first + count)))
@@ -64,7 +64,7 @@ class Campaign:
             everything |= slots
         return {**everything, **self._slots.get(protocol_of(path), {})}
 
-    async def _one(self, request: Made) -> None:
+    async def _one(self, request: Mutated) -> None:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(PATIENCE):
@@ -75,8 +75,8 @@ class Campaign:
         self.slowest = max(self.slowest, (time.perf_counter() - began, request.name))
         self.faults += [f"{request.name}: {each}" for each in self._judge(request, answer)]
 
-    async def _exchange(self, request: Made) -> bytes:
-        """All of the answer; of a stream, its beginning."""
+    async def _exchange(self, request: Mutated) -> bytes:
+        """Return the whole response, or the beginning of a stream."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.gateway.port)
         answer = b""
         try:
@@ -86,7 +86,7 @@ class Campaign:
                 if not request.is_whole:
                     writer.write_eof()
             except OSError:
-                pass  # what it was told before stands in the answer
+                pass  # a response to the part sent so far may still arrive
             while chunk := await reader.read(MB):
                 answer += chunk
                 if b"text/event-stream" in answer.partition(b"\r\n\r\n")[0].lower() and b"\n\n" in answer:
@@ -97,7 +97,7 @@ class Campaign:
             writer.close()
         return answer
 
-    def _judge(self, request: Made, answer: bytes) -> list[str]:
+    def _judge(self, request: Mutated, answer: bytes) -> list[str]:
         if not answer:
             self.answers[0] += 1
             return ["hung up on"] if request.is_whole else []
@@ -117,9 +117,9 @@ class Campaign:
         return faults
 
     def summary(self) -> str:
-        told = ", ".join(f"{count} x {status or 'hung up'}" for status, count in sorted(self.answers.items()))
+        counts = ", ".join(f"{count} x {status or 'hung up'}" for status, count in sorted(self.answers.items()))
         return (
-            f"{sum(self.answers.values())} requests of seed {self._seed}: {told}\n"
+            f"{sum(self.answers.values())} requests of seed {self._seed}: {counts}\n"
             f"the slowest answer took {self.slowest[0]:.2f} s ({self.slowest[1]}); others waited {self.wait:.2f} s at "
             f"the most, {self.busy:.2f} s of it for computing; {self.memory / MB:.0f} MB more in a batch\n"
             f"{len(self.faults)} faults" + "".join(f"\n  {each}" for each in self.faults)
@@ -143,7 +143,7 @@ def _refuse(name: str) -> None:
 
 
 def _joined(body: bytes) -> bytes:
-    """Of the chunks of a body."""
+    """Return the joined chunks of a body."""
     found: list[bytes] = []
     while body:
         size, _, rest = body.partition(b"\r\n")
@@ -155,13 +155,13 @@ def _joined(body: bytes) -> bytes:
 
 @asynccontextmanager
 async def campaign(folder: Path, seed: int) -> AsyncGenerator[Campaign]:
-    """When it is left, the log is read and the gateway must have stopped as it should."""
+    """Run a campaign. At its end, check the log and the exit code of the gateway."""
     limits: Mapping[str, object] = {"body": LIMIT}
     async with strained(folder, limits=limits, log_level="error") as gateway:
-        made = Campaign(gateway, seed)
-        yield made
+        tally = Campaign(gateway, seed)
+        yield tally
         log = await asyncio.to_thread(gateway.process.stop)
         if gateway.process.process.returncode != 0:
-            made.faults.append(f"the gateway ended with {gateway.process.process.returncode}")
+            tally.faults.append(f"the gateway ended with {gateway.process.process.returncode}")
         if log.strip():
-            made.faults.append(f"the log says: {log[:3000]}")
+            tally.faults.append(f"the log says: {log[:3000]}")

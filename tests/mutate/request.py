@@ -1,4 +1,4 @@
-"""Requests as bytes: valid ones of every route, method and command, to which a seeded chance has done something."""
+"""Requests as bytes: valid ones of every route, method and command, mutated by a seeded generator."""
 
 import json
 import random
@@ -16,12 +16,12 @@ from tests.gateway.siege import headers_for, spared
 from tests.gateway.valid import COMMANDS, RPC, UPLOAD, V1, VALID, command, filled, rpc
 
 Slots = Mapping[str, str]
-"""Ids of what is there, by the name of a route's parameter."""
+"""Ids of existing objects, by the name of a route's parameter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a request can be made of."""
+    """Valid base of a request."""
 
     route: Route
     body: Json = None
@@ -30,11 +30,14 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Mutated:
     name: str
     raw: bytes
     is_whole: bool = True
-    """It is framed as HTTP has it. Of others the sender closes its side, and the gateway may hang up."""
+    """True if the framing is valid HTTP.
+
+    After others the sender closes its side, and the gateway may close the connection.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def _kinds() -> Sequence[Kind]:
     found += [
         Kind(each.route, rpc(each.name, each.valid), headers={} if each.old else V1)
         for each in RPC
-        if each.name not in ("tasks/resubscribe", "SubscribeToTask")  # of a task that waits they go on
+        if each.name not in ("tasks/resubscribe", "SubscribeToTask")  # streams of a waiting task do not end
     ]
     commands = Route("POST", "/threads/{thread_id}/commands")
     return [*found, *(Kind(commands, command(each.method, each.valid)) for each in COMMANDS)]
@@ -71,25 +74,28 @@ def _kinds() -> Sequence[Kind]:
 KINDS: Final = _kinds()
 
 
-def make(seed: int, number: int, slots: Callable[[str], Slots]) -> Made:
-    """The same seed and number give the same request, but for the ids of what is there: `slots`, by a path."""
+def make(seed: int, number: int, slots: Callable[[str], Slots]) -> Mutated:
+    """Return the request with this seed and number.
+
+    The same values give the same request, except for the ids in `slots`.
+    """
     chance = random.Random(f"{seed} {number}")
     kind = chance.choice(KINDS)
     route = kind.route
-    known = spared(route, slots(route.path))
-    body = filled(kind.body, {**known, "task": UNKNOWN, "open": known.get("task_id", UNKNOWN)})
-    at = "/a2a/echo" if route.words == "rpc" else route.at(known)
+    ids = spared(route, slots(route.path))
+    body = filled(kind.body, {**ids, "task": UNKNOWN, "open": ids.get("task_id", UNKNOWN)})
+    at = "/a2a/echo" if route.words == "rpc" else route.at(ids)
     headers = (("Host", b"127.0.0.1"), ("Content-Type", b"application/json"), ("Connection", b"close"))
     draft = _Draft(route.method, at, headers, b"" if body is None else json.dumps(body).encode())
     for name, value in (headers_for(route) if kind.headers is None else kind.headers).items():
         draft = draft.with_header(name, value.encode())
-    name, draft = _change(kind, known, body, draft, chance)
+    name, draft = _change(kind, ids, body, draft, chance)
     named = f"request {number} of seed {seed}, {kind.route}: {name}"
     draft = draft if draft.method == "GET" and not draft.body else _with_length(draft)
     if chance.random() < 0.15:
         how, raw = _broken(draft, chance)
-        return Made(f"{named}, {how}", raw, is_whole=False)
-    return Made(named, draft.raw())
+        return Mutated(f"{named}, {how}", raw, is_whole=False)
+    return Mutated(named, draft.raw())
 
 
 def _with_length(draft: _Draft) -> _Draft:
@@ -104,11 +110,11 @@ def _change(kind: Kind, slots: Slots, body: Json, draft: _Draft, chance: random.
         return name, changed
     how = chance.randrange(10)
     if how < 5 and body is not None:
-        ((name, made),) = fuzz.bodies(body, chance.random(), 1)
-        return name, replace(draft, body=made)
+        ((name, changed_body),) = fuzz.bodies(body, chance.random(), 1)
+        return name, replace(draft, body=changed_body)
     if how < 6:
-        name, made = chance.choice(list(BODIES.items()))
-        return f"the body {name}", replace(draft, body=made)
+        name, changed_body = chance.choice(list(BODIES.items()))
+        return f"the body {name}", replace(draft, body=changed_body)
     if how < 8 and (str(route) in QUERIES or how == 7):
         (query,) = fuzz.queries(QUERIES.get(str(route), ("limit", "a")), chance.random(), 1)
         return "a query", replace(draft, target=f"{draft.target}?{query}")
@@ -134,13 +140,13 @@ def _other_header(draft: _Draft, chance: random.Random) -> tuple[str, _Draft]:
         name, value = "Last-Event-ID", chance.choice(EVENT_IDS)
     else:
         name, text = chance.choice(_NAMES), chance.choice([*fuzz.TEXTS, *fuzz.NUMBERS])
-        # What would end the header is sent by `_broken`.
+        # `_broken` covers characters that end the header.
         value = text.encode(errors="replace").translate(None, b"\r\n\0")[:20_000]
     return f"the header {name}: {value[:30]!r}", draft.with_header(name, value)
 
 
 def _broken(draft: _Draft, chance: random.Random) -> tuple[str, bytes]:
-    """No HTTP any more, or hardly."""
+    """Return a request whose framing is not valid HTTP, or only nearly."""
     raw = draft.raw()
     head, _, body = raw.partition(b"\r\n\r\n")
     length = str(len(draft.body)).encode()

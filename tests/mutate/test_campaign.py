@@ -1,4 +1,4 @@
-"""A short campaign: `python -m tests.mutate` is the long one."""
+"""A short campaign. `python -m tests.mutate` runs longer ones."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from tests.mutate.campaign import campaign
 pytestmark = pytest.mark.timeout(120)
 
 
-async def test_requests_that_chance_has_changed_are_answered_and_hold_nobody_up(tmp_path: Path) -> None:
-    async with campaign(tmp_path, seed=1) as made:
-        await made.send(0, 400)
-    assert made.faults == [], made.summary()
-    assert sum(made.answers.values()) == 400
-    assert {200, 400, 404, 422} <= set(made.answers), made.summary()
-    assert made.wait <= MOST_WAIT and made.busy <= MOST_BUSY and made.memory <= MOST_MEMORY, made.summary()
+async def test_mutated_requests_are_answered_without_blocking_others(tmp_path: Path) -> None:
+    async with campaign(tmp_path, seed=1) as tally:
+        await tally.send(0, 400)
+    assert tally.faults == [], tally.summary()
+    assert sum(tally.answers.values()) == 400
+    assert {200, 400, 404, 422} <= set(tally.answers), tally.summary()
+    assert tally.wait <= MOST_WAIT and tally.busy <= MOST_BUSY and tally.memory <= MOST_MEMORY, tally.summary()

@@ -99,17 +99,17 @@ WHOLE_RUN: Final = whole_run(_GIVEN, ANSWERS[LOGIN.message.text])
 
 
 def _probed(feature: Feature) -> Extract:
-    return lambda events: PROBES[feature].told([hashed(event) for event in events])
+    return lambda events: PROBES[feature].extract([hashed(event) for event in events])
 
 
 def _unnumbered(feature: Feature) -> Extract:
     """Return a function that extracts the values without the number of their message."""
-    return lambda events: [each[1:] for each in PROBES[feature].told(events)]
+    return lambda events: [each[1:] for each in PROBES[feature].extract(events)]
 
 
 def _text(events: Sequence[Event]) -> Any:
     """Return how often the text occurs. It may be surrounded by refusals and data that are shown as text."""
-    return "".join(PROBES[Feature.TEXT].told(events)).count("One twö three.")
+    return "".join(PROBES[Feature.TEXT].extract(events)).count("One twö three.")
 
 
 def _pieces(events: Sequence[Event]) -> Any:
@@ -142,12 +142,12 @@ def _input_member(name: str) -> Extract:
 
 
 def _metadata(events: Sequence[Event]) -> Any:
-    return PROBES[Feature.METADATA].told(events), _input_member("metadata")(events)
+    return PROBES[Feature.METADATA].extract(events), _input_member("metadata")(events)
 
 
 def _states(events: Sequence[Event]) -> Any:
     """Return the states, without repetitions of unchanged ones."""
-    return [values for values, _ in groupby(PROBES[Feature.STATE].told(events))]
+    return [values for values, _ in groupby(PROBES[Feature.STATE].extract(events))]
 
 
 def _output(events: Sequence[Event]) -> Any:

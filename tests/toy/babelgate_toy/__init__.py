@@ -1,7 +1,7 @@
-"""A small protocol as another package would bring it: one text in, one text out.
+"""A small protocol as another package would add it: one text in, one text out.
 
-`GET /toy` lists the agents, `POST /toy/{agent}` with `{"text": …}` runs one and answers with what came of it,
-`GET /toy/runs/{run_id}` shows that again, and what went wrong is an `oops`.
+`GET /toy` lists the agents, `POST /toy/{agent}` with `{"text": …}` runs one and answers with the result, and `GET
+/toy/runs/{run_id}` shows the result again. An error is an `oops`.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the toy protocol carries: texts, and that something failed."""
+"""Features that the toy protocol carries: text and faults."""
 
 from collections.abc import Mapping
 from typing import Final

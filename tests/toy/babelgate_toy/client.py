@@ -1,4 +1,4 @@
-"""An agent on a toy server, whose URL is that of its `/toy`."""
+"""Client of an agent on a toy server. The URL is that of the server's `/toy`."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
@@ -78,8 +78,8 @@ class _HttpClient(Calls):
     async def read_error_response(self, response: httpx.Response) -> FaultError:
         words = f"The agent's server answered {response.status_code}"
         with suppress(FaultError, KeyError, TypeError):
-            told = cast("Any", await read_answer(response, ERROR_RESPONSE_LIMIT))
-            words = f"{words}: {told['oops']['words']}"
+            answer = cast("Any", await read_answer(response, ERROR_RESPONSE_LIMIT))
+            words = f"{words}: {answer['oops']['words']}"
         return response_error(Fault(code=fault_code(response.status_code), message=words), response)
 
 

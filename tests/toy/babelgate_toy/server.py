@@ -1,4 +1,4 @@
-"""The toy protocol's routes."""
+"""Routes of the toy protocol."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -104,7 +104,7 @@ class Server(Handlers):
         who = caller(request)
         info = self._hub.agent(request.path_params["agent"])
         body = validate(Ask, await read_json(request))
-        said = (Message.of(body.text, "user"),)
+        messages = (Message.of(body.text, "user"),)
         receipt = await self._hub.submit(
             who.owner,
             Submission(
@@ -112,7 +112,7 @@ class Server(Handlers):
                 protocol="toy",
                 version=VERSION,
                 thread_id=str(uuid4()),
-                input=RunInput(messages=said, headers=who.headers),
+                input=RunInput(messages=messages, headers=who.headers),
             ),
         )
         async for _ in self._hub.reads.follow(who.owner, Scope(receipt.thread_id, "run", receipt.run_id)):
@@ -125,13 +125,13 @@ class Server(Handlers):
             raise FaultError(FaultCode.NOT_FOUND, "There is no such run.")
         return await self._answer(owner, await self._hub.reads.task(owner, task_id))
 
-    async def _answer(self, owner: str, made: Receipt | Task) -> Response[Any]:
-        task = await self._hub.reads.task(owner, made.task_id)
+    async def _answer(self, owner: str, source: Receipt | Task) -> Response[Any]:
+        task = await self._hub.reads.task(owner, source.task_id)
         scope = Scope.task(task)
         records = await self._hub.reads.records(owner, scope, task.first_seq - 1)
         fold = Fold(task.thread_id, owner, records)
-        said = fold.messages(task_id=task.task_id)
-        texts = [message.text for message in said if message.role != "user" and message.phase != "progress"]
+        messages = fold.messages(task_id=task.task_id)
+        texts = [message.text for message in messages if message.role != "user" and message.phase != "progress"]
         losses = [*(loss for run in fold.runs.values() for loss in run.loss), *_losses(records)]
         body = {
             "id": task.task_id,
@@ -139,4 +139,4 @@ class Server(Handlers):
             "text": "".join(texts),
             "failure": None if task.fault is None else task.fault.message,
         }
-        return Response(body, media_type="application/json", headers={**run_headers(made), **loss_header(losses)})
+        return Response(body, media_type="application/json", headers={**run_headers(source), **loss_header(losses)})

@@ -1,4 +1,4 @@
-"""What the tests of all routes have to know of this protocol."""
+"""Knowledge about this protocol for the tests of all routes."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -23,8 +23,8 @@ def _check_error(response: httpx.Response) -> None:
 
 
 async def _make(http: httpx.AsyncClient) -> Mapping[str, str]:
-    made = await http.post("/toy/echo", json={"text": "a toy of alice"})
-    return {"agent": "echo", "run_id": made.json()["id"]}
+    response = await http.post("/toy/echo", json={"text": "a toy of alice"})
+    return {"agent": "echo", "run_id": response.json()["id"]}
 
 
 def _look(slots: Mapping[str, str]) -> Sequence[str]:
