@@ -1,12 +1,9 @@
 """The tables of docs/configuration.md: every key of the settings, its default, and what it means."""
 
 from collections.abc import Iterator
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from babelgate.gateway.settings.model import schema
-
-_SIZES: Final = ("body", "artifact", "event", "output", "thread", "input", "metadata", "inline", "head")
-"""Keys whose default is a number of bytes. `limits.queue.thread` has the name of one, and a small default."""
 
 
 def tables() -> str:
@@ -26,12 +23,10 @@ def tables() -> str:
 
 
 def _table(rows: Iterator[tuple[str, str, str]]) -> Iterator[str]:
-    yield "| key | default | meaning |"
+    yield "| key | default | |"
     yield "|---|---|---|"
     for key, default, meaning in rows:
-        # A line break would end the row.
-        text = " ".join(meaning.split()).replace("|", "\\|")
-        yield f"| `{key}` | {default or 'none'} | {text} |"
+        yield f"| `{key}` | {default} | {meaning.replace('|', chr(92) + '|')} |"
 
 
 def _rows(section: dict[str, Any], sections: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
@@ -47,7 +42,9 @@ def _default(name: str, each: dict[str, Any]) -> str:
     default = each.get("default")
     if isinstance(default, bool):
         return str(default).lower()
-    if name in _SIZES and isinstance(default, int) and default >= 2**10:
+    if name in ("body", "artifact", "event", "output", "input", "metadata", "inline", "head") and isinstance(
+        default, int
+    ):
         return f"{default // 2**20}MB" if default >= 2**20 else f"{default // 2**10}KB"
     if isinstance(default, float):
         return f"{default:g}"
