@@ -155,12 +155,15 @@ def diagrams() -> str:
     tasks = {str(now): sorted(map(str, then)) for now, then in TASK_TRANSITIONS.items()}
     runs = {str(now): sorted(str(t) for t in then if t is not now) for now, then in RUN_TRANSITIONS.items()}
     return (
-        "# States\n\nGenerated from `canonical/state.py` by `make docs`.\n\n"
-        "## Task\n\nWhat a caller asked for. Terminal is final: what comes after is a new task that continues it.\n\n"
+        "# States of tasks and runs\n\n"
+        "The diagrams show every permitted change of state. `make docs` generates them from `canonical/state.py`.\n\n"
+        "## Task\n\n"
+        "A task is a request of a caller to an agent. A task that has reached a final state never changes again:\n"
+        "later input is a new task that continues it.\n\n"
         + lines(tasks, "submitted", {str(state) for state in TERMINAL})
-        + "\n\n## Run\n\nOne activation of the agent on a task.\n\n"
-        + lines(runs, "pending", {str(status) for status in ENDED})
-        + "\n"
+        + "\n\n## Run\n\n"
+        "A run is one activation of the agent on a task. A task has one run for its input, and another one for each\n"
+        "answer to a question.\n\n" + lines(runs, "pending", {str(status) for status in ENDED}) + "\n"
     )
 
 

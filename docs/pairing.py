@@ -53,11 +53,11 @@ class Cell:
 _GRAPH: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
     Feature.CALLER_TOOLS: lossy(
-        "of graphs that look for them and call them by interrupts", f"{_GRAPHS}, What it is given"
+        "of graphs that look for them and call them by interrupts", f"{_GRAPHS}, Input and configuration"
     ),
-    Feature.PROGRESS: lossy("whatever a node adds that no model says", f"{_GRAPHS}, What it says"),
-    Feature.ARTIFACT: lossy("a file is a block of a message", f"{_GRAPHS}, What it says"),
-    Feature.ARTIFACT_APPEND: dropped("a block of a message comes whole", f"{_GRAPHS}, What it says"),
+    Feature.PROGRESS: lossy("whatever a node adds that no model says", f"{_GRAPHS}, Output"),
+    Feature.ARTIFACT: lossy("a file is a block of a message", f"{_GRAPHS}, Output"),
+    Feature.ARTIFACT_APPEND: dropped("a block of a message comes whole", f"{_GRAPHS}, Output"),
     Feature.AUTH_REQUEST: lossy("a question like any other", f"{_GRAPHS}, Questions"),
 }
 """Features that a LangGraph graph can express."""
