@@ -60,7 +60,7 @@ class Listener:
                             self._take(each)
                             continue
                         if begun and not self.listens.is_set():
-                            log.warning("the connection that hears of other gateways was lost, and is there again")
+                            log.warning("listener connection restored")
                         begun = True
                         self.listens.set()
                         await self._look()
@@ -68,7 +68,9 @@ class Listener:
                 if not begun:
                     raise
                 if self.listens.is_set():
-                    log.error("the connection that hears of other gateways was lost: %s", reason_of(error))
+                    log.error(
+                        "listener connection lost: commits of other gateways arrive late error=%s", reason_of(error)
+                    )
                 self.listens.clear()
             except Exception as error:
                 if not begun:
@@ -84,4 +86,4 @@ class Listener:
         try:
             self._hear(notice.threads)
         except Exception:  # whoever is to hear of what comes after it is told all the same
-            log.exception("a notice of another gateway was not taken")
+            log.exception("notice of another gateway not handled")

@@ -448,7 +448,7 @@ class Postgres:
             return
         with suppress(psycopg.Error):  # of a connection that is lost: the next transaction says so
             ended = _driver(connection).execute(_END_STILL, (_STILL,)).fetchall()[0][0]
-            log.warning("sessions of %d gateways that stood still in a transaction were ended", ended)
+            log.warning("stalled database sessions of other gateways ended count=%d", ended)
 
     def make_room(self, connection: Connection) -> None:
         make_partitions(connection)
