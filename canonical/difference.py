@@ -23,7 +23,7 @@ DIFFERENCE_DEPTH: Final = MAX_DEPTH + _LEVELS + 1
 
 
 class StateChange(Value):
-    """A value as its difference to the values of a revision."""
+    """Value, encoded as its difference to the values of a revision."""
 
     since: str
     """Id of the revision that the difference refers to."""

@@ -27,7 +27,7 @@ class _Event(Value):
 
 
 class ThreadChanged(_Event):
-    """Seq 1 of every thread, and every later change of what the caller keeps on it."""
+    """First record of every thread, and every later change of the metadata and settings that the caller keeps on it."""
 
     kind: ClassVar[Literal["thread_changed"]] = "thread_changed"
     metadata: JsonObject = {}
@@ -42,7 +42,7 @@ class ThreadChanged(_Event):
 
 
 class LossNoted(_Event):
-    """Something that the upstream's reader could not carry. A server's own losses are computed by its encoder."""
+    """Content that the upstream's reader could not carry. Losses on the server side are computed by the encoder."""
 
     kind: ClassVar[Literal["loss_noted"]] = "loss_noted"
     feature: str
@@ -64,8 +64,8 @@ class TaskCreated(_Event):
 
 
 class RunCreated(RunInput):
-    """A run, and what it is started with. The input's members are the event's own, so that the log reads as it did
-    before there was a `RunInput`."""
+    """New run with its input. The members of the input are members of the event, because the log had this form before
+    `RunInput` existed."""
 
     kind: ClassVar[Literal["run_created"]] = "run_created"
     run_id: str
@@ -114,7 +114,7 @@ class RunStarted(_Event):
 
 
 class UpstreamBound(_Event):
-    """The upstream's own ids of this run: what resume, cancel and re-attach need."""
+    """Ids that the upstream gave to this run. Resume, cancel and re-attach need them."""
 
     kind: ClassVar[Literal["upstream_bound"]] = "upstream_bound"
     protocol: str
@@ -148,8 +148,8 @@ class RunRemoved(_Event):
 
 
 class RunChanged(_Event):
-    """A caller changed what it keeps with a run that has ended. Of the thread, not of the run: nothing comes after the
-    end of a run."""
+    """Change of the caller's metadata of an ended run. The record belongs to the thread and not to the run, because no
+    record of a run follows its end."""
 
     kind: ClassVar[Literal["run_changed"]] = "run_changed"
     run_id: str
@@ -169,7 +169,7 @@ class MessageStarted(_Event):
 
 
 class PartAdded(_Event):
-    """A part of an open message: whole, unless `open`, when deltas follow until `PartEnded`."""
+    """Part of an open message. The part is complete, unless `open` is true: then deltas follow until `PartEnded`."""
 
     kind: ClassVar[Literal["part_added"]] = "part_added"
     message_id: str | None = None
@@ -199,7 +199,7 @@ class MessageEnded(_Event):
 
 
 class ToolStarted(_Event):
-    """A tool that the agent itself calls."""
+    """Call of a tool that the agent executes itself."""
 
     kind: ClassVar[Literal["tool_started"]] = "tool_started"
     call_id: str | None = None
@@ -238,8 +238,8 @@ class StepEnded(_Event):
 
 
 class ArtifactAdded(_Event):
-    """A named output or an upload, whole or one more piece of it: with `append` the part goes to the end of what has
-    the same `artifact_id`, and `last` says that no more will come."""
+    """Named output or upload, or one piece of it. With `append` the part is added to the artifact with the same
+    `artifact_id`. `last` marks the final piece."""
 
     kind: ClassVar[Literal["artifact_added"]] = "artifact_added"
     artifact_id: str | None = None
@@ -255,7 +255,7 @@ class ArtifactAdded(_Event):
 
 
 class InterruptRaised(_Event):
-    """A question that the agent stopped for."""
+    """Question that stopped the agent."""
 
     kind: ClassVar[Literal["interrupt_raised"]] = "interrupt_raised"
     interrupt_id: str | None = None
@@ -276,7 +276,7 @@ class InterruptAnswered(_Event):
 
 
 class StateSaved(_Event):
-    """A revision of the thread's values."""
+    """Revision of the thread's values."""
 
     kind: ClassVar[Literal["state_saved"]] = "state_saved"
     checkpoint_id: str | None = None
@@ -300,8 +300,8 @@ class StateSaved(_Event):
 
 
 class StatesPruned(_Event):
-    """A caller has had all of the thread's revisions forgotten but for the newest: those before it are shown no more,
-    and the states that were saved in them are gone from the log."""
+    """Removal of all revisions of the thread except the newest, at a caller's request. The removed revisions are
+    hidden, and their states are deleted from the log."""
 
     kind: ClassVar[Literal["states_pruned"]] = "states_pruned"
     checkpoint_id: str
@@ -316,7 +316,7 @@ class Custom(_Event):
 
 
 class Native(_Event):
-    """A fact that only the same protocol on the other side can show."""
+    """Fact that only the same protocol can show on the other side."""
 
     kind: ClassVar[Literal["native"]] = "native"
     protocol: str
@@ -405,7 +405,7 @@ def _without_bytes(event: Event) -> Event:
 
 
 class Record(Value, kw_only=False):
-    """One committed event of a thread's log."""
+    """Committed event of a thread's log."""
 
     seq: int
     """Number in the thread: 1, 2, 3… without a gap."""

@@ -80,7 +80,7 @@ BLAME: Final[dict[FaultCode, Blame]] = {
 
 
 class Fault(Value):
-    """One thing that went wrong. `message` is for people and never holds a secret or a stack trace."""
+    """Error of one operation. `message` is for people and never contains a secret or a stack trace."""
 
     code: FaultCode
     message: str

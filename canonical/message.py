@@ -26,9 +26,8 @@ class DataPart(_Part):
 
 
 class FilePart(_Part, weakref=True):
-    """A file, by the hash of its bytes in the artifact store (`blob`) or by URL. The bytes themselves are never in the
-    log: `inline` holds them only on the way in, before the hub stores them, and on the way out, where a reader asked
-    for them."""
+    """File, identified by the hash of its bytes in the artifact store (`blob`) or by a URL. The log never holds the
+    bytes. `inline` holds them only before the hub has stored them, and for readers that request them."""
 
     kind: ClassVar[Literal["file"]] = "file"
     name: str | None = None
@@ -60,7 +59,7 @@ class RefusalPart(_Part):
 
 
 class ToolCallPart(_Part):
-    """A call of a tool. `side` says who executes it: the agent itself, or the caller, whose result is then the answer
+    """Call of a tool. `side` names who executes it: the agent itself, or the caller. The caller's result is the answer
     to an interrupt."""
 
     kind: ClassVar[Literal["tool_call"]] = "tool_call"
@@ -79,7 +78,7 @@ class ToolResultPart(_Part):
 
 
 class AnnotationPart(_Part):
-    """A citation. The indices count characters over all text parts of the message."""
+    """Citation. `start` and `end` count characters over all text parts of the message."""
 
     kind: ClassVar[Literal["annotation"]] = "annotation"
     start: int | None = None

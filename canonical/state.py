@@ -63,7 +63,7 @@ RUN_TRANSITIONS: Final[Mapping[RunStatus, frozenset[RunStatus]]] = {
 
 
 class RunReason(StrEnum):
-    """Why a run ended; with the status it tells apart what some protocols show alike."""
+    """Reason why a run ended. Together with the status it distinguishes ends that some protocols show alike."""
 
     DONE = "done"
     INPUT = "input"

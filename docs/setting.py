@@ -1,9 +1,12 @@
 """Tables of docs/configuration.md: every key of the settings with its default and its meaning."""
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from babelgate.gateway.settings.model import schema
+
+_SIZES: Final = ("body", "artifact", "event", "output", "thread", "input", "metadata", "inline", "head")
+"""Names of keys whose value is a size in bytes. `thread` is also the name of a number of runs, which is smaller."""
 
 
 def tables() -> str:
@@ -23,10 +26,10 @@ def tables() -> str:
 
 
 def _table(rows: Iterator[tuple[str, str, str]]) -> Iterator[str]:
-    yield "| key | default | |"
+    yield "| key | default | meaning |"
     yield "|---|---|---|"
     for key, default, meaning in rows:
-        yield f"| `{key}` | {default} | {meaning.replace('|', chr(92) + '|')} |"
+        yield f"| `{key}` | {default} | {' '.join(meaning.split()).replace('|', chr(92) + '|')} |"
 
 
 def _rows(section: dict[str, Any], sections: dict[str, Any], prefix: str) -> Iterator[tuple[str, str, str]]:
@@ -42,9 +45,7 @@ def _default(name: str, each: dict[str, Any]) -> str:
     default = each.get("default")
     if isinstance(default, bool):
         return str(default).lower()
-    if name in ("body", "artifact", "event", "output", "input", "metadata", "inline", "head") and isinstance(
-        default, int
-    ):
+    if name in _SIZES and isinstance(default, int) and default >= 2**10:
         return f"{default // 2**20}MB" if default >= 2**20 else f"{default // 2**10}KB"
     if isinstance(default, float):
         return f"{default:g}"

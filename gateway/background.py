@@ -66,7 +66,9 @@ class Failures:
         kind = type(error).__name__, 0 if place is None else place.tb_lineno
         if kind not in self._seen:
             self._seen.add(kind)
-            log.error("%s failed and goes on; further failures of this kind are not logged", self._name, exc_info=error)
+            log.error(
+                "%s failed and continues; further failures of this kind are not logged", self._name, exc_info=error
+            )
 
 
 class Tasks:

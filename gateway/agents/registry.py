@@ -425,7 +425,7 @@ def _module(place: str) -> Any:
     try:
         return _of_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
     except (Exception, SystemExit) as error:  # a module can raise anything when it is executed
-        log.debug("importing %s failed", place, exc_info=True)
+        log.debug("import failed module=%s", place, exc_info=True)
         raise _Broken(f"cannot import {place}: {describe_import_error(error)}") from None
 
 
@@ -481,13 +481,13 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     if not by_url:
         raise missing or _Broken("it has no URL")
     if missing is not None:  # a server without the agent may have it later
-        log.warning("%s: %s", name, missing)
+        log.warning("server of an agent not usable agent=%s reason=%s", name, missing)
     info, first, detected = next(iter(by_url.values()))
     servers: list[Server] = []
     for url in settings.servers:
         server_info, at, server = by_url.get(url, (info, url, detected))
         servers.append(_server(server.upstream, at, server_info, settings, headers))
-    log.info("%s: %s", name, detected.because)
+    log.info("protocol detected agent=%s reason=%s", name, detected.because)
     return RegisteredAgent(
         info,
         server_pool(servers),

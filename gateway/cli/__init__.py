@@ -85,7 +85,7 @@ _CHECK: Final = _examples(
     "babelgate check https://agents.example.com --protocol a2a --version 1.0 --header 'Authorization: Bearer …'",
     'babelgate check http://127.0.0.1:9000 --ask "Book me a flight" --trigger long="Count to 1000" --html report.html',
     "babelgate check --list --protocol a2a",
-    "babelgate check --across http://127.0.0.1:8000 --triggers demo  # do its protocols mean the same?",
+    "babelgate check --across http://127.0.0.1:8000 --triggers demo  # compare protocols",
     "Behaviours for --trigger and --never: plain, stream, question, questions, approval, auth, fail, reject, long, "
     "silence, files, data, steps, tools, calls, message.",
     "Protocols and versions: a2a 0.3, a2a 1.0, acp 0.2, agent-protocol 0.1.6, aief 1, langgraph 0.16, mcp 2025-11-25, "
@@ -122,7 +122,7 @@ _IMPORT: Final = _examples(
 _WEBHOOKS: Final = _examples(
     "babelgate webhooks",
     "babelgate webhooks --config babelgate.yaml --retry all",
-    "babelgate webhooks --retry 0192f1a0-7c3e-7b1a-9c55-2f6d0f1e8a01  # of a task",
+    "babelgate webhooks --retry 0192f1a0-7c3e-7b1a-9c55-2f6d0f1e8a01  # by task id",
     "babelgate webhooks --database postgresql://user@host/name --retry hook-1",
 )
 
@@ -176,19 +176,21 @@ def babelgate() -> None:
 
 @babelgate.command(epilog=_SERVE)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 takes a free one.  [default: 8000]")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 selects a free port.  [default: 8000]"
+)
 @click.option(
     "--database",
     metavar="URL",
-    help="The database that stores everything, or postgresql://user@host/name.  [default: sqlite:///babelgate.db]",
+    help="URL of the database: sqlite:///FILE or postgresql://user@host/name.  [default: sqlite:///babelgate.db]",
 )
 @click.option(
     "--workers",
     type=click.IntRange(1, 256),
     metavar="N",
-    help="Processes that serve the port together, on PostgreSQL: one for each core.  [default: 1]",
+    help="Number of processes that serve the port together; best one per core. Needs PostgreSQL.  [default: 1]",
 )
 @click.option(
     "--allow-anonymous",
@@ -200,7 +202,7 @@ def babelgate() -> None:
     "--log-level",
     type=click.Choice(("debug", "info", "warning", "error")),
     metavar="LEVEL",
-    help="What is written to stderr: debug, info, warning or error.  [default: info]",
+    help="Lowest level of log lines on stderr: debug, info, warning or error.  [default: info]",
 )
 def serve(
     targets: Sequence[str],
@@ -214,11 +216,12 @@ def serve(
 ) -> None:
     """Serve agents in every protocol.
 
-    A TARGET is the URL of an agent server or module:name of an agent in Python, with a name of your choice before it:
-    name=http://127.0.0.1:8333, name=module:name. URL#agent picks one agent of a server that has several.
+    A TARGET is the URL of an agent server, or module:name of an agent in Python. You can put a name of your choice
+    before it: name=http://127.0.0.1:8333, name=module:name. URL#agent selects one agent of a server with several.
 
-    Without targets and without --config, ./babelgate.yaml is served, and without that file the demo agents. Every
-    option can also be a key of the file or a BABELGATE_… variable; the option goes first, then the variable.
+    Without a TARGET and without --config, the command serves ./babelgate.yaml. If there is no such file, it serves the
+    demo agents. Every option can also be set by a key of the file or by a BABELGATE_… variable. An option overrides a
+    variable, and a variable overrides the file.
     """
     # Unused modules that libraries import: if rich and pygments are installed, httpx imports its own command line (3.3
     # MB). uvicorn imports its reloader (1 MB).
@@ -247,7 +250,7 @@ def serve(
     type=Protocol(is_served=True),
     default="acp",
     show_default=True,
-    help="Protocol in which the agent is called.",
+    help="Protocol of the call.",
 )
 @click.option(
     "--url",
@@ -258,12 +261,12 @@ def serve(
 )
 @click.option("--key", envvar="BABELGATE_KEY", help="API key, if the gateway has keys.")
 @click.option(
-    "--whole", is_flag=True, help="Also show what the protocol has no field for (needs the Babelgate extension)."
+    "--whole", is_flag=True, help="Also show content that the protocol has no field for. Needs the Babelgate extension."
 )
 def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: bool) -> None:
     """Call the agent NAME of a running gateway in a protocol of your choice.
 
-    What the agent says goes to stdout as it comes; its questions are asked here. The exit code is 1 if the agent fails.
+    The command streams the agent's output to stdout, and asks its questions here. It exits with 1 if the agent fails.
     """
     from babelgate.gateway.cli.run import run as converse
 
@@ -273,7 +276,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
 @babelgate.command(epilog=_ADD)
 @click.argument("target", metavar="[NAME=]URL[#AGENT]")
 @click.option(
-    "--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="The configuration file."
+    "--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="Configuration file."
 )
 @click.option(
     "--header",
@@ -285,12 +288,13 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
 @click.option(
     "--protocol",
     type=Protocol(),
-    help="Protocol of the server; skips detection.",
+    help="Protocol of the server. By default it is detected.",
 )
 def add(target: str, config: Path, headers: Sequence[str], protocol: str | None) -> None:
     """Detect the protocol of the server at URL, and add its agents to the configuration file.
 
-    A ${VARIABLE} in a header is written as it stands, and filled in from the environment when the file is read.
+    A ${VARIABLE} in a header is written to the file unchanged. It is replaced by the environment variable whenever the
+    file is read.
     """
     from babelgate.gateway.cli.add import add as put_in
 
@@ -316,12 +320,12 @@ def validate(file: Path, schema: bool) -> None:
 @click.option(
     "--across",
     is_flag=True,
-    help="Run the same scenarios by each protocol at the URLs and compare their results, instead of judging.",
+    help="Compare the protocols at the URLs: run the same scenarios through each, instead of checking conformance.",
 )
-@click.option("--protocol", default="", metavar="NAME", help="Judge by this protocol only.")
-@click.option("--version", "revision", default="", metavar="VERSION", help="Judge by this version of --protocol.")
+@click.option("--protocol", default="", metavar="NAME", help="Check only this protocol.")
+@click.option("--version", "revision", default="", metavar="VERSION", help="Check only this version of --protocol.")
 @click.option(
-    "--only", multiple=True, metavar="GLOB", help="Judge only these requirements (or scenarios), as in 'stream.*'."
+    "--only", multiple=True, metavar="GLOB", help="Check only these requirements or scenarios, as in 'stream.*'."
 )
 @click.option("--list", "is_list", is_flag=True, help="List the requirements and exit.")
 @click.option(
@@ -359,7 +363,7 @@ def validate(file: Path, schema: bool) -> None:
     metavar="BEHAVIOUR",
     help="Behaviour that the agent never shows, as in question; can be repeated.",
 )
-@click.option("--strict", is_flag=True, help="Exit with 1 also if nothing is broken and not everything was shown.")
+@click.option("--strict", is_flag=True, help="Exit with 1 instead of 3 if a requirement was not shown.")
 @click.option("--verbose", is_flag=True, help="List each requirement that was not shown or could not be tested.")
 @click.option(
     "--timeout", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Seconds to wait for each answer."
@@ -368,10 +372,13 @@ def validate(file: Path, schema: bool) -> None:
     "--callback-host",
     default="127.0.0.1",
     show_default=True,
-    help="Host name of this machine as the agent reaches it, for push notifications.",
+    help="Host name by which the agent reaches this machine, for push notifications.",
 )
 @click.option(
-    "--baseline", type=_Path, metavar="FILE", help="File of known failures, with reasons, that do not fail the check."
+    "--baseline",
+    type=_Path,
+    metavar="FILE",
+    help="File with known failures and their reasons. They do not fail the check.",
 )
 @click.option("--json", "json_path", type=_Path, metavar="FILE", help="Write the report as JSON.")
 @click.option("--junit", type=_Path, metavar="FILE", help="Write the report as JUnit XML.")
@@ -402,16 +409,16 @@ def check(
 ) -> int:
     """Test whether the agent at URL conforms to the protocols it speaks.
 
-    The command finds out which protocols the agent speaks. It exits with
+    The command detects the protocols of the agent. Its exit codes are:
 
     \b
-    0  conformant: everything that applies was shown, and is met
-    1  not conformant: something is broken
-    2  nothing could be judged
-    3  no violation found: nothing is broken, but the agent did not show everything
+    0  Conformant: every requirement that applies was shown and is met.
+    1  Not conformant: a requirement is violated.
+    2  No requirement could be checked.
+    3  No violation found, but the agent did not show every requirement.
 
-    With --across, the same scenarios are played through every protocol that is spoken at the URLs, and what they mean
-    is compared: the exit code is 0 if nothing differs but by a loss that is declared.
+    With --across, the command runs the same scenarios through every protocol at the URLs and compares the results. It
+    exits with 0 if all differences are declared losses.
     """
     from babelgate.conformance.examine import Selection
     from babelgate.gateway.cli.check import CheckOptions, compare, show_requirements
@@ -453,7 +460,7 @@ def check(
     type=click.Choice(("babelgate", "agbenchmark")),
     default="babelgate",
     show_default=True,
-    help="What SUITE is: task files, or the folder of the package agbenchmark 0.0.10.",
+    help="Format of SUITE: task files, or the folder of the package agbenchmark 0.0.10.",
 )
 @click.option("--repeat", "-n", type=click.IntRange(1, 10_000), default=1, show_default=True, help="Attempts per task.")
 @click.option(
@@ -464,35 +471,37 @@ def check(
     type=int,
     default=0,
     show_default=True,
-    help="Random seed for the order of attempts, and for tasks that use one.",
+    help="Random seed for the order of attempts, and for tasks that use a seed.",
 )
-@click.option("--task", "tasks", multiple=True, metavar="NAME", help="Run only these tasks, and those they depend on.")
+@click.option(
+    "--task", "tasks", multiple=True, metavar="NAME", help="Run only these tasks, and the tasks that they depend on."
+)
 @click.option("--category", "categories", multiple=True, metavar="NAME", help="Run only tasks of these categories.")
-@click.option("--ignore-dependencies", is_flag=True, help="Run a task even if one that it depends on was not passed.")
+@click.option("--ignore-dependencies", is_flag=True, help="Run a task even if a task that it depends on failed.")
 @click.option(
     "--max-time",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Start no attempt after SECONDS.",
+    help="Start no more attempts after SECONDS.",
 )
 @click.option(
     "--max-tokens",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Start no attempt after N tokens in all.",
+    help="Start no more attempts after N tokens in total.",
 )
 @click.option(
     "--max-cost",
     type=click.FloatRange(0, min_open=True),
     metavar="N",
-    help="Start no attempt after this cost in all.",
+    help="Start no more attempts after a total cost of N.",
 )
 @click.option(
     "--price",
     "prices",
     multiple=True,
     metavar="AGENT=IN/OUT",
-    help="Price per million input/output tokens; * for all agents.",
+    help="Prices per million input and output tokens. AGENT * stands for all agents.",
 )
 @click.option("--prices", "price_file", type=_Path, metavar="FILE", help="YAML file with the prices of agents.")
 @click.option(
@@ -500,21 +509,23 @@ def check(
     "headers",
     multiple=True,
     metavar="'NAME: VALUE'",
-    help="Header to send to agents' servers, such as an API key.",
+    help="Header to send to the agents' servers, such as an API key.",
 )
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file whose agents can be named.")
-@click.option("--out", type=_Path, metavar="FOLDER", help="Folder for all results.  [default: bench-SUITE-TIME]")
-@click.option("--resume", "resumed", type=_Path, metavar="FOLDER", help="Continue the stopped bench in this folder.")
 @click.option(
-    "--baseline", type=_Path, metavar="FILE", help="An earlier result.json; exit with 1 if anything got worse."
+    "--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file with agents that AGENT can name."
 )
+@click.option("--out", type=_Path, metavar="FOLDER", help="Folder for all results.  [default: bench-SUITE-TIME]")
+@click.option(
+    "--resume", "resumed", type=_Path, metavar="FOLDER", help="Continue the interrupted bench in this folder."
+)
+@click.option("--baseline", type=_Path, metavar="FILE", help="Earlier result.json. Exit with 1 if a result is worse.")
 @click.option(
     "--fail-under",
     type=click.FloatRange(0, 1),
     metavar="SCORE",
-    help="Exit with 1 if an agent's score (0 to 1) is lower.",
+    help="Exit with 1 if the score of an agent (0 to 1) is lower.",
 )
-@click.option("--html", type=_Path, metavar="FILE", help="Also write the report as one page to FILE.")
+@click.option("--html", type=_Path, metavar="FILE", help="Also write the report to FILE, as one HTML page.")
 @click.option("--list", "is_list", is_flag=True, help="List the tasks and exit.")
 @click.option("--schema", type=click.Choice(("task", "result")), help="Print a JSON schema and exit.")
 def bench(
@@ -536,13 +547,19 @@ def bench(
 ) -> int:
     """Run the tasks of SUITE with every AGENT, and compare the results.
 
-    SUITE is a file of tasks, a folder of such files, or a shipped suite: smoke, files. An AGENT is the URL of a server
-    of any protocol, module:name of an agent in Python, or the name of a configured or a demo agent; name=… before it
-    names it. All are called through /ap/v1: one that speaks something else stands behind a gateway for as long as it
-    takes.
+    SUITE is a file of tasks, a folder of such files, or a shipped suite: smoke, files.
 
-    The exit code is 0, 1 if something has become worse since the baseline, if a score is too low or if a check is
-    wrong, 3 if a budget was used up, and 130 after Ctrl-C: then --resume goes on.
+    An AGENT is the URL of a server of any protocol, module:name of an agent in Python, or the name of a configured
+    agent or demo agent. You can put a name of your choice before it: name=URL. Every agent is called through /ap/v1
+    (Agent Protocol). An agent with another protocol runs behind a temporary gateway.
+
+    The exit codes are:
+
+    \b
+    0    Success.
+    1    A result is worse than the baseline, a score is too low, or a check is invalid.
+    3    A budget was used up.
+    130  Interrupted by Ctrl-C; --resume continues the bench.
     """
     from babelgate.conformance.bench.result import Settings
     from babelgate.conformance.bench.run import Budget
@@ -603,13 +620,15 @@ def bench(
     metavar="'NAME: VALUE'",
     help="Header to send to the agent's server, such as an API key.",
 )
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file whose agents can be named.")
+@click.option(
+    "--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file with agents that AGENT can name."
+)
 def record(agent: str, text: str, out: Path, headers: Sequence[str], **other_options: Any) -> int:
     """Call AGENT with TEXT, and save the run to a file for `babelgate replay`.
 
     AGENT is the URL of a server of any protocol, module:name of an agent in Python, or the name of a configured or a
-    demo agent. Its questions are answered by --answer, or asked here. The file holds each event of the agent with its
-    time, the bytes of its files, and what was said on the wire, without keys.
+    demo agent. Each --answer answers one of its questions; further questions are asked here. The file contains each
+    event of the agent with its time, the bytes of its files, and the messages on the wire without keys.
     """
     from babelgate.gateway.cli.record import RecordOptions
     from babelgate.gateway.cli.record import record as keep
@@ -626,20 +645,20 @@ def record(agent: str, text: str, out: Path, headers: Sequence[str], **other_opt
     type=click.IntRange(0, 65535),
     default=8000,
     show_default=True,
-    help="Port to listen on; 0 takes a free one.",
+    help="Port to listen on; 0 selects a free port.",
 )
 @click.option(
     "--pace",
     type=click.Choice(("recorded", "full")),
     default="full",
     show_default=True,
-    help="recorded: with the recorded delays; full: without delays.",
+    help="Speed: recorded keeps the recorded delays, full has no delays.",
 )
 def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
     """Serve RECORDING as an agent that repeats the recorded run.
 
-    What was one task then is one task now: where the agent asked, it asks again, and the answer, whatever it is, gets
-    what was said after the recorded one. Nothing is kept when it ends.
+    A recorded task is replayed as one task. Where the agent asked a question, it asks again. It accepts any answer, and
+    continues as it did after the recorded one. The command stores nothing after it ends.
     """
     from babelgate.gateway.cli.record import replay as say_again
 
@@ -648,17 +667,23 @@ def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
 
 @babelgate.command("export", epilog=_EXPORT)
 @click.option("--out", type=_Path, required=True, metavar="FILE", help="File to write the export to; - is stdout.")
-@click.option("--owner", "owners", multiple=True, metavar="NAME", help="Export only what belongs to this owner.")
-@click.option("--thread", "threads", multiple=True, metavar="ID", help="Export only this thread.")
 @click.option(
-    "--agent", "agents", multiple=True, metavar="NAME", help="Export only threads with a task for this agent."
+    "--owner", "owners", multiple=True, metavar="NAME", help="Export only data of this owner; can be repeated."
+)
+@click.option("--thread", "threads", multiple=True, metavar="ID", help="Export only this thread; can be repeated.")
+@click.option(
+    "--agent",
+    "agents",
+    multiple=True,
+    metavar="NAME",
+    help="Export only threads with a task for this agent; can be repeated.",
 )
 @click.option(
-    "--metadata", multiple=True, metavar="KEY=VALUE", help="Export only threads with this value in their metadata."
+    "--metadata", multiple=True, metavar="KEY=VALUE", help="Export only threads with this metadata; can be repeated."
 )
-@click.option("--active", is_flag=True, help="Also export threads with a run that is working or waiting.")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
-@click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
+@click.option("--active", is_flag=True, help="Also export threads with an active or queued run.")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
+@click.option("--database", metavar="URL", help="URL of the database.  [default: sqlite:///babelgate.db]")
 def export_threads(
     out: Path,
     owners: Sequence[str],
@@ -671,11 +696,14 @@ def export_threads(
 ) -> int:
     """Write threads, with their logs and files, to a file for `babelgate import`.
 
-    Options of one name add up, and those of several narrow down. Without --thread, --agent and --metadata the items of
-    the store, the assistants and the crons of the owners go along. A gateway may use the database meanwhile. The file
-    holds all that was said, and the tokens of webhooks: only its owner can read it.
+    A thread is exported if it matches all options that you give. If you repeat --owner, --thread or --agent, one of the
+    values must match; every --metadata must match. Without --thread, --agent and --metadata, the export also contains
+    the store items, assistants and crons of the owners.
 
-    A thread with a run that is at work or waits is left out, or with --active taken as it is. The exit code is 1 if any
+    A running gateway may use the database meanwhile. The file contains all messages and the tokens of webhooks, so only
+    you can read it.
+
+    A thread with an active or queued run is left out, unless you give --active. The command exits with 1 if a thread
     was left out.
     """
     from babelgate.gateway.cli.transfer import export_threads as write
@@ -685,17 +713,16 @@ def export_threads(
 
 @babelgate.command("import", epilog=_IMPORT)
 @click.argument("file", type=_Path)
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
-@click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
+@click.option("--database", metavar="URL", help="URL of the database.  [default: sqlite:///babelgate.db]")
 def import_threads(file: Path, config: Path | None, database: str | None) -> int:
     """Load the threads of FILE, written by `babelgate export`, into a database; - is stdin.
 
-    Each thread is taken whole or not at all. One that is there already stays as it is, and where its log is not the
-    one of the file it is named as a conflict. So an import that was cut off is done again, from the start. The exit
-    code is 1 if there was a conflict.
+    Each thread is imported completely or not at all. A thread that exists already stays unchanged. If its log differs
+    from the log in the file, the command reports a conflict and exits with 1. You can repeat an interrupted import.
 
-    A SQLite database is used by one process at a time: stop its gateway before. Runs that were at work or waited when
-    the file was written are taken up by the next gateway as after a crash.
+    Only one process at a time can use a SQLite database: stop its gateway first. Runs that were active or queued when
+    the file was written are recovered by the next gateway as after a crash.
     """
     from babelgate.gateway.cli.transfer import import_threads as read
 
@@ -703,18 +730,19 @@ def import_threads(file: Path, config: Path | None, database: str | None) -> int
 
 
 @babelgate.command(epilog=_WEBHOOKS)
-@click.option("--retry", "wanted", metavar="ID|all", help="Try failed webhooks again: one, those of a task, or all.")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="The configuration file.")
-@click.option("--database", metavar="URL", help="The database.  [default: sqlite:///babelgate.db]")
+@click.option("--retry", "wanted", metavar="ID|all", help="Retry one failed webhook, those of a task, or all.")
+@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
+@click.option("--database", metavar="URL", help="URL of the database.  [default: sqlite:///babelgate.db]")
 def webhooks(wanted: str | None, config: Path | None, database: str | None) -> None:
-    """List the webhooks that have not received everything, or try failed ones again.
+    """List the webhooks with undelivered events, or retry failed ones.
 
-    The list shows pending webhooks, and those that were given up: task, host of the URL, failed tries, time of the next
-    one, and why the last one failed. A gateway may use the database meanwhile.
+    The list shows pending webhooks and those that were given up. A row has the task, the host of the URL, the number of
+    failed attempts, the time of the next attempt, and the reason of the last failure. A running gateway may use the
+    database meanwhile.
 
-    With --retry, webhooks that were given up or wait for a retry continue where they stopped. A gateway that has the
-    database alone must be stopped before, and delivers to them when it starts. The nodes of a cluster go on meanwhile,
-    and one of them delivers within seconds.
+    With --retry, webhooks that were given up or wait for a retry continue where they stopped. Stop a single gateway
+    first; it delivers when it starts again. The nodes of a cluster can keep running, and one of them delivers within
+    seconds.
     """
     from babelgate.gateway.cli.webhooks import retry, show_webhooks
 

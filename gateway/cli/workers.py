@@ -150,7 +150,9 @@ class _Supervisor:
         while self._signals:
             number = self._signals.pop(0)
             if number != signal.SIGCHLD:
-                log.info("%s: the workers end what they are at, and then themselves", signal.Signals(number).name)
+                log.info(
+                    "signal received: the workers finish their runs and stop signal=%s", signal.Signals(number).name
+                )
                 self._stop()
 
     def _stop(self) -> None:

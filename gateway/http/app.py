@@ -174,7 +174,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
         if error.headers and "allow" in {name.lower() for name in error.headers}:
             response.headers.update(error.headers)
         return response
-    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    log.error("request failed method=%s path=%s", request.method, request.url.path, exc_info=error)
     return _encode(Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this."), request)
 
 

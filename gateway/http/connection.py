@@ -159,7 +159,7 @@ class ConnectionTable:
     def _warn(self, now: float, why: str) -> None:
         self._refused += 1
         if now - self._warned_at >= _WARN_EVERY:
-            log.warning("%d connections refused, the last because %s", self._refused, why)
+            log.warning("connections rejected count=%d last_reason=%s", self._refused, why)
             self._refused, self._warned_at = 0, now
 
 
@@ -497,7 +497,7 @@ class HttpConnection(HttpToolsProtocol):
             self._sending.start()
 
     def _answer(self, status: HTTPStatus, message: str) -> None:
-        log.debug("%s: %d %s", self.client, status, message)
+        log.debug("request rejected client=%s status=%d reason=%s", self.client, status, message)
         lines = [
             f"HTTP/1.1 {status.value} {status.phrase}",
             "content-type: text/plain; charset=utf-8",

@@ -113,10 +113,14 @@ class Cluster:
         self.leads = look.leads
         self._beats += 1
         if look.gone or look.adopted:
-            dead_nodes = ", ".join(look.gone) or "nobody"
-            log.warning("node %s takes over %d runs; gone: %s", self.nodes.name, len(look.adopted.runs), dead_nodes)
+            dead_nodes = ",".join(look.gone) or "-"
+            log.warning(
+                "runs taken over node=%s runs=%d dead_nodes=%s", self.nodes.name, len(look.adopted.runs), dead_nodes
+            )
         if look.was_gone:
-            log.warning("node %s was taken for gone: it leaves to others what they have taken over", self.nodes.name)
+            log.warning(
+                "node was considered dead: other nodes keep the runs that they took over node=%s", self.nodes.name
+            )
         if look.adopted:
             self._tasks.spawn(self._take_over(look.adopted), "takeover")
         if look.was_gone or self._beats % _CHECK_INTERVAL == 0:
@@ -149,7 +153,7 @@ class Cluster:
                 adopted=True,
             )
         except FaultError as error:
-            log.warning("what node %s has taken over could not be taken up: %s", self.nodes.name, error)
+            log.warning("runs that were taken over are not continued yet node=%s error=%s", self.nodes.name, error)
 
     async def _recover_all(self, live: Sequence[LiveRun]) -> None:
         running = [run_row for run_row in live if run_row.run.status is RunStatus.RUNNING]
@@ -167,7 +171,7 @@ class Cluster:
             await self._engine.recover(start_of(run_row), node)
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT:  # conflict: it has ended, or another node has it
-                log.warning("run %s could not be taken over: %s", run_row.run.run_id, error)
+                log.warning("run not taken over run=%s error=%s", run_row.run.run_id, error)
         finally:
             self._recovering.discard(key)
 
@@ -203,7 +207,7 @@ class Cluster:
                     pumps, await self._journal.query(queries.live_runs, self.nodes.node_id, list(pks))
                 )
         except FaultError as error:
-            log.debug("the next look at everything does it: %s", error)
+            log.debug("check of runs failed: the next full check repeats it error=%s", error)
         finally:
             self._is_checking = False
 
@@ -213,7 +217,7 @@ class Cluster:
             while self._changed_paused:
                 await self._check_paused_thread(self._changed_paused.pop())
         except FaultError as error:
-            log.debug("generators that wait here are looked at again with everything: %s", error)
+            log.debug("check of paused agents failed: the next full check repeats it error=%s", error)
         finally:
             self._is_checking_paused = False
 
@@ -253,7 +257,7 @@ class Cluster:
                 self._engine.slots.offer(owner, thread_id, agent)
             self._recovery.deliver(await self._journal.query(queries.due_webhooks, self.nodes.node_id))
         except FaultError as error:
-            log.debug("the next look at everything does it: %s", error)
+            log.debug("check of runs failed: the next full check repeats it error=%s", error)
 
     async def _recover_unattended(self, own_runs: Sequence[LiveRun]) -> None:
         """Recover this node's runs that nothing here executes.

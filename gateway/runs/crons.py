@@ -97,7 +97,7 @@ class Crons:
             except FaultError as error:
                 if error.fault.code is FaultCode.SHUTTING_DOWN:
                     return
-                log.warning("crons could not be looked at: %s", error)
+                log.warning("due crons not read error=%s", error)
             except Exception as error:
                 self._failures.note(error)
             with suppress(TimeoutError):
@@ -129,9 +129,9 @@ class Crons:
                 raise  # nothing was stored: the cron stays due
             ends = code is FaultCode.NOT_FOUND and await self._is_thread_gone(owner, cron)
             if await self._journal.query(run, owner, run_id) is None:
-                log.warning("cron %s did not run at its time: %s", cron.cron_id, error)
+                log.warning("run of a cron not started cron=%s error=%s", cron.cron_id, error)
         except Exception:
-            log.exception("cron %s did not run at its time", cron.cron_id)
+            log.exception("run of a cron not started cron=%s", cron.cron_id)
         await self._journal.write(self._advance, owner, cron, ends=ends)
 
     async def _is_thread_gone(self, owner: str, cron: Cron) -> bool:

@@ -108,7 +108,7 @@ class Engine:
         try:
             claimed = await self._write_until_stored(lifecycle.start, owner, thread_id, agent)
         except FaultError as error:
-            log.warning("the next run of thread %s was not started: %s", thread_id, error)
+            log.warning("next run of a thread not started thread=%s error=%s", thread_id, error)
             claimed = None
         except BaseException:
             self.slots.release(agent)
@@ -137,7 +137,9 @@ class Engine:
         `past` holds the earlier events of a recovered run, whose agent will repeat them.
         """
         if self._stopping:  # its start was committed late: `stop` would no longer release it
-            log.warning("run %s is left to the next start of the gateway", start.run.run_id)
+            log.warning(
+                "run not begun during shutdown: the next start of the gateway recovers it run=%s", start.run.run_id
+            )
             return
         pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
         pump.channel.pin()
@@ -173,7 +175,7 @@ class Engine:
     def abandon(self, pump: Pump) -> None:
         """Detach from a run that another node has taken over or ended. The agent's later events are dropped."""
         if pump.task is not None and not (pump.abandoned or pump.task.done()):
-            log.warning("run %s goes on without this node", pump.start.run.run_id)
+            log.warning("run detached: another node took it over or ended it run=%s", pump.start.run.run_id)
             pump.abandoned = pump.detached = True
             pump.task.cancel(DETACH)
 
@@ -210,7 +212,7 @@ class Engine:
         except (Exception, SystemExit) as error:
             if pump.expired is not None:
                 return pump.expired
-            log.exception("agent %s failed in run %s", start.task.agent, start.run.run_id)
+            log.exception("agent failed agent=%s run=%s", start.task.agent, start.run.run_id)
             message = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
             return Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.AGENT_FAILED, message=message))
         ended = pump.attempt.run_end
@@ -274,7 +276,7 @@ class Engine:
                 if loop.time() + pause > until:
                     self._withdrawals.spawn(self._withdraw(pump.start), f"withdraw {pump.start.run.run_id}")
                     raise
-                log.info("run %s waits for the server of its agent: %s", pump.start.run.run_id, error)
+                log.info("run waits for the server of its agent run=%s reason=%s", pump.start.run.run_id, error)
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_RETRY_DELAY)
 
@@ -341,9 +343,11 @@ class Engine:
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
         except FaultError as error:
             if error.fault.code is FaultCode.SHUTTING_DOWN:  # the run stays open: the next start ends it
-                log.warning("run %s ended while the gateway stopped: whoever takes it up ends it", start.run.run_id)
+                log.warning(
+                    "end of run not stored during shutdown: the next start or node stores it run=%s", start.run.run_id
+                )
             elif error.fault.code is not FaultCode.CONFLICT:  # conflict: an erasure or another end came first
-                log.exception("the end of run %s was not stored", start.run.run_id)
+                log.exception("end of run not stored run=%s", start.run.run_id)
         finally:
             self._ending.discard(pump.key)
             if releases is not None:
@@ -445,7 +449,7 @@ class Engine:
                 await _keep_trying(partial(self._recover_now, lost, node))
             except FaultError as error:
                 if error.fault.code is not FaultCode.CONFLICT:  # conflict: it has ended, or another node has it
-                    log.warning("run %s could not be recovered: %s", lost.run.run_id, error)
+                    log.warning("run not recovered run=%s error=%s", lost.run.run_id, error)
             finally:
                 del self._suspects[key]
             pump = self._pumps.get(key)
@@ -505,9 +509,7 @@ class Engine:
                 error = raised
             is_away = not isinstance(error, FaultError) or error.fault.code in _RETRYABLE
             if not is_away or loop.time() + pause > until:
-                log.warning(
-                    "run %s was cancelled, but cancelling it on its agent's server failed: %s", lost.run.run_id, error
-                )
+                log.warning("cancelled run not cancelled on its agent's server run=%s error=%s", lost.run.run_id, error)
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_RETRY_DELAY)
@@ -561,8 +563,8 @@ def _keep_trying(act: Callable[[], Awaitable[T]]) -> Awaitable[T]:
 def _note_release(write: "asyncio.Future[Any]") -> None:
     """Log that the release of running runs could not be stored. This stop then counts as a crash of these runs."""
     if not write.cancelled() and (error := write.exception()) is not None:
-        log.warning("the release of running runs was not stored: %s", error)
+        log.warning("release of active runs not stored error=%s", error)
 
 
 def _warn(error: FaultError, pause: float) -> None:
-    log.error("a step of a run could not be read or stored, trying again in %.1f s: %s", pause, error)
+    log.error("step of a run not read or stored retry_in=%.1fs error=%s", pause, error)

@@ -137,7 +137,7 @@ class Expiry:
                 await self._end(pk)
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
-                    log.warning("a thread whose time is over could not be erased: %s", error)
+                    log.warning("expired thread not erased error=%s", error)
                     self._schedule_check(pk, _RETRY_DELAY)
             except Exception as error:
                 self._failures.note(error)

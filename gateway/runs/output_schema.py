@@ -83,13 +83,13 @@ async def _schema(text: bytes) -> Any:
         parsed: Any = from_json(text)
         error = await _find_error(Draft202012Validator.META_SCHEMA, parsed, trusted=True)
         if error is not None:
-            log.warning("this is no schema%s", error)
+            log.warning("invalid JSON Schema%s", error)
         _schemas[text] = parsed if error is None else None
         if len(_schemas) > _CACHE_SIZE:
             _schemas.popitem(last=False)
     cached = _schemas.get(text)
     if cached is None:
-        raise _Unchecked("it is none")
+        raise _Unchecked("it is not a valid JSON Schema")
     return cached
 
 

@@ -77,7 +77,7 @@ class Retention:
                     await self.erase_remnants()
                 await self.give_back()
             except FaultError as error:  # such as a full disk: the next sweep tries again
-                log.warning("what is over could not be erased: %s", error)
+                log.warning("data past its retention not erased: the next sweep retries error=%s", error)
             except Exception as error:
                 self._failures.note(error)
             with suppress(TimeoutError):
@@ -91,7 +91,7 @@ class Retention:
         await self.erase_remnants()
         erased = await self._erase_idle()
         if erased:
-            log.info("%d threads were erased: nothing had happened on them for as long as retention says", erased)
+            log.info("idle threads erased count=%d", erased)
         if self._policy.webhooks is not None:
             while await self._step(forget_webhooks, self._cutoff(self._policy.webhooks)):
                 pass

@@ -282,7 +282,10 @@ class Deliverer:
         if task is None or make is None:
             if task is not None:
                 log.warning(
-                    "webhook %s of task %s has the unknown dialect %s", webhook_id, task_id, due.webhook.dialect
+                    "webhook has an unknown dialect webhook=%s task=%s dialect=%s",
+                    webhook_id,
+                    task_id,
+                    due.webhook.dialect,
                 )
             return _OVER
         protocol, name = self._protocols.get(due.webhook.dialect), task.thread_id

@@ -198,14 +198,15 @@ class Section(BaseModel):
 
 
 class Timeout(Section):
-    """Seconds. A plain number is the total."""
+    """Timeouts of an agent, in seconds. A plain number sets `total`."""
 
     connect: Seconds = 5.0
-    """Until the agent's server takes the connection."""
+    """Maximum time to open a connection to the agent's server, in seconds."""
     read: Seconds | None = None
-    """Of silence in the middle of an answer. Without it, an agent at work may be silent for as long as it likes."""
+    """Maximum silence in the middle of a response, in seconds. By default a running agent may be silent without a
+    limit."""
     total: Seconds | None = None
-    """Of one run. Without it, `limits.run` holds."""
+    """Maximum duration of one run, in seconds. By default `limits.run` applies."""
 
 
 def _timeout(value: object) -> object:
@@ -237,44 +238,47 @@ class _Protocols:
 
 
 class AgentSettings(Section):
-    """One agent: `python` or `graph` for one in this process, `url` for one that is a server."""
+    """One agent. It needs exactly one of these keys: `python` or `graph` for an agent in this process, `url` or `urls`
+    for a server."""
 
     model_config = ConfigDict(
         json_schema_extra={"oneOf": [{"required": [kind]} for kind in ("python", "graph", "url", "urls")]}
     )
 
     python: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$")] | None = None
-    """`module:name` of a function, a generator, or an object with `run(call)`; the working directory is on the path."""
+    """`module:name` of a function, a generator, or an object with `run(call)`. The working directory is on the import
+    path."""
     graph: Annotated[str, Field(pattern=r"^([A-Za-z_][\w.]*|[^:]+\.py):[A-Za-z_][\w.]*$")] | None = None
-    """The same of a LangGraph graph, or of a function that makes one for each run; also `./file.py:name`."""
+    """`module:name` or `./file.py:name` of a LangGraph graph, or of a function that returns a graph for each run."""
     url: AgentUrl | None = None
-    """Of the agent's own server."""
+    """URL of the agent's server."""
     urls: tuple[AgentUrl, ...] = ()
-    """Of several servers that are the same agent: a conversation stays with the one that has it."""
+    """URLs of several servers of the same agent. A thread stays with the server on which it began."""
     protocol: Annotated[str, AfterValidator(_Protocols.check), _Protocols] | None = None
-    """What the server speaks; found out by asking if it is not given."""
+    """Protocol of the server. By default the gateway detects it."""
     options: dict[str, str] = {}
-    """Of the protocol's client: `steps: ask` of aief hands every step to the caller, `api: chat` of openai does without
-    the Responses API."""
+    """Options of the protocol's client. AIEF: `steps: ask` asks the caller before every step. OpenAI: `api: chat` uses
+    Chat Completions instead of the Responses API."""
     agent: str | None = None
-    """Which of the server's agents, by the server's own name for it."""
+    """Name of the agent on its server, if the server has several agents."""
     headers: dict[str, SecretStr] = {}
-    """Sent with every request to the server. `${VAR}` takes a value from the environment."""
+    """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable."""
     forward: tuple[str, ...] = ()
-    """Names of headers of the caller's request that are sent on to the server; an agent in this process finds them in
-    `call.input.headers`, a graph in `configurable`. API keys of the gateway are not."""
+    """Names of headers of the caller's request to forward to the server. An agent in this process reads them from
+    `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
     timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Seconds | Timeout)] = Timeout()
-    """Seconds of a run, or `{connect, read, total}`."""
+    """Maximum duration of one run in seconds, or `{connect, read, total}` in seconds."""
     concurrency: PositiveInt | None = None
-    """How many runs may be active at once; no limit without it."""
+    """Maximum number of active runs. By default there is no limit."""
     continuable: bool = False
-    """A finished ACP run takes another message, as in early ACP."""
+    """True if a finished ACP run accepts another message, as in early versions of ACP."""
     idempotent: bool = False
-    """A run that a crash of the gateway cut off may be started again."""
+    """True if a run that a crash of the gateway interrupted may be started again."""
     replay: bool = True
-    """A paused generator that is gone after a restart may run again from its start with the recorded answers."""
+    """True if a paused generator that was lost in a restart may run again from its beginning, with the recorded
+    answers."""
     description: str | None = None
-    """What callers are told of the agent; by default the agent's own words."""
+    """Description of the agent for callers. By default the agent's own description."""
 
     @field_validator("headers")
     @classmethod
@@ -329,80 +333,87 @@ def _demo() -> dict[str, AgentSettings]:
 
 class Network(Section):
     allow: Networks = ()
-    """Non-public addresses that webhooks and session fetches may reach."""
+    """Non-public addresses and networks that the gateway may call when a caller names a URL (webhooks, session
+    messages)."""
 
 
 class Queue(Section):
-    """How many runs may wait. The next one is refused, and told to come back later."""
+    """Maximum numbers of queued runs. Beyond them, a run is rejected with a time after which to retry."""
 
     agent: PositiveInt = 1000
-    """Runs that may wait for one agent; the next is refused, and told to come back later. Each waiting owner has an
-    equal share, and may use it even if other owners have filled the queue."""
+    """Maximum number of queued runs of one agent. Beyond it, a run is rejected with a time after which to retry. Each
+    owner with queued runs has an equal share, and may use it even if other owners have filled the queue."""
     thread: PositiveInt = 100
-    """The same of one conversation."""
+    """Maximum number of queued runs of one thread."""
     owner: PositiveInt = 5000
-    """Runs of one owner that may wait. Delayed runs, which start at a later time, have a limit of the same size of
-    their own."""
+    """Maximum number of queued runs of one owner. Delayed runs, which start at a later time, are counted separately, up
+    to the same limit."""
 
 
 class Connections(Section):
-    """How many may be open at once. One more takes the place of the oldest without a request, or is refused."""
+    """Maximum numbers of open connections. Beyond them, a new connection replaces the oldest idle one, or is rejected
+    if none is idle."""
 
     total: PositiveInt = 10_000
-    """Connections in all; never more than half of the files that the process may have open."""
+    """Maximum number of open connections; never more than half of the files that the process may have open."""
     address: PositiveInt = 1000
-    """Connections of one address, or of one IPv6 /64; never more than half of all. Those of this machine and of
-    `trusted_proxies` are not counted."""
+    """Maximum number of open connections of one address, or of one IPv6 /64; never more than half of the total.
+    Connections from this machine and from `trusted_proxies` are not counted."""
 
 
 class Limits(Section):
-    """Sizes are bytes or text such as 64MB; times are seconds."""
+    """Limits. A size is a number of bytes, or text such as 64MB. A time is a number of seconds."""
 
     body: Size = 64 * 2**20
-    """Of a request."""
+    """Maximum size of one request body, in bytes."""
     values: PositiveInt = 100_000
-    """Objects, lists and what is in them, in the JSON of one request."""
+    """Maximum number of JSON values in one request: objects, lists, and everything in them."""
     artifact: Size = 256 * 2**20
-    """Of one file."""
+    """Maximum size of one file, in bytes, uploaded or produced."""
     event: Size = 8 * 2**20
-    """Of one text or data part that an agent says, whole or piece by piece; of data 200,000 values."""
+    """Maximum size of one text or data part of an agent, in bytes, whether it is sent whole or in pieces. A data part
+    has at most 200,000 JSON values."""
     output: Size = 64 * 2**20
-    """Of all that an agent says in one run, as it is stored. Files are not counted."""
+    """Maximum size of an agent's stored output in one run, in bytes. Files are not counted."""
     thread: Size = 128 * 2**20
-    """Of all that was said on one thread, where all of it is needed at once: for the state of the thread, the steps of
-    an AIEF task, and an agent that is told the conversation anew each time. Runs can still be looked at one by one."""
+    """Maximum size of a thread's log, in bytes, for operations that read all of it. These are the state of the thread,
+    the steps of an AIEF task, and calls of an agent that needs the whole conversation. The single runs of a larger
+    thread can still be read."""
     input: Size = 8 * 2**20
-    """Of the text and data that a caller says at once: the input of a run, an answer, a state, an item of the store.
-    Files are not counted."""
+    """Maximum size of the text and data in one input of a caller, in bytes: the input of a run, an answer, a state, or
+    an item of the store. Files are not counted."""
     metadata: Size = 2**20
-    """Of one run, and of one thread: they are stored anew with every change of it."""
+    """Maximum size of the metadata of one run or one thread, in bytes. Every change stores the whole metadata again."""
     inline: Size = 2**20
-    """Files up to this size travel inside messages, larger ones by URL."""
+    """Maximum size of a file that is sent inside a message, in bytes. Larger files are sent as a URL."""
     run: Seconds = 3600.0
-    """Of one run, if its agent has no timeout of its own."""
+    """Maximum duration of one run, in seconds, if its agent has no `timeout.total`."""
     window: Annotated[float, Field(ge=0, le=1)] = 0.01
-    """For which the tokens of a run are gathered before they are stored and told together: the first goes at once, and
-    whatever is no token takes those before it along. 0 = each by itself, as always of graphs. In a cluster 0.005, where
-    nothing is said."""
+    """Maximum time for which tokens are collected, in seconds, so that they are stored and sent together. The first
+    token, and any event that is not a token, is stored at once. 0 stores each token separately; tokens of graphs are
+    always stored separately. In a cluster the default is 0.005."""
     attempts: PositiveInt = 3
-    """Times that a run is started when its process ends each time without stopping the run first: a run that kills its
-    process must not kill the next one for ever. From the second time on such runs start one after the other."""
+    """Maximum number of starts of a run whose process ends each time without stopping the run first. The limit keeps a
+    run that crashes the gateway from crashing it again and again. From the second start on, such runs start one
+    after the other."""
     cancel_grace: Seconds = 5.0
-    """That an agent has to end after a cancel."""
+    """Time that an agent has to end after a cancel, in seconds."""
     ephemeral_ttl: Seconds = 60.0
-    """After which the thread of a stateless run is erased, once its task has ended and nobody reads it."""
+    """Time after which the thread of a stateless run is erased, in seconds, once its task has ended and no client reads
+    it."""
     input_ttl: Seconds = 604800.0
-    """That a question of a stateless run waits for its answer."""
+    """Time that a question of a stateless run waits for its answer, in seconds."""
     head: Size = 64 * 2**10
-    """Of a request's first line and headers."""
+    """Maximum size of a request's first line and headers, in bytes."""
     head_timeout: Seconds = 30.0
-    """Within which they must have come, from the opening of the connection or their first byte."""
+    """Time within which a request's first line and headers must arrive, in seconds. It starts when the connection opens
+    or with their first byte."""
     body_timeout: Seconds = 30.0
-    """Within which another kilobyte of a body must have come, or its end."""
+    """Time within which the next KiB of a request body, or its end, must arrive, in seconds."""
     send_timeout: Seconds = 300.0
-    """After which a caller who takes nothing of an answer is hung up on."""
+    """Time after which the connection of a client that reads nothing of its response is closed, in seconds."""
     webhooks: PositiveInt = 16
-    """Addresses that one task is pushed to."""
+    """Maximum number of webhooks of one task."""
     connections: Connections = Connections()
     queue: Queue = Queue()
 
@@ -411,30 +422,33 @@ class Shutdown(Section):
     """Shutdown after SIGTERM or Ctrl-C."""
 
     grace: Period = 30.0
-    """Time until the process ends after SIGTERM, such as `30s`. It starts no more runs, and running ones may end; the
-    last 10 seconds (or half of a shorter grace) are for stopping the others. A second SIGTERM ends the process within a
-    second."""
+    """Maximum time until the process ends after SIGTERM, in seconds or as text such as `30s`. Meanwhile no run starts,
+    and active runs may end. The last 10 seconds (or half of a shorter grace) are for stopping the remaining runs. A
+    second SIGTERM ends the process within a second."""
 
 
 class Recovery(Section):
     """Recovery of runs that were running when the gateway ended."""
 
     patience: Period = 60.0
-    """Time for which the gateway tries to reach the server of such a run again, such as `60s`. Then the run fails, and
-    its server is told to cancel it as soon as it answers."""
+    """Maximum time for which the gateway tries to reach the server of a run that was active when the gateway ended, in
+    seconds or as text such as `60s`. Then the run fails, and the gateway cancels it on its server as soon as the
+    server answers."""
 
 
 class Retention(Section):
-    """How long what was said is kept. Without a value for ever: only callers delete."""
+    """Retention of threads and webhooks. Without a value they are kept until a caller deletes them."""
 
     threads: Period | None = None
-    """After which a thread on which nothing has happened is erased, such as `30d`: its log, its artifacts, the files
-    that no other thread names, and what a graph keeps of it. Never one with a task that has not ended."""
+    """Time after the last event of a thread until it is erased, in seconds or as text such as `30d`. This erases its
+    log, its artifacts, the files that no other thread uses, and the checkpoints of graphs. A thread with a task that
+    has not ended is kept, unless `unfinished` is set."""
     unfinished: Period | None = None
-    """The same of threads whose agent is at work, or has asked and got no answer. Not shorter than `threads`."""
+    """Time after the last event until a thread with a task that has not ended is erased: its agent is running, or its
+    question has no answer. In seconds or as text such as `90d`; at least `threads`."""
     webhooks: Period | None = None
-    """After which webhooks go that have told everything, counted from the end of their task. For one that was given up
-    it counts from that moment, if it is later."""
+    """Time until a webhook that has delivered everything is erased, in seconds or as text such as `30d`. It starts at
+    the end of the webhook's task, or when its delivery was given up, if that is later."""
 
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":
@@ -450,12 +464,13 @@ class Webhooks(Section):
     """Retries of webhook deliveries."""
 
     retries: Periods = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
-    """Pauses between the tries to deliver a body, each up to 20 % longer. After the last one the webhook is given up,
-    until it is registered again or `babelgate webhooks --retry` starts it. `Retry-After` can only lengthen a pause."""
+    """Delays between the attempts to deliver a body, in seconds or as text such as `5m`. Each delay is randomly up to
+    20 % longer, and `Retry-After` can only lengthen it. After the last attempt the webhook is given up, until it is
+    registered again or `babelgate webhooks --retry` restarts it."""
 
 
 class Settings(BaseSettings):
-    """babelgate.yaml. Every key can also be a variable: limits.body is BABELGATE_LIMITS__BODY."""
+    """babelgate.yaml. Every key can also be set by an environment variable: `limits.body` is BABELGATE_LIMITS__BODY."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -469,58 +484,60 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     """Address to listen on."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
-    """Port to listen on; 0 takes a free one."""
+    """Port to listen on; 0 selects a free port."""
     public_url: HttpUrl | None = None
-    """Where callers reach the gateway: every URL that it hands out begins with this."""
+    """URL at which callers reach the gateway. Every URL in its responses begins with it."""
     database: Annotated[str, Field(pattern=r"^(sqlite:///.+|postgres(ql)?://.+)$")] = "sqlite:///babelgate.db"
-    """Where everything is kept: `sqlite:///` and a file, or `postgresql://user@host/name`."""
+    """URL of the database that stores everything but files: `sqlite:///` and a file, or `postgresql://user@host/name`."""
     pooler: Annotated[str, Field(pattern=r"^postgres(ql)?://.+$")] | None = None
-    """A pooler of PostgreSQL in front of `database`, such as PgBouncer in transaction mode: the gateway reads by it.
-    What writes and listens is connected to `database` directly."""
+    """URL of a PostgreSQL connection pooler in front of `database`, such as PgBouncer in transaction mode. The gateway
+    reads through it. Connections that write or listen go to `database` directly."""
     durability: Literal["process", "power"] = "process"
-    """What a committed change survives: a killed process, or also a loss of power. PostgreSQL decides by itself."""
+    """Failure that a committed change survives in SQLite: `process` is a killed process, `power` is also a loss of
+    power. PostgreSQL has its own setting."""
     standby: bool = False
-    """Where another gateway uses the database, wait until it is gone, and take over what it did."""
+    """True to wait while another gateway uses the database, and to take over its work when it has ended."""
     cluster: bool = False
-    """Share the database with other gateways, each a node of one cluster. PostgreSQL only."""
+    """True to share the database with other gateways, each a node of one cluster. Requires PostgreSQL."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
-    """Processes that serve the port together, each a node of one cluster. With more than one, PostgreSQL on Linux."""
+    """Number of processes that serve the port together, each a node of one cluster. More than one requires PostgreSQL
+    and Linux."""
     node: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """Name of this node in logs; by default host and process id."""
+    """Name of this node in logs. By default the host name and the process id."""
     blobs: Path | None = None
-    """Folder of the files that callers and agents send; by default beside the database, or `babelgate.blobs`."""
+    """Folder for the files that callers and agents send. By default next to the SQLite file, or `babelgate.blobs`."""
     artifacts: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]*)?$")] | None = (
         None
     )
-    """Where these files are instead of a folder: `s3://bucket/prefix`, in an S3-compatible store. Its address, region
-    and keys are in the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`…"""
+    """Location of these files in an S3-compatible store, instead of a folder: `s3://bucket/prefix`. The address, region
+    and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`…"""
     default_agent: AgentName | None = None
-    """Of calls that name no agent; by default the first one."""
+    """Name of the agent for requests that name none. By default the first agent."""
     keys: dict[Owner, SecretStr] = {}
-    """API keys by owner. Without any, every caller is the owner `default`."""
+    """API keys, by owner. Without keys, every caller is the owner `default`."""
     allow_anonymous: bool = False
-    """Listen on an address that others can reach, though there are no keys."""
+    """True to listen on an address that other machines can reach although no API keys are configured."""
     hosts: Annotated[tuple[HostName, ...], NoDecode, BeforeValidator(_parse_list)] = ()
-    """Names under which the gateway is called, `*.example.com` for all below one, `*` for any. Those of this machine,
-    the address that it listens on, and the name in `public_url` go without saying. With `keys`, any name will do unless
-    this is set."""
+    """Host names under which the gateway answers: `*.example.com` allows all subdomains, `*` allows any name. The names
+    of this machine, the address in `host` and the name in `public_url` are always allowed. With `keys`, any name is
+    allowed unless `hosts` is set."""
     network: Network = Network()
     webhook_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
-    """Signs what is posted to webhooks, as Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and
-    `webhook-signature`. A secret that begins with `whsec_` goes on in base64."""
+    """Secret that signs requests to webhooks according to Standard Webhooks: `webhook-id`, `webhook-timestamp` and
+    `webhook-signature`. After the prefix `whsec_` the secret is base64; without it, plain text."""
     webhooks: Webhooks = Webhooks()
     trusted_proxies: Networks = ()
-    """Addresses whose X-Forwarded-* headers are believed."""
+    """Addresses and networks of proxies whose X-Forwarded-* headers are trusted."""
     cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_parse_list)] = ()
-    """Origins whose pages may call the gateway, `*` for all; by default those of this machine."""
+    """Origins whose pages may call the gateway; `*` allows all. By default the origins of this machine."""
     limits: Limits = Limits()
     retention: Retention = Retention()
     shutdown: Shutdown = Shutdown()
     recovery: Recovery = Recovery()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    """What is written to stderr: `debug`, `info`, `warning` or `error`."""
+    """Lowest level of log lines on stderr: `debug`, `info`, `warning` or `error`."""
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
-    """By name. Without any, the ten demo agents."""
+    """Agents by name. Without agents, the gateway serves its ten demo agents."""
 
     @classmethod
     def settings_customise_sources(

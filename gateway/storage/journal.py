@@ -173,7 +173,7 @@ class Journal:
         is_logged = False
         while not await self._try_to_open(wait=wait):
             if not is_logged:
-                log.warning("another gateway uses the database: this one waits until it is gone")
+                log.warning("database is in use by another gateway: waiting until that gateway ends")
             is_logged = True
             await asyncio.sleep(_RETRY_DELAY)
         if self._notifier is not None:
@@ -391,7 +391,7 @@ class Journal:
                 self._superseded = error
             raise
         self._connection = connection
-        log.warning("the connection to the database was lost, and is there again")
+        log.warning("database connection restored")
         return connection
 
     def _commit(self, group: list[_Write]) -> None:
@@ -508,13 +508,13 @@ class Journal:
             return
         if isinstance(error, FaultError) or self._is_unstorable(error):  # a failure of the database or the disk
             log.error(
-                "a group of %d commands could not be stored; callers are told, and runs try again: %s. See that the "
-                "database can be reached and has room",
+                "commands could not be stored: callers receive an error, and runs retry. Check that the database can "
+                "be reached and has free space count=%d error=%s",
                 commands,
                 reason,
             )
         else:
-            log.exception("a group of %d commands could not be stored", commands)
+            log.exception("commands could not be stored count=%d", commands)
 
     def _hand_over(self, done: "_Commit") -> None:
         """Publish a committed group here, then tell the other gateways. Neither may happen before the commit."""
@@ -569,7 +569,7 @@ class Journal:
         fault = self.database.fault_of(error)
         if fault is not None:
             return fault
-        log.error("a command failed", exc_info=error)
+        log.error("command failed", exc_info=error)
         return FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")
 
     def _deliver(
@@ -621,7 +621,7 @@ class Journal:
         try:
             ends = await self.query(read_ends, list(ends_here))
         except FaultError as error:  # the next look finds them
-            log.warning("it was not found out what other gateways have committed: %s", error)
+            log.warning("commits of other gateways not read error=%s", error)
             return
         missed = [Remote(pk, ends[pk], rewritten=True) for pk, seq in ends_here.items() if ends.get(pk, 0) > seq]
         missed += [Remote(pk, seq, erased=True) for pk, seq in ends_here.items() if pk not in ends]
@@ -741,7 +741,7 @@ def _rebuild_rows(tx: Transaction) -> None:
     threads = connection.execute(select(thread.c.pk, thread.c.owner, thread.c.thread_id)).all()
     for pk, owner, thread_id in threads:
         tx.fold_anew(pk, owner, thread_id, _records(connection, pk))
-    log.info("%d threads of an earlier release were folded anew", len(threads))
+    log.info("threads of an earlier release folded again count=%d", len(threads))
 
 
 def _records(connection: Connection, pk: int) -> Iterator[Record]:

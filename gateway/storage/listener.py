@@ -64,7 +64,7 @@ class Listener:
                             self._handle(notice)
                             continue
                         if has_listened and not self.listens.is_set():
-                            log.warning("the connection that hears of other gateways was lost, and is there again")
+                            log.warning("listener connection restored")
                         has_listened = True
                         self.listens.set()
                         await self._look()
@@ -72,7 +72,9 @@ class Listener:
                 if not has_listened:
                     raise
                 if self.listens.is_set():
-                    log.error("the connection that hears of other gateways was lost: %s", reason_of(error))
+                    log.error(
+                        "listener connection lost: commits of other gateways arrive late error=%s", reason_of(error)
+                    )
                 self.listens.clear()
             except Exception as error:
                 if not has_listened:
@@ -88,4 +90,4 @@ class Listener:
         try:
             self._hear(notice.threads)
         except Exception:  # the failure of one handler must not stop later notices
-            log.exception("a notice of another gateway was not taken")
+            log.exception("notice of another gateway not handled")

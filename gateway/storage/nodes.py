@@ -159,7 +159,7 @@ class Nodes:
         except BaseException:
             self._dispose()
             raise
-        log.info("this is node %s (%s)", self.name, self.node_id)
+        log.info("node joined node=%s id=%s", self.name, self.node_id)
         adopted = look.adopted
         while look.adopted:  # one transaction takes over a limited number
             look = await asyncio.to_thread(self.beat)
@@ -194,7 +194,11 @@ class Nodes:
             if not self._is_abandoned:
                 self._delete_row()
         except DBAPIError as error:  # the other nodes will miss the heartbeats
-            log.warning("node %s could not say that it leaves: %s", self.name, error.orig)
+            log.warning(
+                "node left without notice: other nodes find out by its missing heartbeat node=%s error=%s",
+                self.name,
+                error.orig,
+            )
         finally:
             self._dispose()
 
@@ -211,13 +215,13 @@ class Nodes:
                 if not isinstance(error, DBAPIError):
                     failures.note(error)
                 elif not self._lost:
-                    log.warning("node %s cannot tell the others that it is there: %s", self.name, error.orig)
+                    log.warning("heartbeat failed node=%s error=%s", self.name, error.orig)
                 self._lost = True
                 self.disconnect()
                 continue
             self._succeeded_at = monotonic()
             if self._lost:
-                log.warning("node %s can tell the others again that it is there", self.name)
+                log.warning("heartbeat restored node=%s", self.name)
             self._lost = False
             if not self._ends.is_set():
                 self._loop.call_soon_threadsafe(self._handle, look)

@@ -144,9 +144,9 @@ def _try(
         run("ROLLBACK TO SAVEPOINT partition")
         if isinstance(error.orig, psycopg.errors.InsufficientPrivilege):
             log.warning(
-                "the role by which the database is used may not change the partitions of its log (%s): make it the "
-                "owner of the table event, and let it create tables. Until then what is new goes to %s, and the space "
-                "of what was erased is not given back.",
+                "the role of the gateway may not change the partitions of its log (%s): make it the owner of the table "
+                "event, and let it create tables. Until then new events go to %s, and the space of erased threads is "
+                "not freed.",
                 error.orig.diag.message_primary,
                 REST,
             )

@@ -475,7 +475,7 @@ class Postgres:
             return
         with suppress(psycopg.Error):  # if the connection is lost, the next transaction reports it
             ended = _driver(connection).execute(_END_STILL, (_STILL,)).fetchall()[0][0]
-            log.warning("sessions of %d gateways that stood still in a transaction were ended", ended)
+            log.warning("stalled database sessions of other gateways ended count=%d", ended)
 
     def make_room(self, connection: Connection) -> None:
         make_partitions(connection)

@@ -207,7 +207,7 @@ def _faults(what: str, *, missing: bool = False) -> Generator[None]:
 
 
 def _fault(what: str, error: Exception) -> FaultError:
-    log.error("the store of files could not %s: %s", what, _reason(error))
+    log.error("file store could not %s error=%s", what, _reason(error))
     return FaultError(FaultCode.UNAVAILABLE, f"The gateway could not {what}: the store of files fails.")
 
 

@@ -55,7 +55,7 @@ async def test_a_standby_gateway_takes_over_after_a_kill(
         paused = await caller.send("go")
         second = running(tmp_path, configured=agents, database=database, standby=True)
         starting = asyncio.ensure_future(stack.enter_async_context(second))
-        await within(turned(lambda: "waits until it is gone" in caplog.text), "the look at the lock")
+        await within(turned(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
         assert await caller.look(paused.task_id) == paused
         stage.kill()
         caller.http = (await within(starting)).http

@@ -44,7 +44,7 @@ async def test_an_answered_generator_is_closed_when_the_database_returns(
     await within(turned(lambda: parked(a) == 2), "generators that wait")
     wire.cut()
     await within(b.cancel(OWNER, receipt.task_id))
-    await within(turned(lambda: "generators that wait here" in log.text), "a look in vain")
+    await within(turned(lambda: "check of paused agents failed" in log.text), "a look in vain")
     assert parked(a) == 2
     wire.mend()
     await within(turned(lambda: parked(a) == 1), "the end of the generator")
@@ -60,7 +60,7 @@ async def test_a_fault_names_the_lost_node_after_a_late_takeover(
     await mine.called()
     wire.cut()
     cluster.silence(a)
-    await within(turned(lambda: "could not be taken up" in log.text), "a takeover in vain")
+    await within(turned(lambda: "not continued yet" in log.text), "a takeover in vain")
     wire.mend()
     task = await ended(b, receipt)
     assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED

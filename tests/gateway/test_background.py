@@ -24,7 +24,7 @@ def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -
     for kind in (ZeroDivisionError, ZeroDivisionError, KeyError, ZeroDivisionError):
         failures.note(fail(kind))
     assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [ZeroDivisionError, KeyError]
-    assert "the sweep failed and goes on" in caplog.text
+    assert "the sweep failed and continues" in caplog.text
 
 
 async def test_a_task_that_does_not_end_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:

@@ -71,7 +71,7 @@ async def _cancel(run: UpstreamRun) -> None:
         async with asyncio.timeout(CANCEL_TIMEOUT):
             await run.cancel()
     except (FaultError, TimeoutError) as error:
-        log.info("cancelling a run on an agent's server failed: %s", error)
+        log.info("run not cancelled on its agent's server error=%s", error)
 
 
 class DrivenClient(ABC, Generic[C]):

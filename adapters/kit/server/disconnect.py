@@ -110,7 +110,7 @@ async def _complete(working: "asyncio.Future[T]", on_disconnect: Callable[[T], C
     try:
         result = await working
     except FaultError as error:
-        log.debug("what was to be cancelled was not accepted: %s", error)
+        log.debug("request of a disconnected caller rejected: nothing to cancel error=%s", error)
         return
     await on_disconnect(result)
 

@@ -166,7 +166,7 @@ def _server(calls: Calls) -> Server[Any]:
         except MCPError:
             raise
         except Exception as error:
-            log.exception("a call failed")
+            log.exception("request failed")
             raise MCPError(INTERNAL, "The gateway failed to answer this.") from error
 
     server: Server[Any] = Server("babelgate", version=version("babelgate"), instructions=_INSTRUCTIONS)
@@ -318,7 +318,7 @@ class _Peer:
         try:
             response = await self._ctx.session.send_request(request.model_validate(message), result, metadata=related)
         except (MCPError, ValidationError) as error:
-            log.debug("a client that says it can be asked cannot: %s", error)
+            log.debug("client rejected a request that it declared to support error=%s", error)
             return None
         return response.model_dump(mode="json", by_alias=True, exclude_none=True)
 

@@ -99,7 +99,9 @@ async def wrap_factory(function: Any, name: str, about: str = "") -> tuple[Agent
     except NoGraphError:
         raise
     except Exception:
-        log.warning("%s: no graph is made with an empty config, so its schemas are not available", name, exc_info=True)
+        log.warning(
+            "graph schemas not available: the factory failed with an empty config agent=%s", name, exc_info=True
+        )
         agent = Graph(factory, name, about)
     return agent.info, agent
 
@@ -379,7 +381,7 @@ def _translate_error(error: Exception, name: str) -> FaultError:
     """Return the fault of an exception, with its type and message, as LangGraph's server reports them."""
     if isinstance(error, FaultError):
         return error
-    log.warning("Graph %s failed", name, exc_info=error)
+    log.warning("graph failed agent=%s", name, exc_info=error)
     kind = type(error).__name__
     message = plain_text(str(error)[:_MAX_MESSAGE])
     fault = FaultError(FaultCode.AGENT_FAILED, f"{kind}: {message}" if message else kind, langchain={"error": kind})
@@ -441,7 +443,7 @@ def _schema(create: Callable[[], Any]) -> JsonObject | None:
     try:
         schema = plain(create())
     except Exception:
-        log.debug("a schema could not be made", exc_info=True)
+        log.debug("graph schema not generated", exc_info=True)
         return None
     return schema if isinstance(schema, dict) else None
 

@@ -171,7 +171,7 @@ class _Call:
         try:
             await self.steps.close()
         except (Exception, SystemExit):
-            log.warning("Agent %s raised while it was closed", self.name, exc_info=True)
+            log.warning("agent raised an exception while it was closed agent=%s", self.name, exc_info=True)
 
 
 def _translate_error(error: BaseException, name: str) -> BaseException:
@@ -182,7 +182,7 @@ def _translate_error(error: BaseException, name: str) -> BaseException:
         task = asyncio.current_task()
         if task is None or task.cancelling():  # else nobody cancels us: the agent awaited something that was cancelled
             return error
-    log.warning("Agent %s failed", name, exc_info=error)
+    log.warning("agent failed agent=%s", name, exc_info=error)
     kind = type(error).__name__
     try:
         words = str(error)[:_MAX_WORDS].encode("utf-8", "replace").decode()

@@ -75,7 +75,7 @@ class PausedGenerators(Generic[Call]):
     def _finish_close(self, closing: "asyncio.Task[None]") -> None:
         self._closing.discard(closing)
         if not closing.cancelled() and (error := closing.exception()) is not None:
-            log.error("A parked agent could not be closed", exc_info=error)
+            log.error("paused agent not closed", exc_info=error)
 
     def _set_timer(self) -> None:
         """Set the timer for the oldest call. All calls have the same lifetime, so the oldest expires first."""

@@ -489,7 +489,7 @@ async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
     await within(writing.journal.write(create("t")))
     second = Writing(tmp_path, postgres)
     opening = asyncio.ensure_future(second.journal.open(wait=True))
-    await within(turned(lambda: "waits until it is gone" in caplog.text), "the look at the lock")
+    await within(turned(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
     assert await within(writing.journal.write(change("t"))) == 2
     assert not opening.done()
     await within(writing.journal.close())

@@ -63,7 +63,7 @@ async def fails(blobs: S3Blobs, blob: str, caplog: pytest.LogCaptureFixture) -> 
         assert error.value.fault.code is FaultCode.UNAVAILABLE
         assert error.value.fault.message.endswith("the store of files fails.")
         (line,) = caplog.messages
-        assert "\n" not in line and line.startswith("the store of files could not ") and SECRET not in line
+        assert "\n" not in line and line.startswith("file store could not ") and SECRET not in line
 
 
 async def test_a_store_that_is_down_is_told_of_and_used_again_when_it_is_up(

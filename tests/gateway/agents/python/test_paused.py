@@ -100,4 +100,4 @@ async def test_a_call_that_fails_to_close_is_logged_and_holds_nobody_up(caplog: 
     paused.park("o", "2", good)
     await within(paused.close())
     assert good.closed.is_set()
-    assert "A parked agent could not be closed" in [record.message for record in caplog.records]
+    assert "paused agent not closed" in [record.message for record in caplog.records]
