@@ -90,7 +90,7 @@ def _marks_of_both(plain: Mapping[Feature, Carry], extended: Mapping[Feature, Ca
 
 def with_extension() -> str:
     """Return a table of the features that arrive without and with the extension, and every remaining loss."""
-    lines = ["| | plain | with the extension |", "|---|:-:|:-:|"]
+    lines = ["| protocol | plain | with the extension |", "|---|:-:|:-:|"]
     left: dict[str, list[str]] = {}
     for adapter, version in _versions():
         extended_carries, title = adapter.extended.get(version), _title(adapter, version)
@@ -115,7 +115,7 @@ def with_extension() -> str:
     )
     return (
         "\n".join(lines)
-        + f"\n\nFeature by feature, plain → with the extension where that is another mark:\n\n{table}"
+        + f"\n\nEach feature, plain. An arrow (→) leads to the mark with the extension, if that differs:\n\n{table}"
         + f"\n\nWhat is lost with it, too:\n\n{lost}"
     )
 
@@ -140,7 +140,7 @@ def losses() -> str:
             if carry.how
         ]
         sections.append(
-            f"## {title}\n\n| feature | | what becomes of it | source |\n|---|---|---|---|\n" + "\n".join(rows)
+            f"## {title}\n\n| feature | mark | how it is carried | source |\n|---|---|---|---|\n" + "\n".join(rows)
         )
     return "\n\n".join(sections)
 
@@ -193,17 +193,20 @@ def pages() -> dict[Path, str]:
             ROOT / "docs" / "configuration.md", _BEGIN_SETTINGS, _END_SETTINGS, tables()
         ),
         ROOT / "docs" / "fidelity.md": (
-            "# Fidelity\n\nWhat each protocol carries of the canonical model: ● whole, ◐ with a loss, ○ not at all. "
-            "Generated from every adapter's `CARRIES` by `make docs`. Whole is measured: what an agent says behind a "
-            "real server is read back by the same protocol's client, and is what was said (`tests/fidelity` names "
-            "what it leaves out); a client that does not know where to look may be shown less. Of MCP and the minimal "
-            "runtime, which have no client here, it is declared. A loss that happens is told to the caller: of a "
-            "request or a whole answer in the header `Babelgate-Loss`, of a stream in the run's metadata. What is "
-            "whole is never named, unless streams alone have a place for it and the answer is none. What "
-            "two protocols make of a run together: [pairs](pairs.md).\n\n"
-            f"{matrix()}\n\n## With the extension\n\nBetween two Babelgates, and to whoever asks for it, "
-            "[the extension](extension.md) carries the records of the log beside the native form. Of the "
-            f"{len(Feature)} features:\n\n{with_extension()}\n\n{losses()}\n"
+            "# Fidelity\n\nThis page shows which features of the canonical model each protocol carries: ● whole, ◐ "
+            "with a loss, ○ not at all. `make docs` generates it from the `CARRIES` of every adapter. "
+            "[Pairs](pairs.md) shows the features that arrive between two protocols.\n\n"
+            f"{matrix()}\n\n"
+            "**Whole** is measured. An agent behind a real server produces the feature, and the client of the same "
+            "protocol reads it back unchanged. `tests/fidelity` names its exceptions. A client that does not read the "
+            "gateway's own members may show less. MCP and the minimal runtime have no client here, so their column is "
+            "declared and not measured.\n\n"
+            "**A loss** that happens is reported to the caller. The header `Babelgate-Loss` names the losses of a "
+            "request or of a whole response; the metadata of the run name those of a stream. A feature that is whole "
+            "is not reported, unless only streams can carry it and the response is not a stream.\n\n"
+            "## With the extension\n\n[The extension](extension.md) carries the records of the log in addition to the "
+            "native form. Two Babelgates use it with each other, and other clients can request it. The table counts "
+            f"the {len(Feature)} features:\n\n{with_extension()}\n\n{losses()}\n"
         ),
         ROOT / "docs" / "pairs.md": pairs(),
         ROOT / "docs" / "states.md": diagrams(),
