@@ -154,6 +154,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/aief/request.py": "tests/adapters/aief/test_client.py",
     "adapters/aief/client/*": "tests/adapters/aief/test_client.py",
     "adapters/langchain/wire/*": "tests/adapters/langchain/test_golden.py",
+    "adapters/langchain/read/*": "tests/adapters/langchain/read/test_run_frames.py",
     "adapters/langchain/codec/*": "tests/adapters/langchain/test_golden.py",
     "adapters/langchain/write/*": "tests/adapters/langchain/test_golden.py",
     "adapters/langchain/errors/*": "tests/adapters/langchain/codec/test_state.py",
