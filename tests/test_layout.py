@@ -143,7 +143,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/a2a/server/follow.py": "tests/adapters/a2a/server/test_operation.py",
     "adapters/acp/wire.py": "tests/adapters/acp/test_golden.py",
     "adapters/acp/write/*": "tests/adapters/acp/test_golden.py",
-    "adapters/acp/read.py": "tests/adapters/acp/test_client.py",
+    "adapters/acp/read/*": "tests/adapters/acp/test_client.py",
     "adapters/acp/agents.py": "tests/adapters/acp/codec/test_messages.py",
     "adapters/acp/errors.py": "tests/adapters/acp/codec/test_messages.py",
     "adapters/acp/client/*": "tests/adapters/acp/test_client.py",
