@@ -17,7 +17,7 @@ from babelgate.adapters.acp.client.http import HttpClient, run_path
 from babelgate.adapters.acp.client.losses import losses
 from babelgate.adapters.acp.codec.messages import dump_sent, encode_answer, encode_input, requested_agent
 from babelgate.adapters.acp.codec.parts import View, extra_of
-from babelgate.adapters.acp.read import ACTIVATION, EventReader, decode_event
+from babelgate.adapters.acp.read.run_events import ACTIVATION, EventReader, decode_event
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
 from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backoff, in_time
 from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply

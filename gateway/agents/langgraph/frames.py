@@ -231,7 +231,7 @@ class GraphStreamReader:
         if ("|".join(ns), checkpoint_id) in self._loaded:
             resumed = self._resumed
             if resumed is None or ns or checkpoint_id in resumed.told:
-                self.reader.know(ns, checkpoint_id, told=resumed is not None)
+                self.reader.know(ns, checkpoint_id, is_recorded=resumed is not None)
             else:
                 events += self._read_unrecorded(resumed, data["values"])
         return [*events, *self._read(ns, "checkpoints", _encode_checkpoint(data))]

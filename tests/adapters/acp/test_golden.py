@@ -11,7 +11,7 @@ import pytest
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import View
-from babelgate.adapters.acp.read import EventReader, decode_event
+from babelgate.adapters.acp.read.run_events import EventReader, decode_event
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.kit.json import parse_json

@@ -24,7 +24,7 @@ from babelgate.adapters.acp.codec.messages import (
 )
 from babelgate.adapters.acp.codec.parts import View
 from babelgate.adapters.acp.errors import decode_error, encode_error, encode_fault
-from babelgate.adapters.acp.read import decode_event
+from babelgate.adapters.acp.read.run_events import decode_event
 from babelgate.adapters.kit.extension import MORE_REQUESTS, URI, params
 from babelgate.adapters.kit.json import parse_json, validate
 from babelgate.canonical import (

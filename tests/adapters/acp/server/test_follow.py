@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import View
-from babelgate.adapters.acp.read import EventReader, decode_event
+from babelgate.adapters.acp.read.run_events import EventReader, decode_event
 from babelgate.adapters.acp.wire import TERMINAL
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.acp.write.session import SessionUrls, Transcript

@@ -157,7 +157,7 @@ def test_the_checkpoint_that_an_answer_goes_on_from_is_not_a_new_one() -> None:
         task("ask"),
         checkpoint({"a": 2}, "c2", parent="c1"),
     )
-    events = finished(*frames, known={((), "c1")})
+    events = finished(*frames, known_checkpoints={((), "c1")})
     assert [event.checkpoint_id for event in of(StateSaved, events)] == ["c2"]
     assert [event.event for event in of(Native, events)] == ["values", "checkpoints"]
 
@@ -200,7 +200,7 @@ def test_where_the_last_state_is_kept_it_is_told_whole_and_at_the_end() -> None:
 
 def test_a_state_that_the_run_told_of_before_it_was_cut_off_is_what_the_next_differs_from() -> None:
     reader = EventReader()
-    reader.know((), "c1", told=True)
+    reader.know((), "c1", is_recorded=True)
     said = "said before it was cut off"
     assert read(checkpoint({"a": said}, "c1"), reader=reader) == []
     [saved] = of(StateSaved, read(checkpoint({"a": said, "b": 2}, "c2", parent="c1"), reader=reader))

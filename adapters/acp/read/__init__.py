@@ -1,0 +1,1 @@
+"""Events of an ACP run → canonical events."""
