@@ -74,11 +74,13 @@ def test_every_heading_that_a_loss_cites_exists() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 160
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 170
 
 
 def test_links_between_documents_exist() -> None:
-    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")):
+    folders = (ROOT / "docs", ROOT / "examples")
+    pages = (page for folder in folders for page in folder.rglob("*.md"))
+    for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *pages):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).resolve().exists(), f"{page.relative_to(ROOT)}: {target}"
 
