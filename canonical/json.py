@@ -54,9 +54,9 @@ def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST
                     raise NotJson(f"data of more than {most} values")
                 deeper += _values(members) if isinstance(members, dict) else members
             elif not (
-                (isinstance(item, int) and least < item < largest)
+                item is None
+                or (isinstance(item, int) and least < item < largest)
                 or (isinstance(item, float) and isfinite(item))
-                or item is None
             ):
                 raise _flaw_of(item)
         if not deeper:
