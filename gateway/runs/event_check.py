@@ -263,7 +263,7 @@ class EventValidator:
         return event, body
 
     def _check_size(self, event: Event) -> None:
-        """Raise if the event is too large. Called before it is encoded, because encoding takes longer."""
+        """Check the size before the event is encoded, which takes longer. Raises agent_invalid."""
         try:
             check_size(self.limit, event)
         except FaultError as error:
@@ -273,7 +273,7 @@ class EventValidator:
             ) from error
 
     def _fill_ids(self, event: Event) -> Event:
-        """Return the event with its ids. Raise if it may not follow the earlier events."""
+        """Return the event with its ids. Raises agent_invalid if it may not follow the earlier events."""
         match event:
             case PartDelta():
                 return self._delta(event)[0]
@@ -367,7 +367,7 @@ class EventValidator:
                 del self._messages[message_id]
 
     def _message(self, message_id: str | None, kind: str) -> _Message:
-        """Return the open message with an id, or the newest one for None. Raise if there is none."""
+        """Return the open message with an id, or the newest one for None. Raises agent_invalid if there is none."""
         if message_id is None and self._messages:
             return next(reversed(self._messages.values()))
         message = self._messages.get(message_id or "")
