@@ -122,6 +122,15 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/idle.py": "tests/gateway/runs/test_retention.py",
     "gateway/storage/run_rows.py": "tests/gateway/runs/test_engine.py",
     "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
+    # Parts of the journal: by its tests.
+    "gateway/storage/command_runner.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/group_commit.py": "tests/gateway/storage/test_shared.py",
+    "gateway/storage/publisher.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/reader_pool.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/remote_commits.py": "tests/gateway/storage/test_listener.py",
+    "gateway/storage/write_queue.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/writer.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/writer_link.py": "tests/gateway/storage/test_postgres.py",
     # What a text beyond ASCII is good for shows where servers harm it.
     "conformance/samples.py": "tests/conformance/test_judge.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
