@@ -275,13 +275,7 @@ class Fold:
 
     def _apply_other(self, record: Record) -> None:
         event = record.event
-        task_id, run_id = record.task_id, record.run_id
-        if self.thread is not None:
-            self.thread = thread_after(self.thread, record)
-        if task_id in self.tasks:
-            self.tasks[task_id] = task_after(self.tasks[task_id], record)
-        if run_id in self.runs:
-            self.runs[run_id] = run_after(self.runs[run_id], record)
+        self._advance(record)
         match event:
             case ThreadChanged() if self.thread is None:
                 self.thread = thread_after(thread_created(self.thread_id, self.owner, record), record)
@@ -293,14 +287,9 @@ class Fold:
                 for message in event.messages:
                     self._add_message(message, record)
             case RunStarted() if event.is_restart:
-                self._void(run_id, event)
-            case InterruptRaised():
-                self.size += _ENTRY_OVERHEAD + len(encode_event(event))
-                self.interrupts[task_id or "", event.interrupt_id or ""] = interrupt_raised(record, event)
-            case InterruptAnswered():
-                interrupt = self.interrupts.get((task_id or "", event.interrupt_id))
-                if interrupt is not None:
-                    self.interrupts[task_id or "", event.interrupt_id] = interrupt_after(interrupt, event)
+                self._void(record.run_id, event)
+            case InterruptRaised() | InterruptAnswered():
+                self._interrupt(event, record)
             case ArtifactAdded():
                 self._artifact(event, record)
             case RunRemoved() | RunChanged():
@@ -310,6 +299,26 @@ class Fold:
                 self._message(event, record)
             case _:
                 pass
+
+    def _advance(self, record: Record) -> None:
+        """Apply a record to the thread, the task and the run to which it belongs."""
+        task_id, run_id = record.task_id, record.run_id
+        if self.thread is not None:
+            self.thread = thread_after(self.thread, record)
+        if task_id in self.tasks:
+            self.tasks[task_id] = task_after(self.tasks[task_id], record)
+        if run_id in self.runs:
+            self.runs[run_id] = run_after(self.runs[run_id], record)
+
+    def _interrupt(self, event: InterruptRaised | InterruptAnswered, record: Record) -> None:
+        key = record.task_id or "", event.interrupt_id or ""
+        if isinstance(event, InterruptRaised):
+            self.size += _ENTRY_OVERHEAD + len(encode_event(event))
+            self.interrupts[key] = interrupt_raised(record, event)
+            return
+        interrupt = self.interrupts.get(key)
+        if interrupt is not None:
+            self.interrupts[key] = interrupt_after(interrupt, event)
 
     def _add_run(self, event: RunCreated, record: Record) -> None:
         task_id = record.task_id or ""

@@ -53,17 +53,24 @@ def check_json(value: object, *, most: int = MAX_VALUES, largest: int = _LARGEST
                 if count > most:
                     raise NotJson(f"data of more than {most} values")
                 deeper += _values(members) if isinstance(members, dict) else members
-            elif isinstance(item, int):
-                if not least < item < largest:
-                    raise NotJson(f"an integer of more than {MAX_BITS} bits")
-            elif isinstance(item, float):
-                if not isfinite(item):
-                    raise NotJson(f"{item}, which is not JSON")
-            elif item is not None:
-                raise NotJson(f"a {type(item).__name__}, which is not JSON")
+            elif not (
+                item is None
+                or (isinstance(item, int) and least < item < largest)
+                or (isinstance(item, float) and isfinite(item))
+            ):
+                raise _flaw_of(item)
         if not deeper:
             return
         level = deeper
+
+
+def _flaw_of(item: object) -> NotJson:
+    """Return the error for a number that is not JSON, or for a value of another type."""
+    if isinstance(item, int):
+        return NotJson(f"an integer of more than {MAX_BITS} bits")
+    if isinstance(item, float):
+        return NotJson(f"{item}, which is not JSON")
+    return NotJson(f"a {type(item).__name__}, which is not JSON")
 
 
 def _values(members: dict[Any, Any]) -> Iterable[Any]:

@@ -81,6 +81,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "next": "whether there was another event",
     "renew": "whether the file is there",
     "note_failure": "whether this gateway still delivers to the webhook",
+    "remove_void": "whether the status's own message was void",
     "reserve": "whether there was a free slot",
     "start_over": "whether anything of what is void had been shown",
     "take_news": "whether it goes on with what was told",
@@ -122,6 +123,15 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/idle.py": "tests/gateway/runs/test_retention.py",
     "gateway/storage/run_rows.py": "tests/gateway/runs/test_engine.py",
     "gateway/storage/log_pages.py": "tests/gateway/storage/test_journal.py",
+    # Parts of the journal: by its tests.
+    "gateway/storage/command_runner.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/group_commit.py": "tests/gateway/storage/test_shared.py",
+    "gateway/storage/publisher.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/reader_pool.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/remote_commits.py": "tests/gateway/storage/test_listener.py",
+    "gateway/storage/write_queue.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/writer.py": "tests/gateway/storage/test_journal.py",
+    "gateway/storage/writer_link.py": "tests/gateway/storage/test_postgres.py",
     # What a text beyond ASCII is good for shows where servers harm it.
     "conformance/samples.py": "tests/conformance/test_judge.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
@@ -137,6 +147,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/a2a/wire/*": "tests/adapters/a2a/test_golden.py",
     "adapters/a2a/codec/dialect.py": "tests/adapters/a2a/test_golden.py",
     "adapters/a2a/read/*": "tests/adapters/a2a/test_client.py",
+    "adapters/a2a/write/*": "tests/adapters/a2a/write/test_task_events.py",
     "adapters/a2a/frameworks/*": "tests/adapters/a2a/codec/test_marks.py",
     "adapters/a2a/client/*": "tests/adapters/a2a/test_client.py",
     "adapters/a2a/server/call.py": "tests/adapters/a2a/server/test_jsonrpc.py",

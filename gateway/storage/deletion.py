@@ -1,4 +1,8 @@
-"""Deletion (erasure) of threads, with all that they hold, and of runs, whose content goes while their numbers stay."""
+"""Deletion of threads and runs.
+
+A thread is erased with everything that belongs to it. Of a run, the content is erased; its records keep their sequence
+numbers.
+"""
 
 from collections.abc import Set
 from typing import Final
@@ -54,23 +58,31 @@ from babelgate.gateway.storage.tables import (
 from babelgate.gateway.storage.transaction import Erased, ThreadState, Transaction
 
 _SAVED: Final = beginnings("state_saved")
-_TOLD_BY_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")
+_WITH_STATES: Final = _SAVED + beginnings("step_started") + beginnings("native")
+"""First bytes of stored events that may contain a change of a state."""
 _RECORDS: Final = 1000
+"""Maximum number of records of a log that one transaction deletes."""
 _BYTES: Final = 4 * 2**20
-"""Of a log that are deleted in one transaction."""
+"""Maximum size of the records of a log that one transaction deletes, in bytes. A larger record is deleted alone."""
 
 
 def erase_thread(tx: Transaction, owner: str, thread_id: str) -> Erased:
-    """Delete a thread's rows and log and leave a tombstone. A long log goes afterwards, a part at a time
-    (`erase_remnant`): nobody can read it any more, and others do not wait for it."""
+    """Delete the rows and the log of a thread, and leave a tombstone. Raises not_found.
+
+    A long log is deleted later in parts (`erase_remnant`), so that other commands do not wait for it. No reader can
+    reach it meanwhile.
+    """
     return _erase(tx, tx.need_thread(owner, thread_id))
 
 
 def erase_unchanged(
     tx: Transaction, pk: int, owner: str, thread_id: str, seq: int, *, unfinished: bool = False
 ) -> Erased | None:
-    """The same, if it is the thread with this key and `seq` is still its newest record, and nothing runs on it unless
-    `unfinished`; None if not."""
+    """Erase a thread like `erase_thread`, unless it has changed. Return None if it has.
+
+    It is unchanged if it has the key `pk` and `seq` is its newest record. A thread with pending or running runs is only
+    erased with `unfinished`.
+    """
     state = tx.thread(owner, thread_id)
     if state is None or state.pk != pk or state.seq != seq or (state.runs and not unfinished):
         return None
@@ -78,7 +90,7 @@ def erase_unchanged(
 
 
 def erase_remnant(tx: Transaction) -> bool:
-    """Delete some of the log of a long thread that was erased. Whether there may be more."""
+    """Delete a part of the log of an erased long thread. Return True if there may be more."""
     connection, remnant, event = tx.connection, table_of(RemnantRow), table_of(EventRow)
     pk = connection.execute(select(remnant.c.thread_pk).limit(1)).scalar()
     if pk is None:
@@ -92,7 +104,7 @@ def erase_remnant(tx: Transaction) -> bool:
 
 
 def _part_of_log(connection: Connection, pk: int) -> int | None:
-    """The seq up to which records are deleted at once; None if there are none."""
+    """Return the sequence number of the last record to delete in one transaction, or None if the log is empty."""
     event = table_of(EventRow)
     sizes = select(event.c.seq, func.length(event.c.body)).where(event.c.thread_pk == pk).order_by(event.c.seq)
     until: int | None = None
@@ -130,8 +142,10 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
 
 
 def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
-    """Hide an ended run and empty its events under their numbers, and what the rows hold of them. Returns the thread's
-    key. Raises not_found, conflict."""
+    """Hide an ended run, and erase the content of its events and rows. Return the key of its thread.
+
+    Raises not_found, conflict.
+    """
     found = tx.find_run(owner, run_id)
     if found is None or found[0].removed:
         raise FaultError(FaultCode.NOT_FOUND, f"Run {run_id} not found")
@@ -145,13 +159,13 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
     tx.flush()
     connection = tx.connection
     event = table_of(EventRow)
-    mine = _events_of(run, state.pk)
-    rows = connection.execute(select(event.c.seq, event.c.body).where(mine)).all()
+    is_of_run = _events_of(run, state.pk)
+    rows = connection.execute(select(event.c.seq, event.c.body).where(is_of_run)).all()
     events = {seq: decode_event(lengthen(body)) for seq, body in rows}
     events |= _read_changes(connection, state.pk, run_id)
     hidden, removed = _read_removed(connection, state.pk)
-    kept = _find_needed(connection, state, hidden, removed)
-    events |= {seq: saved for seq, saved in removed.items() if seq not in kept}
+    needed = _find_needed(connection, state, hidden, removed)
+    events |= {seq: saved for seq, saved in removed.items() if seq not in needed}
     connection.execute(
         update(event)
         .where(event.c.thread_pk == state.pk, event.c.seq == bindparam("b_seq"))
@@ -159,7 +173,7 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
         [
             {"b_seq": seq, "b_body": shorten(encode_event(empty_event(each)))}
             for seq, each in events.items()
-            if seq not in kept
+            if seq not in needed
         ],
     )
     _empty_rows(connection, owner, run, state.pk)
@@ -170,22 +184,26 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
 
 
 def _events_of(run: Run, pk: int) -> ColumnElement[bool]:
+    """Return the SQL condition for the events of a run."""
     event = table_of(EventRow)
-    kept = (refer(run.run_id, None), refer(run.run_id, run.first_seq))
-    return (event.c.thread_pk == pk) & event.c.run_id.in_(kept)
+    stored_ids = (refer(run.run_id, None), refer(run.run_id, run.first_seq))
+    return (event.c.thread_pk == pk) & event.c.run_id.in_(stored_ids)
 
 
 def _read_changes(connection: Connection, pk: int, run_id: str) -> dict[int, RunChanged]:
-    """What callers kept with a run, by seq. These events are of the thread, which has few of its own."""
+    """Return the events with which callers changed a run, by sequence number.
+
+    They belong to the thread and to no run or task. A thread has few such events.
+    """
     event = table_of(EventRow)
-    own = (event.c.thread_pk == pk) & event.c.run_id.is_(None) & event.c.task_id.is_(None)
-    rows = connection.execute(select(event.c.seq, event.c.body).where(own)).all()
+    is_of_thread = (event.c.thread_pk == pk) & event.c.run_id.is_(None) & event.c.task_id.is_(None)
+    rows = connection.execute(select(event.c.seq, event.c.body).where(is_of_thread)).all()
     events = ((seq, decode_event(lengthen(body))) for seq, body in rows)
     return {seq: each for seq, each in events if isinstance(each, RunChanged) and each.run_id == run_id}
 
 
 def _read_removed(connection: Connection, pk: int) -> tuple[set[int], dict[int, StateSaved]]:
-    """The seqs of what the thread's removed runs have said, and the states among it."""
+    """Return the sequence numbers of the events of the thread's removed runs, and the saved states among them."""
     run, event = table_of(RunRow), table_of(EventRow)
     rows = connection.execute(select(run.c.body).where(run.c.thread_pk == pk, run.c.removed)).all()
     hidden: set[int] = set()
@@ -201,29 +219,56 @@ def _read_removed(connection: Connection, pk: int) -> tuple[set[int], dict[int, 
 def _find_needed(
     connection: Connection, state: ThreadState, hidden: Set[int], removed: dict[int, StateSaved]
 ) -> set[int]:
-    """Those that other runs' states are told by: what is in them is theirs, too, and goes with the last of these."""
+    """Return the sequence numbers of the saved states of removed runs on which states of other runs are based.
+
+    Their content belongs to those runs, too. It is erased with the last of them.
+    """
     if not removed:
         return set()
     event = table_of(EventRow)
     needed: set[str | None] = set()
     log = select(event.c.seq, event.c.body).where(event.c.thread_pk == state.pk)
     for seq, body in connection.execute(stream_rows(log)):
-        if seq not in hidden and body.startswith(_TOLD_BY_STATES) and b'"since":"' in body:
+        if seq not in hidden and body.startswith(_WITH_STATES) and b'"since":"' in body:
             change = _change_of(decode_event(lengthen(body)))
             needed.add(None if change is None else change.since)
-    if state.runs:  # one that is at work goes on from them, and may not have told of it yet
+    if state.runs:  # an active run continues from them, and the log may not show that yet
         newest = {saved.ns: saved.checkpoint_id for saved in removed.values()}
         needed |= {*newest.values()}
         for run in state.runs.values():
             first = (event.c.thread_pk == state.pk) & (event.c.seq == run.first_seq)
             for (body,) in connection.execute(select(event.c.body).where(first)):
                 needed.add(getattr(decode_event(lengthen(body)), "checkpoint", None))
-    kept: set[int] = set()
+    needed_seqs: set[int] = set()
     for seq, saved in reversed(removed.items()):
         if saved.checkpoint_id in needed:
-            kept.add(seq)
+            needed_seqs.add(seq)
             needed.add(None if saved.change is None else saved.change.since)
-    return kept
+    return needed_seqs
+
+
+def _without_content(event: MessageStarted | PartAdded | PartDelta | ArtifactAdded) -> Event:
+    match event:
+        case MessageStarted():
+            return event.replace(metadata={}, extra={})
+        case PartAdded():
+            return event.replace(part=TextPart(text=""), extra={})
+        case PartDelta():
+            return event.replace(text="", extra={})
+        case ArtifactAdded():
+            return event.replace(
+                name=None, description=None, part=TextPart(text=""), folder=None, metadata={}, extra={}
+            )
+
+
+def _without_data(event: ToolStarted | ToolEnded | StepEnded) -> Event:
+    match event:
+        case ToolStarted():
+            return event.replace(input=None, extra={})
+        case ToolEnded():
+            return event.replace(output=None, extra={})
+        case StepEnded():
+            return event.replace(update=None, extra={})
 
 
 def _without_state(event: StepStarted | StateSaved | Native) -> Event:
@@ -247,15 +292,17 @@ def _change_of(event: Event) -> StateChange | None:
 
 
 def _empty_rows(connection: Connection, owner: str, removed: Run, pk: int) -> None:
-    """What the rows of the run and of its task's questions repeat of the events."""
-    run, asked, run_id = table_of(RunRow), table_of(InterruptRow), removed.run_id
-    mine = (run.c.owner == owner) & (run.c.run_id == run_id)
-    task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(mine)).one()
+    """Erase the content of events that the rows of a removed run and of its task's questions repeat."""
+    run, interrupt, run_id = table_of(RunRow), table_of(InterruptRow), removed.run_id
+    is_run = (run.c.owner == owner) & (run.c.run_id == run_id)
+    task_id, body = connection.execute(select(run.c.task_id, run.c.body).where(is_run)).one()
     emptied_run = encode_row(decode_row(Run, body).replace(output=None, metadata={}))
-    connection.execute(update(run).where(mine).values(body=emptied_run))
+    connection.execute(update(run).where(is_run).values(body=emptied_run))
     answered = _answered_interrupts(connection, pk, removed)
     for interrupt_id, body in connection.execute(
-        select(asked.c.interrupt_id, asked.c.body).where(asked.c.owner == owner, asked.c.task_id == task_id)
+        select(interrupt.c.interrupt_id, interrupt.c.body).where(
+            interrupt.c.owner == owner, interrupt.c.task_id == task_id
+        )
     ).all():
         question = decode_row(Interrupt, body)
         if question.run_id == run_id:
@@ -263,20 +310,23 @@ def _empty_rows(connection: Connection, owner: str, removed: Run, pk: int) -> No
         if interrupt_id in answered:
             question = question.replace(answer=None)
         connection.execute(
-            update(asked)
-            .where(asked.c.owner == owner, asked.c.task_id == task_id, asked.c.interrupt_id == interrupt_id)
+            update(interrupt)
+            .where(interrupt.c.owner == owner, interrupt.c.task_id == task_id, interrupt.c.interrupt_id == interrupt_id)
             .values(body=encode_row(question))
         )
 
 
 def _answered_interrupts(connection: Connection, pk: int, run: Run) -> set[str]:
-    mine = connection.execute(select(table_of(EventRow).c.body).where(_events_of(run, pk)))
-    events = [decode_event(lengthen(body)) for (body,) in mine]
+    rows = connection.execute(select(table_of(EventRow).c.body).where(_events_of(run, pk)))
+    events = [decode_event(lengthen(body)) for (body,) in rows]
     return {event.interrupt_id for event in events if isinstance(event, InterruptAnswered)}
 
 
 def _drop_blobs(connection: Connection, pk: int) -> None:
-    """Files that no event of the thread names any more are not the thread's: the sweep takes them if nobody else's."""
+    """Release the blobs that no event of the thread names any more.
+
+    The sweep deletes a blob that no thread uses.
+    """
     event, uses = table_of(EventRow), table_of(BlobUseRow)
     blobs = [blob for (blob,) in connection.execute(select(uses.c.blob).where(uses.c.thread_pk == pk))]
     if not blobs:
@@ -293,7 +343,7 @@ def _empty_message(message: Message) -> Message:
 
 
 def empty_event(event: Event) -> Event:
-    """The event without what anybody said in it: ids, kinds and states stay."""
+    """Return the event without its content. Ids, kinds and states remain."""
     match event:
         case RunCreated():
             messages = tuple(_empty_message(message) for message in event.messages)
@@ -303,22 +353,10 @@ def empty_event(event: Event) -> Event:
             return event.replace(output=None, extra={})
         case RunChanged():
             return event.replace(metadata={}, extra={})
-        case MessageStarted():
-            return event.replace(metadata={}, extra={})
-        case PartAdded():
-            return event.replace(part=TextPart(text=""), extra={})
-        case PartDelta():
-            return event.replace(text="", extra={})
-        case ToolStarted():
-            return event.replace(input=None, extra={})
-        case ToolEnded():
-            return event.replace(output=None, extra={})
-        case StepEnded():
-            return event.replace(update=None, extra={})
-        case ArtifactAdded():
-            return event.replace(
-                name=None, description=None, part=TextPart(text=""), folder=None, metadata={}, extra={}
-            )
+        case MessageStarted() | PartAdded() | PartDelta() | ArtifactAdded():
+            return _without_content(event)
+        case ToolStarted() | ToolEnded() | StepEnded():
+            return _without_data(event)
         case InterruptRaised():
             return event.replace(message=_empty_message(event.message), value=None, extra={})
         case InterruptAnswered():

@@ -1,4 +1,4 @@
-"""Subscriptions: what readers of the log of a thread, a task or a run are shown, from a cursor on."""
+"""Subscriptions: readers of the log of a thread, a task or a run, each from a cursor on."""
 
 import asyncio
 from collections import OrderedDict
@@ -38,62 +38,66 @@ from babelgate.gateway.storage.transaction import Erased, Published
 S = TypeVar("S", bound=Snapshot)
 
 _FRESH: Final = 30.0
-"""Seconds for which a page is shared where another gateway may have rewritten its log unheard. Chosen."""
+"""Seconds for which a page is shared. Another gateway may rewrite its log, and the notice may be lost. Chosen."""
 _LOOK: Final = 10.0
-"""Seconds from one look for an awaited thread to the next. Another gateway may have created it, and its notice may be
-lost. Chosen: the same as the listener's interval."""
+"""Seconds from one query for an awaited thread to the next. Another gateway may create it, and the notice may be lost.
+Chosen: the same as the listener's interval."""
 _BATCH: Final = 128
-"""Records that a reader is given at once. Chosen, not measured: as many as a pump stores together (`runs.pump`)."""
+"""Maximum number of records in one batch for a reader. Chosen, not measured: as many as a pump stores together
+(`runs.pump`)."""
 _ROOM: Final = 16 * 1024
-"""Bytes, as in the log, of the records that a reader is given at once, unless it is one: decoded and encoded they take
-several times as much, and the reader holds that until its client has taken it."""
+"""Maximum size of one batch, in bytes as stored in the log. A larger record is a batch alone.
+
+Decoded and encoded records take several times as much, and the reader holds them until its client has received them.
+"""
 _FILES: Final = 64 * 1024
-"""Bytes of the files in records that a reader is given at once, unless it is one record."""
+"""Maximum size of the files in one batch, in bytes. A record with larger files is a batch alone."""
 Kind = Literal["task", "run"]
 
 _WITH_FILES: Final = frozenset((PartAdded, ArtifactAdded, RunCreated, InterruptRaised))
-"""Events that may carry some."""
+"""Events that may contain files."""
 _ENDS: Final = frozenset((RunEnded, RunRemoved, TaskChanged))
-"""Events that may end what a reader follows."""
+"""Events that may end the task or run that a reader follows."""
 _OPENS_OR_ENDS: Final = frozenset((TaskCreated, RunCreated, RunEnded, TaskChanged))
-"""Tasks and runs."""
+"""Events that begin or end a task or a run."""
 
 
 class LogReader:
+    """Reader of logs, for all callers of this gateway."""
+
     def __init__(self, journal: Journal, blobs: Blobs, inline: int, largest: int) -> None:
         self._journal = journal
         self._blobs = blobs
         self._most = inline
-        """Bytes of a file that travels inside a message."""
+        """Maximum size of a file that is sent inside a message, in bytes."""
         self._keys: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._erasures = 0
-        """How many threads were erased: a key that was read meanwhile may be one of theirs."""
+        """Number of erased threads. If it changes during a query, the key that was read may be of an erased thread."""
         self._live: set[tuple[int, Kind, str]] = set()
-        """Tasks that are not terminal and runs that have not ended, each with the key of its thread: another thread may
-        hold the same id."""
+        """Tasks and runs that have not ended, each with the key of its thread, because ids repeat across threads."""
         self._awaited: dict[tuple[str, str], set[asyncio.Future[bool]]] = {}
-        """Threads that there are not yet, and who waits for them."""
+        """Futures of the callers that wait for a thread to be created, by owner and id."""
         self._closed = False
         self._shared = journal.is_shared
-        """Other gateways write to the same threads: what is open, and where threads are, is asked of the database."""
+        """True if other gateways write to the same threads. Open tasks and keys are read from the database then."""
         self._pages = PageCache(journal.sized_page)
         self.snapshots = SnapshotCache(largest, rewrites=REWRITES if self._shared else ())
         if self._shared:
             journal.add_hearer(self._handle_remotes)
 
-    # What is open, and where threads are: kept on the loop, before anybody hears of a commit
+    # Open tasks and runs, and keys of threads: updated on the loop, before readers receive a commit
 
     def mark_open(self, pk: int, kind: Kind, open_id: str) -> None:
         if not self._shared:
             self._live.add((pk, kind, open_id))
 
     def handle_commit(self, published: Published) -> Sequence[str]:
-        """The ids of the tasks that ended."""
+        """Update the open tasks and runs after a commit. Return the ids of the tasks that ended."""
         pk = published.pk
         if published.records[0].seq == 1:
             self._keys[published.owner, published.thread_id] = pk
             if self._awaited:
-                self._tell(published.owner, published.thread_id)
+                self._wake(published.owner, published.thread_id)
         ended: list[str] = []
         for record in published.records:
             event = record.event
@@ -115,14 +119,14 @@ class LogReader:
 
     def handle_erase(self, owner: str, thread_id: str, erased: Erased) -> None:
         self._erasures += 1
-        if self._keys.get((owner, thread_id)) == erased.pk:  # else the id was given out again already
+        if self._keys.get((owner, thread_id)) == erased.pk:  # else the id is in use again
             del self._keys[owner, thread_id]
         self._live.difference_update((erased.pk, "task", task_id) for task_id in erased.tasks)
         self._live.difference_update((erased.pk, "run", run_id) for run_id in erased.runs)
         self.forget_log(erased.pk)
 
     def forget_log(self, pk: int) -> None:
-        """Drop what is in memory of a thread that was erased, or whose log was rewritten."""
+        """Drop the pages and snapshots of a thread that was erased, or whose log was rewritten."""
         self._pages.forget(pk)
         self.snapshots.forget(pk)
 
@@ -130,17 +134,17 @@ class LogReader:
         for remote in remotes:
             if remote.erased or remote.rewritten:
                 self.forget_log(remote.pk)
-        if any(remote.created for remote in remotes):  # which ones is not told
+        if any(remote.created for remote in remotes):  # the notices do not contain the ids of the threads
             for owner, thread_id in list(self._awaited):
-                self._tell(owner, thread_id)
+                self._wake(owner, thread_id)
 
     def close(self) -> None:
-        """Nobody waits for a thread any longer."""
+        """Release all callers that wait for a thread. Called when the gateway stops."""
         self._closed = True
         for waiter in [waiter for waiters in self._awaited.values() for waiter in waiters if not waiter.done()]:
             waiter.set_result(False)
 
-    def _tell(self, owner: str, thread_id: str) -> None:
+    def _wake(self, owner: str, thread_id: str) -> None:
         for waiter in self._awaited.get((owner, thread_id), ()):
             if not waiter.done():
                 waiter.set_result(True)
@@ -163,7 +167,7 @@ class LogReader:
         begun, turns = self._now(), Turns()
         while page := await self._read_page(pk, after, until, begun):
             some = page.select(after, until, _BATCH, _ROOM)
-            del page  # it is not held while the reader is suspended
+            del page  # not held while the reader is suspended
             after = some[-1].seq
             held = [record for record in some if scope.has_record(record)]
             del some
@@ -176,7 +180,7 @@ class LogReader:
         return asyncio.get_running_loop().time()
 
     async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> Page | None:
-        """Return the page with the next record, or None if there is none. `begun`: when the reading did."""
+        """Return the page with the next record, or None if there is none. `begun` = start of the read, in loop time."""
         since = max(begun, self._now() - _FRESH) if self._shared else None
         page = await self._pages.get(pk, after, until, since=since)
         return page if page.last > after and (until is None or after < until) else None
@@ -191,8 +195,10 @@ class LogReader:
         return read
 
     async def _with_files(self, records: Sequence[Record], *, inline: bool) -> AsyncGenerator[Sequence[Record]]:
-        """The records, a few at a time, so that the reader does not hold the loop for long; with `inline`, as many as
-        their files allow."""
+        """Yield the records in batches, so that the reader does not block the loop.
+
+        With `inline`, the size of the files limits the batches.
+        """
         turns = Turns()
         while records:
             if turns.is_over:
@@ -203,7 +209,7 @@ class LogReader:
             yield filled
 
     async def _fill_files(self, records: Sequence[Record]) -> Sequence[Record]:
-        """As many of them as their files allow, with the bytes of these."""
+        """Return the first records with the bytes of their files, up to the maximum size of files in a batch."""
         if not _name_files(records):
             return records
         filled: list[Record] = []
@@ -247,59 +253,82 @@ class LogReader:
             while True:
                 batch: Sequence[Record] | None = channel.after(after, _BATCH, _ROOM)
                 if batch is None:
-                    closed = channel.closed
-                    if closed and self._journal.is_closed:
-                        self._cut_short()
+                    batch = await self._read_batch(pk, channel, after, begun)
+                    if batch is None:
                         return
-                    page = await self._read_page(pk, after, None, begun)
-                    batch = () if page is None else page.select(after, None, _BATCH, _ROOM)
-                    del page  # it is not held while the reader is suspended
-                    if not batch and channel.seq > after and not closed:
-                        if self._shared and not await self._journal.query(read_ends, [pk]):
-                            return  # erased by another gateway, which will be heard of
-                        continue  # published while the page was read
                 if batch:
                     after = batch[-1].seq
                     held, ended = await self._select_in_scope(owner, pk, scope, batch)
                     if held and not (inline and _name_files(held)):
-                        yield held  # most commits: one more generator for each would cost as much as all else here
+                        yield held  # most commits: another generator would double the time
                     elif held:
                         async for some in self._with_files(held, inline=inline):
                             yield some
                             if channel.closed and not self._closed:
                                 break
-                    if channel.closed and not self._closed:
-                        return  # erased meanwhile: what was read before is shown no further
-                    if ended:
-                        return
+                    if ended or (channel.closed and not self._closed):
+                        return  # if the thread was erased meanwhile, the rest of it is not shown
                     if turns.is_over:
                         await turns.give()
                     continue
-                if not (may_grow and self._is_open(pk, scope)):
-                    return
-                if channel.closed:
-                    self._cut_short()
+                if not (may_grow and self._must_wait(pk, scope, channel)):
                     return
                 await channel.more()
         finally:
             channel.readers -= 1
 
+    async def _read_batch(self, pk: int, channel: Channel, after: int, begun: float) -> Sequence[Record] | None:
+        """Return the next records for a follower that its channel does not hold in memory.
+
+        Return an empty batch if there are none yet. Return None if the follower must end, because the thread was erased
+        or the gateway stops.
+        """
+        while True:
+            closed = channel.closed
+            if closed and self._journal.is_closed:
+                self._cut_short()
+                return None
+            page = await self._read_page(pk, after, None, begun)
+            batch = () if page is None else page.select(after, None, _BATCH, _ROOM)
+            del page  # not held while the reader is suspended
+            if batch or closed or channel.seq <= after:
+                return batch
+            if self._shared and not await self._journal.query(read_ends, [pk]):
+                return None  # erased by another gateway, whose notice will follow
+            recent = channel.after(after, _BATCH, _ROOM)
+            if recent is not None:  # published while the page was read
+                return recent
+
+    def _must_wait(self, pk: int, scope: Scope, channel: Channel) -> bool:
+        """Return True if a follower that has read everything waits for more records.
+
+        If the gateway stops, close its connection.
+        """
+        if not self._is_open(pk, scope):
+            return False
+        if channel.closed:
+            self._cut_short()
+            return False
+        return True
+
     def _cut_short(self) -> None:
-        """Close the connection of a reader that waits for more, if the gateway stops: a response without the rest must
-        not look whole."""
+        """Close the connection of a reader that waits for more, if the gateway stops.
+
+        A response that ends early must not look complete.
+        """
         if self._closed:
             hang_up()
 
     async def await_thread(self, owner: str, thread_id: str) -> bool:
-        while (found := await self._await_thread(owner, thread_id)) is None:
+        while (exists := await self._await_thread(owner, thread_id)) is None:
             pass
-        return found
+        return exists
 
     async def _await_thread(self, owner: str, thread_id: str) -> bool | None:
-        """None where it is to be looked for again."""
+        """Return True if the thread exists, False if the gateway stops, and None to look again."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         waiters = self._awaited.setdefault((owner, thread_id), set())
-        waiters.add(waiter)  # before the look: a thread that is made meanwhile is told of
+        waiters.add(waiter)  # before the query, so that the creation of the thread during it is noticed
         try:
             await self.key(owner, thread_id)
         except FaultError as error:
@@ -321,20 +350,24 @@ class LogReader:
                 self._awaited.pop((owner, thread_id), None)
 
     def _is_open(self, pk: int, scope: Scope) -> bool:
-        """Whether more may come. A thread is never over; it can only be erased. Who shares the database has asked when
-        it began, and reads the end if it was not there yet."""
+        """Return True if more records may come. A thread has no end; it can only be erased.
+
+        On a shared database this is always True: the reader queried the state when it began, and later reads the end.
+        """
         return scope.kind == "thread" or self._shared or (pk, scope.kind, scope.id or "") in self._live
 
     async def _enter(self, owner: str, scope: Scope) -> tuple[int, Channel, bool]:
-        """The thread's key, its channel with one more reader, and whether more may come. Where gateways share the
-        database, it begins with what is committed at this moment, wherever it was: the caller may have heard of it from
-        another one sooner than this one has. Raises not_found."""
-        # What this gateway has made, another one may have erased.
-        known = self._keys.get((owner, scope.thread_id)) if self._shared else None
+        """Return the key of the thread, its channel, and True if more records may come. Raises not_found.
+
+        The channel counts the new reader. On a shared database, reading begins with everything committed now by any
+        gateway: the caller may have learned of a commit from another gateway before this one has.
+        """
+        # Another gateway may have erased a thread that this one has created.
+        cached_key = self._keys.get((owner, scope.thread_id)) if self._shared else None
         while True:
-            pk = await self.key(owner, scope.thread_id) if known is None else known
+            pk = await self.key(owner, scope.thread_id) if cached_key is None else cached_key
             channel = self._journal.channels.get(pk)
-            channel.readers += 1  # before the look: what is committed meanwhile is heard of
+            channel.readers += 1  # before the query, so that commits during it arrive
             if not self._shared:
                 return pk, channel, True
             try:
@@ -346,14 +379,16 @@ class LogReader:
                 self._journal.channels.note(pk, found.end)
                 return pk, channel, found.is_open
             channel.readers -= 1
-            known = None
+            cached_key = None
 
     async def _select_in_scope(
         self, owner: str, pk: int, scope: Scope, batch: Sequence[Record]
     ) -> tuple[Sequence[Record], bool]:
-        """The part of a batch that is in the scope, up to its end, and whether it ends there. What comes after the end
-        of a task (the removal of a run of it) is for readers of the thread: one that was there before, and left at the
-        end, has not seen it either."""
+        """Return the records of a batch that are in the scope, up to its end, and True if the batch contains the end.
+
+        Records after the end of a task, such as the removal of one of its runs, are only for readers of the thread. A
+        reader of the task that left at the end has not seen them either.
+        """
         held: Sequence[Record] = batch
         if scope.kind == "task":
             held = [record for record in batch if record.task_id == scope.id]
@@ -375,7 +410,7 @@ class LogReader:
         return task.is_terminal and record.seq > task.last_seq
 
     async def key(self, owner: str, thread_id: str) -> int:
-        """Raises not_found."""
+        """Return the key of a thread. Raises not_found."""
         while self._shared or (owner, thread_id) not in self._keys:
             erasures = self._erasures
             key = await self._journal.query(queries.thread_key, owner, thread_id)
@@ -390,7 +425,7 @@ class LogReader:
         return self._keys[owner, thread_id]
 
     async def _inline_files(self, record: Record) -> Record:
-        """The record with the bytes of small stored files in the parts that name them."""
+        """Return the record with the bytes of small stored files in the parts that name them."""
         event = record.event
         match event:
             case PartAdded() | ArtifactAdded():
@@ -398,12 +433,12 @@ class LogReader:
                 return record if part is event.part else record.replace(event=event.replace(part=part))
             case RunCreated():
                 messages = tuple([await self._inline_message(message) for message in event.messages])
-                same = all(a is b for a, b in zip(messages, event.messages, strict=True))
-                return record if same else record.replace(event=event.replace(messages=messages))
+                is_same = all(a is b for a, b in zip(messages, event.messages, strict=True))
+                return record if is_same else record.replace(event=event.replace(messages=messages))
             case InterruptRaised():
                 message = await self._inline_message(event.message)
-                same = message is event.message
-                return record if same else record.replace(event=event.replace(message=message))
+                is_same = message is event.message
+                return record if is_same else record.replace(event=event.replace(message=message))
             case _:
                 return record
 
@@ -423,7 +458,7 @@ class LogReader:
 
 
 def _files(record: Record) -> list[FilePart]:
-    """Those that it names."""
+    """Return the files that a record names."""
     event = record.event
     parts: tuple[Part, ...]
     match event:

@@ -1,8 +1,8 @@
 """Unit of work: threads as the writer sees them, inside its transaction.
 
-Commands (`babelgate.gateway.runs.submission`) decide on a `ThreadState` and append events to it. The state holds
-what is open (tasks, live runs, questions) and nothing of the past, so that it is as small for a long thread as for a
-new one. Everything here runs on the writer's own thread.
+Commands (`babelgate.gateway.runs.submission`) decide on a `ThreadState` and append events to it. The state contains
+only open tasks, live runs and open questions, so it is as small for a long thread as for a new one. Everything here
+runs on the writer's thread.
 """
 
 from collections import OrderedDict
@@ -60,23 +60,22 @@ AnyEvent = TypeVar("AnyEvent", bound=Event)
 
 @dataclass(slots=True, eq=False)
 class ThreadState:
-    """What of a thread is open, and where its log ends."""
+    """Open tasks, runs and questions of a thread, and the end of its log."""
 
     pk: int
     thread: Thread
     seq: int = 0
     at: int = 0
     tasks: dict[str, Task] = field(default_factory=dict[str, Task])
-    """Not terminal."""
+    """Tasks that are not terminal, by id."""
     runs: dict[str, Run] = field(default_factory=dict[str, Run])
-    """Pending and running, oldest first."""
+    """Pending and running runs by id, oldest first."""
     interrupts: dict[tuple[str, str], Interrupt] = field(default_factory=dict[tuple[str, str], Interrupt])
-    """Unanswered, by task and id, oldest first."""
+    """Unanswered questions by task and id, oldest first."""
     references: dict[str, str | None] = field(default_factory=dict[str, str | None])
-    """What the log keeps in the place of the ids of these tasks and runs."""
+    """Short references that the log stores instead of the ids of open tasks and runs, by id."""
     newest_run: tuple[int, bool] | None = None
-    """Of the runs that are not removed: the seq of the one that was created last, and whether it failed. None = not
-    known here."""
+    """Sequence number of the newest run that is not removed, and True if that run failed. None if not read yet."""
 
     @property
     def running(self) -> Run | None:
@@ -87,11 +86,11 @@ class ThreadState:
         return [run for run in self.runs.values() if run.status is RunStatus.PENDING]
 
     def open_interrupts(self, task_id: str) -> list[Interrupt]:
-        return [asked for asked in self.interrupts.values() if asked.task_id == task_id]
+        return [interrupt for interrupt in self.interrupts.values() if interrupt.task_id == task_id]
 
 
 def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
-    """The event as it will be read from the log, and as it is kept there."""
+    """Return the event as it will be read from the log, and its JSON. Raises invalid."""
     try:
         body = encode_event(event)
         return cast("AnyEvent", decode_event(body)), body
@@ -99,44 +98,45 @@ def _read_back(event: AnyEvent) -> tuple[AnyEvent, bytes]:
         raise FaultError(FaultCode.INVALID, f"The {event.kind} cannot be stored: {error}") from error
 
 
-def _reference(state: ThreadState, kept_id: str | None) -> str | None:
-    """What the log keeps of the id of a task or a run."""
-    if kept_id is None:
+def _reference(state: ThreadState, full_id: str | None) -> str | None:
+    """Return the short reference that the log stores for the id of a task or a run."""
+    if full_id is None:
         return None
-    return state.references.get(kept_id) or refer(kept_id, None)
+    return state.references.get(full_id) or refer(full_id, None)
 
 
 class Published(msgspec.Struct, frozen=True):
-    """Committed records of a thread on their way to the readers."""
+    """Records of one thread to publish after the commit."""
 
     pk: int
     owner: str
     thread_id: str
     records: list[Record]
     sizes: list[int]
-    """Bytes of their events as JSON."""
+    """Sizes of their events as JSON, in bytes."""
 
 
 class _Rows:
-    """Rows that are to be written: one entry a row, whatever happened to it since the last flush. `new` rows are
-    inserted."""
+    """Rows to write at the next flush. A row has one entry, also if several records changed it."""
 
     def __init__(self) -> None:
         self.threads: dict[int, bool] = {}
-        """Whether they are new."""
+        """Keys of the threads whose rows changed; True for a row to insert."""
         self.tasks: dict[tuple[str, str], tuple[ThreadState, Task, bool]] = {}
         self.runs: dict[tuple[str, str], tuple[ThreadState, Run, bool]] = {}
         self.interrupts: dict[tuple[str, str, str], tuple[ThreadState, Interrupt, int]] = {}
-        """With the seq of the record that raised it, 0 if the row exists."""
+        """Questions that changed, each with the number of the record that raised it, or 0 if its row exists."""
         self.taken: set[tuple[str, str]] = set()
-        """The runs that this gateway is to see to from now on."""
+        """Runs that this gateway executes from now on, by owner and id."""
         self.touched: dict[int, ThreadState] = {}
-        """Whose logs have grown."""
+        """Threads whose logs have grown, by key."""
 
 
 class Transaction:
-    """A unit of work: threads in memory, and what is to be written when the transaction ends. The writer uses one
-    object for one transaction after another, so that threads stay in memory between them."""
+    """Unit of work: threads in memory, and the changes to write when the transaction ends.
+
+    The writer uses one object for all its transactions, so that threads stay in memory between them.
+    """
 
     def __init__(self, sql: Sql, clock: Clock, cached: int = 4096) -> None:
         self.sql = sql
@@ -145,24 +145,24 @@ class Transaction:
         self.connection: Connection = cast("Connection", None)
         self.published: list[Published] = []
         self._publishing: dict[int, Published] = {}
-        """By thread, those of `published` that still grow."""
+        """Items of `published` to which records may still be added, by key of the thread."""
         self.changed: list[RowChange] = []
-        """Rows as they were written, in order."""
+        """Written rows, in order."""
         self.touched = 0
-        """Goes up with every change, so that a command can be seen to have failed before it changed anything."""
+        """Number of changes. If a failed command left it equal, that command changed nothing."""
         self.next_pk = 1
         self.node: str | None = None
-        """This gateway, where several share the database."""
+        """Id of this gateway. None if no other gateway uses the database."""
         self._waiting: WaitingRuns | None = None
-        """The pending runs; None until they are counted."""
+        """Pending runs. None until counted."""
         self._cached = cached
         self._states: OrderedDict[tuple[str, str], ThreadState] = OrderedDict()
         self._events: list[tuple[Any, ...]] = []
         self._rows = _Rows()
         self._starts: dict[tuple[int, str], int] = {}
-        """When the pending runs that are to start later may start, on the steady clock; by thread and run."""
+        """Start times of delayed pending runs on the steady clock, in microseconds, by thread and run."""
         self._starts_added: list[tuple[int, str]] = []
-        """In this transaction."""
+        """Keys that this transaction has added to `_starts`."""
 
     # The transaction, driven by the journal
 
@@ -176,19 +176,21 @@ class Transaction:
         self._starts_added = []
 
     def seal(self) -> None:
-        """What is appended from here on is published for itself, so that it can be taken back alone."""
+        """Publish later records separately from earlier ones, so that a rollback can remove them alone."""
         self._publishing = {}
 
     def finish(self) -> list[Published]:
-        """Write what is buffered; the commit follows."""
+        """Write what is buffered, and return the records to publish after the commit, which follows."""
         self.flush()
         while len(self._states) > self._cached:
             self._states.popitem(last=False)
         return self.published
 
     def forget(self) -> None:
-        """What was done since the last commit, or since the last savepoint, is undone: nothing in memory may remember
-        it. Threads and counts are read again as they are needed."""
+        """Discard all changes in memory after a rollback to the last commit or savepoint.
+
+        Threads and counts are read again when they are needed.
+        """
         self._states.clear()
         self._events = []
         self._rows = _Rows()
@@ -198,12 +200,15 @@ class Transaction:
         self._starts_added = []
 
     def forget_all(self) -> None:
-        """Other gateways may have had the database meanwhile."""
+        """Discard everything in memory after a lost connection: other gateways may have used the database."""
         self.forget()
 
     def flush(self) -> None:
-        """Write what is buffered, a table at a time: each call into the database gives up the interpreter's lock, and
-        getting it back from a busy event loop costs more than the call."""
+        """Write what is buffered, table by table.
+
+        Each call into the database releases the GIL, and getting it back from a busy event loop takes longer than the
+        call.
+        """
         rows, self._rows = self._rows, _Rows()
         if self._events:
             self.sql.insert_event.run_many(self.connection, self._events)
@@ -214,7 +219,7 @@ class Transaction:
         self._write_threads(rows)
 
     def note_rewritten(self, pk: int) -> None:
-        """Rows of the thread were changed or deleted past this object."""
+        """Invalidate the cached rows of a thread, after a command has changed or deleted rows directly."""
         self.changed.append(RowChange(pk))
 
     # Threads
@@ -232,7 +237,7 @@ class Transaction:
         return state
 
     def need_thread(self, owner: str, thread_id: str) -> ThreadState:
-        """Raises not_found."""
+        """Return an existing thread. Raises not_found."""
         state = self.thread(owner, thread_id)
         if state is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Thread {thread_id} not found")
@@ -242,13 +247,13 @@ class Transaction:
         return bool(self.sql.tombstone.run(self.connection, (owner, thread_id)))
 
     def forget_erased(self, owner: str, thread_id: str) -> None:
-        """The id of an erased thread is given out again."""
+        """Delete the tombstone of a thread, because its id is used again."""
         if self.is_erased(owner, thread_id):
             self.sql.delete_tombstone.execute(self.connection, (owner, thread_id))
             self.touched += 1
 
     def create_thread(self, owner: str, thread_id: str, event: ThreadChanged) -> ThreadState:
-        """Raises FaultError: invalid, as `append`."""
+        """Create a thread whose log begins with `event`. Raises FaultError: invalid, like `append`."""
         event, body = _read_back(event)
         record = Record(1, self.now(), None, None, 0, event)
         thread = thread_after(thread_created(thread_id, owner, record), record)
@@ -259,7 +264,7 @@ class Transaction:
         return state
 
     def begin_keys(self, latest: int) -> None:
-        """The highest one that is in use."""
+        """Set the highest thread key in use."""
         self.next_pk = latest + 1
 
     def new_key(self) -> int:
@@ -267,8 +272,10 @@ class Transaction:
         return self.next_pk - 1
 
     def forget_thread(self, state: ThreadState) -> None:
-        """The current command erases the thread: write what is known of it, so that its rows are all there to be
-        deleted."""
+        """Drop a thread that the current command erases.
+
+        Buffered rows are written first, so that the command deletes them with the others.
+        """
         self.flush()
         self.touched += 1
         owner = state.thread.owner
@@ -278,7 +285,7 @@ class Transaction:
             self._starts.pop((state.pk, run_id), None)
 
     def fold_anew(self, pk: int, owner: str, thread_id: str, records: Iterator[Record]) -> None:
-        """Write the rows of a thread that has none but its own, as its log says."""
+        """Write the task, run and question rows of a thread from its log. Such rows must not exist yet."""
         first = next(records)
         state = ThreadState(pk=pk, thread=thread_after(thread_created(thread_id, owner, first), first))
         self._rows.threads[pk] = False
@@ -309,7 +316,7 @@ class Transaction:
         return state
 
     def _load_thread(self, owner: str, thread_id: str) -> ThreadState | None:
-        """Its row, and the end of its log."""
+        """Return a thread with its row and the end of its log, or None if it does not exist."""
         found = self.sql.thread.run(self.connection, (owner, thread_id))
         if not found:
             return None
@@ -329,14 +336,14 @@ class Transaction:
         return decode_row(Task, found[0][0]) if found else None
 
     def need_task(self, owner: str, task_id: str) -> Task:
-        """Raises not_found."""
+        """Return an existing task. Raises not_found."""
         task = self.find_task(owner, task_id)
         if task is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Task {task_id} not found")
         return task
 
     def find_run(self, owner: str, run_id: str) -> tuple[Run, str] | None:
-        """The run and the id of its thread."""
+        """Return a run and the id of its thread, or None if it does not exist."""
         changed = self._rows.runs.get((owner, run_id))
         if changed is not None:
             return changed[1], changed[0].thread.thread_id
@@ -344,7 +351,7 @@ class Transaction:
         return (decode_row(Run, found[0][0]), found[0][2]) if found else None
 
     def has_asked(self, owner: str, task_id: str, interrupt_id: str) -> bool:
-        """Whether the task has a question of this id, open or not."""
+        """Return True if the task has a question with this id, open or answered."""
         if (owner, task_id, interrupt_id) in self._rows.interrupts:
             return True
         return bool(self.sql.asked.run(self.connection, (owner, task_id, interrupt_id)))
@@ -361,11 +368,10 @@ class Transaction:
         attempt: int = 0,
         body: bytes | None = None,
     ) -> Record:
-        """Add one event to the end of the thread's log. `body` is the event as JSON, if it is encoded and read back
-        already.
+        """Append one event to the log of a thread. `body` = its JSON, if it was encoded and read back already.
 
         Raises:
-            FaultError: invalid, if it could not be read from the log again: what callers gave is in it as it came.
+            FaultError: invalid, if the event could not be read from the log. It contains input of callers unchanged.
         """
         if body is None:
             event, body = _read_back(event)
@@ -377,24 +383,26 @@ class Transaction:
     def append_all(
         self,
         state: ThreadState,
-        said: Sequence[tuple[Event, bytes]],
+        events: Sequence[tuple[Event, bytes]],
         *,
         task_id: str | None,
         run_id: str | None,
         attempt: int,
     ) -> None:
-        """Add what an agent said, all at one time. Each event comes with its JSON, of which it was read back."""
-        if not said:
+        """Append events of an agent, all with the same time. Each was read back from the JSON next to it."""
+        if not events:
             return
         self.touched += 1
         self._rows.touched[state.pk] = state
         pk, at = state.pk, max(self.now(), state.at)
         task, run = _reference(state, task_id), _reference(state, run_id)
-        bodies = [body for _, body in said]
-        seqs = range(state.seq + 1, state.seq + 1 + len(said))
-        records = [Record(seq, at, task_id, run_id, attempt, event) for seq, (event, _) in zip(seqs, said, strict=True)]
+        bodies = [body for _, body in events]
+        seqs = range(state.seq + 1, state.seq + 1 + len(events))
+        records = [
+            Record(seq, at, task_id, run_id, attempt, event) for seq, (event, _) in zip(seqs, events, strict=True)
+        ]
         self._events += [
-            (pk, seq, at, task, run, attempt, kept) for seq, kept in zip(seqs, shorten_all(bodies), strict=True)
+            (pk, seq, at, task, run, attempt, stored) for seq, stored in zip(seqs, shorten_all(bodies), strict=True)
         ]
         published = self._publication(state)
         published.records.extend(records)
@@ -408,9 +416,9 @@ class Transaction:
         self.touched += 1
         self._rows.touched[state.pk] = state
         state.seq, state.at = record.seq, record.at
-        made = created_id(record.event)
-        if made is not None:
-            state.references[made] = refer(made, record.seq)
+        new_id = created_id(record.event)
+        if new_id is not None:
+            state.references[new_id] = refer(new_id, record.seq)
         task, run = _reference(state, record.task_id), _reference(state, record.run_id)
         self._events.append((state.pk, record.seq, record.at, task, run, record.attempt, shorten(body)))
         published = self._publication(state)
@@ -418,17 +426,46 @@ class Transaction:
         published.sizes.append(len(body))
 
     def _publication(self, state: ThreadState) -> Published:
-        found = self._publishing.get(state.pk)
-        if found is None:
-            found = self._publishing[state.pk] = Published(state.pk, state.thread.owner, state.thread.thread_id, [], [])
-            self.published.append(found)
-        return found
+        published = self._publishing.get(state.pk)
+        if published is None:
+            thread = state.thread
+            published = self._publishing[state.pk] = Published(state.pk, thread.owner, thread.thread_id, [], [])
+            self.published.append(published)
+        return published
 
     def _fold(self, state: ThreadState, record: Record) -> None:
-        """Apply a record to the snapshots of what is open, and note which rows change."""
+        """Apply a record to the open thread, task, run and questions, and note which rows change."""
         event = record.event
-        if type(event) is PartDelta:  # most events of a long answer, and no row says anything of them
+        if type(event) is PartDelta:  # most events of a long answer; they change no row
             return
+        self._advance(state, record)
+        match event:
+            case TaskCreated():
+                self._note_task(state, task_created(state.thread.thread_id, record, event), new=True)
+            case RunCreated():
+                task_id = record.task_id or ""
+                agent = self._agent_of(state, task_id)
+                self._note_run(state, run_created(record, event, task_id, state.thread.thread_id, agent), new=True)
+            case RunStarted():
+                self._rows.taken.add((state.thread.owner, record.run_id or ""))
+            case RunRemoved() | RunChanged():
+                self._note_ended_run(state, event, record)
+            case InterruptRaised():
+                interrupt = interrupt_raised(record, event)
+                state.interrupts[interrupt.task_id, interrupt.interrupt_id] = interrupt
+                key = (state.thread.owner, interrupt.task_id, interrupt.interrupt_id)
+                self._rows.interrupts[key] = (state, interrupt, record.seq)
+            case InterruptAnswered():
+                interrupt = state.interrupts.pop((record.task_id or "", event.interrupt_id))
+                self._note_answer(state, interrupt_after(interrupt, event))
+            case _:
+                pass
+
+    def _advance(self, state: ThreadState, record: Record) -> None:
+        """Apply a record to its thread, and to its task and run if they are open.
+
+        Raises AssertionError for a transition that the state machine forbids.
+        """
         thread = thread_after(state.thread, record)
         if thread is not state.thread:
             state.thread = thread
@@ -447,27 +484,6 @@ class Transaction:
                 if changed.status is not run.status and not can_run_become(run.status, changed.status):
                     raise AssertionError(f"run {run.run_id}: {run.status} cannot become {changed.status}")
                 self._note_run(state, changed, new=False)
-        match event:
-            case TaskCreated():
-                self._note_task(state, task_created(state.thread.thread_id, record, event), new=True)
-            case RunCreated():
-                task_id = record.task_id or ""
-                agent = self._agent_of(state, task_id)
-                self._note_run(state, run_created(record, event, task_id, state.thread.thread_id, agent), new=True)
-            case RunStarted():
-                self._rows.taken.add((state.thread.owner, record.run_id or ""))
-            case RunRemoved() | RunChanged():
-                self._note_ended_run(state, event, record)
-            case InterruptRaised():
-                raised = interrupt_raised(record, event)
-                state.interrupts[raised.task_id, raised.interrupt_id] = raised
-                key = (state.thread.owner, raised.task_id, raised.interrupt_id)
-                self._rows.interrupts[key] = (state, raised, record.seq)
-            case InterruptAnswered():
-                asked = state.interrupts.pop((record.task_id or "", event.interrupt_id))
-                self._note_answer(state, interrupt_after(asked, event))
-            case _:
-                pass
 
     def _note_task(self, state: ThreadState, task: Task, *, new: bool) -> None:
         if task.is_terminal:
@@ -476,14 +492,14 @@ class Transaction:
         else:
             state.tasks[task.task_id] = task
         key = (state.thread.owner, task.task_id)
-        known = self._rows.tasks.get(key)
-        self._rows.tasks[key] = (state, task, new or (known is not None and known[2]))
+        row = self._rows.tasks.get(key)
+        self._rows.tasks[key] = (state, task, new or (row is not None and row[2]))
 
     def _note_ended_run(self, state: ThreadState, event: RunRemoved | RunChanged, record: Record) -> None:
         found = self.find_run(state.thread.owner, event.run_id)
         if found is not None:
             self._note_run(state, run_after(found[0], record), new=False)
-        if isinstance(event, RunRemoved):  # what it left in the state is in no cache either
+        if isinstance(event, RunRemoved):  # the state of the thread may contain values of the run
             values = table_of(ThreadValueRow)
             self.connection.execute(values.delete().where(values.c.thread_pk == state.pk))
 
@@ -496,8 +512,8 @@ class Transaction:
         if state.newest_run is not None and run.first_seq >= state.newest_run[0]:
             state.newest_run = None if run.removed else (run.first_seq, run.status in ERRED)
         key = (state.thread.owner, run.run_id)
-        known = self._rows.runs.get(key)
-        self._rows.runs[key] = (state, run, new or (known is not None and known[2]))
+        row = self._rows.runs.get(key)
+        self._rows.runs[key] = (state, run, new or (row is not None and row[2]))
         if run.status is RunStatus.PENDING:
             self._count(key[0], run.run_id, run.agent, run.start_after)
             self._note_start(state, run)
@@ -507,8 +523,8 @@ class Transaction:
 
     def _note_answer(self, state: ThreadState, interrupt: Interrupt) -> None:
         key = (state.thread.owner, interrupt.task_id, interrupt.interrupt_id)
-        known = self._rows.interrupts.get(key)
-        self._rows.interrupts[key] = (state, interrupt, 0 if known is None else known[2])
+        row = self._rows.interrupts.get(key)
+        self._rows.interrupts[key] = (state, interrupt, 0 if row is None else row[2])
 
     # Writing
 
@@ -517,14 +533,14 @@ class Transaction:
             statement.run_many(self.connection, rows)
 
     def _write_threads(self, rows: _Rows) -> None:
-        """Last, as what the rows of its runs say is needed for it."""
+        """Write the rows of threads. Called last, because the status of a thread depends on the rows of its runs."""
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
         only_touched: list[tuple[Any, ...]] = []
         for pk, state in rows.touched.items():
-            standing = (self._status_of(state), state.at)
+            status = (self._status_of(state), state.at)
             if pk not in rows.threads:
-                only_touched.append((pk, *standing))
+                only_touched.append((pk, *status))
                 continue
             thread = state.thread
             body = encode_row(thread)
@@ -532,9 +548,9 @@ class Transaction:
             if rows.threads[pk]:
                 owner, thread_id = thread.owner, thread.thread_id
                 span = (thread.created_at, thread.changed_at)
-                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.can_expire, *standing, body))
+                new.append((pk, owner, thread_id, *span, thread.ephemeral, thread.can_expire, *status, body))
             else:
-                changed.append((pk, thread.changed_at, thread.ephemeral, thread.can_expire, *standing, body))
+                changed.append((pk, thread.changed_at, thread.ephemeral, thread.can_expire, *status, body))
         self._many(self.sql.insert_thread, new)
         self._many(self.sql.update_thread, changed)
         self._many(self.sql.update_standing, only_touched)
@@ -569,7 +585,7 @@ class Transaction:
         self._many(self.sql.update_task, changed)
 
     def _write_runs(self, rows: _Rows) -> None:
-        """What stops running goes first: the index on running runs is checked row by row."""
+        """Write the rows of runs, first those that stop running: the index on running runs is checked row by row."""
         new: list[tuple[Any, ...]] = []
         stopped: list[tuple[Any, ...]] = []
         started: list[tuple[Any, ...]] = []
@@ -591,12 +607,12 @@ class Transaction:
     def _write_interrupts(self, rows: _Rows) -> None:
         new: list[tuple[Any, ...]] = []
         changed: list[tuple[Any, ...]] = []
-        for (owner, task_id, interrupt_id), (state, asked, seq) in rows.interrupts.items():
-            body = encode_row(asked)
+        for (owner, task_id, interrupt_id), (state, interrupt, seq) in rows.interrupts.items():
+            body = encode_row(interrupt)
             if seq:
-                new.append((owner, task_id, interrupt_id, state.pk, asked.run_id, seq, asked.action, body))
+                new.append((owner, task_id, interrupt_id, state.pk, interrupt.run_id, seq, interrupt.action, body))
             else:
-                changed.append((owner, task_id, interrupt_id, asked.action, body))
+                changed.append((owner, task_id, interrupt_id, interrupt.action, body))
         self._many(self.sql.insert_interrupt, new)
         self._many(self.sql.update_interrupt, changed)
 
@@ -605,31 +621,31 @@ class Transaction:
         return (task or self.need_task(state.thread.owner, task_id)).agent
 
     def take(self, owner: str, run_id: str) -> None:
-        """See to a run that waits: of gateways that share the database, this one starts it when its turn comes."""
+        """Make this gateway the one that starts a pending run, if several share the database."""
         if self.node is not None:
             run = table_of(RunRow)
             waits = (run.c.owner == owner, run.c.run_id == run_id, run.c.status == str(RunStatus.PENDING))
             self.connection.execute(update(run).where(*waits).values(node=self.node))
             self.touched += 1
 
-    # Starts to come
+    # Delayed starts
 
     def wait(self, state: ThreadState, run: Run) -> int:
-        """Microseconds before a pending run may start; not above 0 if it may."""
+        """Return the microseconds until a pending run may start, 0 or less if it may start now."""
         return self._starts.get((state.pk, run.run_id), 0) - self._steady() if run.start_after is not None else 0
 
     def _note_start(self, state: ThreadState, run: Run) -> None:
-        """From the moment that it is known here, a start is waited for on the steady clock."""
+        """Note the start time of a delayed run on the steady clock, when this gateway first sees the run."""
         key = (state.pk, run.run_id)
         if run.start_after is None or run.status is not RunStatus.PENDING or key in self._starts:
             return
         self._starts[key] = self._steady() + max(0, run.start_after - self.now())
         self._starts_added.append(key)
 
-    # Bounds on what waits
+    # Limits of pending runs
 
     def waiting(self, owner: str, agent: str) -> Waiting:
-        """How many runs wait for the agent, and how many of the owner."""
+        """Return the numbers of runs that wait for the agent, and of runs of the owner that wait."""
         if self._waiting is None:
             self._waiting = self._count_rows()
         return self._waiting.look(owner, agent, self.now())
@@ -644,11 +660,11 @@ class Transaction:
 
     def _count_rows(self) -> WaitingRuns:
         self.flush()
-        found, now, run = WaitingRuns(), self.now(), table_of(RunRow).c
+        waiting, now, run = WaitingRuns(), self.now(), table_of(RunRow).c
         pending = select(run.owner, run.run_id, run.agent, run.start_after).where(run.status == str(RunStatus.PENDING))
         for owner, run_id, agent, start_after in self.connection.execute(pending):
-            found.add(owner, run_id, agent, start_after, now)
-        return found
+            waiting.add(owner, run_id, agent, start_after, now)
+        return waiting
 
 
 def latest_pk(connection: Connection) -> int:
@@ -669,19 +685,21 @@ def write_meta(connection: Connection, name: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
+    """An erased thread."""
+
     pk: int
     running: str | None
-    """The run that was running."""
+    """Id of the run that was running."""
     tasks: frozenset[str]
-    """Ids of those that had not ended."""
+    """Ids of the tasks that had not ended."""
     runs: frozenset[str]
-    """Ids of those that had not ended."""
+    """Ids of the runs that had not ended."""
     long: bool = False
-    """Its log goes bit by bit."""
+    """True if its log is too long for one transaction, so `erase_remnant` deletes it in parts."""
 
 
 def need_idle_thread(tx: Transaction, owner: str, thread_id: str) -> ThreadState:
-    """The thread, if its state may be changed. Raises not_found, conflict."""
+    """Return a thread whose state may be changed, because no run is active. Raises not_found, conflict."""
     state = tx.need_thread(owner, thread_id)
     if state.runs:
         raise FaultError(

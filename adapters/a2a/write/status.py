@@ -61,7 +61,7 @@ class StatusWriter:
         message_id = derived_id(self._summary.task_id, "status", str(record.seq))
         return Message(message_id=message_id, role="agent", parts=parts, metadata=metadata)
 
-    def void(self, record: Record, start: RunStarted) -> bool:
+    def remove_void(self, record: Record, start: RunStarted) -> bool:
         """Remove the messages that a restart voids. Returns True if the status's own message is one of them."""
         is_void = self.status.message is not None and self._origin.is_void(record, start)
         before, after = self._history[: self._place], self._history[self._place :]

@@ -186,7 +186,7 @@ class EventWriter:
         if not event.is_restart:
             return ()
         artifacts = self._artifacts.void(record, event)
-        is_status_void = self._status.void(record, event)
+        is_status_void = self._status.remove_void(record, event)
         if event.is_void(None):
             self._tools.clear()
         if not artifacts and not is_status_void:
@@ -233,7 +233,7 @@ class EventWriter:
     def _native(self, event: Native, record: Record) -> Sequence[Update]:
         return self._mirrored.write(event, record)
 
-    def _embed(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
+    def _write_in_metadata(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
         """Return a status that changes nothing, with an event in its metadata for which A2A has no form."""
         if SHOWN in event.extra:
             return ()
@@ -363,9 +363,9 @@ class EventWriter:
         "message_started": _note,
         "tool_started": _start_tool,
         "tool_ended": _end_tool,
-        "step_started": _embed,
-        "step_ended": _embed,
-        "custom": _embed,
+        "step_started": _write_in_metadata,
+        "step_ended": _write_in_metadata,
+        "custom": _write_in_metadata,
         "native": _native,
         "part_added": _add_part,
         "part_delta": _add_text,

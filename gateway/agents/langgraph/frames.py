@@ -1,9 +1,10 @@
-"""What `astream` of a graph yields → the frames that LangGraph's server sends of it → events.
+"""Conversion of the output of a graph in this process to events.
 
-A graph in this process and one behind a URL are read by the same reader.
+The output of `astream` is encoded as the frames that LangGraph's server would send. So one reader serves graphs in this
+process and behind a URL.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from types import NoneType
 from typing import Any, Final, cast
@@ -29,39 +30,41 @@ from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.langgraph.jsonable import plain, plain_object
 
 MODES: Final = ("values", "checkpoints", "tasks", "updates", "messages", "custom")
-"""What is asked of the graph."""
+"""Stream modes that are requested from the graph."""
 
 _HIDDEN: Final = "langsmith:hidden"
 _INTERRUPT: Final = "__interrupt__"
 _ABOUT: Final = "langgraph_"
-"""Begins the names of what LangGraph says of the place of a message; the rest is the author's."""
+"""Prefix of the metadata of a message that LangGraph adds; the author of the graph adds the rest."""
 
 Namespace = tuple[str, ...]
 
 
 _UNFINISHED: Final = ("__error__", "__interrupt__", "__resume__")
-"""Channels of what a task writes that is done again (langgraph 1.2, `PregelLoop`)."""
+"""Channels to which a task writes that will run again (langgraph 1.2, `PregelLoop`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingWrites:
-    """What tasks of the step that a run goes on with have written: those that finished are not done again, and say
-    nothing of it a second time."""
+    """Writes of the tasks in the step from which a run continues.
+
+    Tasks that finished do not run again, and do not send their messages again.
+    """
 
     tasks: frozenset[str]
-    """Ids of those that finished."""
+    """Ids of the finished tasks."""
     messages: Sequence[AIMessage]
-    """What they said."""
+    """Messages that the finished tasks have written."""
 
     @classmethod
     def of(cls, writes: Iterable[tuple[str, str, Any]]) -> "PendingWrites":
-        """`writes` = (task id, channel, value)."""
+        """Return the writes of finished tasks. `writes` = task id, channel and value of each write."""
         finished = [(task, channel, value) for task, channel, value in writes if channel not in _UNFINISHED]
-        said: list[AIMessage] = []
+        messages: list[AIMessage] = []
         for _, channel, value in finished:
             values = cast("Sequence[object]", value if isinstance(value, list | tuple) else (value,))
-            said += [each for each in values if channel == "messages" and isinstance(each, AIMessage)]
-        return cls(frozenset(task for task, _, _ in finished), said)
+            messages += [each for each in values if channel == "messages" and isinstance(each, AIMessage)]
+        return cls(frozenset(task for task, _, _ in finished), messages)
 
 
 _OfMessage = MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded
@@ -69,17 +72,19 @@ _OfMessage = MessageStarted | PartAdded | PartDelta | PartEnded | MessageEnded
 
 @dataclass(slots=True)
 class ResumedRun:
-    """What the log tells of a run that a graph goes on with."""
+    """Log of a run that a graph continues, compared with the checkpoint from which it continues."""
 
     void: tuple[str, ...]
-    """Ids of the messages of tasks that were cut off: the graph does these again."""
-    told: set[str]
-    """Ids of the checkpoints and of the messages that it holds."""
-    unsaid: Sequence[AIMessage] = ()
-    """Of tasks that finished, what the log does not hold, or not to the end."""
+    """Ids of the messages of interrupted tasks, which the graph runs again."""
+    recorded: set[str]
+    """Ids of the checkpoints and messages in the log."""
+    unrecorded: Sequence[AIMessage] = ()
+    """Messages of finished tasks that the log does not contain, or not to the end."""
     begun: Sequence[_OfMessage] = ()
-    """What the log holds of those of which it has the beginning: they go on under their ids, since readers add up what
-    comes under one."""
+    """Recorded events of those unrecorded messages whose beginning is in the log.
+
+    They continue under their ids, because readers join the events of one id.
+    """
 
     @classmethod
     def of(
@@ -90,65 +95,104 @@ class ResumedRun:
         pending: PendingWrites,
         log: StateHistory,
     ) -> "ResumedRun":
-        """`records` = of the run's task; `log` = the states of its thread; `checkpoint_id` = of what the graph goes on
-        from, which may be older than the newest that the log has: graphs keep their checkpoints in the background."""
-        tasks: set[str] = set()
-        places: dict[str, str] = {}
-        told: set[str] = set()
-        said: dict[str, list[_OfMessage]] = {}
-        redone: set[str] = set()
-        """What was said after that checkpoint."""
-        saved = is_after = False
-        for event in (record.event for record in records if record.run_id == run_id):
-            match event:
-                case StepStarted():
-                    tasks.add(event.step_id or "")
-                case StepEnded():
-                    tasks.discard(event.step_id or "")
-                case MessageStarted():
-                    own = as_object(event.extra.get("langgraph"))
-                    places[event.message_id or ""] = str(own.get("langgraph_checkpoint_ns", ""))
-                    said[event.message_id or ""] = [event]  # of an id that was void, only what was said anew
-                    if is_after:
-                        redone.add(event.message_id or "")
-                case PartAdded() | PartDelta() | PartEnded():
-                    said.setdefault(event.message_id or "", []).append(event)
-                case MessageEnded():
-                    told.add(event.message_id or "")
-                case StateSaved(ns=()):
-                    told.add(event.checkpoint_id or "")
-                    is_after = is_after or event.checkpoint_id == checkpoint_id
-                    if not saved:  # what the run began with
-                        messages: Any = (log.values_of(event.checkpoint_id or "") or {}).get("messages")
-                        told |= {str(as_object(each).get("id")) for each in messages or ()}
-                    saved = True
-                case _:
-                    pass
+        """Compare the log of a run with the checkpoint from which a graph continues.
 
-        unsaid = [each for each in pending.messages if each.id not in told]
-        begun = {each.id or "" for each in unsaid if _is_beginning(said.get(each.id or "", ()), each)}
-
-        def is_void(name: str, place: str) -> bool:
-            if name in begun:
-                return False
-            if name in told and place.partition("|")[0].rpartition(":")[2] in pending.tasks:
-                return False
-            return name not in told or name in redone or place.rpartition(":")[2] in tasks
-
-        void = {name for name, place in places.items() if is_void(name, place)}
+        `records` are those of the task, and `log` has the states of its thread. The checkpoint may be older than the
+        newest one in the log, because graphs write their checkpoints in the background.
+        """
+        recorded_run = _RecordedRun(checkpoint_id, log)
+        for record in records:
+            if record.run_id == run_id:
+                recorded_run.apply(record.event)
+        recorded, messages = recorded_run.recorded, recorded_run.messages
+        unrecorded = [each for each in pending.messages if each.id not in recorded]
+        begun = {each.id or "" for each in unrecorded if _is_beginning(messages.get(each.id or "", ()), each)}
+        void = recorded_run.find_void(pending, begun)
         return cls(
             tuple(sorted(void)),
-            told - void | {str(each.id) for each in unsaid},
-            unsaid,
-            [event for name in begun for event in said[name]],
+            recorded - void | {str(each.id) for each in unrecorded},
+            unrecorded,
+            [event for message_id in begun for event in messages[message_id]],
         )
 
 
-def _is_beginning(said: Sequence[_OfMessage], message: AIMessage) -> bool:
-    """Whether what was said is text with which the message begins. Of a tool call nobody knows how it goes on: it is
-    kept as a value, and was said as text."""
+class _RecordedRun:
+    """Events of one run in the log. Apply them in order."""
+
+    def __init__(self, checkpoint_id: str, log: StateHistory) -> None:
+        """Begin before the first event. `checkpoint_id` = the checkpoint from which the graph continues."""
+        self._checkpoint_id = checkpoint_id
+        self._log = log
+        self.recorded: set[str] = set()
+        """Ids of the saved checkpoints and of the complete messages."""
+        self.messages: dict[str, list[_OfMessage]] = {}
+        """Events of each message, by its id."""
+        self._open_tasks: set[str] = set()
+        """Ids of the tasks that have started and not ended."""
+        self._places: dict[str, str] = {}
+        """Checkpoint namespace of each message, by its id."""
+        self._redone: set[str] = set()
+        """Ids of the messages that began after the checkpoint."""
+        self._has_state = False
+        self._is_after = False
+        """True if the events come after the checkpoint."""
+
+    def apply(self, event: Event) -> None:
+        match event:
+            case StepStarted():
+                self._open_tasks.add(event.step_id or "")
+            case StepEnded():
+                self._open_tasks.discard(event.step_id or "")
+            case MessageStarted():
+                self._begin(event)
+            case PartAdded() | PartDelta() | PartEnded():
+                self.messages.setdefault(event.message_id or "", []).append(event)
+            case MessageEnded():
+                self.recorded.add(event.message_id or "")
+            case StateSaved(ns=()):
+                self._save(event)
+            case _:
+                pass
+
+    def _begin(self, event: MessageStarted) -> None:
+        message_id = event.message_id or ""
+        metadata = as_object(event.extra.get("langgraph"))
+        self._places[message_id] = str(metadata.get("langgraph_checkpoint_ns", ""))
+        self.messages[message_id] = [event]  # replaces the events of a message that an earlier restart made void
+        if self._is_after:
+            self._redone.add(message_id)
+
+    def _save(self, event: StateSaved) -> None:
+        self.recorded.add(event.checkpoint_id or "")
+        self._is_after = self._is_after or event.checkpoint_id == self._checkpoint_id
+        if not self._has_state:  # the state with which the run began
+            messages: Any = (self._log.values_of(event.checkpoint_id or "") or {}).get("messages")
+            self.recorded |= {str(as_object(each).get("id")) for each in messages or ()}
+        self._has_state = True
+
+    def find_void(self, pending: PendingWrites, begun: Set[str]) -> set[str]:
+        """Return the ids of the messages that the graph sends again. `begun` = ids of messages that continue."""
+        return {
+            message_id
+            for message_id, place in self._places.items()
+            if message_id not in begun and self._is_void(message_id, place, pending)
+        }
+
+    def _is_void(self, message_id: str, place: str, pending: PendingWrites) -> bool:
+        if message_id not in self.recorded:
+            return True
+        if place.partition("|")[0].rpartition(":")[2] in pending.tasks:
+            return False
+        return message_id in self._redone or place.rpartition(":")[2] in self._open_tasks
+
+
+def _is_beginning(recorded: Sequence[_OfMessage], message: AIMessage) -> bool:
+    """Return True if the recorded events are text with which the message begins.
+
+    Always False for a tool call: it is stored as a value but was streamed as text, so its rest is unknown.
+    """
     text: list[str] = []
-    for event in said:
+    for event in recorded:
         match event:
             case PartAdded(part=TextPart() as part) if not text:
                 text.append(part.text)
@@ -158,7 +202,7 @@ def _is_beginning(said: Sequence[_OfMessage], message: AIMessage) -> bool:
                 text.append(event.text)
             case _:
                 pass
-    return bool(said) and isinstance(message.content, str) and message.content.startswith("".join(text))
+    return bool(recorded) and isinstance(message.content, str) and message.content.startswith("".join(text))
 
 
 async def read_events(events: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerator[tuple[Namespace, str, Any]]:
@@ -176,7 +220,7 @@ async def read_events(events: AsyncIterator[Mapping[str, Any]]) -> AsyncGenerato
 
 
 class GraphStreamReader:
-    """Of one run. Feed it what `astream` yields."""
+    """Reader of the stream of one run. Feed it the output of `astream`."""
 
     def __init__(
         self,
@@ -188,8 +232,11 @@ class GraphStreamReader:
         log: StateHistory | None = None,
         tools: frozenset[str] = frozenset(),
     ) -> None:
-        """`loaded` = place and id of the checkpoints that were there before. `base` = the revision that the run starts
-        from where the graph has no checkpoint of it. `keeps_last` = of all checkpoints the graph keeps the last."""
+        """Read one run.
+
+        `loaded` = namespace and id of the checkpoints that existed before. `base` = state from which the run starts, if
+        the graph has no checkpoint of it. `keeps_last` = the graph stores only its last checkpoint.
+        """
         self.reader = EventReader(base=base, keeps_last=keeps_last, is_server=False, log=log, tools=tools)
         self._loaded = loaded
         self._keeps_last = keeps_last
@@ -216,9 +263,11 @@ class GraphStreamReader:
         return self.reader.read("|".join((mode, *ns)), data)
 
     def _values(self, ns: Namespace, data: Any) -> Sequence[Event]:
-        """They are the whole state, at every step, and their checkpoint tells it, too: only where no checkpoint comes
-        they are made plain."""
-        if _INTERRUPT in as_object(data):  # told by the task that asks
+        """Read the whole state after a step.
+
+        It is converted only if no checkpoint follows, because a checkpoint contains the same state.
+        """
+        if _INTERRUPT in as_object(data):  # the task that asks reports the question
             return ()
         if self._keeps_last:
             return self._read(ns, "values", plain(data))
@@ -230,52 +279,55 @@ class GraphStreamReader:
         checkpoint_id: str = data["config"]["configurable"]["checkpoint_id"]
         if ("|".join(ns), checkpoint_id) in self._loaded:
             resumed = self._resumed
-            if resumed is None or ns or checkpoint_id in resumed.told:
+            if resumed is None or ns or checkpoint_id in resumed.recorded:
                 self.reader.know(ns, checkpoint_id, is_recorded=resumed is not None)
             else:
                 events += self._read_unrecorded(resumed, data["values"])
         return [*events, *self._read(ns, "checkpoints", _encode_checkpoint(data))]
 
     def read_unsaid(self) -> Iterable[Event]:
-        """What tasks of the run said that finished, and the log does not hold: the gateway ended just then."""
-        unsaid = () if self._resumed is None else self._resumed.unsaid
-        return [event for each in unsaid for event in self._message((), each, {})]
+        """Return events for messages of finished tasks that the gateway did not record before it ended."""
+        messages = () if self._resumed is None else self._resumed.unrecorded
+        return [event for each in messages for event in self._message((), each, {})]
 
     def _read_unrecorded(self, resumed: ResumedRun, values: Any) -> Iterable[Event]:
-        """What the agent says in a state that was kept so shortly before the gateway ended that the log has neither."""
-        said = (each for each in as_object(values).get("messages") or () if isinstance(each, AIMessage))
-        return [event for each in said if each.id not in resumed.told for event in self._message((), each, {})]
+        """Return events for the new messages of a checkpoint that is not in the log.
+
+        The graph stored it shortly before the gateway ended.
+        """
+        messages = (each for each in as_object(values).get("messages") or () if isinstance(each, AIMessage))
+        return [event for each in messages if each.id not in resumed.recorded for event in self._message((), each, {})]
 
     def _message(self, ns: Namespace, message: BaseMessage, about: Mapping[str, Any]) -> Sequence[Event]:
-        made = plain_object(message)
+        message_object = plain_object(message)
         place: JsonObject = {}
-        if not self.reader.messages.is_open(made):  # it is read at the beginning of a message, not with each piece
+        if not self.reader.messages.is_open(message_object):  # only read at the beginning of a message
             place = {name: plain(value) for name, value in about.items() if name.startswith(_ABOUT)}
-        return self._read(ns, "messages", [made, place])
+        return self._read(ns, "messages", [message_object, place])
 
 
 def _encode_checkpoint(data: Mapping[str, Any]) -> JsonObject:
-    made = _encode(data)
-    return {**made, "values": {} if made["values"] is None else made["values"]}
+    frame = _encode(data)
+    return {**frame, "values": {} if frame["values"] is None else frame["values"]}
 
 
 def _encode_task(data: Mapping[str, Any]) -> JsonObject:
-    made = _encode(data)
-    return {**made, "interrupts": _encode_asked(made["interrupts"])} if "interrupts" in made else made
+    frame = _encode(data)
+    return {**frame, "interrupts": _encode_interrupts(frame["interrupts"])} if "interrupts" in frame else frame
 
 
 def _encode_update(data: Mapping[str, Any]) -> JsonObject:
-    made = _encode(data)
-    return {**made, _INTERRUPT: _encode_asked(made[_INTERRUPT])} if _INTERRUPT in made else made
+    frame = _encode(data)
+    return {**frame, _INTERRUPT: _encode_interrupts(frame[_INTERRUPT])} if _INTERRUPT in frame else frame
 
 
-def _encode_asked(asked: Any) -> list[JsonObject]:
-    """The schema of an answer may be a Python type to LangGraph; to its readers it is a JSON Schema or nothing."""
-    return [each if _has_json_schema(each) else {**each, "response_schema": None} for each in asked]
+def _encode_interrupts(interrupts: Any) -> list[JsonObject]:
+    """Encode interrupts without schemas that are Python types, because LangGraph's clients only read JSON Schema."""
+    return [each if _has_json_schema(each) else {**each, "response_schema": None} for each in interrupts]
 
 
-def _has_json_schema(asked: JsonObject) -> bool:
-    return isinstance(asked.get("response_schema", {}), dict | NoneType)
+def _has_json_schema(interrupt: JsonObject) -> bool:
+    return isinstance(interrupt.get("response_schema", {}), dict | NoneType)
 
 
 def _encode(data: Mapping[str, Any]) -> JsonObject:

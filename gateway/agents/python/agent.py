@@ -1,7 +1,8 @@
-"""Agents in process: wraps any Python callable as an Agent. `babelgate.canonical.replay` replays lost generators.
+"""Agents in this process: any Python callable as an Agent.
 
-A generator that asks is parked until the answer comes. If it is gone by then, its function runs again from the start
-with the recorded answers, and what it says again is matched against the log and dropped.
+A generator that asks a question is parked until the answer arrives. If it is not in memory any more by then, its
+function runs again from the start with the recorded answers (`babelgate.canonical.replay`). The events that it repeats
+are compared with the log and dropped.
 """
 
 import asyncio
@@ -25,24 +26,24 @@ from babelgate.gateway.agents.python.yielded import YieldEncoder
 
 log = logging.getLogger("babelgate.agent")
 
-_MAX_WORDS = 10_000
-"""Characters of an exception's message that callers are told."""
+_MAX_TEXT = 10_000
+"""Maximum number of characters of an exception's message that callers receive."""
 
 
 def wrap(
     target: object, name: str, *, replay: bool = True, parked: int = 1000, parked_ttl: float = 3600
 ) -> tuple[AgentInfo, Agent]:
-    """The agent behind a Python object, and what is known of it.
+    """Return the description of an agent in Python, and the agent itself.
 
-    Takes an Agent (an instance with `run(call)`), or anything callable: functions and generator functions, sync and
-    async, and instances with `__call__`.
+    `target` is an Agent (an instance with `run(call)`), or any callable: a function or generator function, sync or
+    async, or an instance with `__call__`.
 
     Args:
-        replay: Whether a paused generator that is gone may run again from its start.
-        parked: How many paused generators stay in memory, `parked_ttl` seconds each.
+        replay: True if a paused generator that is lost may run again from its start.
+        parked: Maximum number of paused generators in memory, for `parked_ttl` seconds each.
 
     Raises:
-        TypeError: in words for the author, if it is nothing that can be called as an agent.
+        TypeError: if the object cannot be called as an agent. The message is for the author of the agent.
     """
     if not isinstance(target, type) and callable(getattr(target, "run", None)):
         return describe(target, name), cast("Agent", target)
@@ -52,15 +53,17 @@ def wrap(
 
 
 class _End:
-    """A generator is at its end; `value` is what it returned."""
+    """End of a generator, with the value that it returned."""
 
     def __init__(self, value: object = None) -> None:
         self.value = value
 
 
 class _Steps(Protocol):
-    """A started generator, sync or async. Each step gives what it yields, or its end; that of an async one may raise
-    StopAsyncIteration instead."""
+    """Steps of a started generator, sync or async.
+
+    Each step returns the next item or the end. The end of an async generator may raise StopAsyncIteration instead.
+    """
 
     def send(self, value: object, /) -> Awaitable[object]: ...
     def throw(self, error: Exception) -> Awaitable[object]: ...
@@ -78,7 +81,7 @@ class _AsyncSteps:
         return self._iterator.__anext__()
 
     def throw(self, error: Exception) -> Awaitable[object]:
-        """Raises `error` where there is no generator to take it, and what the generator raises."""
+        """Raise an error in the generator, or here if the iterator is not a generator."""
         if self._generator is None:
             raise error
         return self._generator.athrow(error)
@@ -89,7 +92,7 @@ class _AsyncSteps:
 
 
 class _SyncSteps:
-    """Every step in the call's own thread."""
+    """Steps of a sync generator, all in one thread of the call."""
 
     def __init__(self, generator: Generator[object, object, object], worker: Worker) -> None:
         self._generator = generator
@@ -109,7 +112,7 @@ class _SyncSteps:
             return _End(end.value)
 
     async def close(self) -> None:
-        if not self._worker.has_started:  # then neither was the generator, and closing it runs nothing of the agent's
+        if not self._worker.has_started:  # then closing the generator runs no code of the agent
             self._generator.close()
             return
         try:
@@ -121,21 +124,23 @@ class _SyncSteps:
 
 @dataclass(slots=True)
 class _Call:
-    """A started generator and what it has said: it lives over all runs of its task, parked in between."""
+    """A started generator with its encoder. It lives for all runs of its task, and is parked between them."""
 
     name: str
     steps: _Steps
     encoder: YieldEncoder
-    asked: int = 0
-    """How many questions it waits on."""
+    questions: int = 0
+    """Number of questions that it waits for."""
     run_id: str = ""
-    """In which run it asked them."""
+    """Id of the run in which it asked them."""
     listed: type[list[Json]] | type[tuple[Json, ...]] | None = None
-    """What it gets the answers in; None for one question that stood alone."""
+    """Type in which it receives the answers. None for a single question outside of a list."""
 
     async def next(self, answers: Sequence[InterruptAnswered]) -> object:
-        """Its next item. `answers` are those to what it asked last. Raises agent_failed, or the
-        fault that the agent itself raises."""
+        """Return the next item. `answers` = the answers to its last questions.
+
+        Raises agent_failed, or the fault that the agent itself raises.
+        """
         try:
             if not answers:
                 return await self.steps.send(None)
@@ -147,27 +152,26 @@ class _Call:
             return self.end(error)
 
     def end(self, error: BaseException) -> "_End":
-        """What it means that a step raised this. Raises as `next`."""
+        """Return the end of the generator if a step raised StopAsyncIteration. Raises other errors like `next`."""
         if isinstance(error, StopAsyncIteration):
             return _End()
-        told = _translate_error(error, self.name)
-        if told is error:
+        fault = _translate_error(error, self.name)
+        if fault is error:
             raise error
-        raise told from error
+        raise fault from error
 
     def events(self, item: object) -> Sequence[Event]:
-        """Of an item or of the end; takes note of what it asks."""
+        """Return the events of an item or of the end, and note its questions."""
         if isinstance(item, _End):
-            self.asked = 0
+            self.questions = 0
             return self.encoder.answer(item.value)
         events = self.encoder.say(item)
-        self.asked = sum(isinstance(event, InterruptRaised) for event in events)
+        self.questions = sum(isinstance(event, InterruptRaised) for event in events)
         self.listed = list if isinstance(item, list) else tuple if isinstance(item, tuple) else None
         return events
 
     async def close(self) -> None:
-        """Raise GeneratorExit in the agent where it stands, so that its `finally` runs. What it raises then is nobody's
-        answer any more."""
+        """Raise GeneratorExit in the agent, so that its `finally` blocks run. Errors that it raises then are logged."""
         try:
             await self.steps.close()
         except (Exception, SystemExit):
@@ -175,20 +179,20 @@ class _Call:
 
 
 def _translate_error(error: BaseException, name: str) -> BaseException:
-    """What callers are told of an agent's exception: its type and words, never its traceback, which is logged."""
+    """Return the error for callers: type and message of the agent's exception. The traceback is only logged."""
     if isinstance(error, FaultError | KeyboardInterrupt | GeneratorExit):
         return error
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()
-        if task is None or task.cancelling():  # else nobody cancels us: the agent awaited something that was cancelled
+        if task is None or task.cancelling():  # else the agent awaited another task that was cancelled
             return error
     log.warning("agent failed agent=%s", name, exc_info=error)
     kind = type(error).__name__
     try:
-        words = str(error)[:_MAX_WORDS].encode("utf-8", "replace").decode()
+        text = str(error)[:_MAX_TEXT].encode("utf-8", "replace").decode()
     except Exception:
-        words = ""  # it cannot even say what it is
-    return FaultError(FaultCode.AGENT_FAILED, f"{kind}: {words}" if words else kind)
+        text = ""  # `__str__` of the exception failed
+    return FaultError(FaultCode.AGENT_FAILED, f"{kind}: {text}" if text else kind)
 
 
 def _not_replayable_error(why: str) -> FaultError:
@@ -212,59 +216,57 @@ class InProcess:
             for event in YieldEncoder(call.run_id).answer(going.value):
                 yield event
             return
-        said = ReplayCursor(() if plan is None else plan.said)
+        cursor = ReplayCursor(() if plan is None else plan.said)
         answers = call.answers if plan is None and call.cause == "answer" else ()
-        pausing = False
+        is_parked = False
         try:
             while True:
-                if plan is not None:
-                    item = await _next(going, answers, said)
-                elif answers:
-                    item = await going.next(answers)
-                else:  # as `next` does it, without a coroutine more for each token
+                if plan is not None or answers:
+                    item = await _next(going, answers, cursor)
+                else:  # like `_Call.next`, without another coroutine for each token
                     try:
                         item = await going.steps.send(None)
                     except BaseException as error:
                         item = going.end(error)
-                if plan is None and type(item) is str:  # most of what an agent says is tokens
+                if plan is None and type(item) is str:  # most items are tokens
                     answers = ()
                     for event in going.encoder.say(item):
                         yield event
                     continue
                 events = going.events(item)
-                repeated: Sequence[Event] = ()
-                if plan is not None:
-                    events, repeated = said.split(events)
-                answers = _answers_before(repeated, call, plan) if going.asked else ()
+                events, repeated = (events, ()) if plan is None else cursor.split(events)
+                answers = _answers_before(repeated, call, plan) if going.questions else ()
                 for event in events:
                     yield event
                 if isinstance(item, _End) or (events and isinstance(events[-1], RunEnded)):
-                    said.end()
+                    cursor.end()
                     return
-                if going.asked and not answers:
+                if going.questions and not answers:
                     break
             going.run_id = call.run_id
             self.paused.park(call.owner, call.task_id, going)
-            pausing = True
+            is_parked = True
         finally:
-            if not pausing:
+            if not is_parked:
                 await going.close()
 
     async def aclose(self) -> None:
-        """Close all that is parked."""
+        """Close all parked generators."""
         await self.paused.close()
         self._workers.close()
 
     def forget(self, owner: str, task_id: str) -> None:
-        """The task ended while it was paused: what is parked for it will not be needed."""
+        """Close the parked generator of a task that ended while it was paused."""
         self.paused.forget(owner, task_id)
 
     async def _begin(self, call: Invocation) -> "tuple[_Call | _End, ReplayPlan | None]":
-        """Go on where it stands, or start it, or start it over with its story so far. A function that is no generator
-        is simply called, with the answers; what it gave is the `_End`."""
+        """Resume the parked generator, start it, or start it again with a plan to replay its history.
+
+        A function that is not a generator is called with the answers. Its result is the `_End`.
+        """
         if call.cause == "answer":
             parked = self.paused.take(call.owner, call.task_id)
-            if parked is not None and parked.asked == len(call.answers) and await _waits_for(parked, call):
+            if parked is not None and parked.questions == len(call.answers) and await _waits_for(parked, call):
                 return parked, None
             if parked is not None:
                 await parked.close()
@@ -276,7 +278,7 @@ class InProcess:
         return await self._start(_first_call(call, plan)), plan
 
     async def _start(self, call: Invocation) -> "_Call | _End":
-        """Call it. A generator has run nothing of its own then; anything else has, and that is its end."""
+        """Call the function. A generator has not run any code then; any other function has ended."""
         worker = self._workers.worker()
         value: object = None
         try:
@@ -285,10 +287,10 @@ class InProcess:
             if inspect.isawaitable(value):
                 value = await value
         except BaseException as error:
-            told = _translate_error(error, self.name)
-            if told is error:
+            fault = _translate_error(error, self.name)
+            if fault is error:
                 raise
-            raise told from error
+            raise fault from error
         finally:
             if not inspect.isgenerator(value):
                 worker.stop()
@@ -300,8 +302,10 @@ class InProcess:
         return _End(value)
 
     async def _replay_plan(self, call: Invocation) -> ReplayPlan:
-        """Replay of a paused generator that is not in memory any more: what its records say it did until it asked.
-        Raises agent_not_replayable."""
+        """Return the history of a paused generator that is not in memory any more, up to its questions.
+
+        Raises agent_not_replayable.
+        """
         if not self._replay:
             raise _not_replayable_error("it was restarted in between, and it is not to be run again")
         records = await call.past()
@@ -312,16 +316,18 @@ class InProcess:
 
 
 async def _waits_for(parked: _Call, call: Invocation) -> bool:
-    """Whether it waits for these answers. Where gateways share a database another one may have gone on with the task
-    since it asked, and asked again."""
+    """Return True if the parked generator waits for these answers.
+
+    If gateways share a database, another one may have continued the task since, and its generator may have asked again.
+    """
     if next_run_id(parked.run_id) == call.run_id:
         return True
-    asked = [record.run_id for record in await call.past() if isinstance(record.event, InterruptRaised)]
-    return bool(asked) and asked[-1] == parked.run_id
+    asking_runs = [record.run_id for record in await call.past() if isinstance(record.event, InterruptRaised)]
+    return bool(asking_runs) and asking_runs[-1] == parked.run_id
 
 
 def _blocks(function: Callable[..., Any]) -> bool:
-    """Whether calling it may run code of its own at once, which then does not belong on the event loop."""
+    """Return True if a call of the function may run code of the agent, so it must not run on the event loop."""
     while isinstance(function, partial):
         function = function.func
     if not inspect.isroutine(function):
@@ -334,25 +340,26 @@ def _blocks(function: Callable[..., Any]) -> bool:
 
 
 def _first_call(call: Invocation, plan: ReplayPlan) -> Invocation:
-    """The call that the story began with."""
+    """Return the call with which the history of a paused generator began."""
     first = plan.first
     return replace(
         call,
         run_id=first.run_id,
         attempt=1,
         cause=first.cause,
-        # The newest headers: what the caller's key was then may have expired.
+        # The newest headers, because the caller's key of that time may have expired.
         input=first.input.replace(config=first.config or call.config, headers=call.input.headers),
         answers=(),
         history=tuple(takewhile(lambda message: message.message_id not in plan.message_ids, call.history)),
     )
 
 
-async def _next(going: _Call, answers: Sequence[InterruptAnswered], said: ReplayCursor) -> object:
+async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: ReplayCursor) -> object:
+    """Return the next item. Raises agent_not_replayable instead of a fault that the replay did not expect."""
     try:
         return await going.next(answers)
     except FaultError as error:
-        if said.is_over:
+        if cursor.is_over:  # also if there is nothing to replay
             raise
         raise _not_replayable_error(
             f"it was started again and raised {error.fault.message!r} where it had not before"
@@ -362,11 +369,11 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], said: Replay
 def _answers_before(
     repeated: Sequence[Event], call: Invocation, plan: ReplayPlan | None
 ) -> Sequence[InterruptAnswered]:
-    """The answers to questions that are asked again; none if they are new."""
+    """Return the recorded answers to repeated questions. Empty if the questions are new."""
     questions = [event.interrupt_id or "" for event in repeated if isinstance(event, InterruptRaised)]
     if not questions or plan is None:
         return ()
-    known = {**plan.answers, **{answer.interrupt_id: answer for answer in call.answers}}
-    if not all(question in known for question in questions):
+    recorded = {**plan.answers, **{answer.interrupt_id: answer for answer in call.answers}}
+    if not all(question in recorded for question in questions):
         raise _not_replayable_error("it was started again and asked what nobody had answered")
-    return [known[question] for question in questions]
+    return [recorded[question] for question in questions]

@@ -485,7 +485,7 @@ async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("babelgate.gateway.storage.journal._RETRY_DELAY", 0.05)
+    monkeypatch.setattr("babelgate.gateway.storage.writer.RETRY_DELAY", 0.05)
     await within(writing.journal.write(create("t")))
     second = Writing(tmp_path, postgres)
     opening = asyncio.ensure_future(second.journal.open(wait=True))

@@ -203,7 +203,7 @@ async def test_an_awaited_thread_is_found_where_its_notice_is_lost(
 async def test_a_settled_commit_is_announced_to_the_other_gateways(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("babelgate.gateway.storage.journal._RETRY_DELAY", 0.05)
+    monkeypatch.setattr("babelgate.gateway.storage.writer.RETRY_DELAY", 0.05)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         await within(a.write(create()))
         await within(turned(lambda: len(b.heard) == 1), "the notice")

@@ -25,8 +25,7 @@ from babelgate.canonical.event import ThreadChanged
 from babelgate.canonical.hub import RunFilter, ThreadFilter
 from babelgate.canonical.thread import Thread
 from babelgate.gateway import demo
-from babelgate.gateway.storage import journal as journals
-from babelgate.gateway.storage import unavailable
+from babelgate.gateway.storage import unavailable, writer
 from babelgate.gateway.storage.database import HEAD, open_database
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.statements import Sql
@@ -352,7 +351,7 @@ async def test_each_commit_is_told_as_it_was_stored_however_often_the_connection
     wire: Wire, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut also the commits with which the gateway reconnects, settles the lost commit, and claims the database."""
-    monkeypatch.setattr(journals, "_RETRY_DELAY", 0.02)
+    monkeypatch.setattr(writer, "RETRY_DELAY", 0.02)
     fates: tuple[Commit, ...] = ("stored", "lost before", "lost after")
     async with opened(wire.url, [], shared=shared) as journal:
         pk = await within(journal.write(create("t")))

@@ -441,7 +441,7 @@ async def test_nobody_takes_a_run_over_between_the_last_look_at_it_and_the_commi
     a, b, _ = nodes
     begun = (await within(a.write(submit(1)))).start
     assert begun is not None
-    tx = a._tx  # pyright: ignore[reportPrivateUsage]
+    tx = a._writer.tx  # pyright: ignore[reportPrivateUsage]
     confirm, held, go = vars(type(tx))["confirm"], threading.Event(), threading.Event()
 
     def slowly() -> None:
@@ -664,7 +664,7 @@ async def test_a_start_that_waits_names_the_other_start(
 
 def end_writer(journal: Journal) -> None:
     """End the session of a journal's writer on the server."""
-    connection = journal._connection  # pyright: ignore[reportPrivateUsage]
+    connection = journal._writer.link.connection  # pyright: ignore[reportPrivateUsage]
     assert connection is not None
     driver = cast("psycopg.Connection[Any]", connection.connection.dbapi_connection)
     with connect() as other:

@@ -1,0 +1,102 @@
+"""Execution of single commands inside the transaction of their group."""
+
+import logging
+from typing import Any, cast
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import IntegrityError
+
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.gateway.storage.database import Database
+from babelgate.gateway.storage.shared import SharedTransaction, Stale
+from babelgate.gateway.storage.transaction import Transaction
+from babelgate.gateway.storage.unavailable import Unstored
+from babelgate.gateway.storage.write_queue import Write
+from babelgate.gateway.storage.writer_link import is_unstorable
+
+log = logging.getLogger("babelgate.journal")
+
+Outcome = tuple[Any, BaseException | None]
+"""Return value and error of one command."""
+
+
+class Spoiled(Exception):
+    """A command failed after it had changed something. The cause is the error of the command."""
+
+
+class CommandRunner:
+    """Runner of commands in a transaction. It separates the failures of commands from those of the database."""
+
+    def __init__(self, database: Database, tx: Transaction) -> None:
+        """Run commands in `tx`."""
+        self._database = database
+        self._tx = tx
+
+    def run(self, write: Write) -> Outcome:
+        """Run a command without a savepoint, and return its result or fault.
+
+        Nearly all commands succeed, or fail before they change anything. Raises Spoiled for the others.
+        """
+        touched = self._tx.touched
+        try:
+            return write.run(self._tx), None
+        except FaultError as error:
+            if self._tx.touched != touched:
+                raise Spoiled from error
+            return None, error
+        except Exception as error:
+            if self.is_unstorable(error):
+                raise
+            raise Spoiled from error
+
+    def run_in_savepoint(self, connection: Connection, write: Write) -> Outcome:
+        """Run a command in a savepoint, and return its result or fault. A failure removes only its own changes."""
+        tx = self._tx
+        tx.seal()
+        published, changed = len(tx.published), len(tx.changed)
+        connection.exec_driver_sql("SAVEPOINT command")
+        try:
+            result = write.run(tx)
+            tx.flush()
+        except Exception as error:
+            if self.is_unstorable(error):
+                raise
+            connection.exec_driver_sql("ROLLBACK TO command")
+            connection.exec_driver_sql("RELEASE command")
+            del tx.published[published:], tx.changed[changed:]
+            tx.forget()
+            return None, self.fault_of(error)
+        connection.exec_driver_sql("RELEASE command")
+        return result, None
+
+    def run_or_raise_stale(self, write: Write) -> Outcome:
+        """Run a command. Raises Stale if it failed because another gateway has changed a thread that it read."""
+        try:
+            return self.run(write)
+        except Spoiled as spoiled:
+            error = cast("Exception", spoiled.__cause__)
+            if self.is_race(error):
+                raise error from None
+            if cast("SharedTransaction", self._tx).is_stale():
+                raise Stale from error
+            raise
+
+    def is_race(self, error: Exception) -> bool:
+        return isinstance(error, Stale) or self._database.is_race(error)
+
+    def is_unstorable(self, error: Exception) -> bool:
+        return is_unstorable(self._database, error)
+
+    def fault_of(self, error: Exception) -> FaultError:
+        """Return the fault that the caller of one failed command receives."""
+        if isinstance(error, FaultError):
+            return error
+        if isinstance(error, IntegrityError):
+            return FaultError(FaultCode.CONFLICT, "An id in this request is taken already.")
+        if self.is_race(error):
+            return Unstored()
+        fault = self._database.fault_of(error)
+        if fault is not None:
+            return fault
+        log.error("command failed", exc_info=error)
+        return FaultError(FaultCode.INTERNAL, "The gateway failed to do this; nothing was changed.")

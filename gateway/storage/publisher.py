@@ -1,0 +1,35 @@
+"""Publisher of commits on the event loop: cached rows, readers, and the results of commands, in this order."""
+
+from collections.abc import Callable, Sequence
+
+from babelgate.gateway.storage.live import Channels
+from babelgate.gateway.storage.row_cache import RowCache
+from babelgate.gateway.storage.transaction import Published
+from babelgate.gateway.storage.write_queue import Commit
+
+
+class Publisher:
+    """Publisher of the commits of this gateway."""
+
+    def __init__(self, channels: Channels, on_commit: Callable[[Sequence[Published]], None] | None) -> None:
+        """Publish to channels, then to `on_commit`."""
+        self.rows = RowCache()
+        self._channels = channels
+        self._on_commit = on_commit
+
+    def publish(self, commit: Commit) -> None:
+        """Publish the outcome of a group, and resolve the futures of its commands. Called on the event loop."""
+        self.rows.apply(commit.changed)
+        if commit.published:
+            for each in commit.published:
+                self._channels.publish(each.pk, each.records, each.sizes)
+            if self._on_commit is not None:
+                self._on_commit(commit.published)
+        for result in commit.results:
+            done = result.write.done
+            if done.done():
+                continue
+            if result.error is None:
+                done.set_result(result.value)
+            else:
+                done.set_exception(result.error)

@@ -1,0 +1,148 @@
+"""Writer of the journal: the thread that commits queued commands, and its connection."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, cast
+
+from sqlalchemy import Connection, Engine, select
+
+from babelgate.canonical.event import Record
+from babelgate.gateway.background import Failures
+from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.database import Database, migrate
+from babelgate.gateway.storage.group_commit import GroupCommit, SharedGroupCommit
+from babelgate.gateway.storage.log_pages import read_page
+from babelgate.gateway.storage.shared import SharedTransaction
+from babelgate.gateway.storage.statements import sql_of, table_of
+from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.transaction import Transaction, latest_pk
+from babelgate.gateway.storage.write_queue import HandOver, Write, WriteQueue, refuse_all
+from babelgate.gateway.storage.writer_link import WriterLink
+
+log = logging.getLogger("babelgate.journal")
+
+RETRY_DELAY: Final = 1.0
+"""Seconds from one attempt to reconnect to the next, while no commands are queued."""
+
+
+class Writer:
+    """The one writer of a journal."""
+
+    def __init__(self, database: Database, clock: Clock, hand_over: HandOver, *, node: str | None) -> None:
+        """Prepare a writer. `open` connects it, and `start` starts its thread.
+
+        `node` = id of this gateway, if others use the database at the same time.
+        """
+        self._database = database
+        self._clock = clock
+        self._node = node
+        self._hand_over = hand_over
+        self.link = WriterLink(database, hand_over)
+        self._queue = WriteQueue()
+        self._commits: GroupCommit | SharedGroupCommit | None = None
+        self._thread: threading.Thread | None = None
+        self._is_abandoned = False
+        """True if the gateway stops without waiting for the database any longer."""
+
+    def open(self) -> None:
+        """Connect, migrate the schema, and prepare the first transaction."""
+        engine, connection = self.link.open()
+        self.tx = self._make_transaction(engine)
+        with self._database.writing(connection):
+            must_rebuild = migrate(connection, self._database.prepare_migration, shared=self._node is not None)
+            self._database.claim(connection)
+            self.tx.begin(connection)
+            self.tx.begin_keys(latest_pk(connection))
+            if must_rebuild:
+                _rebuild_rows(self.tx)
+
+    def _make_transaction(self, engine: Engine) -> Transaction:
+        sql = sql_of(engine.dialect)
+        if self._node is None:
+            return Transaction(sql, self._clock)
+        return SharedTransaction(sql, self._clock, self._node)
+
+    def start(self) -> None:
+        if self._node is None:
+            self._commits = GroupCommit(self._database, self.link, self.tx, self._hand_over)
+        else:
+            shared_tx = cast("SharedTransaction", self.tx)
+            self._commits = SharedGroupCommit(self._database, self.link, shared_tx, self._hand_over)
+        run = partial(self._run, self._commits.commit)
+        self._thread = threading.Thread(target=run, name="babelgate-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_started(self) -> bool:
+        return self._thread is not None
+
+    @property
+    def races(self) -> int:
+        """Number of transactions that were repeated because another gateway committed first."""
+        return self._commits.races if isinstance(self._commits, SharedGroupCommit) else 0
+
+    def put(self, write: Write) -> None:
+        """Queue a command. Takes calls from any thread."""
+        self._queue.put(write)
+
+    def end(self) -> None:
+        """End the thread after the commands that are queued now. `join` waits for it."""
+        self._queue.end()
+
+    def join(self) -> None:
+        """Wait for the end of the thread."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def note_ended(self) -> None:
+        """Release the thread, which has ended."""
+        self._thread = None
+
+    def give_up(self) -> None:
+        """Refuse all commands that are not committed, and interrupt the current statement."""
+        self._is_abandoned = True
+        self.link.abort()
+
+    def _run(self, commit: Callable[[list[Write]], None]) -> None:
+        failures = Failures("the writer of the journal")
+        while (group := self._take_group()) is not None:
+            if self._is_abandoned:
+                self._hand_over(refuse_all(group))
+                continue
+            try:
+                commit(group)
+            except Exception as error:  # the writer must continue, and every caller must get an answer
+                failures.note(error)
+                self.tx.forget()
+                self._hand_over(refuse_all(group))
+        self.link.give_up_unclear()
+        if not self._is_abandoned:
+            self.link.leave()
+
+    def _take_group(self) -> list[Write] | None:
+        """Wait for queued commands and return them, or None at the end.
+
+        While the connection is lost, return an empty list after `RETRY_DELAY`, so that the writer reconnects.
+        """
+        return self._queue.take_group(RETRY_DELAY if self.link.is_lost() and not self.link.is_superseded else None)
+
+
+def _rebuild_rows(tx: Transaction) -> None:
+    """Rebuild the rows of tasks, runs and questions from the logs. An earlier release folded them differently."""
+    connection, thread = tx.connection, table_of(ThreadRow)
+    for row in (TaskRow, RunRow, InterruptRow):
+        connection.execute(table_of(row).delete())
+    threads = connection.execute(select(thread.c.pk, thread.c.owner, thread.c.thread_id)).all()
+    for pk, owner, thread_id in threads:
+        tx.fold_anew(pk, owner, thread_id, _records(connection, pk))
+    log.info("threads of an earlier release folded again count=%d", len(threads))
+
+
+def _records(connection: Connection, pk: int) -> Iterator[Record]:
+    """Yield all records of a log, and read them page by page."""
+    after = 0
+    while page := read_page(connection, pk, after, 2048):
+        yield from page
+        after = page[-1].seq

@@ -1,0 +1,154 @@
+"""Connection of the writer, through losses, refused transactions and commits whose outcome is unknown."""
+
+import logging
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, Engine
+
+from babelgate.canonical.fault import FaultError
+from babelgate.gateway.storage.database import Database
+from babelgate.gateway.storage.transaction import Transaction
+from babelgate.gateway.storage.unavailable import Unsettled, reason_of
+from babelgate.gateway.storage.write_queue import Commit, HandOver, Result, Write, refuse, refuse_all
+
+log = logging.getLogger("babelgate.journal")
+
+
+class WriterLink:
+    """The only connection that writes, and the engine that creates it."""
+
+    def __init__(self, database: Database, hand_over: HandOver) -> None:
+        """Prepare a connection to a database. `open` connects it."""
+        self._database = database
+        self._hand_over = hand_over
+        self._engine: Engine | None = None
+        self.connection: Connection | None = None
+        """Connection of the writer. None while it is lost."""
+        self.failure: str | None = None
+        """Reason why the last transaction could not be stored. None after the next success."""
+        self._superseded: FaultError | None = None
+        """Error raised because another gateway took the database over. Permanent."""
+        self._unclear: Commit | None = None
+        """Commit during which the connection was lost. Its callers get their results once its outcome is known."""
+
+    def open(self) -> tuple[Engine, Connection]:
+        """Connect. Raises conflict if another gateway uses the database."""
+        self._engine = self._database.open_writer()
+        self.connection = self._database.connect(self._engine)
+        return self._engine, self.connection
+
+    @property
+    def is_superseded(self) -> bool:
+        """True if another gateway has taken the database over. This one will not write any more."""
+        return self._superseded is not None
+
+    def is_lost(self) -> bool:
+        return self.connection is None or self._database.is_lost(self.connection)
+
+    def ready(self, tx: Transaction, group: Sequence[Write]) -> Connection | None:
+        """Return the connection, and reconnect if it was lost.
+
+        If that fails, refuse the group, of which no command has run, and return None.
+        """
+        try:
+            return self._reconnect(tx) if self.is_lost() else self.connection
+        except Exception as error:
+            self.note_failure(error, len(group))
+            self._hand_over(refuse_all(group))
+            return None
+
+    def _reconnect(self, tx: Transaction) -> Connection:
+        """Reconnect, and settle a commit whose outcome is unknown. Raises OperationalError, FaultError."""
+        assert self._engine is not None
+        if self._superseded is not None:
+            raise self._superseded
+        lost, self.connection = self.connection, None
+        if lost is not None:
+            discard(lost)
+        tx.forget_all()
+        connection = self._database.connect(self._engine)
+        try:
+            is_stored = self._database.settle(connection)
+            if self._unclear is not None:
+                unclear, self._unclear = self._unclear, None
+                self._hand_over(unclear if is_stored else refuse(unclear.results))
+            with self._database.writing(connection):
+                self._database.claim(connection)
+        except BaseException as error:
+            discard(connection)
+            if isinstance(error, FaultError):
+                self._superseded = error
+            raise
+        self.connection = connection
+        log.warning("database connection restored")
+        return connection
+
+    @property
+    def is_unclear(self) -> bool:
+        """True if the connection was lost during a commit, so that its outcome is unknown."""
+        return self._database.is_unclear
+
+    def keep(self, commit: Commit) -> None:
+        """Keep a commit whose outcome is unknown until a new connection settles it."""
+        self._unclear = commit
+
+    def note_success(self) -> None:
+        self.failure = None
+
+    def note_failure(self, error: Exception, commands: int) -> None:
+        self.failure = reason = reason_of(error)
+        if not commands:
+            return
+        if isinstance(error, FaultError) or is_unstorable(self._database, error):
+            log.error(
+                "commands could not be stored: callers receive an error, and runs retry. Check that the database can "
+                "be reached and has free space count=%d error=%s",
+                commands,
+                reason,
+            )
+        else:
+            log.exception("commands could not be stored count=%d", commands)
+
+    def give_up_unclear(self) -> None:
+        """Send the callers of a commit whose outcome is unknown an error that says so. Called when the writer ends."""
+        if self._unclear is not None:
+            self._hand_over(Commit(results=[Result(each.write, None, Unsettled()) for each in self._unclear.results]))
+
+    def leave(self) -> None:
+        """Remove the rows that only this gateway needs. Called when the writer ends."""
+        if self.connection is not None and not self.is_lost():
+            self._database.leave(self.connection)
+
+    def abort(self) -> None:
+        """Interrupt the statement that the writer is executing. Called on another thread."""
+        if self._engine is not None:
+            self._database.abort(self._engine)
+
+    def close(self) -> None:
+        """Close the connection. `dispose` follows."""
+        if self.connection is not None:
+            close_connection(self._database, self.connection)
+        self.connection = None
+
+    def dispose(self) -> None:
+        if self._engine is not None:
+            self._engine.dispose()
+
+
+def is_unstorable(database: Database, error: Exception) -> bool:
+    """Return True if the database or its disk failed, as opposed to one command."""
+    return database.is_unstorable(error) and database.fault_of(error) is None
+
+
+def close_connection(database: Database, connection: Connection) -> None:
+    if database.is_lost(connection):
+        discard(connection)
+    else:
+        connection.close()
+
+
+def discard(connection: Connection) -> None:
+    """Close a connection that cannot be used any more."""
+    if not connection.closed:
+        connection.invalidate()
+        connection.close()
