@@ -15,7 +15,7 @@ from babelgate.adapters.openai.codec.questions import (
     text_losses,
 )
 from babelgate.adapters.openai.errors.encode import CANCELLED
-from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, PieceExtras
+from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, PIECE_EXTRAS, USAGE, PieceExtras
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
@@ -242,8 +242,8 @@ class CompletionWriter:
             return []
         self._deltas = []
         write(self, event)
-        if event.extra and BESIDE in event.extra:
-            self._add_unknown(event.extra[BESIDE])
+        if event.extra and PIECE_EXTRAS in event.extra:
+            self._add_unknown(event.extra[PIECE_EXTRAS])
         return self._deltas
 
     def _lose(self, feature: Feature) -> None:

@@ -34,7 +34,7 @@ class OutputItem:
     """True if a restart of the agent voided the item."""
     is_whole: bool = False
     """True if `body` is the whole item."""
-    own: JsonObject = field(default_factory=dict[str, Any])
+    unknown_members: JsonObject = field(default_factory=dict[str, Any])
     """Members that have no canonical form, sent by another server of this API."""
     parts: list[JsonObject] = field(default_factory=list[JsonObject])
     """Members of each part that have no canonical form, in the order of the parts."""
@@ -64,7 +64,7 @@ class OutputItem:
                     members["content"] = thoughts
             case _:
                 pass
-        return {**members, **self.own}
+        return {**members, **self.unknown_members}
 
     def with_unknown_members(self, number: int, part: JsonObject) -> JsonObject:
         """Return a part with its members that have no canonical form."""

@@ -20,7 +20,16 @@ from babelgate.adapters.openai.codec.questions import (
     text_losses,
 )
 from babelgate.adapters.openai.wire import replies as w
-from babelgate.adapters.openai.wire.replies import ABOUT, ANNOTATION, BESIDE, ITEM, MIRROR, MIRRORED, ItemHead, ItemTail
+from babelgate.adapters.openai.wire.replies import (
+    ABOUT,
+    ANNOTATION,
+    ITEM,
+    MIRROR,
+    MIRRORED,
+    PIECE_EXTRAS,
+    ItemHead,
+    ItemTail,
+)
 from babelgate.adapters.openai.write.items import ItemWriter, OutputItem
 from babelgate.adapters.openai.write.settings import encode_settings
 from babelgate.canonical import (
@@ -604,8 +613,8 @@ class ResponseWriter:
         item = self._mirrored.get(tail.get("id", ""))
         if item is None or item.is_done:
             return
-        item.own, item.parts = tail.get("own", {}), tail.get("parts", [])
-        self._items.finish(item, item.own.get("status") or "completed")
+        item.unknown_members, item.parts = tail.get("own", {}), tail.get("parts", [])
+        self._items.finish(item, item.unknown_members.get("status") or "completed")
         for said in self._said.values():
             if said.item is item:
                 said.item = None
@@ -658,9 +667,9 @@ _ARGUMENTS: Final = "mcp_call_arguments"
 
 def _tokens_of(event: PartAdded | PartDelta) -> list[Any] | None:
     """Their `logprobs`, which both APIs tell in the same form."""
-    if not event.extra or BESIDE not in event.extra:
+    if not event.extra or PIECE_EXTRAS not in event.extra:
         return None
-    return event.extra[BESIDE].get("logprobs", {}).get("content")
+    return event.extra[PIECE_EXTRAS].get("logprobs", {}).get("content")
 
 
 def _message(own_id: str, phase: str) -> JsonObject:
