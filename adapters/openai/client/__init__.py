@@ -246,16 +246,25 @@ class _Run(UpstreamRun):
                 with self._redacting(), blaming_the_agent():
                     reader.end()
         except FaultError as error:
-            if previous is not None and is_previous_lost(error.fault, previous):
-                self._refused = "previous"
-            elif self._server.api == "responses" or has_events:
+            self._refused = self._find_refused_part(error, previous, has_events=has_events)
+            if self._refused is None:
                 raise
-            elif has_no_such_api(error.fault):
-                self._refused = "responses"
-            elif self._server.api is None and (self._is_other or is_unexplained(error.fault)):
-                self._refused, self._refusal = "responses", error
-            else:
-                raise
+
+    def _find_refused_part(
+        self, error: FaultError, previous: str | None, *, has_events: bool
+    ) -> Literal["previous", "responses"] | None:
+        """Return the part of a request for a response that the server refuses by an error. None means that the run
+        fails with the error. An error that may have meant the request itself is kept."""
+        if previous is not None and is_previous_lost(error.fault, previous):
+            return "previous"
+        if self._server.api == "responses" or has_events:
+            return None
+        if has_no_such_api(error.fault):
+            return "responses"
+        if self._server.api is None and (self._is_other or is_unexplained(error.fault)):
+            self._refusal = error
+            return "responses"
+        return None
 
     async def _load_history(self) -> None:
         """Load the newest files of earlier messages, because the server receives the whole conversation."""

@@ -94,3 +94,5 @@ CANCELLED: Final = Fault(
     code=FaultCode.CONFLICT, message="The run was cancelled.", details={"openai": {"code": "run_cancelled"}}
 )
 """Fault of a cancelled run. The protocol has no error for it."""
+FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
+"""Fault of a failed run whose end has no fault."""

@@ -6,7 +6,7 @@ from typing import Final, Literal, cast
 from babelgate.adapters.openai.codec.model import output_of
 from babelgate.adapters.openai.codec.questions import ASK
 from babelgate.adapters.openai.wire import answers as w
-from babelgate.adapters.openai.wire.replies import BESIDE, ITEM, MIRRORED, ItemHead, PieceExtras
+from babelgate.adapters.openai.wire.replies import ITEM, MIRRORED, PIECE_EXTRAS, ItemHead, PieceExtras
 from babelgate.canonical import (
     AnnotationPart,
     Event,
@@ -85,9 +85,9 @@ class MessageDecoder:
         for number in range(len(self._events) - 1, before - 1, -1):
             event = self._events[number]
             if isinstance(event, PartAdded | PartDelta):
-                self._events[number] = event.replace(extra={**event.extra, BESIDE: extras})
+                self._events[number] = event.replace(extra={**event.extra, PIECE_EXTRAS: extras})
                 return
-        self.emit(Native(protocol="openai", event=BESIDE, extra={BESIDE: extras}))
+        self.emit(Native(protocol="openai", event=PIECE_EXTRAS, extra={PIECE_EXTRAS: extras}))
 
     def begin(self, phase: Phase = "answer") -> None:
         """Begin a message, and end the open one. An open message that holds only reasoning continues as this one."""

@@ -22,15 +22,15 @@ from babelgate.adapters.openai.codec.messages import Conversation, decode_answer
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
-from babelgate.adapters.openai.server.asked import (
+from babelgate.adapters.openai.server.completion import Completion
+from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
+from babelgate.adapters.openai.server.text_questions import (
     Question,
     SentMessages,
     find_question_in,
     find_question_on,
     is_asked_by_calls,
 )
-from babelgate.adapters.openai.server.completion import Completion
-from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
 from babelgate.adapters.openai.wire import requests as w
 from babelgate.adapters.openai.write.completion import CompletionWriter
 from babelgate.canonical import (

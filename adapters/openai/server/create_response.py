@@ -26,13 +26,6 @@ from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
-from babelgate.adapters.openai.server.asked import (
-    Question,
-    SentMessages,
-    find_question_in,
-    find_question_on,
-    is_asked_by_calls,
-)
 from babelgate.adapters.openai.server.compact import read_expanded
 from babelgate.adapters.openai.server.follow import Reading
 from babelgate.adapters.openai.server.lookup import (
@@ -46,6 +39,13 @@ from babelgate.adapters.openai.server.lookup import (
     why_not_open,
 )
 from babelgate.adapters.openai.server.references import ItemReferences
+from babelgate.adapters.openai.server.text_questions import (
+    Question,
+    SentMessages,
+    find_question_in,
+    find_question_on,
+    is_asked_by_calls,
+)
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.response import ResponseWriter
 from babelgate.canonical import (

@@ -20,10 +20,10 @@ from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, RESTART,
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
 from babelgate.adapters.openai.errors.encode import encode_error_message
-from babelgate.adapters.openai.server.asked import is_asked_by_calls
 from babelgate.adapters.openai.server.compact import expand_body
 from babelgate.adapters.openai.server.create_response import Begun, CreateResponse
 from babelgate.adapters.openai.server.socket_memory import PreparedInputs, SocketInputs, SocketMemory
+from babelgate.adapters.openai.server.text_questions import is_asked_by_calls
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.prepared import encode_prepared
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub

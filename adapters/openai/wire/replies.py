@@ -14,7 +14,7 @@ CHOICE: Final = "openai.choice"
 USAGE: Final = "openai.usage"
 """Key in the `extra` of a `COMPLETION` event: the usage as the server reported it, if `RunEnded` does not hold all of
 it."""
-BESIDE: Final = "openai.beside"
+PIECE_EXTRAS: Final = "openai.beside"
 """Key in the `extra` of a piece of a message: its `PieceExtras`. Also the name of a `Native` event that holds them, if
 there was no piece."""
 

@@ -7,23 +7,22 @@ from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.openai.carries import CHAT
 from babelgate.adapters.openai.codec.model import encode_usage
 from babelgate.adapters.openai.codec.questions import (
-    called_part,
     encode_question,
-    is_asked_in_words,
     question_losses,
     question_text,
     text_losses,
 )
-from babelgate.adapters.openai.errors.encode import CANCELLED
-from babelgate.adapters.openai.wire.replies import BESIDE, CHOICE, COMPLETION, USAGE, PieceExtras
+from babelgate.adapters.openai.errors.encode import CANCELLED, FAILED
+from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, PIECE_EXTRAS, USAGE, PieceExtras
+from babelgate.adapters.openai.write.message_tracker import MessageTracker
+from babelgate.adapters.openai.write.open_questions import OpenQuestions
+from babelgate.adapters.openai.write.run_losses import RunLosses
 from babelgate.canonical import (
     AnnotationPart,
     DataPart,
     Fault,
-    FaultCode,
     Feature,
     FilePart,
-    Part,
     ReasoningPart,
     Record,
     RefusalPart,
@@ -35,8 +34,6 @@ from babelgate.canonical import (
 from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
-    InterruptAnswered,
-    InterruptRaised,
     LossNoted,
     MessageEnded,
     MessageStarted,
@@ -109,9 +106,6 @@ class Piece(NamedTuple):
     extras: PieceExtras = PieceExtras()
 
 
-_FAILED: Final = Fault(code=FaultCode.AGENT_FAILED, message="The agent failed and did not say why.")
-
-
 class CompletionWriter:
     """Writer of one completion. It needs the records of a task, from the first one on.
 
@@ -131,10 +125,8 @@ class CompletionWriter:
         self.output: Json = None
         self._task_id = task_id
         self._run_id = run_id
-        self._questions: dict[str, InterruptRaised] = {}
-        """Open questions of the task, by id."""
-        self._asks_in_words = False
-        self._losses: dict[Loss, None] = {}
+        self._questions = OpenQuestions()
+        self._losses = RunLosses(CHAT)
         self._deltas: list[Piece] = []
         self._reset()
 
@@ -147,13 +139,10 @@ class CompletionWriter:
         self._reasoning_members: dict[tuple[str, int], str] = {}
         """Member of the message for each open part of reasoning, by message and index."""
         self._annotations: list[JsonObject] = []
-        self._data: list[Json] = []
+        self._tracker = MessageTracker()
         self._progress: set[str] = set()
-        self._open: dict[tuple[str, int], type[Part]] = {}
         self._message_starts: dict[str, int] = {}
         """Offset in the content at which each message begins, by message id."""
-        self._summed_usage: JsonObject = {}
-        """Sum of the usage of the messages."""
         self._message_finish = "stop"
         self.about: JsonObject = {}
         """Members of the completion that the agent's own OpenAI server sent."""
@@ -175,7 +164,7 @@ class CompletionWriter:
 
     @property
     def losses(self) -> tuple[Loss, ...]:
-        return tuple(self._losses)
+        return self._losses.all()
 
     @property
     def has_said(self) -> bool:
@@ -201,19 +190,14 @@ class CompletionWriter:
     @property
     def has_called(self) -> bool:
         """True if a call of the caller's tool waits for its result."""
-        return self.finish == "tool_calls" and any(called_part(question) for question in self._questions.values())
+        return self.finish == "tool_calls" and self._questions.has_call
 
     @property
     def tool_calls(self) -> list[JsonObject]:
         if self.finish != "tool_calls":
             return []
-        return [
-            encode_question(self._task_id, question) for question in self._questions.values() if self._is_call(question)
-        ]
-
-    def _is_call(self, question: InterruptRaised) -> bool:
-        """Return True if the question is shown as a tool call, and False if as text."""
-        return not self._asks_in_words or called_part(question) is not None
+        questions = self._questions
+        return [encode_question(self._task_id, question) for question in questions if questions.is_call(question)]
 
     @property
     def choice_extras(self) -> JsonObject:
@@ -231,10 +215,8 @@ class CompletionWriter:
         event = record.event
         if self.has_ended:
             return []
-        if isinstance(event, InterruptRaised):
-            self._questions[event.interrupt_id or ""] = event
-        elif isinstance(event, InterruptAnswered):
-            self._questions.pop(event.interrupt_id, None)
+        if type(event) is not PartDelta:  # most records of a long answer are deltas
+            self._questions.read(event)
         if record.run_id != self._run_id:
             return []
         write = self._HANDLERS.get(type(event))
@@ -242,16 +224,12 @@ class CompletionWriter:
             return []
         self._deltas = []
         write(self, event)
-        if event.extra and BESIDE in event.extra:
-            self._add_unknown(event.extra[BESIDE])
+        if event.extra and PIECE_EXTRAS in event.extra:
+            self._add_unknown(event.extra[PIECE_EXTRAS])
         return self._deltas
 
-    def _lose(self, feature: Feature) -> None:
-        if CHAT[feature].is_lost():
-            self._losses[Loss(feature=feature.value, how=CHAT[feature].how)] = None
-
     def _run_created(self, event: RunCreated) -> None:
-        self._asks_in_words = is_asked_in_words(event)
+        self._questions.begin(event)
 
     def _run_started(self, event: RunStarted) -> None:
         if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._message_starts))):
@@ -261,9 +239,9 @@ class CompletionWriter:
     def _message_started(self, event: MessageStarted) -> None:
         message_id = event.message_id or ""
         if event.metadata:
-            self._lose(Feature.METADATA)
+            self._losses.note(Feature.METADATA)
         if event.phase == "progress" or event.role != "agent":
-            self._lose(Feature.PROGRESS if event.phase == "progress" else Feature.TOOL_ACTIVITY)
+            self._losses.note(Feature.PROGRESS if event.phase == "progress" else Feature.TOOL_ACTIVITY)
             self._progress.add(message_id)
 
     def _part_added(self, event: PartAdded) -> None:
@@ -271,10 +249,9 @@ class CompletionWriter:
         if message_id in self._progress:
             return
         part = event.part
-        if event.open:
-            self._open[message_id, event.index or 0] = type(part)
+        self._tracker.add_part(event)
         if part.metadata:
-            self._lose(Feature.METADATA)
+            self._losses.note(Feature.METADATA)
         match part:
             case TextPart():
                 self._say(part.text, message_id)
@@ -283,23 +260,23 @@ class CompletionWriter:
             case ReasoningPart():
                 extra: JsonObject = part.extra.get("openai") or {}
                 if "field" not in extra:
-                    self._lose(Feature.REASONING)
+                    self._losses.note(Feature.REASONING)
                 field = self._reasoning_members[message_id, event.index or 0] = extra.get("field", _REASONING)
                 self._think(field, part.text)
             case DataPart():
-                self._lose(Feature.DATA)
-                self._data.append(part.data)
+                self._losses.note(Feature.DATA)
+                self._tracker.data.append(part.data)
                 self._say(json_text(part.data), message_id)
             case AnnotationPart():
                 self._cite(part, message_id)
             case FilePart():
-                self._lose(Feature.FILE_BYTES)
+                self._losses.note(Feature.FILE_BYTES)
             case ToolCallPart() | ToolResultPart():
-                self._lose(Feature.TOOL_ACTIVITY)
+                self._losses.note(Feature.TOOL_ACTIVITY)
 
     def _part_delta(self, event: PartDelta) -> None:
         message_id = event.message_id or ""
-        match self._open.get((message_id, event.index or 0)):
+        match self._tracker.open_kinds.get((message_id, event.index or 0)):
             case kind if kind is TextPart:
                 self._say(event.text, message_id)
             case kind if kind is RefusalPart:
@@ -320,14 +297,15 @@ class CompletionWriter:
         if self.has_ended or record.run_id != self._run_id or type(event) is not PartDelta:
             return False
         message_id = event.message_id or ""
-        if message_id not in self._message_starts or self._open.get((message_id, event.index or 0)) is not TextPart:
+        kind = self._tracker.open_kinds.get((message_id, event.index or 0))
+        if message_id not in self._message_starts or kind is not TextPart:
             return False
         self._content.append("".join(texts))  # one string takes half the memory of many short ones
         self._length += sum(map(len, texts))
         return True
 
     def _part_ended(self, event: PartEnded) -> None:
-        self._open.pop((event.message_id or "", event.index or 0), None)
+        self._tracker.end_part(event)
 
     def _say(self, text: str, message_id: str) -> None:
         if not text:
@@ -383,56 +361,46 @@ class CompletionWriter:
         self._annotations.append({**extra.get("own", {}), "type": "url_citation", "url_citation": inner})
 
     def _message_ended(self, event: MessageEnded) -> None:
-        message_id = event.message_id or ""
-        if message_id in self._progress:
+        if (event.message_id or "") in self._progress:
             return
-        for name, count in event.usage.items():
-            if isinstance(count, int):
-                self._summed_usage[name] = self._summed_usage.get(name, 0) + count
-        if event.finish == "length":
-            self._message_finish = "length"
-        elif event.finish == "refusal" and not self._refusal:
-            self._message_finish = "content_filter"
+        reason = self._tracker.end_message(event, has_refused=bool(self._refusal))
+        self._message_finish = reason or self._message_finish
 
     def _run_ended(self, event: RunEnded) -> None:
         self.has_ended = True
         self.output = event.output
-        self.usage = {**encode_usage(event.usage or self._summed_usage), **self._upstream_usage}
+        self.usage = {**encode_usage(event.usage or self._tracker.usage), **self._upstream_usage}
         upstream_finish = self.ended.pop("finish_reason", None)
         match event.status:
             case RunStatus.SUCCESS:
                 self.finish = upstream_finish or self._message_finish
-                if event.output is not None and event.output not in self._data:
+                if event.output is not None and event.output not in self._tracker.data:
                     self._end_with_output(event.output)
             case RunStatus.PAUSED:
                 self._ask()
             case RunStatus.CANCELLED:
                 self.fault = CANCELLED
             case _:
-                self.fault = event.fault or _FAILED
+                self.fault = event.fault or FAILED
 
     def _end_with_output(self, output: Json) -> None:
-        self._lose(Feature.STRUCTURED_OUTPUT)
+        self._losses.note(Feature.STRUCTURED_OUTPUT)
         if not self._content:
             self._say(json_text(output), "")
 
     def _ask(self) -> None:
         self.is_paused, self.finish = True, "stop"
-        for question in self._questions.values():
-            if self._is_call(question):
+        for question in self._questions:
+            if self._questions.is_call(question):
                 self.finish = "tool_calls"
                 for feature in question_losses(question):
-                    self._lose(feature)
+                    self._losses.note(feature)
             else:
                 self._say(question_text(question), f"question {question.interrupt_id}")
-                self._losses |= dict.fromkeys(text_losses(question))
+                self._losses.add(text_losses(question))
 
-    def _loss_noted(self, event: LossNoted) -> None:
-        self._losses[Loss(feature=event.feature, how=event.how)] = None
-
-    def _artifact(self, event: ArtifactAdded) -> None:
-        if event.origin == "agent":
-            self._lose(Feature.ARTIFACT)
+    def _note_loss(self, event: ArtifactAdded | Custom | LossNoted | StepEnded | StepStarted) -> None:
+        self._losses.read(event)
 
     def _native(self, event: Native) -> None:
         if event.protocol == "openai" and event.event == COMPLETION:
@@ -440,14 +408,8 @@ class CompletionWriter:
             self.ended = dict(event.extra.get(CHOICE) or {})
             self._upstream_usage = event.extra.get(USAGE) or {}
 
-    def _custom(self, event: Custom) -> None:
-        self._lose(Feature.CUSTOM)
-
     def _tool(self, event: ToolStarted | ToolEnded) -> None:
-        self._lose(Feature.TOOL_ACTIVITY)
-
-    def _step(self, event: StepStarted | StepEnded) -> None:
-        self._lose(Feature.STEP)
+        self._losses.note(Feature.TOOL_ACTIVITY)
 
     _HANDLERS: ClassVar[Mapping[type, Any]] = {
         RunCreated: _run_created,
@@ -458,12 +420,12 @@ class CompletionWriter:
         PartEnded: _part_ended,
         MessageEnded: _message_ended,
         RunEnded: _run_ended,
-        LossNoted: _loss_noted,
-        ArtifactAdded: _artifact,
-        Custom: _custom,
+        LossNoted: _note_loss,
+        ArtifactAdded: _note_loss,
+        Custom: _note_loss,
         Native: _native,
         ToolStarted: _tool,
         ToolEnded: _tool,
-        StepStarted: _step,
-        StepEnded: _step,
+        StepStarted: _note_loss,
+        StepEnded: _note_loss,
     }

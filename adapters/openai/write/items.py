@@ -4,10 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
+from babelgate.adapters.openai.codec.names import encode_item_id
+from babelgate.canonical.event import RunStarted
 from babelgate.canonical.growing import GrowingText
 from babelgate.canonical.value import JsonObject
 
-Status = Literal["in_progress", "completed", "incomplete"]
+PartKind = Literal["output_text", "refusal", "summary_text", "reasoning_text"]
+"""Types of parts that grow."""
 
 
 @dataclass(slots=True)
@@ -22,7 +25,7 @@ class OutputItem:
     status: Any = "in_progress"
     closed: list[JsonObject] = field(default_factory=list[JsonObject])
     """Complete parts of the content or the summary."""
-    open: Literal["", "output_text", "refusal", "summary_text", "reasoning_text"] = ""
+    open: Literal[""] | PartKind = ""
     """Type of the open part, or an empty string."""
     pieces: GrowingText = field(default_factory=GrowingText)
     """Text of the open part."""
@@ -34,7 +37,7 @@ class OutputItem:
     """True if a restart of the agent voided the item."""
     is_whole: bool = False
     """True if `body` is the whole item."""
-    own: JsonObject = field(default_factory=dict[str, Any])
+    unknown_members: JsonObject = field(default_factory=dict[str, Any])
     """Members that have no canonical form, sent by another server of this API."""
     parts: list[JsonObject] = field(default_factory=list[JsonObject])
     """Members of each part that have no canonical form, in the order of the parts."""
@@ -64,7 +67,7 @@ class OutputItem:
                     members["content"] = thoughts
             case _:
                 pass
-        return {**members, **self.own}
+        return {**members, **self.unknown_members}
 
     def with_unknown_members(self, number: int, part: JsonObject) -> JsonObject:
         """Return a part with its members that have no canonical form."""
@@ -87,14 +90,28 @@ class OutputItem:
 class ItemWriter:
     """Writer of items, one after the other. It calls `emit` with the type of each event and its members."""
 
+    __slots__ = ("_emit", "_used", "items", "upstream")
+
     def __init__(self, emit: Callable[[str, JsonObject], None]) -> None:
         self.items: list[OutputItem] = []
+        self.upstream: dict[str | int, OutputItem] = {}
+        """Items that another server of this API sent, by its id and index."""
         self._emit = emit
         self._used: set[str] = set()
 
     def output(self) -> list[JsonObject]:
         """Return the items, without those that are void."""
         return [item.show() for item in self.items if not item.is_void]
+
+    def text(self) -> str:
+        """Return the text of the answer, without refusals."""
+        parts = (part for item in self.output() if item["type"] == "message" for part in item["content"])
+        return "".join(part["text"] for part in parts if part["type"] == "output_text")
+
+    @property
+    def has_message(self) -> bool:
+        """True if there is a message that is not void."""
+        return any(item.body["type"] == "message" and not item.is_void for item in self.items)
 
     def unique_id(self, wanted: str) -> str:
         """Return an unused item id, starting from `wanted`. One message can become several items, or be sent again
@@ -126,6 +143,13 @@ class ItemWriter:
         item.body = {**body, "id": item.item_id}
         self.finish(item)
 
+    def add_answer(self, source_id: str, text: str) -> None:
+        """Add a message of the agent that has one text. `source_id` is the base of its id."""
+        item = self.add(message_body(source_id, "final_answer"))
+        self.begin_part(item, "output_text")
+        self.say(item, text)
+        self.finish(item)
+
     def add_whole(self, body: JsonObject) -> None:
         """Add an item that has no deltas. `unique_id` must have returned its id."""
         item = OutputItem(len(self.items), body, is_whole=True, status="completed")
@@ -141,6 +165,21 @@ class ItemWriter:
         item.status = status
         self._emit("response.output_item.done", {"output_index": item.index, "item": item.show()})
 
+    def finish_all(self) -> None:
+        """End all items at the end of a run. A call without a result is incomplete."""
+        for item in self.items:
+            self.finish(item, "completed" if item.body["type"] in ("message", "reasoning") else "incomplete")
+
+    def withdraw(self, event: RunStarted) -> None:
+        """End the items that a restart of the agent voids. A stream has sent them, so it ends them as incomplete; the
+        response does not show them."""
+        for item in self.items:
+            if not item.is_void and event.is_void(item.message_id):
+                self.finish(item, "incomplete")
+                item.is_void = True
+        if event.void is None:
+            self.upstream.clear()
+
     # Parts
 
     def _at(self, item: OutputItem) -> JsonObject:
@@ -150,12 +189,7 @@ class ItemWriter:
             place = {name: sum(part["type"] == item.open for part in item.closed)}
         return {"item_id": item.item_id, "output_index": item.index, **place}
 
-    def begin_part(
-        self,
-        item: OutputItem,
-        kind: Literal["output_text", "refusal", "summary_text", "reasoning_text"],
-        started_at: int = 0,
-    ) -> None:
+    def begin_part(self, item: OutputItem, kind: PartKind, started_at: int = 0) -> None:
         """Open a part, and end the open one."""
         self.end_part(item)
         item.open, item.pieces, item.annotations, item.started_at = kind, GrowingText(), [], started_at
@@ -203,6 +237,11 @@ class ItemWriter:
             self._emit(f"response.{name}.delta", {**at, "delta": text})
         if ends:
             self._emit(f"response.{name}.done", {**at, member: item.body[member]})
+
+
+def message_body(source_id: str, phase: str) -> JsonObject:
+    """Return the members of a new message item. `source_id`: canonical id of the message."""
+    return {"type": "message", "id": encode_item_id("msg_", source_id), "role": "assistant", "phase": phase}
 
 
 _EVENTS: Final = {

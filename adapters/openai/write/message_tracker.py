@@ -1,0 +1,42 @@
+"""Assembly of messages whose parts arrive in deltas, for the writers of both APIs."""
+
+from typing import Literal
+
+from babelgate.canonical import Part
+from babelgate.canonical.event import MessageEnded, PartAdded, PartEnded
+from babelgate.canonical.value import Json, JsonObject
+
+
+class MessageTracker:
+    """Open parts of one run's messages, and the totals of the messages."""
+
+    __slots__ = ("data", "open_kinds", "usage")
+
+    def __init__(self) -> None:
+        self.open_kinds: dict[tuple[str, int], type[Part]] = {}
+        """Types of the open parts, by message id and index. Deltas do not name the type of their part."""
+        self.data: list[Json] = []
+        """Data that was shown. Structured output that equals one of these values is not shown again."""
+        self.usage: JsonObject = {}
+        """Sum of the usage of the messages."""
+
+    def add_part(self, event: PartAdded) -> None:
+        """Remember the type of a part if deltas of it follow."""
+        if event.open:
+            self.open_kinds[event.message_id or "", event.index or 0] = type(event.part)
+
+    def end_part(self, event: PartEnded) -> type[Part] | None:
+        """Remove an open part, and return its type."""
+        return self.open_kinds.pop((event.message_id or "", event.index or 0), None)
+
+    def end_message(self, event: MessageEnded, *, has_refused: bool) -> Literal["length", "content_filter"] | None:
+        """Add the usage of a message. Return the reason why the message is incomplete, or None.
+
+        `has_refused`: the refusal was shown, so it is the whole answer.
+        """
+        for name, count in event.usage.items():
+            if isinstance(count, int):
+                self.usage[name] = self.usage.get(name, 0) + count
+        if event.finish == "length":
+            return "length"
+        return "content_filter" if event.finish == "refusal" and not has_refused else None

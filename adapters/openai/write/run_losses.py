@@ -1,0 +1,47 @@
+"""Losses of a run that one of the two APIs shows."""
+
+from collections.abc import Iterable, Mapping
+
+from babelgate.canonical import Carry, Event, Feature
+from babelgate.canonical.event import ArtifactAdded, Custom, LossNoted, StepEnded, StepStarted
+from babelgate.canonical.thread import Loss
+
+
+class RunLosses:
+    """Losses of one run, each noted once. `carries`: features that the API carries."""
+
+    __slots__ = ("_carries", "_losses")
+
+    def __init__(self, carries: Mapping[Feature, Carry]) -> None:
+        self._carries = carries
+        self._losses: dict[Loss, None] = {}
+
+    def all(self) -> tuple[Loss, ...]:
+        """Return the losses in the order in which they were noted first."""
+        return tuple(self._losses)
+
+    def note(self, feature: Feature) -> None:
+        """Note the loss of a feature, unless the API carries it whole."""
+        carry = self._carries[feature]
+        if carry.is_lost():
+            self._losses[Loss(feature=feature.value, how=carry.how)] = None
+
+    def add(self, losses: Iterable[Loss]) -> None:
+        """Add losses that have been determined elsewhere."""
+        self._losses |= dict.fromkeys(losses)
+
+    def read(self, event: Event) -> None:
+        """Note the loss of an event that neither API can show: an artifact, a step, a custom event, or a loss that the
+        agent reports."""
+        match event:
+            case LossNoted():
+                self.add((Loss(feature=event.feature, how=event.how),))
+            case ArtifactAdded():
+                if event.origin == "agent":
+                    self.note(Feature.ARTIFACT)
+            case Custom():
+                self.note(Feature.CUSTOM)
+            case StepStarted() | StepEnded():
+                self.note(Feature.STEP)
+            case _:
+                pass
