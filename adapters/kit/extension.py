@@ -1,8 +1,11 @@
-"""The Babelgate extension: beside the native form of what a run says, the records of the log themselves.
+"""The Babelgate extension: the records of the log, in addition to the native form of a run.
 
-It is never required, and active only where the client asks for it. `docs/extension.md` is its page, which is made from
-what stands here. An envelope is `{"after", "events", "next"?}`: records in order, the seq of the one that stood before
-the first of them in this stream, and, in a slice of a finished object, the seq from which on the rest can be had.
+It is never required, and active only if the client requests it. `docs/extension.md` describes it; parts of that page
+are generated from this module. An envelope is `{"after", "events", "next"?}`:
+
+- `events` are records in order.
+- `after` is the seq of the record before the first of them in this stream.
+- `next` is the seq from which the rest is available, in a slice of a finished object.
 """
 
 from base64 import b64decode, b64encode
@@ -50,45 +53,46 @@ from babelgate.canonical.stored import decode_event
 from babelgate.canonical.value import Json, JsonObject, is_extra
 
 URI: Final = "https://w3id.org/babelgate/events/v1"
-"""An identifier, of this version: what breaks it gets another one. Nothing looks behind it."""
+"""Identifier of this version of the extension. An incompatible version gets another one. It is never fetched."""
 HEADER: Final = "Babelgate-Extensions"
-"""What activates it where the protocol has no header for that; the answer has it, too."""
+"""Header that activates the extension in protocols without a header for extensions. The response has it, too."""
 START_HEADER: Final = "Babelgate-From"
-"""The seq after which what was said is told again."""
+"""Request header with the seq after which the records are repeated."""
 MAX_SLICE: Final = 64 * 1024
-"""Bytes of an envelope in a finished object, at most, as JSON. Only one record that is larger alone goes beyond it:
-none is cut, and without it whoever reads would not get on."""
+"""Maximum size of an envelope in a finished object, in bytes of JSON. A single larger record exceeds it: records are
+never cut, and the reader could not continue without it."""
 REQUESTS: Final = ("tools", "message", "answers", "uploads", "ids", "fork", "state")
-"""What a request may say in it, where its protocol has no field for that."""
+"""Members of a request that most protocols have no field for."""
 MORE_REQUESTS: Final = (*REQUESTS, "messages", "metadata")
-"""The same, of protocols whose input is a list of messages, or that have no metadata."""
+"""The same, for protocols whose input is a list of messages or that have no metadata."""
 
-_SAID: Final = tuple(each for each in get_args(AgentEvent) if each is not UpstreamBound)
-"""What a run says. All else is what the gateway there does, and whoever reads it does for itself."""
+_RUN_EVENTS: Final = tuple(each for each in get_args(AgentEvent) if each is not UpstreamBound)
+"""Events of the agent. The other events are actions of the server's gateway, which the reader performs itself."""
 _T = TypeVar("_T")
 _KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
 _INVALID: Final = "a record of the extension that is none of the log's"
 _FRAME: Final = len(msgspec.json.encode({"after": 0, "events": [], "next": 2**63 - 1}))
-_SAID_ANEW: Final = "an answer that was replaced stays said, and is said again"
+_REPEATED: Final = "an answer that was replaced stays said, and is said again"
 
 
 def params(requests: Sequence[str] = REQUESTS) -> JsonObject:
-    """Where it is announced."""
+    """Return the parameters with which the extension is announced."""
     return {"max_bytes": MAX_SLICE, "requests": list(requests)}
 
 
 def is_named(header: str | None) -> bool:
-    """Whether a header, of URIs that commas separate, names it."""
+    """Return True if a header, which lists URIs separated by commas, names the extension."""
     return header is not None and any(each.strip() == URI for each in header.split(","))
 
 
 def encode_record(record: Record) -> JsonObject:
-    """Without the bytes of files, which have a place of their own."""
-    told: JsonObject = {"seq": record.seq, "at": record.at, "task_id": record.task_id, "run_id": record.run_id}
-    return {**told, "attempt": record.attempt, "event": msgspec.json.decode(encode_event(record.event))}
+    """Return a record as JSON, without the bytes of files, which are fetched separately."""
+    ids: JsonObject = {"seq": record.seq, "at": record.at, "task_id": record.task_id, "run_id": record.run_id}
+    return {**ids, "attempt": record.attempt, "event": msgspec.json.decode(encode_event(record.event))}
 
 
 def envelope(after: int, records: Iterable[Record] = ()) -> JsonObject:
+    """Return an envelope with records. `after` is the seq of the record before them."""
     return {"after": after, "events": [encode_record(record) for record in records]}
 
 
@@ -97,19 +101,21 @@ def _decode_all(items: Sequence[bytes]) -> list[Any]:
 
 
 class Slice:
-    """The records of a finished object, from the first on, up to `MAX_SLICE`."""
+    """First records of a finished object, up to `MAX_SLICE`."""
 
     def __init__(self) -> None:
         self._records: list[bytes] = []
-        """Each as JSON, which takes a tenth of the value."""
+        """Records as JSON, which takes a tenth of the memory of the value."""
         self._size = _FRAME
         self._next: int | None = None
 
     @property
     def is_full(self) -> bool:
+        """True if a record did not fit."""
         return self._next is not None
 
     def add(self, record: Record) -> None:
+        """Add the next record if it fits and all before it did."""
         if self._next is not None:
             return
         written = msgspec.json.encode(encode_record(record))
@@ -121,43 +127,44 @@ class Slice:
         self._size += size
 
     def envelope(self, events: Callable[[Sequence[bytes]], Any] = _decode_all) -> JsonObject:
-        """`events`: makes the list of the records from the JSON of each."""
-        told: JsonObject = {"after": 0, "events": events(list(self._records))}
-        return told if self._next is None else {**told, "next": self._next}
+        """Return the envelope of the records. `events` builds their list from the JSON of each."""
+        members: JsonObject = {"after": 0, "events": events(list(self._records))}
+        return members if self._next is None else {**members, "next": self._next}
 
 
 def _number(value: object) -> int | None:
-    """An integer, also where a relay made a number of it that has a point (protobuf's Struct)."""
+    """Return an integer, even if a relay has turned it into a float (protobuf's Struct)."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """A record as another gateway tells it."""
+class _ReceivedRecord:
+    """Record that another gateway has sent."""
 
     seq: int
     run_id: str | None
     task_id: str | None
     event: Event | None
-    """None for one that cannot be read."""
+    """The event; None if it cannot be read."""
 
 
-def _decode_record(value: object) -> _Told | None:
-    if not isinstance(value, dict):
-        return None
-    told = cast("JsonObject", value)
-    seq = _number(told.get("seq"))
+def _decode_record(value: object) -> _ReceivedRecord | None:
+    """Return a record, or None for a value without a seq."""
+    record = as_object(value)
+    seq = _number(record.get("seq"))
     if seq is None:
         return None
-    run_id, task_id = (value if isinstance(value := told.get(name), str) else None for name in ("run_id", "task_id"))
-    return _Told(seq, run_id, task_id, _decode_event(told.get("event")))
+    run_id, task_id = (id_ if isinstance(id_ := record.get(name), str) else None for name in ("run_id", "task_id"))
+    return _ReceivedRecord(seq, run_id, task_id, _decode_event(record.get("event")))
 
 
 def _decode_event(value: object) -> Event | None:
+    """Return an event, or None for a value that cannot be read."""
     kind = cast("JsonObject", value).get("kind") if isinstance(value, dict) else None
-    if isinstance(kind, str) and kind not in _KINDS:  # of a newer gateway: this version grows by kinds
+    # Sent by a newer gateway: this version of the extension can get more kinds.
+    if isinstance(kind, str) and kind not in _KINDS:
         return Native(protocol="babelgate", event=kind, data=value)
     try:
         return decode_event(msgspec.json.encode(value))
@@ -166,47 +173,54 @@ def _decode_event(value: object) -> Event | None:
 
 
 def decode_said(value: object, *kinds: type[Event]) -> Event | None:
-    """An event in the JSON of the log, as protocols have them beside what they have words for, without what only an
-    adapter of its own log has a use for; None for one of no such kind."""
+    """Return an event from the JSON of the log, which protocols use for what they have no form for. Return None for an
+    event of another kind. Its `extra` is dropped: only the adapter that wrote it can use it."""
     event = _decode_event(as_object(value))
     return event.replace(extra={}) if isinstance(event, kinds) else None
 
 
 def encode_said(event: Event) -> JsonObject:
-    """The same, without what only the same protocol has a use for, and without the bytes of files."""
+    """Return an event in the JSON of the log, without its `extra`, which is specific to a protocol, and without the
+    bytes of files."""
     return msgspec.json.decode(encode_event(event.replace(extra={})))
 
 
 class RecordReader:
-    """The envelopes of one run → what it said. `run_id` = the run, where it is known there; `told` = runs of the same
-    task that were read before: an object that is told from its start has theirs, too. `of_run` = the stream is the
-    run's own, and ends with it and not with a change of its task."""
+    """Reader that converts the envelopes of one run to its events.
 
-    def __init__(self, run_id: str | None = None, told: Set[str] = frozenset(), *, of_run: bool = False) -> None:
+    - `run_id` is the server's id of the run, if it is known.
+    - `past_runs` are runs of the same task that were read before. An object that is sent from its start contains them,
+      too.
+    - `of_run`: the stream belongs to the run, and ends with it instead of with a change of its task.
+    """
+
+    def __init__(self, run_id: str | None = None, past_runs: Set[str] = frozenset(), *, of_run: bool = False) -> None:
         self.active = False
-        """An envelope was read: from then on they are the truth, and native frames are not looked at."""
+        """True if an envelope was read. From then on native frames are ignored."""
         self.seq: int | None = None
-        """Of the last record that was told."""
+        """Seq of the last record that was read."""
         self.run_id = run_id
         self.task_id: str | None = None
-        """Of the last record that was told."""
+        """Id of the task of the last record that was read."""
         self.state: TaskState | None = None
         self.stopped = False
         self.behind = False
-        """Records are missing: whoever reads has to ask for them, from `seq` on."""
-        self._told = told
+        """True if records are missing. The reader's owner has to request them, from `seq` on."""
+        self._past_runs = past_runs
         self._of_run = of_run
-        self._found = run_id is None and not told
-        """The run that is read has begun."""
+        self._has_begun = run_id is None and not past_runs
+        """True if the records of the run have begun."""
         self._ended: RunEnded | None = None
-        self._said = False
+        """End of the run, until its task changes."""
+        self._has_output = False
+        """True if the agent has sent an event."""
 
     def read(self, value: Json) -> list[Event]:
-        """What is news in an envelope."""
+        """Return the new events in an envelope."""
         if not isinstance(value, dict):
             return []
         self.active = True
-        after, told = _number(value.get("after")), value.get("events")
+        after, items = _number(value.get("after")), value.get("events")
         if self.seq is None:
             self.seq = after or 0
         elif after is not None and after > self.seq:
@@ -214,32 +228,35 @@ class RecordReader:
             return []
         self.behind = False
         events: list[Event] = []
-        for each in cast("list[object]", told) if isinstance(told, list) else []:
-            record = _decode_record(each)
+        for item in cast("list[object]", items) if isinstance(items, list) else []:
+            record = _decode_record(item)
             if record is None or record.event is None:
                 events.append(LossNoted(feature="custom", how=_INVALID))
             if record is not None and record.seq > self.seq and not self.stopped:
                 self.seq, self.task_id = record.seq, record.task_id or self.task_id
-                events += self._take(record)
+                events += self._read_record(record)
         if _number(value.get("next")) is not None and not self.stopped:
             self.behind = True
         return events
 
-    def _take(self, record: _Told) -> Sequence[Event]:
-        if record.run_id in self._told:
-            if isinstance(record.event, TaskChanged):
-                self.state = record.event.state
+    def _read_record(self, record: _ReceivedRecord) -> Sequence[Event]:
+        event = record.event
+        if record.run_id in self._past_runs:
+            if isinstance(event, TaskChanged):
+                self.state = event.state
             return ()
         if record.run_id is not None:
             self.run_id = self.run_id or record.run_id
             if record.run_id != self.run_id:
                 return ()
-            self._found = True
-        event = record.event
-        if isinstance(event, TaskChanged) and event.state in TERMINAL:  # of its last run, whichever that was
+            self._has_begun = True
+        # A task ends with its last run, even if no record of that run was read.
+        if isinstance(event, TaskChanged) and event.state in TERMINAL:
             return self._change(event)
-        if not self._found or event is None:
-            return ()
+        return self._read_event(event) if self._has_begun and event is not None else ()
+
+    def _read_event(self, event: Event) -> Sequence[Event]:
+        """Return what an event of the run means for the reader."""
         match event:
             case TaskChanged():
                 return self._change(event)
@@ -249,17 +266,18 @@ class RecordReader:
             case RunEnded():
                 self._ended = event
                 return ()
-            case RunStarted() if event.is_restart and self._said:
-                return (LossNoted(feature="artifact", how=_SAID_ANEW),)
+            case RunStarted() if event.is_restart and self._has_output:
+                return (LossNoted(feature="artifact", how=_REPEATED),)
             case ArtifactAdded(origin="caller"):
                 return ()
-            case _ if isinstance(event, _SAID):
-                self._said = True
+            case _ if isinstance(event, _RUN_EVENTS):
+                self._has_output = True
                 return (event,)
             case _:
                 return ()
 
     def _change(self, event: TaskChanged) -> Sequence[Event]:
+        """Return the end of the run if its task has ended or waits."""
         self.state = event.state
         ended, self._ended = self._ended, None
         if event.state not in TERMINAL | WAITING:
@@ -278,14 +296,14 @@ class RecordReader:
 
 
 def _pause(ended: RunEnded) -> Sequence[Event]:
-    """That it waits for an answer, its questions say."""
+    """Return the end of a paused run if it contains usage. Its questions show that it waits for an answer."""
     if not ended.usage:
         return ()
     return (RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT, usage=ended.usage),)
 
 
 def blobs_of(event: Event) -> Sequence[FilePart]:
-    """Files whose bytes are still to be had: an envelope names them by their hash."""
+    """Return the files whose bytes must be fetched. An envelope contains only their hashes."""
     match event:
         case PartAdded(part=FilePart() as part) | ArtifactAdded(part=FilePart() as part):
             parts: Sequence[Any] = (part,)
@@ -296,13 +314,14 @@ def blobs_of(event: Event) -> Sequence[FilePart]:
     return [part for part in parts if isinstance(part, FilePart) and part.blob is not None and part.inline is None]
 
 
-def with_bytes(event: Event, found: Mapping[str, bytes | None]) -> Event:
-    """The event with its files, by hash; one whose bytes are not to be had keeps its name and what else is known."""
+def with_bytes(event: Event, contents: Mapping[str, bytes | None]) -> Event:
+    """Return the event with the bytes of its files, which `contents` has by hash. A file without bytes keeps its name
+    and its other fields."""
 
     def fill(part: Any) -> Any:
-        if not isinstance(part, FilePart) or part.blob is None or part.blob not in found:
+        if not isinstance(part, FilePart) or part.blob is None or part.blob not in contents:
             return part
-        return part.replace(inline=found[part.blob], blob=None)
+        return part.replace(inline=contents[part.blob], blob=None)
 
     if isinstance(event, PartAdded | ArtifactAdded):
         return event.replace(part=fill(event.part))
@@ -313,9 +332,9 @@ def with_bytes(event: Event, found: Mapping[str, bytes | None]) -> Event:
 
 
 def schema() -> JsonObject:
-    """JSON Schema of an envelope."""
+    """Return the JSON Schema of an envelope."""
     (record,), parts = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
-    parts["FilePart"]["properties"].pop("inline", None)  # the bytes are never in it
+    parts["FilePart"]["properties"].pop("inline", None)  # an envelope never contains the bytes
     parts["Request"] = _request_schema()
     number: JsonObject = {"type": "integer", "minimum": 0}
     return {
@@ -330,7 +349,7 @@ def schema() -> JsonObject:
 
 
 def _request_schema() -> JsonObject:
-    """What a request may say."""
+    """Return the JSON Schema of the members of a request."""
     text: JsonObject = {"type": "string"}
     name: JsonObject = {"type": "string", "minLength": 1, "maxLength": _LONGEST_ID}
     message: JsonObject = {"$ref": "#/$defs/Message"}
@@ -359,78 +378,81 @@ def _request_schema() -> JsonObject:
 # Requests
 
 _OWN: Final = "babelgate"
-"""The key in `extra` of a question for the id by which it is answered there."""
+"""Key in `extra` of a question for the id under which the server expects its answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a run starts, if not from what its thread is."""
+    """State that a run starts from, if it is not the current state of its thread."""
 
     fork: Fork | None = None
     values: JsonObject = field(default_factory=dict[str, object])
-    """Members that take the place of those of the state there."""
+    """Members that replace those of that state."""
     as_node: str | None = None
 
     def __bool__(self) -> bool:
         return self.fork is not None or bool(self.values)
 
-    def apply(self, ask: Submission) -> Submission:
+    def apply(self, submission: Submission) -> Submission:
+        """Return the submission with this start."""
         if not self:
-            return ask
-        return msgspec.structs.replace(ask, fork=self.fork, state=self.values, as_node=self.as_node)
+            return submission
+        return msgspec.structs.replace(submission, fork=self.fork, state=self.values, as_node=self.as_node)
 
     def check_absent(self) -> None:
-        """For an answer. Raises invalid."""
+        """Check that an answer has no start. Raises invalid."""
         if self:
             raise FaultError(FaultCode.INVALID, "An answer goes on from its question: it takes neither fork nor state.")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a caller says in it."""
+    """Members of a request that the extension defines."""
 
     tools: Sequence[Any] | None = None
     message: Message | None = None
     messages: tuple[Message, ...] | None = None
-    """In the place of all native ones."""
+    """Messages that replace all native ones."""
     metadata: JsonObject | None = None
     answered: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """Answers, by the ids of their questions."""
     declined: frozenset[str] = frozenset()
-    """Ids of questions that are not answered."""
+    """Ids of the questions that the caller declines."""
     uploads: tuple[FilePart, ...] = ()
-    """Files that are given beside the messages, with their bytes."""
+    """Files in addition to the messages, with their bytes."""
     ids: tuple[str, ...] = ()
-    """Of the messages, from the last one back: what they are called where they come from, and so in the state there."""
+    """Ids of the last messages, in order, which they also have in the sender's state."""
     start: Start = field(default_factory=Start)
 
 
 def decode_request(value: object) -> Request:
-    """What is of no use is left out: nobody need know the extension. Raises invalid for an upload that is no file, and
-    for a start that is none, as what a caller hands over is not lost without a word."""
+    """Return the members of a request. Unusable ones are ignored, because no caller needs to know the extension, except
+    those that hold a caller's content. Raises invalid for an upload that is not a file, and for a malformed start."""
     if not isinstance(value, dict):
         return Request()
-    told = cast("JsonObject", value)
-    tools, answers = told.get("tools"), told.get("answers")
+    members = cast("JsonObject", value)
+    tools, answers = members.get("tools"), members.get("answers")
     entries = cast("list[object]", answers) if isinstance(answers, list) else []
-    named = {str(each["interrupt_id"]): each for each in map(as_object, entries) if isinstance(each.get(_ID), str)}
+    by_id = {str(each["interrupt_id"]): each for each in map(as_object, entries) if isinstance(each.get(_ID), str)}
     return Request(
         tools=cast("list[Any]", tools) if isinstance(tools, list) else None,
-        message=next(iter(_messages([told.get("message")]) or ()), None),
-        messages=_messages(told.get("messages")),
-        metadata=_convert(told.get("metadata"), JsonObject),
+        message=next(iter(_messages([members.get("message")]) or ()), None),
+        messages=_messages(members.get("messages")),
+        metadata=_convert(members.get("metadata"), JsonObject),
         answered={
-            name: each["value"] for name, each in named.items() if each.get("action") != "decline" and "value" in each
+            id_: answer["value"]
+            for id_, answer in by_id.items()
+            if answer.get("action") != "decline" and "value" in answer
         },
-        declined=frozenset(name for name, each in named.items() if each.get("action") == "decline"),
-        uploads=_decode_uploads(told.get("uploads")),
-        ids=_decode_ids(told.get("ids")),
-        start=_decode_start(told.get("fork"), told.get("state")),
+        declined=frozenset(id_ for id_, answer in by_id.items() if answer.get("action") == "decline"),
+        uploads=_decode_uploads(members.get("uploads")),
+        ids=_decode_ids(members.get("ids")),
+        start=_decode_start(members.get("fork"), members.get("state")),
     )
 
 
 def _decode_start(fork: object, state: object) -> Start:
-    """Raises invalid."""
+    """Return the start of a run. Raises invalid."""
     if fork is None and state is None:
         return Start()
     as_node = as_object(state).get("as_node")
@@ -441,16 +463,16 @@ def _decode_start(fork: object, state: object) -> Start:
     )
 
 
-def _decode_fork(given: JsonObject) -> Fork:
+def _decode_fork(members: JsonObject) -> Fork:
     names = ("task_id", "run_id", "checkpoint_id", "thread_id")
-    task_id, run_id, checkpoint, thread_id = (_decode_name(given.get(name), f"fork.{name}") for name in names)
+    task_id, run_id, checkpoint, thread_id = (_decode_name(members.get(name), f"fork.{name}") for name in names)
     if sum(each is not None for each in (task_id, run_id, checkpoint)) != 1:
         raise FaultError(FaultCode.INVALID, "fork: It must name exactly one of task_id, run_id and checkpoint_id.")
     return Fork(task_id=task_id, run_id=run_id, checkpoint=checkpoint, thread_id=thread_id)
 
 
-def _decode_values(given: JsonObject) -> JsonObject:
-    values = given.get("values")
+def _decode_values(state: JsonObject) -> JsonObject:
+    values = state.get("values")
     if not isinstance(values, dict):
         raise FaultError(FaultCode.INVALID, "state: Its values must be an object.")
     return cast("JsonObject", values)
@@ -465,24 +487,24 @@ def _decode_name(value: object, what: str) -> str | None:
 
 
 def _decode_ids(value: object) -> tuple[str, ...]:
-    given = cast("list[object]", value) if isinstance(value, list) else ()
-    found = tuple(each for each in given if isinstance(each, str) and 0 < len(each) <= _LONGEST_ID and "\0" not in each)
-    return found if len(found) == len(given) == len({*found}) else ()
+    items = cast("list[object]", value) if isinstance(value, list) else ()
+    ids = tuple(each for each in items if isinstance(each, str) and 0 < len(each) <= _LONGEST_ID and "\0" not in each)
+    return ids if len(ids) == len(items) == len({*ids}) else ()
 
 
 _ID: Final = "interrupt_id"
 _LONGEST_ID: Final = 200
-"""Characters."""
+"""Maximum length of an id, in characters."""
 
 
 def _decode_uploads(value: object) -> tuple[FilePart, ...]:
-    given = cast("list[object]", value) if isinstance(value, list) else () if value is None else (None,)
-    return tuple(map(_decode_upload, given))
+    items = cast("list[object]", value) if isinstance(value, list) else () if value is None else (None,)
+    return tuple(map(_decode_upload, items))
 
 
 def _decode_upload(value: object) -> FilePart:
-    given = as_object(value)
-    name, content, media_type = (given.get(each) for each in ("name", "bytes", "media_type"))
+    members = as_object(value)
+    name, content, media_type = (members.get(each) for each in ("name", "bytes", "media_type"))
     if isinstance(name, str) and isinstance(content, str) and (media_type is None or isinstance(media_type, str)):
         with suppress(ValueError):
             return FilePart(name=name, media_type=media_type, inline=b64decode(content, validate=True))
@@ -490,9 +512,12 @@ def _decode_upload(value: object) -> FilePart:
 
 
 def _messages(value: object) -> tuple[Message, ...] | None:
-    """None where they have bytes, which are sent natively: a hash may be that of a file of somebody else."""
-    found = _convert(value, tuple[Message, ...])
-    return found if found is not None and not any(map(has_bytes, found)) and all(map(_is_whole, found)) else None
+    """Return messages, or None if they contain files, which are sent natively. A hash could be that of another owner's
+    file."""
+    messages = _convert(value, tuple[Message, ...])
+    if messages is None or any(map(has_bytes, messages)) or not all(map(_is_whole, messages)):
+        return None
+    return messages
 
 
 def _is_whole(message: Message) -> bool:
@@ -500,7 +525,7 @@ def _is_whole(message: Message) -> bool:
 
 
 def has_bytes(message: Message) -> bool:
-    """Whether it has a file that is more than a URL."""
+    """Return True if a message has a file that is not only a URL."""
     return any(
         isinstance(part, FilePart) and (part.url is None or part.blob is not None or part.inline is not None)
         for part in message.parts
@@ -515,22 +540,25 @@ def _convert(value: object, kind: type[_T]) -> _T | None:
 
 
 def split_uploads(call: Invocation) -> tuple[Invocation, Sequence[FilePart]]:
-    """The call without the files that were given beside its messages, and these. They stay where they are, as files of
-    a message, if nothing else was said, if not all have their bytes and a name, and in an answer."""
+    """Return the call without the files that were uploaded in addition to its messages, and these files.
+
+    They remain files of a message in an answer, if the message contains nothing else, and if one of them has no bytes
+    or no name.
+    """
     count = call.input.uploaded
     if not count or call.answers or not call.messages:
         return call, ()
     last = call.messages[-1]
-    said, files = last.parts[:-count], [part for part in last.parts[-count:] if isinstance(part, FilePart)]
-    if not said or len(files) != count or any(file.inline is None or file.name is None for file in files):
+    parts, files = last.parts[:-count], [part for part in last.parts[-count:] if isinstance(part, FilePart)]
+    if not parts or len(files) != count or any(file.inline is None or file.name is None for file in files):
         return call, ()
-    messages = (*call.messages[:-1], last.replace(parts=said))
+    messages = (*call.messages[:-1], last.replace(parts=parts))
     return replace(call, input=call.input.replace(messages=messages, uploaded=0)), files
 
 
 def encode_uploads(files: Sequence[FilePart]) -> JsonObject:
-    """The member of a request for them."""
-    told: list[JsonObject] = [
+    """Return the member of a request that contains uploads, or an empty object."""
+    uploads: list[JsonObject] = [
         {
             "name": file.name,
             **({} if file.media_type is None else {"media_type": file.media_type}),
@@ -538,64 +566,67 @@ def encode_uploads(files: Sequence[FilePart]) -> JsonObject:
         }
         for file in files
     ]
-    return {"uploads": told} if told else {}
+    return {"uploads": uploads} if uploads else {}
 
 
 def encode_ids(messages: Sequence[Message]) -> JsonObject:
-    """The member of a request for what the messages of an input are called here."""
+    """Return the member of a request that contains the ids of an input's messages, or an empty object."""
     ids = [message.message_id for message in messages]
     return {"ids": ids} if ids and all(ids) else {}
 
 
 def encode_start(call: Invocation, name: str = "") -> JsonObject:
-    """The members of a request for where its run starts: `name` = by which the server's runs are bound, if it is to
-    fork one of them."""
-    told: JsonObject = {"fork": {"run_id": call.origin[name]}} if name in call.origin else {}
-    return {**told, "state": {"values": dict(call.state)}} if call.state else told
+    """Return the members of a request that describe the start of its run. `name` is the key of the upstream id of the
+    run to fork."""
+    fork: JsonObject = {"fork": {"run_id": call.origin[name]}} if name in call.origin else {}
+    return {**fork, "state": {"values": dict(call.state)}} if call.state else fork
 
 
 def has_start(call: Invocation) -> bool:
-    """Whether there is such a member."""
+    """Return True if a request has members for the start of its run."""
     return bool(call.origin or call.state)
 
 
 def without_start(call: Invocation) -> Invocation:
-    """As a server is called that has refused it."""
+    """Return the call for a server that has refused the start."""
     return replace(call, origin={}, state={})
 
 
 def is_refusal(error: FaultError) -> bool:
-    """Whether a server may take the same call without a start: it has answered, and not with too much work."""
+    """Return True if a server may accept the same call without a start: it has answered, and is not overloaded."""
     return error.fault.code not in (FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.QUEUE_FULL)
 
 
 NOT_FORKED: Final = "the agent's server does not fork it any more: a new conversation is told what was said"
-"""The loss where a start was refused."""
+"""Loss that is reported if a server refuses the start."""
 
 
 def encode_request(call: Invocation, past: Sequence[Record] = (), *, messages: Sequence[Message] = ()) -> JsonObject:
-    """What a run is called with, as far as its protocol has no field for it; `past` = the records of its task, where
-    the questions stand, and `messages` = those that are told. With files they never are: these are sent natively."""
-    told: JsonObject = {}
+    """Return the members of a request that its protocol has no field for.
+
+    `past` are the records of the run's task, which contain its questions. `messages` are included unless they have
+    files, which are sent natively.
+    """
+    request: JsonObject = {}
     tools = declared_tools(call.config)
-    if tools is not None:  # also of an answer: the run that goes on has no other
-        told["tools"] = tools
+    if tools is not None:  # in an answer, too: the run that continues has no other tools
+        request["tools"] = tools
     if call.answers:
-        names = _names(past)
-        told["answers"] = [
-            _encode_answer(each, names.get(each.interrupt_id) or each.interrupt_id) for each in call.answers
+        ids = _question_ids(past)
+        request["answers"] = [
+            _encode_answer(answer, ids.get(answer.interrupt_id) or answer.interrupt_id) for answer in call.answers
         ]
     else:
-        told |= {"metadata": dict(call.metadata)} if call.metadata else {}
+        request |= {"metadata": dict(call.metadata)} if call.metadata else {}
         if len(call.input_messages) == len(call.messages):
-            told |= encode_ids(call.messages)
+            request |= encode_ids(call.messages)
     if messages and not any(map(has_bytes, messages)):
-        told["messages"] = [msgspec.json.decode(msgspec.json.encode(_bare(message))) for message in messages]
-    return told
+        request["messages"] = [msgspec.json.decode(msgspec.json.encode(_bare(message))) for message in messages]
+    return request
 
 
-def _names(past: Sequence[Record]) -> Mapping[str | None, str | None]:
-    """By which questions are answered there."""
+def _question_ids(past: Sequence[Record]) -> Mapping[str | None, str | None]:
+    """Return the server's ids of questions, by the gateway's."""
     return {
         record.event.interrupt_id: as_object(record.event.extra.get(_OWN)).get("id")
         for record in past
@@ -603,72 +634,81 @@ def _names(past: Sequence[Record]) -> Mapping[str | None, str | None]:
     }
 
 
-def _encode_answer(answer: InterruptAnswered, name: str) -> JsonObject:
-    return {_ID: name, **({"action": answer.action} if answer.action == "decline" else {"value": answer.value})}
+def _encode_answer(answer: InterruptAnswered, question_id: str) -> JsonObject:
+    return {_ID: question_id, **({"action": answer.action} if answer.action == "decline" else {"value": answer.value})}
 
 
 def named_answers(call: Invocation, past: Sequence[Record]) -> list[JsonObject]:
-    """Of a call that answers questions which were all asked by name, as gateways do that tell several at once."""
-    names = _names(past)
-    told = [(each, names.get(each.interrupt_id)) for each in call.answers]
-    return [_encode_answer(each, name) for each, name in told if name] if all(name for _, name in told) else []
+    """Return the answers of a call if all their questions have an id at the server, and nothing otherwise. Gateways
+    that ask several questions at once send ids."""
+    ids = _question_ids(past)
+    answers = [(answer, ids.get(answer.interrupt_id)) for answer in call.answers]
+    return [_encode_answer(answer, id_) for answer, id_ in answers if id_] if all(id_ for _, id_ in answers) else []
 
 
 def _bare(message: Message) -> Message:
     return Message(role=message.role, name=message.name, parts=message.parts, metadata=message.metadata)
 
 
-def given_config(told: Request) -> JsonObject:
-    return {} if told.tools is None else {"tools": list(told.tools)}
+def given_config(request: Request) -> JsonObject:
+    """Return the run's configuration in a request: the caller's tools."""
+    return {} if request.tools is None else {"tools": list(request.tools)}
 
 
-def _with_ids(told: Request, messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    count = len(told.ids)
+def _with_ids(request: Request, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the messages with the ids in a request, unless it has more ids than messages."""
+    count = len(request.ids)
     if not count or count > len(messages):
         return messages
-    named = (message.replace(message_id=own) for message, own in zip(messages[-count:], told.ids, strict=True))
-    return (*messages[:-count], *named)
+    last = (message.replace(message_id=id_) for message, id_ in zip(messages[-count:], request.ids, strict=True))
+    return (*messages[:-count], *last)
 
 
-def with_uploads(told: Request, messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Messages with the uploads at the end of the last one, as `RunInput.uploaded` says."""
-    said = _with_ids(told, tuple(messages))
-    if not told.uploads:
-        return said
-    if said and said[-1].role == "user":
-        return (*said[:-1], said[-1].replace(parts=(*said[-1].parts, *told.uploads)))
-    return (*said, Message(role="user", parts=told.uploads))
+def with_uploads(request: Request, messages: Iterable[Message]) -> tuple[Message, ...]:
+    """Return the messages with their ids, and with the uploads at the end of the last one, which `RunInput.uploaded`
+    counts."""
+    messages = _with_ids(request, tuple(messages))
+    if not request.uploads:
+        return messages
+    if messages and messages[-1].role == "user":
+        return (*messages[:-1], messages[-1].replace(parts=(*messages[-1].parts, *request.uploads)))
+    return (*messages, Message(role="user", parts=request.uploads))
 
 
-def given_messages(told: Request) -> tuple[Message, ...] | None:
-    """Without ids, which are the gateway's own to give."""
-    return None if told.messages is None else tuple(map(_bare, told.messages))
+def given_messages(request: Request) -> tuple[Message, ...] | None:
+    """Return the messages of a request without ids, which the gateway assigns."""
+    return None if request.messages is None else tuple(map(_bare, request.messages))
 
 
 def answer_message(value: Json) -> Message:
-    """An answer as a message of the caller's, for agents that take those."""
+    """Return an answer as a message of the caller, for agents that expect one."""
     part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
     return Message(role="user", parts=(part,))
 
 
-def answer_messages(told: Request, native: Message) -> tuple[Message, ...]:
-    """Of a request that answers: those that it says by the extension, else what its values amount to, else the native
-    one, which need not say the values that stand beside it. Files are in that one alone."""
-    said = given_messages(told)
-    if said:
-        return said
-    return (native,) if has_bytes(native) or not told.answered else tuple(map(answer_message, told.answered.values()))
+def answer_messages(request: Request, native: Message) -> tuple[Message, ...]:
+    """Return the messages of a request that answers questions.
+
+    They are the messages of the extension, or else its values as messages, or else the native message, which need not
+    contain the values. Only the native message can have files.
+    """
+    messages = given_messages(request)
+    if messages:
+        return messages
+    if has_bytes(native) or not request.answered:
+        return (native,)
+    return tuple(map(answer_message, request.answered.values()))
 
 
-def take_answer(told: Request, interrupt_id: str, value: Json, native: Message) -> tuple[Json, Message]:
-    """The answer to one of several questions, and the message that it is: as it is said by the extension, if it is.
-    Files are in the native message alone."""
-    if interrupt_id not in told.answered:
+def take_answer(request: Request, interrupt_id: str, value: Json, native: Message) -> tuple[Json, Message]:
+    """Return the answer to one of several questions, and its message. Both are from the extension if it contains the
+    answer. Only the native message can have files."""
+    if interrupt_id not in request.answered:
         return value, native
-    value = told.answered[interrupt_id]
+    value = request.answered[interrupt_id]
     return value, native if has_bytes(native) else answer_message(value)
 
 
 def named_question(event: InterruptRaised) -> InterruptRaised:
-    """With the id by which it is answered there, whatever it is called here."""
+    """Return a question with the id under which its server expects the answer. The hub may give it another id."""
     return event.replace(extra={**event.extra, _OWN: {"id": event.interrupt_id}})

@@ -122,7 +122,7 @@ class EventReader:
                     run_ids.add(event.ids["run"])
                 case _:
                     self._recall_activity(record, is_own=is_own)
-        self.records = RecordReader(told=run_ids)
+        self.records = RecordReader(past_runs=run_ids)
 
     def _recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
         """Return the tracker that continues a recorded message, if there is one."""

@@ -1,4 +1,4 @@
-"""One run of an agent while its records arrive, cut into the steps that the agent marked."""
+"""Records of one run → the steps that the agent has marked in it."""
 
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -39,60 +39,69 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from babelgate.canonical.growing import share
+from babelgate.canonical.json import as_object
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject
 
 T = TypeVar("T")
 
-_By = list[tuple[str | None, T]]
-"""Each with the message that it is of; None = of none."""
+_ByMessage = list[tuple[str | None, T]]
+"""Items, each with the id of its message; None if it belongs to no message."""
 
-_THEIRS: Final = {"reasoning": "thoughts", "tools": "last_action"}
-"""Members by which AutoGPT's classic agent has said it already, where its own are shown."""
+_AUTOGPT_MEMBERS: Final = {"reasoning": "thoughts", "tools": "last_action"}
+"""Members of AutoGPT's classic agent that contain the same as the gateway's. A step has only one of the two."""
 
 
 @dataclass(slots=True)
 class Segment:
-    """What was said and done from one mark to the next."""
+    """Content of one step of a run: the output and the activity from its mark to the next one."""
 
     at: int
+    """Start time, in microseconds."""
     name: str | None = None
-    own: JsonObject = field(default_factory=dict[str, Any])
-    """What another AIEF server told beside the step."""
+    additional_output: JsonObject = field(default_factory=dict[str, Any])
+    """`additional_output` of the step at another AIEF server."""
     unknown: JsonObject = field(default_factory=dict[str, Any])
-    """Members of its step that the document does not have (OpenAPI v1, components.schemas.Step)."""
-    _said: _By[list[str]] = field(default_factory=_By[list[str]])
-    _reasoning: _By[list[str]] = field(default_factory=_By[list[str]])
-    _progress: _By[list[str]] = field(default_factory=_By[list[str]])
-    _data: _By[Json] = field(default_factory=_By[Json])
-    _citations: _By[JsonObject] = field(default_factory=_By[JsonObject])
-    _tools: _By[JsonObject] = field(default_factory=_By[JsonObject])
-    _artifacts: _By[str] = field(default_factory=_By[str])
+    """Members of that step that the document does not have (OpenAPI v1, components.schemas.Step)."""
+    _texts: _ByMessage[list[str]] = field(default_factory=_ByMessage[list[str]])
+    _reasoning: _ByMessage[list[str]] = field(default_factory=_ByMessage[list[str]])
+    _progress: _ByMessage[list[str]] = field(default_factory=_ByMessage[list[str]])
+    _data: _ByMessage[Json] = field(default_factory=_ByMessage[Json])
+    _citations: _ByMessage[JsonObject] = field(default_factory=_ByMessage[JsonObject])
+    _tools: _ByMessage[JsonObject] = field(default_factory=_ByMessage[JsonObject])
+    _artifacts: _ByMessage[str] = field(default_factory=_ByMessage[str])
 
-    def say(self, message_id: str, text: str) -> None:
-        _add(self._said, message_id, text)
+    def add_text(self, message_id: str, text: str) -> None:
+        """Add a piece of the answer's text."""
+        _add(self._texts, message_id, text)
 
-    def think(self, message_id: str, text: str) -> None:
+    def add_reasoning(self, message_id: str, text: str) -> None:
+        """Add a piece of reasoning."""
         _add(self._reasoning, message_id, text)
 
-    def remark(self, message_id: str, text: str) -> None:
+    def add_progress(self, message_id: str, text: str) -> None:
+        """Add a piece of a progress report."""
         _add(self._progress, message_id, text)
 
-    def give(self, message_id: str, data: Json) -> None:
+    def add_data(self, message_id: str, data: Json) -> None:
+        """Add the data of a part."""
         self._data.append((message_id, data))
 
-    def cite(self, message_id: str, citation: JsonObject) -> None:
+    def add_citation(self, message_id: str, citation: JsonObject) -> None:
+        """Add a citation."""
         self._citations.append((message_id, citation))
 
-    def use(self, message_id: str | None, tool: JsonObject) -> None:
+    def add_tool(self, message_id: str | None, tool: JsonObject) -> None:
+        """Add a tool call, whose object is completed later."""
         self._tools.append((message_id, tool))
 
-    def put_out(self, message_id: str | None, artifact_id: str) -> None:
+    def add_artifact(self, message_id: str | None, artifact_id: str) -> None:
+        """Add an artifact by its id."""
         self._artifacts.append((message_id, artifact_id))
 
-    def take_back(self, start: RunStarted) -> None:
-        """What is void of it."""
-        self._said = _without_voided(self._said, start)
+    def drop_voided(self, start: RunStarted) -> None:
+        """Remove the content that a restart of the run voids."""
+        self._texts = _without_voided(self._texts, start)
         self._reasoning = _without_voided(self._reasoning, start)
         self._progress = _without_voided(self._progress, start)
         self._data = _without_voided(self._data, start)
@@ -101,8 +110,8 @@ class Segment:
         self._artifacts = _without_voided(self._artifacts, start)
 
     def absorb(self, other: "Segment") -> None:
-        """Add what is not void of a step that begins again as this one."""
-        self._said += other._said
+        """Add the remaining content of a later step, after a restart that begins with this step."""
+        self._texts += other._texts
         self._reasoning += other._reasoning
         self._progress += other._progress
         self._data += other._data
@@ -112,66 +121,76 @@ class Segment:
 
     @property
     def output(self) -> str:
-        return share("\n".join("".join(texts) for _, texts in self._said))
+        """Text of the answer: one line for each message."""
+        return share("\n".join("".join(texts) for _, texts in self._texts))
 
     @property
     def data(self) -> list[Json]:
+        """Data of all parts that contain some."""
         return [data for _, data in self._data]
 
     @property
     def tools(self) -> list[JsonObject]:
+        """Tool calls, with their results so far."""
         return [tool for _, tool in self._tools]
 
     @property
     def artifacts(self) -> list[str]:
-        """Ids, as the agent gave them."""
+        """Ids of the artifacts, as the agent has set them."""
         return [artifact_id for _, artifact_id in self._artifacts]
 
     @property
     def data_text(self) -> str:
-        """The data, for those who read nothing but text."""
+        """Data as JSON text, for callers that read only the output; empty if there is no data."""
         return json_text(self.data[0] if len(self.data) == 1 else self.data) if self._data else ""
 
-    def beside(self) -> JsonObject:
-        """What was said and done that is no output."""
-        told: JsonObject = {
+    def other_output(self) -> JsonObject:
+        """Return the content that is no text or artifact, as members of `additional_output`."""
+        members: JsonObject = {
             "data": self.data,
             "reasoning": "".join(text for _, texts in self._reasoning for text in texts),
             "progress": "".join(text for _, texts in self._progress for text in texts),
             "citations": [citation for _, citation in self._citations],
             "tools": self.tools,
         }
-        return {name: value for name, value in told.items() if value and _THEIRS.get(name) not in self.own}
+        return {
+            name: value
+            for name, value in members.items()
+            if value and _AUTOGPT_MEMBERS.get(name) not in self.additional_output
+        }
 
 
-def _without_voided(told: _By[T], start: RunStarted) -> _By[T]:
-    return [each for each in told if not start.is_void(each[0])]
+def _without_voided(items: _ByMessage[T], start: RunStarted) -> _ByMessage[T]:
+    return [item for item in items if not start.is_void(item[0])]
 
 
-def _add(told: _By[list[str]], message_id: str, text: str) -> None:
-    if told and told[-1][0] == message_id:
-        told[-1][1].append(text)
+def _add(texts: _ByMessage[list[str]], message_id: str, text: str) -> None:
+    """Add a piece to the text of its message if that is the last one, or else as a new text."""
+    if texts and texts[-1][0] == message_id:
+        texts[-1][1].append(text)
     elif text:
-        told.append((message_id, [text]))
+        texts.append((message_id, [text]))
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come, and nothing of what it said: all that is to be known while somebody waits for a step."""
+    """Progress of a run, without its content: sufficient for a caller that waits for a step."""
 
     steps: int = 1
-    """That were begun. What comes before the first mark belongs to the first."""
+    """Number of steps that have begun. Content before the first mark belongs to the first step."""
     marked: bool = False
+    """True if the newest step has its mark."""
     ended: bool = False
     _open: dict[str | None, int] = field(default_factory=dict[str | None, int])
     """Numbers of the steps that have not ended, from 1, by id."""
 
     def apply(self, event: Event) -> None:
+        """Add the next event of the run."""
         match event:
             case RunStarted() if event.is_void(None):
                 self.steps, self.marked = 1, False
                 self._open.clear()
-            case RunStarted() if event.is_restart and self._open:  # it begins with the steps that had not ended
+            case RunStarted() if event.is_restart and self._open:  # it begins with the first step that had not ended
                 self.steps, self.marked = min(self._open.values()), False
                 self._open.clear()
             case StepStarted() if not event.ns:
@@ -186,30 +205,36 @@ class Progress:
                 pass
 
     def copy(self) -> "Progress":
+        """Return an independent copy."""
         return Progress(self.steps, self.marked, self.ended, dict(self._open))
 
     def is_over(self, number: int) -> bool:
-        """Whether the step of this number has come to its end."""
-        # No step fails (OpenAPI v1, Step.status): one that the next follows has completed.
+        """Return True if a step has ended. Numbers count from 0."""
+        # Steps cannot fail (OpenAPI v1, Step.status): a step has completed as soon as the next one follows.
         return self.ended or number < self.steps - 1
 
 
 class RunSteps:
+    """Steps of one run. Feed it all records of the run, in order."""
+
     def __init__(self, created: RunCreated, at: int) -> None:
         self.created = created
         self.segments = [Segment(at)]
         self.progress = Progress()
         self.questions: tuple[Interrupt, ...] = ()
-        """Those that were open when it paused."""
+        """Questions that were open when the run paused."""
         self.losses: dict[Loss, None] = {}
         self._asides: set[str] = set()
-        """Messages that are no part of the answer."""
-        self._growing: dict[tuple[str, int], Part] = {}
+        """Ids of the messages that are progress reports."""
+        self._parts: dict[tuple[str, int], Part] = {}
+        """Parts as they began, by message id and index."""
         self._tools: dict[str, JsonObject] = {}
+        """Tool calls by id."""
         if created.metadata:
             self._lose(Feature.METADATA)
 
     def apply(self, record: Record) -> None:
+        """Add the next record of the run."""
         event = record.event
         self.progress.apply(event)
         match event:
@@ -221,10 +246,10 @@ class RunSteps:
                 self._message_started(event)
             case PartAdded():
                 message_id, index = event.message_id or "", event.index or 0
-                self._growing[message_id, index] = event.part
+                self._parts[message_id, index] = event.part
                 self._add(message_id, index, event.part)
             case PartDelta():
-                part = self._growing.get((event.message_id or "", event.index or 0))
+                part = self._parts.get((event.message_id or "", event.index or 0))
                 if part is not None:
                     self._grow(event.message_id or "", part, event.text)
             case ToolStarted():
@@ -235,31 +260,39 @@ class RunSteps:
                 self._artifact_added(event)
             case Custom():
                 self._lose(Feature.CUSTOM)
-            case Native(protocol="aief", event=name) if name == STEP:
-                self.segments[-1].unknown = dict(event.data or {})
             case Native(protocol="aief"):
-                own: Any = event.data
-                self.segments[-1].own = own if isinstance(own, dict) else {}
+                self._read_native(event)
             case _:
                 pass
 
+    def _read_native(self, event: Native) -> None:
+        """Read the members of a step at another AIEF server."""
+        segment = self.segments[-1]
+        if event.event == STEP:
+            segment.unknown = dict(event.data or {})
+        else:
+            segment.additional_output = as_object(event.data)
+
     def _start_over(self, start: RunStarted) -> None:
+        """Remove what a restart voids, and merge the steps that it begins again."""
         if start.is_void(None):
             del self.segments[1:]
-            self.segments[0].name, self.segments[0].own, self.segments[0].unknown = None, {}, {}
+            first = self.segments[0]
+            first.name, first.additional_output, first.unknown = None, {}, {}
             self._tools.clear()
         for segment in self.segments:
-            segment.take_back(start)
-        for begun in self.segments[self.progress.steps :]:
-            self.segments[self.progress.steps - 1].absorb(begun)
+            segment.drop_voided(start)
+        for later in self.segments[self.progress.steps :]:
+            self.segments[self.progress.steps - 1].absorb(later)
         del self.segments[self.progress.steps :]
 
     def _lose(self, feature: Feature) -> None:
+        """Record the loss of a feature, if AIEF loses it."""
         if CARRIES[feature].is_lost():
             self.losses[Loss(feature=feature.value, how=CARRIES[feature].how)] = None
 
     def _step_started(self, event: StepStarted, at: int) -> None:
-        if event.ns:  # a step inside of a step
+        if event.ns:  # a step inside another step
             self._lose(Feature.STEP)
         elif self.progress.steps > len(self.segments):
             self.segments.append(Segment(at, event.name))
@@ -269,7 +302,7 @@ class RunSteps:
     def _artifact_added(self, event: ArtifactAdded) -> None:
         name = event.artifact_id or ""
         if not any(name in segment.artifacts for segment in self.segments):
-            self.segments[-1].put_out(None, name)
+            self.segments[-1].add_artifact(None, name)
         is_renamed = event.name and not event.append and added_suffix(clean_name(event.name), event.part)
         if event.description or event.metadata or is_renamed:
             self._lose(Feature.ARTIFACT)
@@ -283,6 +316,7 @@ class RunSteps:
             self._lose(Feature.METADATA)
 
     def _add(self, message_id: str, index: int, part: Part) -> None:
+        """Add a part to the newest step."""
         segment = self.segments[-1]
         if isinstance(part, RefusalPart):
             self._lose(Feature.REFUSAL)
@@ -292,46 +326,48 @@ class RunSteps:
             case TextPart() | RefusalPart() | ReasoningPart():
                 self._grow(message_id, part, part.text)
             case DataPart():
-                segment.give(message_id, part.data)
+                segment.add_data(message_id, part.data)
             case FilePart():
-                segment.put_out(message_id, f"{message_id}/{index}")
+                segment.add_artifact(message_id, f"{message_id}/{index}")
             case ToolCallPart():
                 self._grow(message_id, part, part.arguments)
             case ToolResultPart():
-                self._tool(part.call_id, said_in=message_id)["error" if part.error else "output"] = part.output
+                self._tool(part.call_id, message_id=message_id)["error" if part.error else "output"] = part.output
             case AnnotationPart():
-                named = {name: getattr(part, name) for name in ("start", "end", "url", "title", "description")}
-                about = {name: value for name, value in named.items() if value is not None}
-                segment.cite(message_id, about)
+                fields = {name: getattr(part, name) for name in ("start", "end", "url", "title", "description")}
+                citation = {name: value for name, value in fields.items() if value is not None}
+                segment.add_citation(message_id, citation)
 
     def _grow(self, message_id: str, part: Part, text: str) -> None:
+        """Add text to a part, in the newest step."""
         segment = self.segments[-1]
         match part:
             case TextPart() | RefusalPart():
                 if message_id in self._asides:
-                    segment.remark(message_id, text)
+                    segment.add_progress(message_id, text)
                 else:
-                    segment.say(message_id, text)
+                    segment.add_text(message_id, text)
             case ReasoningPart():
-                segment.think(message_id, text)
+                segment.add_reasoning(message_id, text)
             case ToolCallPart():
-                told = self._tool(part.call_id, part.name, said_in=message_id)
-                told["arguments"] = told.get("arguments", "") + text
+                tool = self._tool(part.call_id, part.name, message_id)
+                tool["arguments"] = tool.get("arguments", "") + text
             case _:
                 pass
 
     # Tools
 
-    def _tool(self, call_id: str | None, name: str | None = None, said_in: str | None = None) -> JsonObject:
-        """What is told of a call, with the step in which it began."""
-        if (call_id or "") not in self._tools:
-            self._tools[call_id or ""] = {"name": name}
-            self.segments[-1].use(said_in, self._tools[call_id or ""])
-        return self._tools[call_id or ""]
+    def _tool(self, call_id: str | None, name: str | None = None, message_id: str | None = None) -> JsonObject:
+        """Return the object of a tool call. A new call belongs to the newest step."""
+        key = call_id or ""
+        if key not in self._tools:
+            self._tools[key] = {"name": name}
+            self.segments[-1].add_tool(message_id, self._tools[key])
+        return self._tools[key]
 
     def _tool_ended(self, event: ToolEnded) -> None:
-        told = self._tool(event.call_id, event.name)
+        tool = self._tool(event.call_id, event.name)
         if event.fault is not None:
-            told["error"] = encode_error(event.fault)
+            tool["error"] = encode_error(event.fault)
         else:
-            told["output"] = event.output
+            tool["output"] = event.output

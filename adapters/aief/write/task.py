@@ -366,7 +366,7 @@ class TaskView:
             # created, running, completed (OpenAPI v1, Step.status): the steps of a failed run are completed, too.
             step.status = "completed"
             step.output = segment.output
-            step.additional_output = {**segment.own, **step.additional_output, **segment.beside()}
+            step.additional_output = {**segment.additional_output, **step.additional_output, **segment.other_output()}
             if number == len(run_steps.segments) - 1:
                 self._write_run_end(step, run, run_steps)
             step = step.model_copy(update=segment.unknown)
@@ -384,10 +384,12 @@ class TaskView:
         """Add the end of a run to the last of its steps."""
         more: JsonObject = {}
         last = run_steps.segments[-1]
-        if run.output is not None and not (isinstance(run.output, dict) and run.output.items() <= last.own.items()):
+        if run.output is not None and not (
+            isinstance(run.output, dict) and run.output.items() <= last.additional_output.items()
+        ):
             more["output"] = run.output
         usage = dict(run.usage)
-        if last.own.keys() & {*COSTS}:
+        if last.additional_output.keys() & {*COSTS}:
             usage.pop("cost", None)
         if usage:
             more["usage"] = usage

@@ -107,7 +107,7 @@ def test_records_of_another_run_of_the_task_are_not_this_ones() -> None:
 def test_runs_that_were_read_before_are_not_read_again_where_the_own_is_not_known_yet() -> None:
     asked = records(*SAID, RunEnded(), TaskChanged(state=TaskState.INPUT_REQUIRED))
     answered = records(*SAID, *DONE, first=6, run_id="r2")
-    reader = RecordReader(told={"r1"})
+    reader = RecordReader(past_runs={"r1"})
     assert reader.read(envelope(0, asked)) == []
     assert (reader.run_id, reader.state, reader.stopped) == (None, TaskState.INPUT_REQUIRED, False)
     assert reader.read(envelope(5, answered)) == [*SAID, RunEnded(output={"words": 1})]
@@ -115,7 +115,7 @@ def test_runs_that_were_read_before_are_not_read_again_where_the_own_is_not_know
 
 
 def test_a_task_that_is_cancelled_while_it_waits_has_ended_without_a_run() -> None:
-    reader = RecordReader(told={"r1"})
+    reader = RecordReader(past_runs={"r1"})
     cancelled = Record(seq=9, at=1, task_id="t1", run_id=None, attempt=0, event=TaskChanged(state=TaskState.CANCELLED))
     assert reader.read(envelope(0, [cancelled])) == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
 
