@@ -85,26 +85,17 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
     )
     reads = Reads(journal, blobs, limits.inline, limits.thread)
     engine = _create_engine(journal, blobs, reads, registry, options)
-    threads = Threads(
-        journal,
-        reads,
-        engine,
-        Uploads(journal, reads, blobs),
-        StateUpdates(journal, reads, blobs, registry.get_reachable),
-        [registered.agent for registered in registry.all() if isinstance(registered.agent, InProcess)],
-        limits,
-        long_thread_erased,
-    )
+    threads = _create_threads(journal, reads, engine, blobs, registry, limits, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, fetcher, options)
     recovery = Recovery(journal, engine, deliverer, registry.get)
     expiry = Expiry(journal, limits, threads.erase_expired, threads.prune, clock)
     cluster: Cluster | None = None
 
-    def leads() -> bool:
+    def is_leader() -> bool:
         """Return True if this node does what only one node needs to do. It does no harm if two do it."""
         return cluster is None or cluster.leads
 
-    crons = Crons(journal, clock, limits, fetcher.check, leads)
+    crons = Crons(journal, clock, limits, fetcher.check, is_leader)
     if options.cluster is not None:
         leader = _Leader(crons, expiry)
         cluster = Cluster(
@@ -147,8 +138,8 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         crons=crons,
         cron_submits=options.crons,
         expiry=expiry,
-        retention=Retention(journal, options.retention, threads.erase_idle, clock, leads, long_thread_erased),
-        sweeper=Sweeper(journal, blobs, store, clock, leads),
+        retention=Retention(journal, options.retention, threads.erase_idle, clock, is_leader, long_thread_erased),
+        sweeper=Sweeper(journal, blobs, store, clock, is_leader),
         readiness=Readiness(journal, blobs, clock),
         store=store,
         assistants=assistants.Assistants(journal, clock, limits),
@@ -169,6 +160,21 @@ class _Leader:
         self._crons.look()
         if count % _EXPIRY_HEARTBEATS == 0:
             self._expiry.restart()
+
+
+def _create_threads(
+    journal: Journal,
+    reads: Reads,
+    engine: Engine,
+    blobs: Blobs,
+    registry: Registry,
+    limits: Limits,
+    long_thread_erased: asyncio.Event,
+) -> Threads:
+    uploads = Uploads(journal, reads, blobs)
+    state_updates = StateUpdates(journal, reads, blobs, registry.get_reachable)
+    in_process = [registered.agent for registered in registry.all() if isinstance(registered.agent, InProcess)]
+    return Threads(journal, reads, engine, uploads, state_updates, in_process, limits, long_thread_erased)
 
 
 def _create_engine(journal: Journal, blobs: Blobs, reads: Reads, registry: Registry, options: Options) -> Engine:

@@ -70,6 +70,8 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "drop_empty_partition": "whether there may be more",
     "end_webhook": "whether this gateway still delivers to the webhook",
     "enter": "whether it was let in",
+    "erase_expired": "whether the thread is gone",
+    "erase_idle": "whether the thread is gone",
     "erase_remnant": "whether there may be more",
     "find": "whether the pattern was found, by a process that is asked",
     "give_back": "whether there may be more",

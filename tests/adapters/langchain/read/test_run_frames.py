@@ -60,7 +60,7 @@ def heard(events: Sequence[Event]) -> list[Message]:
     for event in events:
         referee.see(event)
     referee.close()
-    return referee.heard.messages
+    return referee.transcript.messages
 
 
 def of(kind: type, events: Sequence[Event]) -> list[Any]:

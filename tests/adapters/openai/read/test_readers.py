@@ -33,7 +33,7 @@ def transcript_of(events: Iterator[Event] | Sequence[Event]) -> Transcript:
     referee = Referee()
     for event in events:
         referee.see(event)
-    return referee.heard
+    return referee.transcript
 
 
 def read_chat(*values: Any, done: bool = False) -> Transcript:
