@@ -72,7 +72,7 @@ class Options:
 
 def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher, options: Options) -> Hub:
     """Return a hub that is not started yet. `database` is the URL of the database that keeps the log."""
-    limits, clock, is_shared = options.limits, options.clock, options.cluster is not None
+    limits, clock = options.limits, options.clock
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = Journal(
         database,
@@ -80,7 +80,7 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         pooler=options.pooler,
         clock=clock,
         on_commit=commits.handle_commits,
-        shared=is_shared,
+        shared=options.cluster is not None,
         on_remote=commits.handle_remotes,
     )
     reads = Reads(journal, blobs, limits.inline, limits.thread)
@@ -92,19 +92,18 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
     cluster: Cluster | None = None
 
     def is_leader() -> bool:
-        """Return True if this node does what only one node needs to do. It does no harm if two do it."""
+        # It does no harm if two nodes lead for a moment.
         return cluster is None or cluster.leads
 
     crons = Crons(journal, clock, limits, fetcher.check, is_leader)
     if options.cluster is not None:
-        leader = _Leader(crons, expiry)
         cluster = Cluster(
             journal,
             options.cluster,
             engine,
             recovery,
             clock,
-            lead=leader.handle_heartbeat,
+            lead=_Leader(crons, expiry).handle_heartbeat,
             forget_paused=threads.forget_paused,
         )
     commits.connect(reads, expiry, threads, cluster)
