@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.canonical.event import Event, Record
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Snapshot
@@ -53,7 +53,7 @@ class SnapshotCache:
         forgotten = self._forgotten
         kept = self._nearest(pk, name, until)
         found: S = empty() if kept is None else kept.copy()
-        begun, turns = found.seq, Turns()
+        begun, time_slice = found.seq, TimeSlice()
         while until is None or found.seq < until:
             records = await page(found.seq, until)
             if not records:
@@ -63,8 +63,8 @@ class SnapshotCache:
                 return await self.get(pk, name, empty, page, until)
             for record in records:
                 found.apply(record)
-                if turns.is_over:
-                    await turns.give()
+                if time_slice.is_used_up:
+                    await time_slice.pause()
             if found.size > self._largest:
                 raise FaultError(
                     FaultCode.TOO_LARGE,

@@ -259,7 +259,7 @@ class Graph:
         usage = reader.messages.usage
         if reader.has_questions or output is None:
             return (*reader.calls(), RunEnded(usage=usage))
-        if reader.messages.answered:
+        if reader.messages.has_answer:
             return (RunEnded(output=output, usage=usage),)
         # It is in the graph's state, and no message there: LangGraph's readers are not told of it again.
         started = MessageStarted(extra={"langgraph": {"derived": True}})
