@@ -16,7 +16,7 @@ _SLICE: Final = 0.01
 """Seconds of work on the loop between two pauses. Chosen, not measured."""
 
 
-class Turns:
+class TimeSlice:
     """Time slices of a long computation on the event loop: other tasks run between them."""
 
     __slots__ = ("_until",)
@@ -25,11 +25,11 @@ class Turns:
         self._until = time.perf_counter() + _SLICE
 
     @property
-    def is_over(self) -> bool:
+    def is_used_up(self) -> bool:
         """True if the time slice is used up."""
         return time.perf_counter() >= self._until
 
-    async def give(self) -> None:
+    async def pause(self) -> None:
         """Let other tasks run, then begin a new time slice."""
         await asyncio.sleep(0)
         self._until = time.perf_counter() + _SLICE

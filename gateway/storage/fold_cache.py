@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any, Final, TypeVar
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.canonical.event import Event, Record
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Snapshot
@@ -58,7 +58,7 @@ class SnapshotCache:
         forgotten = self._forgotten
         cached = self._nearest(pk, name, until)
         snapshot: S = empty() if cached is None else cached.copy()
-        start, turns = snapshot.seq, Turns()
+        start, time_slice = snapshot.seq, TimeSlice()
         while until is None or snapshot.seq < until:
             records = await page(snapshot.seq, until)
             if not records:
@@ -68,8 +68,8 @@ class SnapshotCache:
                 return await self.get(pk, name, empty, page, until)
             for record in records:
                 snapshot.apply(record)
-                if turns.is_over:
-                    await turns.give()
+                if time_slice.is_used_up:
+                    await time_slice.pause()
             if snapshot.size > self._largest:
                 raise FaultError(
                     FaultCode.TOO_LARGE,

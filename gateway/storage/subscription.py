@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequenc
 from functools import partial
 from typing import Final, Literal, TypeVar
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.canonical.event import (
     ArtifactAdded,
     InterruptRaised,
@@ -164,7 +164,7 @@ class LogReader:
             task = await self._task(owner, scope)
             after = max(after, task.first_seq - 1)
             until = task.last_seq if task.is_terminal else None
-        begun, turns = self._now(), Turns()
+        begun, time_slice = self._now(), TimeSlice()
         while page := await self._read_page(pk, after, until, begun):
             some = page.select(after, until, _BATCH, _ROOM)
             del page  # not held while the reader is suspended
@@ -173,8 +173,8 @@ class LogReader:
             del some
             async for batch in self._with_files(held, inline=inline):
                 yield batch
-            if turns.is_over:
-                await turns.give()
+            if time_slice.is_used_up:
+                await time_slice.pause()
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -199,10 +199,10 @@ class LogReader:
 
         With `inline`, the size of the files limits the batches.
         """
-        turns = Turns()
+        time_slice = TimeSlice()
         while records:
-            if turns.is_over:
-                await turns.give()
+            if time_slice.is_used_up:
+                await time_slice.pause()
             some = records[:_BATCH]
             filled = await self._fill_files(some) if inline else some
             records = records[len(filled) :]
@@ -248,7 +248,7 @@ class LogReader:
         self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
         pk, channel, may_grow = await self._enter(owner, scope)
-        begun, turns = self._now(), Turns()
+        begun, time_slice = self._now(), TimeSlice()
         try:
             while True:
                 batch: Sequence[Record] | None = channel.after(after, _BATCH, _ROOM)
@@ -268,8 +268,8 @@ class LogReader:
                                 break
                     if ended or (channel.closed and not self._closed):
                         return  # if the thread was erased meanwhile, the rest of it is not shown
-                    if turns.is_over:
-                        await turns.give()
+                    if time_slice.is_used_up:
+                        await time_slice.pause()
                     continue
                 if not (may_grow and self._must_wait(pk, scope, channel)):
                     return

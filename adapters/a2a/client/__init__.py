@@ -30,7 +30,7 @@ from babelgate.adapters.a2a.request import losses, request
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.requests import find_activated
 from babelgate.adapters.a2a.wire.task import PROTOCOL
-from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, MAX_FAILURES, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, MAX_FAILURES, POLL_TIMEOUT, Backoff, in_time
 from babelgate.adapters.kit.client.blame import blaming_the_agent
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.calls import Connection
@@ -246,7 +246,7 @@ class _Run(UpstreamRun):
         if not self._call.answers or refused.fault.code is FaultCode.AGENT_TIMEOUT:
             raise refused
         try:
-            async with in_time(LOOK_TIMEOUT):
+            async with in_time(POLL_TIMEOUT):
                 task = await binding.get(self._call.upstream["task"], self._call.upstream.get("context"))
             events = self._read(task)
         except FaultError:
@@ -260,7 +260,7 @@ class _Run(UpstreamRun):
         backoff, look = Backoff(FIRST_WAIT, LAST_WAIT), partial(_look, self._reader, binding)
         while True:
             events: Sequence[Event] = ()
-            for task in await backoff.look(look) or ():
+            for task in await backoff.poll(look) or ():
                 events = self._read(task)
                 yield events
                 if is_once or self._reader.is_stopped:
@@ -412,7 +412,7 @@ class _Listener:
 
 async def _look(reader: EventReader, binding: Binding) -> tuple[Json]:
     assert reader.task_id is not None
-    async with in_time(LOOK_TIMEOUT):
+    async with in_time(POLL_TIMEOUT):
         return (await binding.get(reader.task_id, reader.context_id),)
 
 
@@ -439,7 +439,7 @@ async def _card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | Non
     for at, candidate in enumerate(candidates):
         try:
             async with (
-                in_time(LOOK_TIMEOUT),
+                in_time(POLL_TIMEOUT),
                 http.open_response("GET", candidate, accept=_JSON) as response,
             ):
                 card = await http.json(response, CARD_LIMIT)

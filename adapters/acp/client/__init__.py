@@ -19,7 +19,7 @@ from babelgate.adapters.acp.codec.messages import dump_sent, encode_answer, enco
 from babelgate.adapters.acp.codec.parts import View, extra_of
 from babelgate.adapters.acp.read.run_events import ACTIVATION, EventReader, decode_event
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
-from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, LOOK_TIMEOUT, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TIMEOUT, Backoff, in_time
 from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.calls import Connection
@@ -159,7 +159,7 @@ class _Run(UpstreamRun):
         manifest. Return False if the manifest cannot be read."""
         if self._http.answers_extended is None:
             with suppress(FaultError):
-                async with in_time(LOOK_TIMEOUT):
+                async with in_time(POLL_TIMEOUT):
                     manifest = await self._http.get(f"/agents/{quote(self._agent, safe='')}")
                 return is_announced(manifest)
         return self._http.answers_extended is True
@@ -227,7 +227,7 @@ class _Run(UpstreamRun):
             yield self._begin(run_id)
         reader, awaits, backoff = self._reader, await _questions_before(self._call), Backoff(FIRST_WAIT, LAST_WAIT)
         while not reader.stopped:
-            run, listed = await backoff.look(self._look) or (None, [])
+            run, listed = await backoff.poll(self._look) or (None, [])
             # The list has no cursor: it is read whole, and begins with the events that were already reported.
             rest = _after(listed, awaits)[reader.seen :]
             for number, event in enumerate(rest):
@@ -274,7 +274,7 @@ class _Run(UpstreamRun):
         shows."""
         assert self._reader.run_id is not None
         path = run_path(self._reader.run_id)
-        async with in_time(LOOK_TIMEOUT):
+        async with in_time(POLL_TIMEOUT):
             run = _run(await self._http.get(path))
         response = await self._http.get(f"{path}/events")
         listed = response.get("events") if isinstance(response, dict) else None

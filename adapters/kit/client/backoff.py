@@ -13,7 +13,7 @@ FIRST_WAIT: Final = 0.1
 LAST_WAIT: Final = 2.0
 """Longest delay between two polls, in seconds. Most agents take longer than this, and none needs to be polled more
 often."""
-LOOK_TIMEOUT: Final = 30.0
+POLL_TIMEOUT: Final = 30.0
 """Timeout of one poll, in seconds."""
 MAX_FAILURES: Final = 5
 """Number of consecutive polls that may fail before the agent counts as unreachable."""
@@ -48,7 +48,7 @@ class Backoff:
         pause, self._next = self._next, min(self._next * 2, self._last)
         await asyncio.sleep(pause)
 
-    async def look(self, ask: Callable[[], Awaitable[T]]) -> T | None:
+    async def poll(self, ask: Callable[[], Awaitable[T]]) -> T | None:
         """Poll once and return the server's response. Return None if the server is temporarily unreachable or too slow.
         Raises the fault of any other error response, and the last fault after too many failures."""
         try:
@@ -61,7 +61,7 @@ class Backoff:
         self.failures = 0
         return answer
 
-    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def retry(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Repeat a request while the server is unreachable, and return its response. Raises the fault of any other
         failure (a timeout is not repeated), and the last fault after too many failures."""
         while True:

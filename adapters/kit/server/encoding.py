@@ -12,7 +12,7 @@ from litestar import Response
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.server.listed import Pieces
 
 T = TypeVar("T")
@@ -156,7 +156,7 @@ def _encode_whole(value: Any) -> bytes | None:
 
 async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
     """Yield the JSON of a value in pieces. Other tasks run in between."""
-    turns = Turns()
+    time_slice = TimeSlice()
     ready: list[bytes] = []
     size = 0
     for piece in _pieces(value):
@@ -165,8 +165,8 @@ async def encode_in_pieces(value: Any) -> AsyncGenerator[bytes]:
         if size > _PIECE:
             yield b"".join(ready)
             ready, size = [], 0
-        if turns.is_over:
-            await turns.give()
+        if time_slice.is_used_up:
+            await time_slice.pause()
     yield b"".join(ready)
 
 

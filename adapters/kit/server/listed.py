@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from litestar import Response
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 
 _WHOLE: Final = 64 * 1024
 """Maximum size of a response that is sent whole, with its length, in bytes."""
@@ -67,7 +67,7 @@ async def _pieces(
     head: bytes, items: AsyncGenerator[bytes | Large] | AsyncGenerator[bytes], tail: bytes
 ) -> AsyncGenerator[bytes]:
     """Yield the JSON of the list in pieces."""
-    turns = Turns()
+    time_slice = TimeSlice()
     ready, size = [head], 0
     first = True
     async with aclosing(items):
@@ -87,8 +87,8 @@ async def _pieces(
             if size > _PIECE:
                 yield b"".join(ready)
                 ready, size = [], 0
-            if turns.is_over:
-                await turns.give()
+            if time_slice.is_used_up:
+                await time_slice.pause()
     yield b"".join([*ready, tail])
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from pydantic_core import to_json
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 
 T = TypeVar("T")
@@ -39,12 +39,12 @@ class SharedList(Generic[T]):
         """Return each item as JSON. Other tasks run in between."""
         same = sum(takewhile(bool, map(is_, items, self._items)))
         if same < len(items):
-            turns, convert = Turns(), self._convert
+            time_slice, convert = TimeSlice(), self._convert
             encoded = self._encoded[:same]
             for item in items[same:]:
                 encoded.append(encode(convert(item)))
-                if turns.is_over:
-                    await turns.give()
+                if time_slice.is_used_up:
+                    await time_slice.pause()
             self._items, self._encoded = items, encoded
         return self._encoded[: len(items)]
 
@@ -69,7 +69,7 @@ class ValueWithList:
 
     async def pieces(self) -> AsyncGenerator[bytes]:
         """Yield the JSON in pieces. Other tasks run in between."""
-        turns, yielded = Turns(), self.before
+        time_slice, yielded = TimeSlice(), self.before
         for begun in range(0, len(self.items), _TOGETHER):
             some = self.items[begun : begun + _TOGETHER]
             if begun:
@@ -83,8 +83,8 @@ class ValueWithList:
             if len(yielded) > _PIECE:
                 yield yielded
                 yielded = b""
-            if turns.is_over:
-                await turns.give()
+            if time_slice.is_used_up:
+                await time_slice.pause()
         yield yielded + self.after
 
 

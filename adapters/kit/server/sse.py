@@ -13,7 +13,7 @@ from typing import Any, Final
 from litestar import Response
 from sse_starlette.sse import EventSourceResponse
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.server.encoding import LargeJson, TextTemplate, encode_text
 from babelgate.adapters.kit.server.heartbeat import Monitor
 from babelgate.canonical import FaultCode, FaultError
@@ -221,7 +221,7 @@ def frame_of(data: bytes | LargeJson, *, id: str | None = None, event: str | Non
 
 async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[bytes]:
     """Yield the bytes of some frames. Small frames are joined."""
-    turns = Turns()
+    time_slice = TimeSlice()
     ready: list[bytes] = []
     size = 0
     for each in frames:
@@ -236,8 +236,8 @@ async def pieces_of(frames: Iterable[bytes | LargeFrame]) -> AsyncGenerator[byte
             yield joined
         if isinstance(each, bytes):
             continue
-        if turns.is_over:
-            await turns.give()
+        if time_slice.is_used_up:
+            await time_slice.pause()
         async with aclosing(each.pieces()) as pieces:
             async for piece in pieces:
                 yield piece

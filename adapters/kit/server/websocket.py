@@ -15,14 +15,15 @@ RESTART: Final = 1012
 (uvicorn 0.54)."""
 
 
-class Left(Exception):
+class Disconnected(Exception):
     """Raised when the caller has disconnected."""
 
 
 @contextmanager
-def detect_leaving() -> Generator[None]:
-    """Raise Left for the errors with which Litestar and the ASGI server report a disconnected caller. Raises Left."""
+def detect_disconnect() -> Generator[None]:
+    """Translate the errors with which Litestar and the ASGI server report a disconnected caller. Raises
+    Disconnected."""
     try:
         yield
     except (WebSocketDisconnect, OSError, RuntimeError) as error:
-        raise Left from error
+        raise Disconnected from error

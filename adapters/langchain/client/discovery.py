@@ -25,7 +25,7 @@ MAX_DESCRIBED: Final = 50
 """Maximum number of agents whose schemas are fetched."""
 MAX_CONCURRENT: Final = 8
 """Maximum number of schemas that are fetched at the same time."""
-PATIENCE: Final = 2.0
+SCHEMAS_TIMEOUT: Final = 2.0
 """Seconds that a listing waits for schemas. Chosen: an agent can be called without them."""
 SCHEMAS_LIMIT: Final = 512 * 1024
 """Maximum size of the schemas of one agent, in bytes."""
@@ -70,7 +70,7 @@ async def _graphs(http: HttpClient) -> list[AgentInfo]:
     fetches = [asyncio.ensure_future(add_schemas(upstream_id, info)) for upstream_id, info in agents[:MAX_DESCRIBED]]
     try:
         if fetches:
-            await asyncio.wait(fetches, timeout=PATIENCE)
+            await asyncio.wait(fetches, timeout=SCHEMAS_TIMEOUT)
         described = [
             fetch.result() if fetch.done() else info for fetch, (_, info) in zip(fetches, agents, strict=False)
         ]

@@ -206,7 +206,7 @@ class ResumableStream:
     async def _fetch_run(self) -> w.Run | None:
         """Fetch the run, or return None if the server does not report single runs."""
         try:
-            return decode_reply(w.Run, await self._backoff.insist(partial(self._http.get, self.route.run)))
+            return decode_reply(w.Run, await self._backoff.retry(partial(self._http.get, self.route.run)))
         except FaultError as error:
             if status_of(error.fault) in NOT_THERE:
                 return None
@@ -217,7 +217,7 @@ class ResumableStream:
         Raises agent_invalid for a result that is not an object, because no output can be read from it."""
         try:
             backoff = Backoff(FIRST_WAIT, LAST_WAIT, MAX_FAILURES)
-            result = await backoff.insist(partial(self._http.get, self.route.join))
+            result = await backoff.retry(partial(self._http.get, self.route.join))
         except FaultError as error:
             if status_of(error.fault) in NOT_THERE:
                 return None

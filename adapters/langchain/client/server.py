@@ -21,7 +21,7 @@ from babelgate.canonical import FaultCode, FaultError, Invocation
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject, is_uuid
 
-PATIENCE: Final = 2.0
+SCHEMAS_TIMEOUT: Final = 2.0
 """Seconds that a run waits for the schemas of its graph. Chosen: most servers respond immediately."""
 BACKGROUND_TIMEOUT: Final = 60.0
 """Timeout of fetching the schemas in the background, in seconds. Chosen."""
@@ -103,7 +103,7 @@ class Server:
             self._schemas_task = asyncio.ensure_future(self._read_schemas())
             self._schemas_task.add_done_callback(self._forget_task)
         task = self._schemas_task
-        await asyncio.wait((task,), timeout=PATIENCE)
+        await asyncio.wait((task,), timeout=SCHEMAS_TIMEOUT)
         if task.done() and not task.cancelled():
             task.result()
 

@@ -93,21 +93,21 @@ def encode_tool_message(call: JsonObject, answer: InterruptAnswered) -> JsonObje
 
 def encode_call(question: Interrupt) -> JsonObject | None:
     """Return the value of the interrupt for a question that calls a caller's tool, or None for any other question."""
-    part = called_part(question.message)
+    part = find_caller_call(question.message)
     if part is None:
         return None
     arguments: JsonObject = json.loads(part.arguments) if part.arguments else {}
     return {"type": "tool", "tool_call": {"id": part.call_id, "name": part.name, "args": arguments}}
 
 
-def called_part(message: Message) -> ToolCallPart | None:
+def find_caller_call(message: Message) -> ToolCallPart | None:
     """Return the call of a caller's tool in a message, or None unless there is exactly one, with a JSON object as its
     arguments."""
     parts = [part for part in message.parts if isinstance(part, ToolCallPart) and part.side == "caller"]
     return parts[0] if len(parts) == 1 and _is_object(parts[0].arguments) else None
 
 
-def question_of(call: ToolCallPart) -> tuple[Message, JsonObject]:
+def encode_question(call: ToolCallPart) -> tuple[Message, JsonObject]:
     """Return a tool call as a question for callers of other protocols: its message and its data."""
     words = TextPart(text=f"{call.name}({call.arguments})")  # some protocols show only the text of a question
     value: JsonObject = {"name": call.name, "arguments": json.loads(call.arguments), "call_id": call.call_id}
@@ -121,7 +121,7 @@ def encode_result(call_id: str, value: Json) -> JsonObject:
 
 def decode_result(message: Message, value: Json) -> Json:
     """Return the result of a tool call. Some clients send it under the call's id, others bare."""
-    part = called_part(message)
+    part = find_caller_call(message)
     if part is not None and isinstance(value, dict) and value.keys() == {part.call_id}:
         return cast("Json", value[part.call_id])
     return value

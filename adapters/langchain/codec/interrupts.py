@@ -23,7 +23,7 @@ _QUESTION_MEMBERS: Final = ("question", "message", "prompt", "text", "descriptio
 """Members of a question's value that can hold its text, in order of preference."""
 
 
-def words_of(value: Json) -> str:
+def question_text(value: Json) -> str:
     """Return the text of a question, for people, from the value of a graph's interrupt."""
     if isinstance(value, str):
         return value
@@ -63,7 +63,7 @@ def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
         interrupt: JsonObject = {"value": value, "id": question.interrupt_id}
         if question.answer_schema is not None:
             interrupt["response_schema"] = question.answer_schema
-        if text and text not in (value, words_of(question.value)):
+        if text and text not in (value, question_text(question.value)):
             interrupt["message"] = text
         if question.ask != "input" and decode_approval(value) is None:
             interrupt["kind"] = question.ask
@@ -77,7 +77,7 @@ def encode_asked(questions: Sequence[Interrupt]) -> list[JsonObject]:
     return encode_interrupts([question for question in questions if not question.interrupt_id.startswith(BREAKPOINT)])
 
 
-class Turns:
+class QuestionOrder:
     """Order of questions that were asked at the same time: the order in which their tasks began, which the graph
     defines. They arrive in the order in which the tasks stop, which is arbitrary."""
 

@@ -19,7 +19,7 @@ _BUSY: Final = "Thread is already running a task. Wait for it to finish or choos
 """Text of langgraph-api 0.16.7 for a busy thread, which clients look for."""
 
 
-def words_of(fault: Fault) -> str:
+def fault_text(fault: Fault) -> str:
     """Return the text of a fault for callers."""
     return _BUSY if fault.details.get("reason") == BUSY else fault.message
 
@@ -29,9 +29,9 @@ def encode_fault(fault: Fault, dialect: str = "langgraph") -> tuple[int, JsonObj
     status = 400 if fault.details.get("reason") == BAD_REQUEST else _STATUSES[fault.code]
     if dialect == "langgraph":
         # langgraph-api 0.16.7: a string, even with 422, for which FastAPI sends a list.
-        return status, {"detail": words_of(fault)}
+        return status, {"detail": fault_text(fault)}
     # OpenAPI 0.1.6, components.schemas.ErrorResponse.
-    return status, {"code": fault.code.value, "message": words_of(fault), "metadata": _public_details(fault.details)}
+    return status, {"code": fault.code.value, "message": fault_text(fault), "metadata": _public_details(fault.details)}
 
 
 def _public_details(details: JsonObject) -> JsonObject:

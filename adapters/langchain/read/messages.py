@@ -128,7 +128,7 @@ class MessageDecoder:
     """Decoder for the messages of one run."""
 
     def __init__(self) -> None:
-        self.answered = False
+        self.has_answer = False
         """True if the agent has sent an answer."""
         self.usage: JsonObject = {}
         """Tokens used by all messages that have ended."""
@@ -139,7 +139,7 @@ class MessageDecoder:
         self._ended_texts: dict[str, str] = {}
         """Texts of the messages that have ended, by id."""
 
-    def hear(self, wire: JsonObject, metadata: JsonObject, ns: Place, *, chunked: bool) -> list[Event]:
+    def decode(self, wire: JsonObject, metadata: JsonObject, ns: Place, *, chunked: bool) -> list[Event]:
         """Return the events of a message, which is whole or a chunk. `chunked`: a message without a type is a chunk."""
         kind, role = wire.get("type"), _role(wire)
         if role in ("remove", "RemoveMessage"):
@@ -167,7 +167,7 @@ class MessageDecoder:
         key = event.message_id or ""
         if isinstance(event, MessageStarted):
             self._open[key] = _Open(event.message_id)
-            self.answered = self.answered or event.phase == "answer"
+            self.has_answer = self.has_answer or event.phase == "answer"
             return
         message = self._open.get(key)
         if message is None:
@@ -204,7 +204,7 @@ class MessageDecoder:
         usage = as_object(as_object(decoded.extra.get("langchain")).get("usage_metadata"))
         self.usage = add_usage(self.usage, usage)
         is_answer = decoded.role == "agent"
-        self.answered = self.answered or is_answer
+        self.has_answer = self.has_answer or is_answer
         for part in decoded.parts:
             self.data = part.data if is_answer and isinstance(part, DataPart) else self.data
         started = MessageStarted(
@@ -248,7 +248,7 @@ class MessageDecoder:
         before, now = "".join(message.text), text_of(_decode_message(wire).parts)
         return [*events, *(self._grow(message, "text", now[len(before) :]) if now.startswith(before) else ())]
 
-    def is_told(self, wire: JsonObject) -> bool:
+    def has_ended(self, wire: JsonObject) -> bool:
         """Return True if the message has ended."""
         return as_text(wire.get("id")) in self._ended_texts
 
@@ -266,7 +266,7 @@ class MessageDecoder:
             return message, []
         place = metadata.get("langgraph_checkpoint_ns")
         message = self._open[message_id] = _Open(message_id or None, as_text(place))
-        self.answered = True
+        self.has_answer = True
         name = wire.get("name")
         started = MessageStarted(
             message_id=message.message_id,

@@ -38,13 +38,13 @@ class OutputReader:
         return [
             event
             for wire in self._last_messages()
-            if not self._messages.is_told(wire)
+            if not self._messages.has_ended(wire)
             for event in self._messages.whole(wire)
         ]
 
     def answer(self) -> Sequence[Event]:
         """Return the answer of an agent that has streamed none: its messages, or its output if it has no messages."""
-        if self._messages.answered:
+        if self._messages.has_answer:
             return ()
         if "messages" in as_object(self._run.values):
             return self.read_messages()

@@ -6,8 +6,8 @@ from typing import Final
 
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.langchain.codec.approvals import decode_approval
-from babelgate.adapters.langchain.codec.caller_tools import decode_call, find_unanswered, question_of
-from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, CALL, Turns, words_of
+from babelgate.adapters.langchain.codec.caller_tools import decode_call, encode_question, find_unanswered
+from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, CALL, QuestionOrder, question_text
 from babelgate.adapters.langchain.read.messages import Place
 from babelgate.adapters.langchain.read.run_state import RunState
 from babelgate.adapters.langchain.wire import replies as w
@@ -44,7 +44,7 @@ class QuestionReader:
         self._tools = tools
         self._asked: dict[str, _Question] = {}
         """Questions by id, in the order of arrival."""
-        self._order = Turns()
+        self._order = QuestionOrder()
         self._is_at_breakpoint = False
 
     @property
@@ -116,7 +116,7 @@ class QuestionReader:
 
 def _question_for(call: ToolCallPart) -> InterruptRaised:
     """Return a call of a caller's tool as a question."""
-    message, value = question_of(call)
+    message, value = encode_question(call)
     extra = {"call_id": call.call_id, "name": call.name, "ended": True}
     return InterruptRaised(
         interrupt_id=f"{CALL}{call.call_id}", message=message, value=value, extra={"langchain": extra}
@@ -127,12 +127,12 @@ def _decode_interrupt(key: str, question: _Question) -> InterruptRaised:
     """Return a question with its id at the server; the hub gives it another id if the task had a question with that id
     before."""
     wire = question.wire
-    text = wire.message or words_of(wire.value)
+    text = wire.message or question_text(wire.value)
     message, value = Message.of(text) if text else Message(), None if wire.value == text else wire.value
     extra: JsonObject = {"id": key} if key else {}
     call = decode_call(wire.value)
     if call is not None:
-        message, value = question_of(call)
+        message, value = encode_question(call)
         extra["call_id"] = call.call_id
     approval = decode_approval(wire.value)
     if approval is not None:

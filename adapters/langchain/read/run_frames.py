@@ -168,7 +168,7 @@ class EventReader:
         # langgraph-api 0.16.7 counts attempts from 1.
         if not isinstance(attempt, int) or attempt <= self._attempt:
             return ()
-        is_retry, self._attempt = self._attempt > 0 and self.messages.answered, attempt
+        is_retry, self._attempt = self._attempt > 0 and self.messages.has_answer, attempt
         return (*self.messages.close(), LossNoted(feature="text", how=_ANSWER_KEPT)) if is_retry else ()
 
     def _read_values(self, ns: Place, data: Json) -> Sequence[Event]:
@@ -184,7 +184,7 @@ class EventReader:
         wires: list[Any] = data if isinstance(data, list) else []
         if name == "messages" and len(wires) == 2 and isinstance(wires[0], dict):
             chunked = self._run.dialect == "agent-protocol"
-            return self.messages.hear(as_object(wires[0]), as_object(wires[1]), ns, chunked=chunked)
+            return self.messages.decode(as_object(wires[0]), as_object(wires[1]), ns, chunked=chunked)
         # These are cumulative, like LangGraph's mode `messages`. The Agent Protocol does not define the other contents
         # of a stream of messages; the state contains the same.
         if name == "messages/partial":

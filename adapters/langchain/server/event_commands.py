@@ -9,12 +9,12 @@ from contextlib import aclosing
 from itertools import islice
 from typing import Any, Final, TypeGuard
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.langchain.codec import state
 from babelgate.adapters.langchain.codec.stream_modes import View
 from babelgate.adapters.langchain.codec.subscription import get_member, strings
-from babelgate.adapters.langchain.errors.encode import words_of
+from babelgate.adapters.langchain.errors.encode import fault_text
 from babelgate.adapters.langchain.server.answers import select_members
 from babelgate.adapters.langchain.server.create_run import open_questions, prepare
 from babelgate.adapters.langchain.server.dialect import dialect_of
@@ -108,7 +108,7 @@ class Commands:
             return error_reply(command_id, error.code, str(error))
         except FaultError as error:
             code = _CODES.get(error.fault.code, "unknown_error")
-            return error_reply(command_id, code, words_of(error.fault))
+            return error_reply(command_id, code, fault_text(error.fault))
         return success(command_id, result, seq, camel=self.camel)
 
     # Runs
@@ -235,12 +235,12 @@ class Commands:
         start = history.get(before) if isinstance(before, str) else None
         if before is not None and (start is None or start.ns != ns):
             raise Refused("no_such_checkpoint", f"Checkpoint {str(before)[:100]!r} not found")
-        revisions, turns = history.newest(ns, None if start is None else start.seq), Turns()
+        revisions, time_slice = history.newest(ns, None if start is None else start.seq), TimeSlice()
         summaries: list[JsonObject] = []
         for revision in islice(revisions, min(limit, MAX_PAGE)):
             summaries.append(_summary(self._thread_id, revision))
-            if turns.is_over:
-                await turns.give()
+            if time_slice.is_used_up:
+                await time_slice.pause()
         return {"checkpoints": summaries}, 0
 
     async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:

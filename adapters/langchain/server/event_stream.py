@@ -16,12 +16,12 @@ from litestar import Response, WebSocket, post, websocket
 from litestar.exceptions import WebSocketDisconnect
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.json import ABSENT, most_values, parse, read_json
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
-from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, POLICY, Left, detect_leaving
+from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, POLICY, Disconnected, detect_disconnect
 from babelgate.adapters.langchain.codec.stream_modes import View
 from babelgate.adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
 from babelgate.adapters.langchain.server.answers import answer
@@ -70,19 +70,19 @@ class Events(Handlers):
     async def _frames(self, view: View, subscription: Subscription) -> AsyncGenerator[bytes]:
         if not await self._hub.reads.await_thread(view.owner, view.thread_id):
             return
-        history, turns = await _history_before(self._hub, view, subscription.since), Turns()
+        history, time_slice = await _history_before(self._hub, view, subscription.since), TimeSlice()
         events = ThreadEvents(view, subscription.is_subscribed, history)
         async with aclosing(_batches(self._hub, view, history.seq)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
                     ready += [frame_of(e.data, id=str(e.seq), event=e.method) for e in events.tell(record)]
-                    if turns.is_over:
+                    if time_slice.is_used_up:
                         async with aclosing(pieces_of(ready)) as pieces:
                             async for piece in pieces:
                                 yield piece
                         ready.clear()
-                        await turns.give()
+                        await time_slice.pause()
                 async with aclosing(pieces_of(ready)) as pieces:
                     async for piece in pieces:
                         yield piece
@@ -109,7 +109,7 @@ class Events(Handlers):
             await _Conversation(self._hub, socket, view).run()
         except Exception:  # no caller of this method logs it
             log.exception("a WebSocket failed")
-            with suppress(Left), detect_leaving():
+            with suppress(Disconnected), detect_disconnect():
                 await socket.close(FAILED, "The gateway failed.")
 
 
@@ -196,14 +196,14 @@ class _Conversation:
         self._events, self._sent_seq = ThreadEvents(self._view, self._is_subscribed, history), history.seq
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self._send_events())
-            with suppress(Left, WebSocketDisconnect):
+            with suppress(Disconnected, WebSocketDisconnect):
                 while True:
                     await self._answer((await self._socket.receive_data(mode="text")).encode())
             sending.cancel()
 
     async def _send_events(self) -> None:
         """Send the events of the thread as they are committed. Close the WebSocket at the end."""
-        with suppress(Left):
+        with suppress(Disconnected):
             if await self._hub.reads.await_thread(self._view.owner, self._view.thread_id):
                 async with aclosing(_batches(self._hub, self._view, self._sent_seq)) as batches:
                     async for batch in batches:
@@ -212,11 +212,11 @@ class _Conversation:
                                 for event in self._events.tell(record):
                                     await self._send(await _text_of(event))
                                 self._sent_seq = record.seq
-            with detect_leaving():
+            with detect_disconnect():
                 await self._socket.close(GOING_AWAY, "The thread was deleted, or the gateway stops.")
 
     async def _send(self, text: str) -> None:
-        with detect_leaving():
+        with detect_disconnect():
             await self._socket.send_data(text)
 
     def _is_subscribed(self, seq: int, channel: str, ns: Sequence[str], name: str) -> bool:
@@ -294,7 +294,7 @@ class _Conversation:
         """Yield the earlier events that a subscription includes."""
         if not self._sent_seq:
             return
-        history, turns = await _history_before(self._hub, self._view, subscription.since), Turns()
+        history, time_slice = await _history_before(self._hub, self._view, subscription.since), TimeSlice()
         events = ThreadEvents(self._view, subscription.is_subscribed, history)
         log = self._hub.reads.log(self._view.owner, Scope(self._view.thread_id), history.seq, inline=True)
         try:
@@ -305,8 +305,8 @@ class _Conversation:
                             return
                         for event in events.tell(record):
                             yield await _text_of(event)
-                        if turns.is_over:
-                            await turns.give()
+                        if time_slice.is_used_up:
+                            await time_slice.pause()
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise

@@ -6,7 +6,7 @@ from typing import Any, Final
 from litestar import Response, get, post
 from litestar.types import ControllerRouterHandler
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Large, list_response
@@ -181,7 +181,7 @@ async def _encode_history(
     names: Sequence[str],
 ) -> AsyncGenerator[bytes | Large]:
     """Yield the encoded states of revisions whose metadata match, up to the limit."""
-    turns, messages = Turns(), _Messages()
+    time_slice, messages = TimeSlice(), _Messages()
     for revision in revisions:
         values = messages.mark(revision)
         body = encode_revision(revision, values)
@@ -194,8 +194,8 @@ async def _encode_history(
             limit -= 1
         if not limit:
             return
-        if turns.is_over:  # many revisions may be examined and few sent
-            await turns.give()
+        if time_slice.is_used_up:  # many revisions may be examined and few sent
+            await time_slice.pause()
 
 
 def decode_update(thread: Thread, history: StateHistory, body: StateUpdate) -> HubStateUpdate:

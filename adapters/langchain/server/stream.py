@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from babelgate.adapters.kit.aside import Turns
+from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
 from babelgate.adapters.kit.server.sse import EventStream, LargeFrame, event_stream, pieces_of
 from babelgate.adapters.kit.server.whole_states import tell_states_whole
@@ -86,14 +86,14 @@ class RunStream:
     async def _logged_records(self) -> AsyncGenerator[Record]:
         """Yield the records that exist now. Other tasks of the event loop run in between, because each record may show
         the whole state."""
-        turns = Turns()
+        time_slice = TimeSlice()
         log = self.hub.reads.log(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
         async with aclosing(self._with_whole_states(log)) as batches:
             async for batch in batches:
                 for record in batch:
                     yield record
-                    if turns.is_over:
-                        await turns.give()
+                    if time_slice.is_used_up:
+                        await time_slice.pause()
 
     def _with_whole_states(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
         """Return the records with whole states for the extension, whose readers may not know the states before the
@@ -103,14 +103,14 @@ class RunStream:
         return tell_states_whole(self.hub, self.view.owner, self.view.thread_id, records)
 
     async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
-        turns = Turns()
+        time_slice = TimeSlice()
         records = self.hub.reads.follow(self.view.owner, Scope(self.view.thread_id), last, inline=True)
         async with aclosing(self._with_whole_states(records)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for passage, encoded in await follower.write_all(batch):
                     ready += _frames_after(encoded, passage, after)
-                    if not (encoded.stopped or turns.is_over):
+                    if not (encoded.stopped or time_slice.is_used_up):
                         continue
                     async with aclosing(pieces_of(ready)) as pieces:
                         async for piece in pieces:
@@ -118,7 +118,7 @@ class RunStream:
                     if encoded.stopped:
                         return
                     ready.clear()
-                    await turns.give()
+                    await time_slice.pause()
                 async with aclosing(pieces_of(ready)) as pieces:
                     async for piece in pieces:
                         yield piece

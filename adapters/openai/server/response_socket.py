@@ -16,7 +16,7 @@ from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, finish
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
 from babelgate.adapters.kit.server.extended import confirm, is_asked
 from babelgate.adapters.kit.server.handlers import Handlers
-from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, RESTART, Left, detect_leaving
+from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, RESTART, Disconnected, detect_disconnect
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.names import RESPONSE, encode_id
 from babelgate.adapters.openai.errors.encode import encode_error_message
@@ -68,7 +68,7 @@ class ResponseSocket(Handlers):
                 await _Talk(self._create, socket, memory, inputs).run(tasks)
         except Exception:  # no caller of this function logs it
             log.exception("a WebSocket failed")
-            with suppress(Left), detect_leaving():
+            with suppress(Disconnected), detect_disconnect():
                 await socket.close(FAILED, "The gateway failed.")
         finally:
             inputs.close()
@@ -101,7 +101,7 @@ class _Talk:
         """Receive messages and answer them until the client disconnects or the connection expires."""
         turns = tasks.create_task(self._take_turns())
         try:
-            with suppress(Left):
+            with suppress(Disconnected):
                 await self._listen()
         finally:
             turns.cancel()
@@ -120,7 +120,7 @@ class _Talk:
                 self._waiting.put_nowait(raw)
 
     async def _receive(self) -> dict[str, Any]:
-        with detect_leaving():
+        with detect_disconnect():
             return cast("dict[str, Any]", await self._socket.receive())
 
     async def _refuse_to_steer(self, raw: bytes) -> bool:
@@ -142,7 +142,7 @@ class _Talk:
 
     async def _take_turns(self) -> None:
         """Answer queued messages, one after the other, until the connection expires."""
-        with suppress(Left):
+        with suppress(Disconnected):
             while (raw := await self._next()) is not None:
                 await self._take_turn(raw)
             await self._send_event(encode_error_message(_OVER))
@@ -173,7 +173,7 @@ class _Talk:
             return
         except FaultError as error:
             fault = error.fault
-        except Left:
+        except Disconnected:
             raise
         except Exception:  # the counterpart of a 500 over HTTP: the connection stays open
             log.exception("a response over a WebSocket failed")
@@ -208,7 +208,7 @@ class _Talk:
         return {**body, **prewarmed_body, "input": [*prewarmed_body["input"], *_items_of(body.get("input"))]}
 
     async def _respond(self, body: JsonObject, message: w.ResponseMessage) -> None:
-        """Send the response to one message. Raises Left, and the faults of `CreateResponse.begin`."""
+        """Send the response to one message. Raises Disconnected, and the faults of `CreateResponse.begin`."""
         lane, previous = _lane(message.stream_id), message.previous_response_id
         whole = await expand_body(body, self._socket)
         if not message.is_generating:
@@ -234,7 +234,7 @@ class _Talk:
                 await self._send(each)
         if not begun.reading.writer.has_ended:
             await self._close(RESTART, "The gateway stops.")
-            raise Left
+            raise Disconnected
         if begun.reading.writer.status == "failed":
             self._forget(previous)
             self._forget(response_id)
@@ -255,11 +255,11 @@ class _Talk:
         await self._send(await as_bytes(encode(event)))
 
     async def _send(self, message: bytes) -> None:
-        with detect_leaving():
+        with detect_disconnect():
             await self._socket.send_data(message.decode())
 
     async def _close(self, code: int, why: str) -> None:
-        with detect_leaving():
+        with detect_disconnect():
             await self._socket.close(code, why)
 
 

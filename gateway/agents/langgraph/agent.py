@@ -273,7 +273,7 @@ class Graph:
         usage = reader.messages.usage
         if reader.has_questions or output is None:
             return (*reader.calls(), RunEnded(usage=usage))
-        if reader.messages.answered:
+        if reader.messages.has_answer:
             return (RunEnded(output=output, usage=usage),)
         # The output is already part of the graph's state, so readers of the LangGraph API do not get this message.
         started = MessageStarted(extra={"langgraph": {"derived": True}})

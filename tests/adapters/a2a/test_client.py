@@ -389,7 +389,7 @@ async def test_a_server_that_has_forgotten_the_task_has_failed(far: Far, agent: 
 
 
 async def test_a_look_without_an_answer_is_too_late(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "LOOK_TIMEOUT", 0.05)
+    monkeypatch.setattr(client_module, "POLL_TIMEOUT", 0.05)
     far.set(STREAM, STARTED)
     far.set("GetTask", [])
     original = far._answer  # pyright: ignore[reportPrivateUsage]

@@ -375,8 +375,8 @@ NAMED = {"protocol": "langgraph", "agent": "agent"}
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the time limits of requests that never end in these tests."""
-    monkeypatch.setattr(discovery, "PATIENCE", 0.1)
-    monkeypatch.setattr(servers, "PATIENCE", 0.1)
+    monkeypatch.setattr(discovery, "SCHEMAS_TIMEOUT", 0.1)
+    monkeypatch.setattr(servers, "SCHEMAS_TIMEOUT", 0.1)
 
 
 async def answer_of(found: RegisteredAgent) -> str:

@@ -48,33 +48,33 @@ async def test_looks_that_fail_are_counted_in_a_row() -> None:
     backoff = Backoff(0.1, 0.5)
     gone = [FaultCode.AGENT_UNREACHABLE] * (MAX_FAILURES - 1)
     ask = answering(*gone, "here", *gone, FaultCode.AGENT_TIMEOUT)
-    looks = [await backoff.look(ask) for _ in range(2 * MAX_FAILURES - 1)]
+    looks = [await backoff.poll(ask) for _ in range(2 * MAX_FAILURES - 1)]
     assert looks == [None] * (MAX_FAILURES - 1) + ["here"] + [None] * (MAX_FAILURES - 1)
     with pytest.raises(FaultError):
-        await backoff.look(ask)
+        await backoff.poll(ask)
 
 
 @pytest.mark.parametrize("code", [FaultCode.AGENT_FAILED, FaultCode.AGENT_INVALID])
 async def test_a_refusal_is_no_reason_to_look_again(code: FaultCode) -> None:
     backoff = Backoff(0.1, 0.5)
-    for each in (backoff.look, backoff.insist):
+    for each in (backoff.poll, backoff.retry):
         with pytest.raises(FaultError):
             await each(answering(code, "later"))
 
 
 async def test_who_insists_waits_between_tries_and_not_for_ever(waits: list[float]) -> None:
     gone = [FaultCode.AGENT_UNREACHABLE] * 2
-    assert await Backoff(1, 4, most=3).insist(answering(*gone, "here")) == "here"
+    assert await Backoff(1, 4, most=3).retry(answering(*gone, "here")) == "here"
     assert waits == [1, 2]
     with pytest.raises(FaultError):
-        await Backoff(1, 4, most=3).insist(answering(*gone, FaultCode.AGENT_UNREACHABLE, "too late"))
+        await Backoff(1, 4, most=3).retry(answering(*gone, FaultCode.AGENT_UNREACHABLE, "too late"))
     assert waits == [1, 2, 1, 2]
 
 
 async def test_who_insists_does_not_ask_again_what_took_too_long_but_for_a_gateways_timeout() -> None:
     with pytest.raises(FaultError):
-        await Backoff(0, 0).insist(answering(FaultCode.AGENT_TIMEOUT, "later"))
-    assert await Backoff(0, 0).insist(answering(FaultCode.AGENT_TIMEOUT, "later", status=504)) == "later"
+        await Backoff(0, 0).retry(answering(FaultCode.AGENT_TIMEOUT, "later"))
+    assert await Backoff(0, 0).retry(answering(FaultCode.AGENT_TIMEOUT, "later", status=504)) == "later"
 
 
 async def test_an_answer_that_does_not_come_in_time_is_a_timeout_of_the_agent() -> None:

@@ -31,7 +31,7 @@ def heard(*messages: BaseMessage, decoder: MessageDecoder | None = None) -> list
 
 
 def hear(decoder: MessageDecoder, message: BaseMessage) -> list[Event]:
-    return decoder.hear(plain_object(message), ABOUT, (), chunked=False)
+    return decoder.decode(plain_object(message), ABOUT, (), chunked=False)
 
 
 def told(events: list[Event]) -> list[Message]:
@@ -188,9 +188,9 @@ def test_what_a_model_says_is_an_answer_and_what_nodes_put_beside_it_is_not() ->
     messages = told(heard(result, HumanMessage("Hi", id="h"), decoder=decoder))
     assert [(message.role, message.phase) for message in messages] == [("tool", "progress"), ("user", "progress")]
     assert messages[0].parts == (ToolResultPart(call_id="c", output="sunny"),)
-    assert not decoder.answered
+    assert not decoder.has_answer
     (message,) = told(heard(AIMessage("Yes", id="a"), decoder=decoder))
-    assert (message.phase, decoder.answered) == ("answer", True)
+    assert (message.phase, decoder.has_answer) == ("answer", True)
 
 
 def test_a_removal_is_no_message() -> None:
