@@ -26,10 +26,10 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
 
 def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
-    """The error in the words of the binding that the path belongs to, also where no route matched.
+    """Return a fault as a response in the format of the binding that the path belongs to, even if no route matched.
 
-    JSON-RPC's own errors are answered with status 200; these were found before a request could be read, and HTTP says
-    what is wrong: 401, 404, 413.
+    JSON-RPC's own errors have status 200. The faults here occur before a request is read, so the HTTP status names
+    the problem: 401, 404, 413.
     """
     path = _BELOW.match(request.scope["path"])
     below = path[1].rstrip("/") if path else "card"

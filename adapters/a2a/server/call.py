@@ -1,5 +1,4 @@
-"""Version negotiation and errors of A2A: one call of a method, whichever binding it came in by, and what it is answered
-with."""
+"""One call of an A2A method and its answer, independent of the binding, and the negotiation of versions."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
@@ -20,8 +19,8 @@ from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Task
 from babelgate.canonical.value import JsonObject, is_uuid
 
 EXTENSION_HEADERS: Final = ("A2A-Extensions", "X-A2A-Extensions")
-"""Specification 1.0, 3.2.6; that of 0.3 has the other name (topics/extensions). Either version takes either, as the
-0.3 side of a2a-sdk 1.3.0 does."""
+"""Headers that activate extensions: the name of 1.0 (3.2.6) and that of 0.3 (topics/extensions). Both versions accept
+both names, as the 0.3 side of a2a-sdk 1.3.0 does."""
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -30,15 +29,15 @@ class Call(msgspec.Struct, frozen=True):
     caller: Caller
     agent: AgentInfo
     version: str
-    """What the caller says it speaks; empty if it says nothing."""
+    """Version that the caller requests; empty if it requests none."""
     replay_from: str | None
-    """Of the header `Babelgate-From`."""
+    """Value of the header `Babelgate-From`."""
     extension: str | None = None
-    """The header by which the caller has activated the extension, if it has."""
+    """Name of the header that activated the Babelgate extension, if the caller activated it."""
     activated: tuple[str, ...] = ()
-    """URIs of extensions of the agent's own server that the caller has activated, in the order of its header."""
+    """URIs of the activated extensions of the agent's own server, in the order of the caller's header."""
     activates_by: str = EXTENSION_HEADERS[0]
-    """The header in which it names extensions."""
+    """Name of the header in which the caller lists extensions."""
 
     @property
     def owner(self) -> str:
@@ -49,12 +48,12 @@ class Answer(msgspec.Struct, frozen=True):
     result: Any
     headers: Mapping[str, str] = {}
     tasks: AsyncGenerator[bytes | LargeJson] | None = None
-    """Each as JSON, for the empty list `tasks` of the result."""
+    """Tasks as JSON, which fill the empty list `tasks` of the result."""
 
 
 class Stream(msgspec.Struct, frozen=True):
     batches: AsyncGenerator[Sequence[bytes | LargeJson]]
-    """Of events as JSON, as many at a time as are there."""
+    """Batches of events as JSON; a batch holds all events that are ready."""
     headers: Mapping[str, str] = {}
 
 
@@ -62,8 +61,8 @@ Operation = Callable[[Call, Dialect, JsonObject], Awaitable[Answer | Stream]]
 
 
 def requested_version(request: Request[Any, Any, Any]) -> str:
-    """The header, or the query parameter of the same name (specification 1.0, 3.6.1)."""
-    # a2a-sdk 1.3.0 reads the header alone.
+    """Return the version in the header or in the query parameter of the same name (specification 1.0, 3.6.1)."""
+    # a2a-sdk 1.3.0 reads only the header.
     return (request.headers.get("A2A-Version") or request.query_params.get("A2A-Version") or "").strip()
 
 
@@ -83,24 +82,28 @@ def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], age
 
 
 def _find_activated(request: Request[Any, Any, Any], agent: AgentInfo) -> tuple[str, ...]:
-    """Unknown URIs are ignored (specification 1.0, 3.2.6): known are those on the card of the agent's own server."""
-    named = [each.strip() for name in EXTENSION_HEADERS for each in request.headers.get(name, "").split(",")]
-    known = relayed_extensions(agent) if any(named) else frozenset[str]()
-    return tuple(dict.fromkeys(each for each in named if each in known))[:MOST_EXTENSIONS]
+    """Return the URIs of the headers that are on the card of the agent's own server.
+
+    Other URIs are ignored (specification 1.0, 3.2.6).
+    """
+    uris = [uri.strip() for name in EXTENSION_HEADERS for uri in request.headers.get(name, "").split(",")]
+    supported = relayed_extensions(agent) if any(uris) else frozenset[str]()
+    return tuple(dict.fromkeys(uri for uri in uris if uri in supported))[:MOST_EXTENSIONS]
 
 
 def check_version(call: Call, version: str) -> None:
-    """The method or the path says which generation is spoken; what the caller claims must agree.
+    """Check that the requested version agrees with the generation of the method or path.
 
-    Major and minor count, and every minor version of a major one is served. Nothing said means 0.3 (specification 1.0,
-    3.6.2), which has no error for this: there it is an invalid request. Raises VERSION_NOT_SUPPORTED, INVALID_REQUEST.
+    Every minor version of a served major version is accepted. A request without a version means 0.3 (specification
+    1.0, 3.6.2). 0.3 has no error for a wrong version: there the request is invalid. Raises VERSION_NOT_SUPPORTED,
+    INVALID_REQUEST.
     """
     major = call.version.partition(".")[0]
     if version == "1.0" and major != "1":
-        said = f"version {call.version!r}" if call.version else "no version, which means 0.3"
+        requested = f"version {call.version!r}" if call.version else "no version, which means 0.3"
         raise a2a_error(
             "VERSION_NOT_SUPPORTED",
-            f"This is a method of A2A 1.0, and the request says {said}. Send the header A2A-Version: 1.0.",
+            f"This is a method of A2A 1.0, and the request says {requested}. Send the header A2A-Version: 1.0.",
         )
     # a2a-sdk 1.3.0 answers -32603 here.
     if version == "0.3" and major not in ("", "0"):
@@ -110,8 +113,10 @@ def check_version(call: Call, version: str) -> None:
 
 
 async def find_task(call: Call, task_id: str) -> Task:
-    """A task of this caller and this agent: any other is not found, in the same words (specification 1.0, 13.1). Raises
-    TASK_NOT_FOUND."""
+    """Return a task of this caller and this agent.
+
+    Raises TASK_NOT_FOUND for every other task, with the same text as for an unknown one (specification 1.0, 13.1).
+    """
     if is_uuid(task_id):
         try:
             task = await call.hub.reads.task(call.owner, task_id)

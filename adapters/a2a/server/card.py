@@ -19,16 +19,18 @@ from babelgate.canonical.value import JsonObject
 from .call import Answer, Call, requested_version
 
 MAX_AGE = 300
-"""Seconds for which a card may be kept: it changes with the configuration."""
+"""Seconds for which a client may cache a card, which changes only with the configuration."""
 
 AnyRequest = Request[Any, Any, Any]
 
 
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """The card for those who are known. The gateway has checked the key by now; without keys it is not declared. Raises
-    UNSUPPORTED_OPERATION."""
-    # Specification 1.0, 3.1.11: not declared is UNSUPPORTED_OPERATION; EXTENDED_AGENT_CARD_NOT_CONFIGURED is for one
-    # that is declared and missing.
+    """Return the card for authenticated callers, whose key the gateway has already checked.
+
+    Raises UNSUPPORTED_OPERATION if the gateway has no keys, because then no extended card is declared.
+    """
+    # Specification 1.0, 3.1.11: UNSUPPORTED_OPERATION is for a card that is not declared, and
+    # EXTENDED_AGENT_CARD_NOT_CONFIGURED for one that is declared and missing.
     if not call.caller.keyed:
         raise a2a_error("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
     return Answer(card(dialect.version, call.agent, call.caller.base_url, keyed=True))
@@ -38,10 +40,10 @@ def _answer(hub: Hub, request: AnyRequest, agent: str, form: CardForm) -> Respon
     who = caller(request)
     body = to_json(card(form, hub.agent(agent), who.base_url, keyed=who.keyed))
     tag = etag(body)
-    # Specification 1.0, 8.6: `max-age` and `ETag` SHOULD be there. Caches keep the card by the header it depends on.
+    # Specification 1.0, 8.6: `max-age` and `ETag` SHOULD be sent. `Vary` makes caches store one card per version.
     headers = {"ETag": tag, "Cache-Control": f"public, max-age={MAX_AGE}", "Vary": "A2A-Version"}
-    known = [each.strip().removeprefix("W/") for each in request.headers.get("If-None-Match", "").split(",")]
-    if tag in known or "*" in known:
+    cached_tags = [item.strip().removeprefix("W/") for item in request.headers.get("If-None-Match", "").split(",")]
+    if tag in cached_tags or "*" in cached_tags:
         return Response(b"", status_code=304, headers=headers)
     return Response(body, media_type="application/json", headers=headers)
 
@@ -63,7 +65,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     async def agent_card(request: AnyRequest, agent: FromPath[str]) -> Response[bytes]:
         return _answer(hub, request, agent, versions_of(requested_version(request)))
 
-    # The name of 0.2 (0.3, 5.3: `agent-card.json`).
+    # Path of 0.2; 0.3 (5.3) renamed it to `agent-card.json`.
     @get("/a2a/{agent:str}/.well-known/agent.json")
     async def agent_card_0_2(request: AnyRequest, agent: FromPath[str]) -> Response[bytes]:
         return _answer(hub, request, agent, "0.3")

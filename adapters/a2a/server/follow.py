@@ -1,4 +1,4 @@
-"""A2A streams and polling: a task's log → the events of a stream, or the task as it is when it stops."""
+"""A2A streams and polling: convert a task's log to the events of a stream, or to the task as of its stop."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
@@ -35,7 +35,7 @@ from babelgate.canonical.value import JsonObject
 
 def _stops(record: Record) -> bool:
     event = record.event
-    # Specification 1.0, 11.7; by 3.1.2 a stream ends in terminal states alone.
+    # Specification 1.0, 11.7. By 3.1.2 a stream ends only in terminal states.
     return type(event) is TaskChanged and (event.state in TERMINAL or event.state in WAITING)
 
 
@@ -44,10 +44,10 @@ def _is_task_end(record: Record) -> bool:
 
 
 class _Begin:
-    """Finds the record that completes a submission: with it the stream's first event, the task, is taken.
+    """Predicate for the record that completes a submission, after which a stream takes its first event, the task.
 
-    An input is complete with its run. An answer is only with the change of state that follows it, in the same commit:
-    before it the task would show as waiting still, and clients leave when they see that.
+    An input is complete when its run is created. An answer is complete with the change of state that follows in the
+    same commit. Before that the task would still show as waiting, and clients disconnect when they see that.
     """
 
     def __init__(self, run_id: str) -> None:
@@ -65,17 +65,17 @@ class _Begin:
 def _open_records(
     hub: Hub, owner: str, task: Task, after: int, *, extended: bool = False
 ) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-    """The task's records from `after` on; the reader is closed as soon as nobody follows it."""
+    """Return the task's records after seq `after`, as a context that closes the reader on exit."""
     records = hub.reads.follow(owner, Scope.task(task), after, inline=True)
     return aclosing(tell_states_whole(hub, owner, task.thread_id, records) if extended else records)
 
 
 _OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta, PartEnded, MessageEnded)
-"""Events of runs that are answered with a message, too."""
+"""Events that also occur in runs that are answered with a message."""
 
 
 def is_of_task(record: Record) -> bool:
-    """Whether an agent that may answer with a message alone, and has been asked, makes a task of it."""
+    """Return True if the record shows that the agent answers with a task, and not with a message alone."""
     match record.event:
         case UpstreamBound(ids=ids):
             return "task" in ids
@@ -90,7 +90,10 @@ def is_of_task(record: Record) -> bool:
 async def wait_for_stop(
     hub: Hub, owner: str, receipt: Receipt, writer: EventWriter, until: Callable[[Record], bool] | None = None
 ) -> None:
-    """Read the task until it stops after a submission, or the gateway does; or until some record is there before."""
+    """Write the task's records to the writer until it stops after the submission, or the gateway stops.
+
+    `until` ends the wait earlier: at the first record after the submission for which it is true.
+    """
     due = _Begin(receipt.run_id)
     begun = False
     first, extended = receipt.task.first_seq - 1, isinstance(writer, RecordedWriter)
@@ -104,7 +107,7 @@ async def wait_for_stop(
 
 
 async def fold_task(hub: Hub, owner: str, task: Task, context_id: str, *, extended: bool = False) -> EventWriter:
-    """All that is known of the task now."""
+    """Return a writer that has read the whole log of the task."""
     writer = (RecordedWriter if extended else EventWriter)(task, context_id)
     log = hub.reads.log(owner, Scope.task(task), task.first_seq - 1, inline=True)
     async for records in tell_states_whole(hub, owner, task.thread_id, log) if extended else log:
@@ -115,11 +118,11 @@ async def fold_task(hub: Hub, owner: str, task: Task, context_id: str, *, extend
 
 _NOTHING: Final = EncodedRecord(())
 _LARGE_TEXT: Final = 64 * 1024
-"""Characters that are encoded at once, whatever else there is. Chosen, not measured."""
+"""Maximum number of characters of one text that is encoded together with others. Chosen, not measured."""
 
 
 class _Encoder:
-    """Records → the events of a stream, each as JSON."""
+    """Encoder of records to the events of a stream, each as JSON."""
 
     __slots__ = ("_artifact", "_before", "_dialect", "_extended", "_last", "_seq", "_template", "writer")
 
@@ -127,28 +130,31 @@ class _Encoder:
         self.writer = writer
         self._extended = extended
         self._seq = 0
-        """Of the last record."""
+        """Seq of the last record."""
         self._last: Record | None = None
         self._before = 0
-        """Of the one before it."""
+        """Seq of the record before the last one."""
         self._dialect = dialect
         self._artifact: Artifact | None = None
-        """That grows."""
+        """Artifact to which texts are being appended."""
         self._template: TextTemplate | None = None
-        """Of some plain text that is added to it."""
+        """Template of an update that appends plain text to that artifact."""
 
     def skip(self, record: Record) -> None:
-        """Know of a record that is shown as part of a snapshot."""
+        """Read a record that is shown as part of a snapshot, without an event for it."""
         self.writer.write(record)
         self._before, self._last, self._seq = self._seq, record, record.seq
 
     def snapshot(self, history_length: int | None = None, *, repeats: bool = False) -> bytes | LargeJson:
-        """`repeats` = what comes after some record is told again, and the last one may be the first that comes."""
+        """Return the task as of the last record, as JSON.
+
+        `repeats`: the stream is a replay, so the extension's envelope contains the last record itself.
+        """
         snapshot = self.writer.snapshot()
         if self._extended:
             last = self._last if repeats else None
-            told = envelope(self._seq) if last is None else envelope(self._before, (last,))
-            snapshot = replace(snapshot, metadata={**snapshot.metadata, URI: told})
+            extension = envelope(self._seq) if last is None else envelope(self._before, (last,))
+            snapshot = replace(snapshot, metadata={**snapshot.metadata, URI: extension})
         return encode(self._dialect.encode_update(snapshot, history_length))
 
     def write(self, record: Record) -> EncodedRecord:
@@ -182,32 +188,38 @@ class _Encoder:
         return more
 
     def _write_extended(self, record: Record, updates: Sequence[Update]) -> EncodedRecord:
-        """The last of its frames has the record, too, or a frame of its own, which says nothing that is new."""
-        told, self._seq = envelope(self._seq, (record,)), record.seq
+        """Encode the updates of a record and attach the record to the last of them.
+
+        A record without updates is attached to a status update that repeats the current state.
+        """
+        extension, self._seq = envelope(self._seq, (record,)), record.seq
         *others, last = updates or (self._bare(record),)
         stopped = bool(updates) and type(last) is StatusUpdate and last.status.is_stop
         final = self._dialect.encode_update(last)
         update: JsonObject = next((final[name] for name in _WRAPPED if name in final), final)
-        update["metadata"] = {**update.get("metadata", {}), URI: told}
+        update["metadata"] = {**update.get("metadata", {}), URI: extension}
         return EncodedRecord([*map(self._encode, others), encode(final)], stopped)
 
     def _bare(self, record: Record) -> StatusUpdate:
-        """Never of a state that would end the stream: what is asked may be answered by this very record."""
+        """Return a status update that only carries a record.
+
+        A state that would end the stream is replaced by WORKING: this record may be the answer to the open question.
+        """
         state = self.writer.status.state
-        shown = TaskState.WORKING if state in TERMINAL | WAITING else state
-        return StatusUpdate(self.writer.task_id, self.writer.context_id, Status(shown, record.at))
+        open_state = TaskState.WORKING if state in TERMINAL | WAITING else state
+        return StatusUpdate(self.writer.task_id, self.writer.context_id, Status(open_state, record.at))
 
     def _encode(self, update: Update) -> bytes | LargeJson:
         return encode(self._dialect.encode_update(update))
 
 
 _WRAPPED: Final = ("statusUpdate", "artifactUpdate")
-"""Specification 1.0, 3.2.3: an event of a stream is a member of that name; in 0.3 it stands alone."""
+"""Members that hold an event of a stream in 1.0 (specification 1.0, 3.2.3); in 0.3 the event has no wrapper."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStream:
-    """One reading of a task, as a stream in one dialect."""
+    """One caller's view of a task, as a stream in one dialect."""
 
     hub: Hub
     owner: str
@@ -216,31 +228,31 @@ class TaskStream:
     dialect: Dialect
     lines: FanoutCache
     extended: bool = False
-    """The caller has activated the extension."""
+    """True if the caller has activated the Babelgate extension."""
     in_pieces: bool = True
-    """Show a growing answer; otherwise one update when it is complete."""
+    """True to send a growing answer in pieces; False to send one update when it is complete."""
 
     def _fresh(self) -> _Encoder:
         writer = EventWriter(self.task, self.context_id, in_pieces=self.in_pieces)
         return _Encoder(writer, self.dialect, extended=self.extended)
 
-    def _join(self, encoder: _Encoder, seen: Sequence[Record], *, started_run: bool = False) -> Follower:
-        """Go on from a snapshot with whoever reads the same."""
+    def _join(self, encoder: _Encoder, recent: Sequence[Record], *, started_run: bool = False) -> Follower:
+        """Continue after a snapshot, sharing encoded events with other streams of the same view."""
         task = self.task
-        spoken = (self.dialect.name, self.dialect.base_url, self.extended, self.in_pieces)
-        view = (self.owner, task.task_id, task.created_at, self.context_id, spoken)
-        return self.lines.join(view, encoder, seen, self._again, started_run=started_run)
+        form = (self.dialect.name, self.dialect.base_url, self.extended, self.in_pieces)
+        view = (self.owner, task.task_id, task.created_at, self.context_id, form)
+        return self.lines.join(view, encoder, recent, self._again, started_run=started_run)
 
     def _log(self, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-        """What is known of the task now."""
+        """Return the task's records after seq `after` that are in the log now."""
         records = self.hub.reads.log(self.owner, Scope.task(self.task), after, inline=True)
         whole = tell_states_whole(self.hub, self.owner, self.task.thread_id, records)
         return aclosing(whole if self.extended else records)
 
     async def _again(self, seq: int) -> Encoder:
         encoder = self._fresh()
-        async with self._log(0) as known:
-            async for records in known:
+        async with self._log(0) as batches:
+            async for records in batches:
                 for record in records:
                     if record.seq >= seq:
                         return encoder
@@ -250,8 +262,11 @@ class TaskStream:
     async def stream_answer(
         self, receipt: Receipt, history_length: int | None
     ) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """What a send's stream shows of an agent that may answer with a message: nothing before it is known that there
-        is a task, then the same as of any other; where there is none, the message alone."""
+        """Yield the stream of a send to an agent that may answer with a message.
+
+        Nothing is sent until it is known which of the two the answer is. A message is sent alone; a task is followed
+        as for every other agent.
+        """
         writer = EventWriter(self.task, self.context_id)
         await wait_for_stop(self.hub, self.owner, receipt, writer, until=is_of_task)
         if writer.reply is not None:
@@ -262,10 +277,10 @@ class TaskStream:
                 yield batch
 
     async def follow(self, run_id: str, history_length: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """What a send's stream shows: the task as of the submission, then its updates until it stops."""
+        """Yield the stream of a send: the task as of the submission, then its updates until it stops."""
         due = _Begin(run_id)
         encoder = self._fresh()
-        seen: list[Record] = []
+        recent: list[Record] = []
         follower: Follower | None = None
         first = self.task.first_seq - 1
         async with _open_records(self.hub, self.owner, self.task, first, extended=self.extended) as batches:
@@ -275,12 +290,12 @@ class TaskStream:
                 if follower is None:
                     for place, record in enumerate(batch, 1):
                         encoder.skip(record)
-                        seen.append(record)
-                        del seen[:-SEEN]
+                        recent.append(record)
+                        del recent[:-SEEN]
                         if due(record):
                             ready.append(encoder.snapshot(history_length))
-                            follower = self._join(encoder, seen, started_run=True)
-                            seen.clear()
+                            follower = self._join(encoder, recent, started_run=True)
+                            recent.clear()
                             news = batch[place:]
                             break
                     else:
@@ -292,44 +307,44 @@ class TaskStream:
                     return
 
     async def replay(self, start: int | None) -> AsyncGenerator[Sequence[bytes | LargeJson]]:
-        """The task as it was at seq `start` (None = now), what has happened since, and what happens until it stops
-        (specification 1.0, 3.1.6).
+        """Yield the task as of seq `start` (None: now), then its later events until it stops.
 
-        A question that was answered since does not end the stream, one that is open does, unless the stream began with
-        it: whoever subscribes to a waiting task wants to see what becomes of it.
+        The first event is the task (specification 1.0, 3.1.6). A question that is answered in the log does not end the
+        stream. An open one does, unless the stream began with it: a client that subscribes to a waiting task wants to
+        follow it.
         """
         encoder = self._fresh()
         follower: Follower | None = None
-        seen: list[Record] = []
+        recent: list[Record] = []
         last, over = 0, False
-        async with self._log(self.task.first_seq - 1) as known:
-            async for records in known:
+        async with self._log(self.task.first_seq - 1) as batches:
+            async for records in batches:
                 ready: list[bytes | LargeJson] = []
                 for record in records:
                     last = record.seq
                     if follower is not None:
-                        told = await follower.write_record(record)
-                        ready += told.frames
-                        over = told.stopped if told.frames else over
+                        encoded = await follower.write_record(record)
+                        ready += encoded.frames
+                        over = encoded.stopped if encoded.frames else over
                         continue
                     encoder.skip(record)
-                    seen.append(record)
-                    del seen[:-SEEN]
+                    recent.append(record)
+                    del recent[:-SEEN]
                     if (
                         start is not None
                         and record.seq >= start
                         and (self.extended or encoder.writer.run_id is not None)
                     ):
                         ready.append(encoder.snapshot(repeats=True))
-                        follower = self._join(encoder, seen)
+                        follower = self._join(encoder, recent)
                         over = _is_task_end(record)
                 if ready:
                     yield ready
         if follower is None:
             yield [encoder.snapshot()]
-            follower = self._join(encoder, seen)
-            over = _is_task_end(seen[-1])
-        seen.clear()
+            follower = self._join(encoder, recent)
+            over = _is_task_end(recent[-1])
+        recent.clear()
         if over:
             return
         async with _open_records(self.hub, self.owner, self.task, last, extended=self.extended) as batches:
@@ -343,9 +358,9 @@ class TaskStream:
 
     @staticmethod
     async def _add(ready: list[bytes | LargeJson], follower: Follower, records: Sequence[Record]) -> bool:
-        """What some records became; whether the task has stopped with one of them."""
-        for passage, told in await follower.write_all(records):
-            ready += told.frames
+        """Append the frames of some records to `ready`. Return True if one of the records stops the task."""
+        for passage, encoded in await follower.write_all(records):
+            ready += encoded.frames
             if _stops(passage[-1]):
                 return True
         return False

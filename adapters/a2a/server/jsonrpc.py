@@ -1,4 +1,4 @@
-"""A2A over JSON-RPC: both generations on one URL, told apart by the names of their methods."""
+"""A2A over JSON-RPC: both generations on one URL, distinguished by the names of their methods."""
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
@@ -72,28 +72,28 @@ METHODS: Final = table(
 )
 
 
-def _version_of(reply: Reply, asked: str) -> str:
-    """Whose words an error is in: the method's, or if that cannot be told, what the caller says it speaks."""
-    # The names of 1.0 are PascalCase, those of 0.x have a slash (specification 1.0, 9.4; 0.3, 3.5.6): no method of the
-    # one is called like one of the other, so one URL serves both.
+def _version_of(reply: Reply, requested: str) -> str:
+    """Return the version in whose format an error is encoded: the method's, else the one that the caller requested."""
+    # Methods of 1.0 are in PascalCase, those of 0.x have a slash (specification 1.0, 9.4; 0.3, 3.5.6). No name is in
+    # both, so one URL serves both.
     if reply.method in METHODS_1_0:
         return "1.0"
     if reply.method in METHODS_0_3 or "/" in reply.method:
         return "0.3"
-    return "1.0" if reply.method or asked.partition(".")[0] == "1" else "0.3"
+    return "1.0" if reply.method or requested.partition(".")[0] == "1" else "0.3"
 
 
 _REASONS: Final = {-32700: "PARSE_ERROR", -32600: "INVALID_REQUEST", -32601: "METHOD_NOT_FOUND"}
 
 
-def _error(reply: Reply, fault: Fault, asked: str) -> Response[Any]:
+def _error(reply: Reply, fault: Fault, requested: str) -> Response[Any]:
     if reply.code in _REASONS:
         fault = fault.replace(details={**fault.details, "a2a": _REASONS[reply.code]})
-    body = to_json(envelope(reply.id, error=error_object(fault, _version_of(reply, asked))))
+    body = to_json(envelope(reply.id, error=error_object(fault, _version_of(reply, requested))))
     headers = fault_headers(fault)
     # a2a-sdk 0.3.26: "Expected response header Content-Type to contain 'text/event-stream'".
     if reply.method in STREAMS_0_3:
-        # Clients of 0.x refuse anything but an event stream here; those of 1.0 are given JSON.
+        # Clients of 0.x accept only an event stream here; those of 1.0 receive JSON.
         return event_stream(_one(frame(body)), ping=None, headers=headers)
     return Response(body, media_type="application/json", headers=headers)
 
@@ -102,8 +102,8 @@ async def _one(data: bytes) -> AsyncGenerator[bytes]:
     yield data
 
 
-async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[bytes]:
-    """Each event is a whole answer, with the id of the request."""
+async def _frames(reply: Reply, stream: Stream, requested: str) -> AsyncGenerator[bytes]:
+    """Yield the frames of a stream, in which each event is a complete response with the id of the request."""
     # Specification 1.0, 9.4.2; 0.3, 7.2.1.
     head = b'{"jsonrpc":"2.0","id":%b,"result":' % to_json(reply.id)
     async with aclosing(stream.batches) as batches:
@@ -113,8 +113,9 @@ async def _frames(reply: Reply, stream: Stream, asked: str) -> AsyncGenerator[by
                     async for piece in pieces:
                         yield piece
         except FaultError as error:
-            # An event like the others, as the 0.3 side of a2a-sdk 1.3.0 sends it; its 1.0 side names it `error`.
-            object_ = error_object(error.fault, _version_of(reply, asked))
+            # An unnamed event like the others, as the 0.3 side of a2a-sdk 1.3.0 sends it; its 1.0 side names the event
+            # `error`.
+            object_ = error_object(error.fault, _version_of(reply, requested))
             yield frame(to_json(envelope(reply.id, error=object_)))
 
 
@@ -133,31 +134,31 @@ def _frame_all(reply: Reply, head: bytes, events: Sequence[bytes | LargeJson]) -
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     @post("/a2a/{agent:str}", status_code=200)
     async def call(request: Request[Any, Any, Any], agent: FromPath[str]) -> Response[Any]:
-        made = make_call(hub, lines, request, agent)
+        context = make_call(hub, lines, request, agent)
         try:
             body = await read_json(request)
         except FaultError as error:
             if error.fault.code is FaultCode.TOO_LARGE:
                 raise
-            return _error(Reply(code=PARSE_ERROR), error.fault, made.version)
-        reply = await dispatch(None if body is ABSENT else body, METHODS, made)
+            return _error(Reply(code=PARSE_ERROR), error.fault, context.version)
+        reply = await dispatch(None if body is ABSENT else body, METHODS, context)
         if reply is None:
             # JSON-RPC 2.0, 4.1: a notification is not answered. a2a-sdk 1.3.0 does answer it.
             return Response(b"", status_code=204)
         if reply.fault is not None:
-            return _error(reply, reply.fault, made.version)
+            return _error(reply, reply.fault, context.version)
         result: Answer | Stream = reply.result
         if isinstance(result, Stream):
-            return event_stream(_frames(reply, result, made.version), ping=PING, headers=result.headers)
-        told = envelope(reply.id, result=result.result)
+            return event_stream(_frames(reply, result, context.version), ping=PING, headers=result.headers)
+        response = envelope(reply.id, result=result.result)
         if result.tasks is not None:
-            return await list_response(to_json(told), result.tasks, name="tasks", headers=result.headers)
-        return json_response(told, result.headers)
+            return await list_response(to_json(response), result.tasks, name="tasks", headers=result.headers)
+        return json_response(response, result.headers)
 
     return [call]
 
 
 def encode_fault(fault: Fault, request: Request[Any, Any, Any]) -> JsonObject:
-    """The body of a fault that was found before the request was read."""
-    asked = requested_version(request)
-    return envelope(None, error=error_object(fault, "1.0" if asked.partition(".")[0] == "1" else "0.3"))
+    """Return the response body for a fault that occurred before the request was read."""
+    requested = requested_version(request)
+    return envelope(None, error=error_object(fault, "1.0" if requested.partition(".")[0] == "1" else "0.3"))

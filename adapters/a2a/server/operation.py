@@ -1,4 +1,4 @@
-"""The methods about messages and tasks, the same for every version and binding: what differs is in the dialect."""
+"""A2A methods for messages and tasks, common to all versions and bindings: the dialect holds what differs."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -43,7 +43,7 @@ from .follow import TaskStream, fold_task, is_of_task, wait_for_stop
 from .push import make_webhook
 
 _PAGE: Final = 16
-"""Tasks of a list whose logs are read at once."""
+"""Number of tasks of a list whose logs are read together."""
 _AT_WORK: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending
@@ -76,8 +76,11 @@ async def stream(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
 
 
 def _takes_text(output_modes: Sequence[str]) -> bool:
-    """Return whether a caller accepts text, so that it gets answers in pieces. crewai 1.15.30 accepts only
-    `application/json`, joins the texts of all updates with blanks, and ignores `append`: it needs whole answers."""
+    """Return True if a caller accepts text, and so can receive an answer in pieces.
+
+    crewai 1.15.30 accepts only `application/json`, joins the texts of all updates with blanks, and ignores `append`: it
+    needs whole answers.
+    """
     types = [mode.partition(";")[0].partition("/")[0].strip().lower() for mode in output_modes]
     return not types or "text" in types or "*" in types
 
@@ -90,35 +93,40 @@ def _reading(call: Call, task: Task, context_id: str, dialect: Dialect, *, in_pi
 
 
 def _extension_header(call: Call) -> dict[str, str]:
-    """Of the name that was asked with (topics/extensions of A2A: the answer says what was activated)."""
+    """Return the header that lists the activated extensions, by the name that the caller used (topics/extensions)."""
     active = [*(() if call.extension is None else (URI,)), *call.activated]
     return {call.extension or call.activates_by: ", ".join(active)} if active else {}
 
 
 def _read_extension(call: Call, ask: Send) -> tuple[Call, Send]:
-    """What a request says by the extension. It is activated by that, too: a proxy may have kept the header."""
+    """Apply the Babelgate extension's metadata of a request.
+
+    The metadata also activate the extension, because a proxy may have removed the header.
+    """
     if URI not in ask.metadata:
         return call, ask
     metadata = {name: value for name, value in ask.metadata.items() if name != URI}
-    told = decode_request(ask.metadata[URI])
-    message = ask.message if told.message is None else ask.message.replace(parts=told.message.parts)
-    (message,) = with_uploads(told, (message,))
+    extension = decode_request(ask.metadata[URI])
+    message = ask.message if extension.message is None else ask.message.replace(parts=extension.message.parts)
+    (message,) = with_uploads(extension, (message,))
     ask = replace(
         ask,
         metadata=metadata,
         message=message,
-        tools=told.tools,
-        declined=told.declined,
-        uploaded=len(told.uploads),
-        start=told.start,
+        tools=extension.tools,
+        declined=extension.declined,
+        uploaded=len(extension.uploads),
+        start=extension.start,
     )
     return replace(call, extension=call.extension or EXTENSION_HEADERS[0]), ask
 
 
 async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
-    """Whether the answer may be a message instead of a task, so that the agent's first words are waited for: also by a
-    send that is to return at once, as the servers of the official SDKs wait. Behind another run of the context nobody
-    waits: there it is a task, because that can be told of before it begins."""
+    """Return True if the answer may be a message instead of a task, so that the send must wait to know which.
+
+    This includes a send that is to return at once: the servers of the official SDKs wait then, too. While another run
+    of the context is open the answer is always a task, because a task can be reported before its run starts.
+    """
     if not call.agent.replies or ask.task_id is not None:
         return False
     if ask.context_id is None:
@@ -128,7 +136,7 @@ async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
 
 
 async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
-    """Commit what was sent, and say by which name its caller knows the context."""
+    """Commit the message of a send. Return the receipt and the id by which the caller knows the context."""
     (message,) = await resolve_own_files(call.hub, call.caller, (ask.message,))
     ask = replace(ask, message=message)
     _check_types(call, message)
@@ -136,8 +144,8 @@ async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Rece
         return await _continue_task(call, dialect, ask, ask.task_id)
     submission = _submission(call, dialect, ask)
     try:
-        # A contextId that the caller made up is kept as an alias: it must be accepted or rejected, never replaced
-        # (specification 1.0, 3.4.1).
+        # A contextId that the caller chose is stored as an alias: the server must accept or reject it, and never
+        # replace it (specification 1.0, 3.4.1).
         receipt = await call.hub.submit(call.owner, submission)
     except FaultError as error:
         if error.fault.code is FaultCode.NOT_FOUND and ask.start.fork is not None:
@@ -149,37 +157,40 @@ async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Rece
 
 
 def _check_types(call: Call, message: Message) -> None:
-    """An agent that takes text only would not see a file: that is said, not ignored (specification 1.0, 3.3.2). Of text
-    and data a type counts only where one is named, and is none that every agent reads."""
-    taken = call.agent.input_types
+    """Raise unsupported_type if a part has a media type that the agent does not accept (specification 1.0, 3.3.2).
+
+    Text and data are checked only if they name a type that not every agent reads.
+    """
+    accepted = call.agent.input_types
     for part in message.parts:
-        given = _type_of(part)
-        # Media types of HTTP: `text/*` covers, and case does not count (RFC 9110, 8.3.1).
-        if given is None or not taken or any(fnmatchcase(given, each.lower()) for each in taken):
+        media_type = _type_of(part)
+        # Media types of HTTP: `text/*` is a pattern, and case is ignored (RFC 9110, 8.3.1).
+        if media_type is None or not accepted or any(fnmatchcase(media_type, item.lower()) for item in accepted):
             continue
         what = "files" if isinstance(part, FilePart) else "parts"
         raise FaultError(
-            FaultCode.UNSUPPORTED_TYPE, f"The agent takes no {what} of type {given}, only {', '.join(taken)}."
+            FaultCode.UNSUPPORTED_TYPE, f"The agent takes no {what} of type {media_type}, only {', '.join(accepted)}."
         )
 
 
 def _type_of(part: Part) -> str | None:
-    """The media type of a part without its parameters; None if it need not be looked at."""
-    given = (part.media_type or "").partition(";")[0].strip().lower()
+    """Return the media type of a part without its parameters, or None if it needs no check."""
+    media_type = (part.media_type or "").partition(";")[0].strip().lower()
     if isinstance(part, FilePart):
-        return given or "application/octet-stream"
-    return None if any(fnmatchcase(given, each) for each in _READ_BY_ALL) else given
+        return media_type or "application/octet-stream"
+    return None if any(fnmatchcase(media_type, pattern) for pattern in _READ_BY_ALL) else media_type
 
 
 _READ_BY_ALL: Final = ("", "text/*", "application/json", "application/*+json")
 
 
 def _submission(call: Call, dialect: Dialect, ask: Send, follow_up: Task | None = None) -> Submission:
-    # Ids of ours are lower case: any other spelling is a name of the caller's own, which is given back as it came.
+    # The gateway's ids are in lower case: every other spelling is an id that the caller chose, and is returned
+    # unchanged.
     context_id = ask.context_id
-    ours = context_id is not None and is_uuid(context_id) and context_id == context_id.lower()
-    thread_id = context_id if ours else None
-    alias = None if ours else context_id
+    is_thread_id = context_id is not None and is_uuid(context_id) and context_id == context_id.lower()
+    thread_id = context_id if is_thread_id else None
+    alias = None if is_thread_id else context_id
     if follow_up is not None:
         thread_id, alias = follow_up.thread_id, None
     submission = Submission(
@@ -210,7 +221,7 @@ def _config(ask: Send) -> JsonObject:
 
 
 def _data(message: Message) -> Json:
-    """The data parts as input: objects are merged; another value counts if it is the only one."""
+    """Return the data parts as one input: the objects merged, or the first value if there is no non-empty object."""
     values = [part.data for part in message.parts if isinstance(part, DataPart)]
     if not values:
         return None
@@ -222,19 +233,19 @@ def _data(message: Message) -> Json:
 
 
 async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) -> tuple[Receipt, str]:
-    """A message to a task: an answer if it waits for one, its next input if it is at work."""
+    """Commit a message to a task: an answer if the task waits for one, its next input if it is running."""
     task = await find_task(call, task_id)
     context_id = await context_of(call, task)
     if ask.context_id is not None and ask.context_id not in (context_id, task.thread_id):
-        # Both must match; only the task's may be inferred (specification 1.0, 3.4.3).
+        # The two ids must match; only a missing contextId is inferred from the task (specification 1.0, 3.4.3).
         raise FaultError(
             FaultCode.INVALID, "message.contextId is not the context of the task: send the task's contextId, or none."
         )
-    # Specification 1.0, 3.4.3: nothing changes a task that has ended; a new one of the same context names it in
+    # Specification 1.0, 3.4.3: a task that has ended never changes; a new task of the same context names it in
     # `referenceTaskIds`.
     if task.is_terminal:
         raise _task_ended_error(dialect)
-    # More than one answer at once, which A2A has no form for.
+    # Several answers at once, for which A2A has no form.
     resumed = langgraph_api.read_answers(ask.message.parts)
     try:
         if task.is_waiting:
@@ -252,7 +263,7 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
 
 
 def _task_ended_error(dialect: Dialect) -> FaultError:
-    """A terminal task takes no messages: -32004 in 1.0 (3.4.3), where 0.3's own SDK says -32602."""
+    """Return the error for a message to a terminal task: -32004 in 1.0 (3.4.3), -32602 as in the SDK of 0.3."""
     message = "The task has ended; send a message without taskId to start another."
     return a2a_error("UNSUPPORTED_OPERATION" if dialect.version == "1.0" else "INVALID_PARAMS", message)
 
@@ -260,11 +271,11 @@ def _task_ended_error(dialect: Dialect) -> FaultError:
 def _answers(call: Call, dialect: Dialect, ask: Send, task: Task, resumed: dict[str, Json] | None) -> Answers:
     parts = ask.message.parts
     data = [part for part in parts if isinstance(part, DataPart)]
-    said = any(isinstance(part, TextPart) for part in parts)
+    has_text = any(isinstance(part, TextPart) for part in parts)
     return Answers(
         task_id=task.task_id,
         values=resumed,
-        bare=data[0].data if len(data) == 1 and not said else ask.message.text,
+        bare=data[0].data if len(data) == 1 and not has_text else ask.message.text,
         action="decline" if ask.declined else "answer",
         input=RunInput(
             messages=(ask.message,),
@@ -294,7 +305,7 @@ async def _encode_task(call: Call, dialect: Dialect, task: Task, history_length:
 
 
 async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Raises TASK_NOT_FOUND, TASK_NOT_CANCELABLE."""
+    """Cancel a task and return it. Raises TASK_NOT_FOUND, TASK_NOT_CANCELABLE."""
     task = await find_task(call, dialect.decode_task_id(params))
     try:
         task = await call.hub.cancel(call.owner, task.task_id)
@@ -304,7 +315,7 @@ async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
         # Specification 1.0, 3.1.5. 3.3.1 calls a cancel idempotent; a2a-sdk 0.3.26 and 1.3.0 refuse the second one.
         raise a2a_error("TASK_NOT_CANCELABLE", "The task has ended and cannot be cancelled.") from error
     if task.state is TaskState.CANCELLING:
-        # A2A has no state for this: what a caller waits for is the end, which comes as soon as the agent has stopped.
+        # A2A has no state for a pending cancel: wait for the end of the task, which comes once the agent has stopped.
         task = await _end_of(call, task)
     return await _encode_task(call, dialect, task)
 
@@ -320,14 +331,14 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
     ask = dialect.decode_list(params)
     thread_id: str | None = None
     if ask.context_id is not None:
-        # An unknown context is an empty page and no error: it says nothing of whether somebody else has it
+        # An unknown context is an empty page and no error: this does not reveal whether another caller has it
         # (specification 1.0, 13.1).
         thread_id = await call.hub.reads.thread_of(call.owner, PROTOCOL, call.agent.name, ask.context_id)
         if thread_id is None and is_uuid(ask.context_id):
             thread_id = ask.context_id
         if thread_id is None:
             return Answer(dialect.encode_page([], ask, "", 0))
-    # Specification 1.0, 3.1.4, lists "tasks the client has access to". A stateless run is nobody's to come back to.
+    # Specification 1.0, 3.1.4, lists "tasks the client has access to". No client can return to a stateless run.
     where = TaskFilter(
         agent=call.agent.name,
         thread_id=thread_id,
@@ -343,11 +354,11 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
 async def _encode_tasks(
     call: Call, dialect: Dialect, ask: Listing, tasks: Listed[Task]
 ) -> AsyncGenerator[bytes | LargeJson]:
-    async with aclosing(aiter(tasks)) as found:
-        while some := [task async for task in _take(found, _PAGE)]:
-            logs = await call.hub.reads.logs(call.owner, [task.task_id for task in some], inline=True)
-            names = await call.hub.reads.aliases(call.owner, PROTOCOL, [task.thread_id for task in some])
-            for task in some:
+    async with aclosing(aiter(tasks)) as source:
+        while batch := [task async for task in _take(source, _PAGE)]:
+            logs = await call.hub.reads.logs(call.owner, [task.task_id for task in batch], inline=True)
+            names = await call.hub.reads.aliases(call.owner, PROTOCOL, [task.thread_id for task in batch])
+            for task in batch:
                 context_id = names.get(task.thread_id, task.thread_id)
                 writer = EventWriter(task, context_id)
                 try:
@@ -372,9 +383,12 @@ async def _take(tasks: AsyncGenerator[Task], most: int) -> AsyncGenerator[Task]:
 
 
 async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
-    """The task, then what happens to it. With `Babelgate-From` what has happened since that seq comes first, also of a
-    task that has ended, which otherwise cannot be subscribed to (specification 1.0, 3.1.6). Raises TASK_NOT_FOUND,
-    UNSUPPORTED_OPERATION."""
+    """Return a stream of the task followed by its updates.
+
+    With the header `Babelgate-From` the stream first replays the events since that seq. This also works for a task
+    that has ended, to which a caller cannot subscribe otherwise (specification 1.0, 3.1.6). Raises TASK_NOT_FOUND,
+    UNSUPPORTED_OPERATION.
+    """
     task = await find_task(call, dialect.decode_task_id(params))
     start = _start(call)
     if start is None and task.is_terminal:

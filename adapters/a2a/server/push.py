@@ -1,5 +1,4 @@
-"""A2A push notification configs (webhooks): where a caller wants a task's updates posted, and in which version's
-words."""
+"""A2A push notification configs (webhooks): the URL to which a task's updates are posted, and the dialect to use."""
 
 from typing import Any
 from uuid import NAMESPACE_URL, uuid4, uuid5
@@ -18,10 +17,12 @@ MAX_ID = 256
 
 
 def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str | None = None) -> Webhook:
-    """The dialect is kept with the config: whoever registered in 0.3 reads pushes of 0.3, whatever comes later. A
-    config that comes with a message names no task. Raises invalid."""
+    """Return the webhook for a push config; `task_id` is None for a config that arrives with a message.
+
+    The webhook stores the dialect, so a client that registered in 0.3 always receives pushes of 0.3. Raises invalid.
+    """
     for text in (push.token, push.credentials, *push.schemes):
-        # They become HTTP headers.
+        # These values are sent as HTTP headers.
         if text is not None and not (text.isascii() and text.isprintable()):
             raise FaultError(
                 FaultCode.INVALID, "The token, scheme and credentials of a push config must be printable ASCII."
@@ -34,11 +35,11 @@ def make_webhook(call: Call, dialect: Dialect, push: Push, task_id: str | None =
         "token": push.token,
         "schemes": list(push.schemes),
         "credentials": push.credentials,
-        # Files that are too large to be pushed are named by URLs, and nobody is asking when a push goes out.
+        # A push names a large file by its URL, and there is no request from which to take the base URL then.
         "base_url": call.caller.base_url,
     }
     # Clients send the same config with each message of a task (`ClientConfig.push_notification_configs` of a2a-sdk
-    # 0.3): without an id, the same words are the same config.
+    # 0.3): without an id, equal contents are the same config.
     unnamed = uuid5(NAMESPACE_URL, json_text([push.url, config])) if task_id is None else uuid4()
     return Webhook(
         webhook_id=push.config_id or str(unnamed),
@@ -70,21 +71,21 @@ async def create(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 
 async def _configs(call: Call, task_id: str) -> list[Push]:
-    """Of both generations: what one registered, the other may list and delete."""
+    """Return the configs of a task from both generations: either may list and delete the other's."""
     webhooks = await call.hub.reads.webhooks(call.owner, task_id)
-    # a2a-sdk 1.3.0 pushes in the form of 1.0 whatever registered it: its clients of 0.3 cannot read what they get.
+    # a2a-sdk 1.3.0 always pushes in the form of 1.0, which its clients of 0.3 cannot read.
     return [_push(webhook) for webhook in webhooks if webhook.dialect.startswith("a2a-")]
 
 
 async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Raises TASK_NOT_FOUND for an unknown task, and for an unknown config of one."""
+    """Return a push config. Raises TASK_NOT_FOUND for an unknown task, and for an unknown config of a task."""
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     for push in await _configs(call, task.task_id):
         # a2a-sdk 0.3.26 answers an unknown id with the first config; here None is the only wildcard.
         if name.config_id in (None, push.config_id):
             return Answer(dialect.encode_push(push), run_headers(task))
-    # There is no error of its own: a2a-sdk 1.3.0 answers -32001 for an unknown config, too.
+    # A2A has no error code for an unknown config: a2a-sdk 1.3.0 also answers -32001.
     raise a2a_error("TASK_NOT_FOUND", "The task has no such push notification config.")
 
 
@@ -109,7 +110,7 @@ def _offset(ask: PushListing) -> int:
 
 
 async def delete(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Deleting what is not there changes nothing, and is no error (specification 1.0, 3.1.10). Raises invalid."""
+    """Delete a push config. An unknown one is not an error (specification 1.0, 3.1.10). Raises invalid."""
     name = dialect.decode_push_name(params)
     task = await find_task(call, name.task_id)
     if name.config_id is None:

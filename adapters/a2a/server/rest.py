@@ -1,7 +1,7 @@
 """A2A over REST, both generations: 1.0 right below an agent's URL, 0.3 below its `/v1`.
 
-The methods are the same, so one function makes the routes of either: what differs is the dialect, and which member of
-the params each piece of the path and of the query becomes.
+The methods are the same, so one function creates the routes of both. A generation has its own dialect, and its own
+names for the params that come from the path.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -37,14 +37,14 @@ A2A_JSON: Final = "application/a2a+json"
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """How one generation spells its paths in the params that its dialect decodes."""
+    """Path prefix, dialect and parameter names of one generation."""
 
     prefix: str
     dialect: type[Dialect]
     config_id: str
-    """The member for the id of a push config."""
+    """Name of the parameter for the id of a push config."""
     task_of_config: str
-    """The member for the id of its task."""
+    """Name of the parameter for the id of a push config's task."""
 
 
 V1_0: Final = Binding("", v1_0.Codec, config_id="id", task_of_config="taskId")
@@ -56,7 +56,7 @@ def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
 
 
 def _media_type(request: AnyRequest) -> str:
-    """1.0.1 has a media type of its own; many clients look for the plain one, so it goes to those who ask."""
+    """Return the media type of 1.0.1 if the client prefers it, else that of JSON, which many clients expect."""
     accept = read_line(request.scope["headers"], "accept")
     return A2A_JSON if is_preferred(accept, A2A_JSON, "application/json") else "application/json"
 
@@ -86,14 +86,14 @@ async def _frames(dialect: Dialect, stream: Stream) -> AsyncGenerator[bytes]:
 
 
 async def _answer(call: Call, binding: Binding, operate: Operation, params: JsonObject, media: str) -> Response[Any]:
-    # Paths of 0.3 stand below `/v1` (its protocol buffer's annotations), those of 1.0 below the base (specification
-    # 1.0, 11.3).
+    # Paths of 0.3 are below `/v1` (its protocol buffer's annotations), those of 1.0 below the base (specification 1.0,
+    # 11.3).
     check_version(call, binding.dialect.version)
     dialect = binding.dialect(call.caller.base_url, call.agent.name)
     result: Answer | Stream = await operate(call, dialect, params)
     if isinstance(result, Stream):
         return event_stream(_frames(dialect, result), ping=PING, headers=result.headers)
-    # Empty, as a message of the protocol, is an object.
+    # An empty protocol buffer message is an empty object.
     body: Any = {} if result.result is None else result.result
     if result.tasks is not None:
         return await list_response(to_json(body), result.tasks, name="tasks", headers=result.headers, media_type=media)
@@ -124,7 +124,7 @@ def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[Controll
     async def list_tasks(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
         return await run(request, agent, operation.list_tasks, _query(request))
 
-    # One path for all of these: a parameter followed by a literal in one segment cannot be routed.
+    # One route for all of these: Litestar cannot route a parameter followed by a literal in one segment.
     @route(f"{base}/tasks/{{rest:str}}", http_method=[HttpMethod.GET, HttpMethod.POST], status_code=200)
     async def task(request: AnyRequest, agent: FromPath[str], rest: FromPath[str]) -> Response[Any]:
         task_id, colon, verb = rest.rpartition(":")
@@ -137,7 +137,7 @@ def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[Controll
                 raise FaultError(FaultCode.METHOD_NOT_ALLOWED, "Use POST to cancel a task.", allow=["POST"])
             return await run(request, agent, operation.cancel, {"id": task_id})
         if verb == "subscribe":
-            # GET in the protocol buffer, POST in the prose of the specification: clients send either.
+            # GET in the protocol buffer, POST in the text of the specification: clients send both.
             return await run(request, agent, operation.subscribe, {"id": task_id})
         raise FaultError(FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: it is cancel or subscribe.")
 
@@ -165,7 +165,7 @@ def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[Controll
         params = {binding.task_of_config: task_id, binding.config_id: config_id}
         return await run(request, agent, push.delete, params)
 
-    # 0.2 had no method for the extended card, and a path beside the agent's own.
+    # 0.2 had no method for the extended card, only a path next to the agent's.
     cards = [f"{base}/extendedAgentCard"] if binding is V1_0 else [f"{base}/card", _CARD_0_2]
 
     @get(cards)
@@ -179,8 +179,11 @@ _CARD_0_2: Final = "/a2a/{agent:str}/agent/authenticatedExtendedCard"
 
 
 def _config_0_3(body: JsonObject, task_id: str) -> JsonObject:
-    """The body is `{parent, configId, config: {name, pushNotificationConfig}}` as the SDKs send it, its `config` alone
-    as the protocol buffer's annotation has it, or the JSON-RPC params."""
+    """Return the params for a body of 0.3, which has one of three forms.
+
+    The SDKs send `{parent, configId, config: {name, pushNotificationConfig}}`. The protocol buffer's annotation
+    defines the `config` alone. Some callers send the JSON-RPC params.
+    """
     outer = _object(body.get("config")) or body
     config = _object(outer.get("pushNotificationConfig", outer.get("push_notification_config")))
     if config is None:
