@@ -157,7 +157,7 @@ async def test_a_thread_used_on_another_node_does_not_expire_early(cluster: Node
     steady = Wall()
     a = await cluster.start("a", registered("a", Echo()), clock=Clock(wall, steady))
     b = await cluster.start("b", registered("a", Echo()), clock=Clock(wall, steady))
-    look = vars(a)["_expiry"]._end
+    look = vars(a)["_parts"].expiry._end
     thread = await a.create_thread(OWNER, ThreadChange(ttl=3600))
     wall.moved += HOUR * 3 // 4
     steady.moved += HOUR * 3 // 4

@@ -453,7 +453,7 @@ async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, rece
     receipt = await submit_to_end(hub, "a", webhook=hook(receiver), ephemeral=True)
     await receiver.receives(1)
     await settled(hub)
-    look = vars(hub)["_expiry"]._end
+    look = vars(hub)["_parts"].expiry._end
     pk = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT pk FROM thread").scalar_one())
     steady.moved += HOUR
     await look(pk)

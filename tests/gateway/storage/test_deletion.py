@@ -238,7 +238,7 @@ async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> 
 
     deleted = await send(b"shared", b"only here")
     await send(b"shared")
-    blobs = vars(hub)["_blobs"]
+    blobs = vars(hub)["_parts"].blobs
     shared, only = blobs.put(b"shared"), blobs.put(b"only here")
     assert (await hub.reads.file(OWNER, only)).inline == b"only here"
     await hub.delete_thread(OWNER, deleted.thread_id)
@@ -360,7 +360,7 @@ async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs
 
     first = await gives(b"shared", b"only here")
     await gives(b"shared", thread_id=first.thread_id)
-    blobs = vars(hub)["_blobs"]
+    blobs = vars(hub)["_parts"].blobs
     shared, only = blobs.put(b"shared"), blobs.put(b"only here")
     await hub.remove_run(OWNER, first.run_id)
     assert (await hub.reads.file(OWNER, shared)).inline == b"shared"

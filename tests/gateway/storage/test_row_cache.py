@@ -59,7 +59,7 @@ async def test_a_hub_gives_what_is_stored_and_nothing_of_what_was_removed(hubs: 
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a")
     await ends(hub, receipt)
-    cache: RowCache = vars(hub.journal)["_rows"]
+    cache: RowCache = vars(hub.journal)["_publisher"].rows
     ids = (receipt.thread_id, receipt.task_id, receipt.run_id)
     reads: Any = (queries.thread, queries.task, queries.run)
     stored = [

@@ -163,7 +163,7 @@ async def test_a_gateway_keeps_its_files_there_as_long_as_a_thread_names_them(
             if not left:
                 await hub.delete_thread(DEFAULT_OWNER, receipt.thread_id)
         way.cut()
-        vars(hub)["_probed"] = 0
+        vars(vars(hub)["_parts"].readiness)["_probed"] = 0
         assert "the store of files fails" in (await within(hub.ready(), "the answer") or "")
     assert SECRET not in caplog.text
 
