@@ -141,7 +141,7 @@ def _extended_servers() -> Iterator[tuple[str, Side]]:
 
 
 EXTENDED_SERVERS: Final[Mapping[str, Side]] = dict(_extended_servers())
-"""The same protocols for callers that request the extension. The minimal runtime has no extension."""
+"""Protocols of callers that request the extension. The minimal runtime has none, and stays as it is."""
 
 SUPPLIED: Final[Mapping[Feature, Carry]] = {
     Feature.UPLOAD: lossy("stored by the gateway; the agent receives the file with the next input", _ADDED),

@@ -184,7 +184,7 @@ def opening(text: str, *, is_action: bool) -> Iterator[str]:
     word = first[1].lower() if first else ""
     if is_action and word not in VERBS:
         yield "begin with an imperative verb"
-    elif word in FRAGMENTS:
+    elif word in FRAGMENTS or text.strip().lower().startswith("the same "):
         yield "begin with a noun or a verb, not a fragment"
 
 

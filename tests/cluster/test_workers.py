@@ -127,6 +127,7 @@ async def test_a_killed_worker_is_restarted_and_loses_nothing(gateway: Served, p
     (first, one), (second, other) = (await port.workers()).items()
     run, earlier = Caller("paced"), Caller("echo")
     await earlier.begin(one, "kept")
+    await earlier.reaches(one, "completed")
     await run.begin(one, "going")
     puppet = await strings.called("going")
     puppet.say(2)

@@ -132,7 +132,7 @@ EXTENDED: Final[Mapping[str, Way]] = {
     "openai-responses": Way(partial(_openai, "responses", "on"), _with_it("openai", "responses")),
     "mcp": Way(partial(McpReader, extended=True), EXTENDED_SERVERS["mcp"]),
 }
-"""The same ways with the extension."""
+"""Ways to call an agent with the extension."""
 
 
 @dataclass

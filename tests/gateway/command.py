@@ -169,8 +169,10 @@ def served(
 
 @asynccontextmanager
 async def served_in_loop(folder: Path, *arguments: str) -> AsyncGenerator[Served]:
-    """The same while the loop goes on: a gateway looks at the servers of its agents when it starts, and waits ten
-    seconds for those that are in a loop which waits for it."""
+    """Start `babelgate serve` without blocking the event loop, which may serve the agents of the gateway.
+
+    At its start the gateway asks its agents' servers, and waits ten seconds for those that do not answer.
+    """
     with _started(folder, ("serve", "--port", "0", *arguments), PROGRAM, {}) as running:
         await asyncio.to_thread(running.ready)
         yield running

@@ -57,7 +57,7 @@ class Way:
 
     @asynccontextmanager
     async def binding(self, name: str) -> AsyncGenerator[Binding]:
-        """The same without an agent's manners."""
+        """Yield the binding to an agent, without a client around it."""
         upstream = HttpClient()
         yield create_binding(upstream, self.interface(name), "")
         await upstream.aclose()

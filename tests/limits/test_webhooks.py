@@ -141,7 +141,8 @@ async def test_the_largest_webhook_delivery_needs_bounded_memory(
             assert (await gateway.http.post(path, json=body, headers=headers)).status_code == 200
             await receiver.receives({"langgraph": 1, "a2a-1.0": 7, "a2a-0.3": 7}[protocol])
         assert receiver.size > (7 if protocol == "a2a-1.0" else 28) * MB
-        strain.check(memory=125 * MB)
+        # Measured, 2026-11: 73 to 111 MB, and 133 MB on a machine that was busy.
+        strain.check(memory=160 * MB)
 
 
 async def test_the_number_of_concurrent_deliveries_is_bounded(tmp_path: Path, receiver: Receiver) -> None:

@@ -41,7 +41,7 @@ WHOLE = {
     Feature.ARTIFACT_APPEND: ["first-piece ", "last-piece"],
     Feature.USAGE: [(11037, 2, 11039)],
 }
-"""The same as values: a feature that arrives without loss has exactly these values (`tests/pairs/values.py`)."""
+"""Exact values of each feature in that output, if it arrives without loss (`tests/pairs/values.py`)."""
 STEP = "step"
 """Prefix of the names of steps, which some protocols show like thoughts.
 

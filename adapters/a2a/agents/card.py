@@ -36,7 +36,7 @@ _EXTENSION: JsonObject = {
     "required": False,
     "params": params(),
 }
-"""The same in both versions (AgentExtension)."""
+"""Declaration of the Babelgate extension on a card of any version (AgentExtension)."""
 
 
 def card(form: CardForm, agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:

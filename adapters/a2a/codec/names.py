@@ -11,7 +11,7 @@ _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 def to_camel_case(value: JsonObject) -> JsonObject:
-    """The same value with all names of its objects in camelCase."""
+    """Return the value with all names of its objects in camelCase."""
     return cast("JsonObject", _rename_keys(value, lambda name: _UNDERSCORE.sub(lambda found: found[1].upper(), name)))
 
 

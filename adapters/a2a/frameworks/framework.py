@@ -104,7 +104,7 @@ class Framework:
     metadata: Mapping[str, MetadataReader] = field(default_factory=dict[str, MetadataReader])
     """Readers by key of the metadata of messages, artifacts and updates."""
     metadata_endings: Mapping[str, MetadataReader] = field(default_factory=dict[str, MetadataReader])
-    """The same by the end of the key, which is a URI with several origins."""
+    """Readers by the end of a key of metadata, if the key is a URI with several origins."""
     read_artifact: Callable[[DecodedContent, str, str | None], None] | None = None
     """Adds to the content what the id of its artifact says. Receives the content, the artifact's and the task's id."""
     read_author: Callable[[JsonObject], tuple[str, str] | None] | None = None
@@ -130,7 +130,7 @@ class Framework:
     errors: Mapping[str, ErrorReader] = field(default_factory=dict[str, ErrorReader])
     """Readers of failures, by key of metadata."""
     error_endings: Mapping[str, ErrorReader] = field(default_factory=dict[str, ErrorReader])
-    """The same by the end of the key."""
+    """Readers of failures, by the end of a key of metadata."""
     task_usage: Sequence[tuple[str, ...]] = ()
     """Paths in metadata to the usage of the whole task."""
     message_usage: Sequence[str] = ()

@@ -1,7 +1,7 @@
 """Artifacts of a task → answers and files of the run, each piece once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from babelgate.adapters.a2a.codec.marks import decode_artifact
@@ -24,15 +24,16 @@ _CITED_LATE: Final = "a citation that came after the end of what it is of"
 
 @dataclass(frozen=True, slots=True)
 class _Delivery:
-    """How an artifact arrived."""
+    """Form in which an artifact arrived."""
 
     append: bool
-    """The parts continue the artifact; otherwise they are all of it, and some may be known."""
+    """True if the parts continue the artifact. Otherwise they are all of it, and some may be known."""
     last: bool | None
-    """Nothing follows; None if the server does not say."""
-    piece: Piece | None = None
-    """The update that brought the artifact; None in a task."""
-    citations: Sequence[AnnotationPart] = ()
+    """True if no further part of the artifact follows; None if the server does not state it."""
+    piece: Piece | None
+    """Marks of the update that brought the artifact; None if it came in a task, or is not shown in pieces."""
+    citations: Sequence[AnnotationPart]
+    """Citations of the artifact's text."""
 
 
 class ArtifactReader:
@@ -120,18 +121,18 @@ class ArtifactReader:
         # An artifact must have a part (specification 1.0, 4.1.7), even if it has only calls to show.
         if not decoded.parts or self._questions.hold(artifact.name, decoded.parts):
             return
-        piece = delivery.piece
         # Callers of A2A do not see thoughts in artifacts, so they are no pieces of one.
         if any(isinstance(part, ReasoningPart) for part in decoded.parts):
-            piece = None
+            delivery = replace(delivery, piece=None)
         artifact_id = artifact.artifactId or artifact.name or ""
         tracker = self.trackers.get(artifact_id) or self._speech.become_artifact(artifact_id, decoded)
         if tracker is None:
             tracker = ArtifactTracker(artifact_id, file=is_file(artifact, decoded.parts))
-            # fasta2a 2.1.1 appends its first piece to nothing, which the client of a2a-sdk 1.3.0 refuses to read.
-            piece = None if piece is None else Piece(piece.last, append=False, beside=piece.beside)
             self.trackers[artifact_id] = tracker
-            self._add(tracker, artifact, decoded.parts, delivery, is_fresh=True, piece=piece)
+            if delivery.piece is not None:
+                # fasta2a 2.1.1 appends its first piece to nothing, which the client of a2a-sdk 1.3.0 refuses to read.
+                delivery = replace(delivery, piece=replace(delivery.piece, append=False))
+            self._add(tracker, artifact, decoded.parts, delivery, is_fresh=True)
             return
         self.trackers[artifact_id] = tracker
         if not delivery.append and tracker.merged_parts and not any(map(has_content, decoded.parts)):
@@ -139,13 +140,13 @@ class ArtifactReader:
             return
         news = decoded.parts if delivery.append else rest(tracker.merged_parts, decoded.parts)
         if news is not None:
-            self._add(tracker, artifact, news, delivery, is_fresh=False, piece=piece)
+            self._add(tracker, artifact, news, delivery, is_fresh=False)
             return
         tracker.merged_parts.clear()
         tracker.close(self._run.events)
         if not tracker.file:
             self._run.lose("artifact", SAID_AGAIN)
-        self._add(tracker, artifact, decoded.parts, delivery, is_fresh=True, piece=piece)
+        self._add(tracker, artifact, decoded.parts, delivery, is_fresh=True)
 
     def _take_back(self, tracker: ArtifactTracker) -> None:
         """Clear an artifact that was replaced by nothing. A gateway does so when its agent starts over."""
@@ -162,12 +163,12 @@ class ArtifactReader:
         delivery: _Delivery,
         *,
         is_fresh: bool,
-        piece: Piece | None,
     ) -> None:
         """Add parts that are new. `is_fresh`: they are all of the artifact."""
         if tracker.file:
-            self._add_file(tracker, artifact, parts, delivery, is_fresh=is_fresh, piece=piece)
+            self._add_file(tracker, artifact, parts, delivery, is_fresh=is_fresh)
             return
+        piece = delivery.piece
         run, start = self._run, len(self._run.events)
         begun = tracker.message_id is None and (is_fresh or any(has_content(part) for part in parts))
         if begun:
@@ -193,15 +194,15 @@ class ArtifactReader:
         delivery: _Delivery,
         *,
         is_fresh: bool,
-        piece: Piece | None,
     ) -> None:
+        """Add parts of a file. `is_fresh`: they are all of it."""
         events, start = self._run.events, len(self._run.events)
         appends = tracker.added and not is_fresh
         # The server's ids are unique within its task only.
         artifact_id = derived_id(self._run.run_id, "artifact", tracker.artifact_id)
         tracker.give(artifact, parts, events, artifact_id=artifact_id, last=delivery.last, fresh=is_fresh)
-        if piece is not None:
-            piece.mark(events, start, append=appends)
+        if delivery.piece is not None:
+            delivery.piece.mark(events, start, append=appends)
 
     def close(self) -> None:
         """End the open messages of all artifacts."""

@@ -54,7 +54,7 @@ _REMOVES: Final = frozenset({"remove", "RemoveMessage"})
 _KNOWN: Final = frozenset({"role", "type", "content", "id", "name", "tool_calls", "invalid_tool_calls", "metadata"})
 """Fields of a message that have a place in the canonical model."""
 _KNOWN_OF_TOOL: Final = _KNOWN | {"tool_call_id", "status"}
-"""The same fields, for a message of a tool."""
+"""Fields of a tool message that have a place in the canonical model."""
 _DEFAULTS: Final = frozenset(
     {"additional_kwargs", "response_metadata", "usage_metadata", "artifact", "example", "tool_call_chunks"}
     | {"chunk_position"}

@@ -172,7 +172,7 @@ class Calls:
                         break
 
     async def turns_in_a_thread(self, turns: Turns) -> Any:
-        """The same of the client that blocks."""
+        """Take the turns with the blocking client, in a thread."""
 
         def talk() -> Any:
             seen: Events = []

@@ -39,7 +39,7 @@ class Chain:
         return EncodedRecord([self._before], stopped=record.seq % 7 == 0)
 
     def write_passage(self, passage: Sequence[Record], texts: Sequence[str]) -> Sequence[bytes]:
-        """The same frames as one by one."""
+        """Return the frames that the records have one by one."""
         return [self.write(record).frames[0] for record in passage]
 
     @classmethod
