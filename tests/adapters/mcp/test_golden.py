@@ -1,7 +1,7 @@
 """Golden files of MCP's results: a difference is a change of the wire format.
 
-For each case, `canonical.json` is the log. `mcp.json` has the progress and the result of a call of each of its runs, then
-of one call for all of them; `pytest --accept` writes it.
+For each case, `canonical.json` is the log. `mcp.json` has the progress and the result of a call of each of its runs,
+then of one call for all of them; `pytest --accept` writes it.
 """
 
 import json
