@@ -79,7 +79,7 @@ def test_events_of_the_agent_are_read_without_the_gateways() -> None:
     assert (reader.run_id, reader.state) == ("r1", TaskState.COMPLETED)
 
 
-def test_known_records_are_skipped_and_missing_ones_noticed() -> None:
+def test_repeated_records_are_skipped_and_missing_ones_noticed() -> None:
     reader = RecordReader()
     first, second, third = records(*MESSAGE)
     assert reader.read(envelope(0, [first])) == [MESSAGE[0]]
@@ -104,7 +104,7 @@ def test_records_of_another_run_of_the_task_are_skipped() -> None:
     assert reader.read(envelope(0, [*records(*events), *later])) == [*MESSAGE, RunEnded(output={"words": 1})]
 
 
-def test_past_runs_are_skipped_before_the_run_id_is_known() -> None:
+def test_past_runs_are_skipped_while_there_is_no_run_id() -> None:
     first = records(*MESSAGE, RunEnded(), TaskChanged(state=TaskState.INPUT_REQUIRED))
     second = records(*MESSAGE, *DONE, first=6, run_id="r2")
     reader = RecordReader(past_runs={"r1"})
@@ -120,7 +120,7 @@ def test_a_waiting_task_that_is_cancelled_ends_the_run() -> None:
     assert reader.read(envelope(0, [cancelled])) == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
 
 
-def test_an_unknown_event_is_kept_and_an_invalid_one_lost() -> None:
+def test_an_unknown_event_is_native_and_an_invalid_one_lost() -> None:
     value: dict[str, Any] = {"after": 0, "events": []}
     for seq, event in enumerate(({"kind": "sang", "tune": "x"}, {"kind": "part_added", "part": 1}, 3, None), 1):
         value["events"].append({"seq": seq, "run_id": "r1", "event": event})

@@ -240,7 +240,7 @@ async def test_a_waiting_request_is_disconnected_when_the_gateway_stops(tmp_path
             await request
 
 
-async def test_a_busy_thread_rejects_a_run_or_interrupts_its_own(gateway: Running) -> None:
+async def test_a_busy_thread_rejects_or_interrupts(gateway: Running) -> None:
     GATE.clear()
     first = await post(gateway, "/runs", 202, assistant_id="gated", input="go", background=True)
     runs = f"/threads/{first['thread_id']}/runs"
@@ -302,7 +302,7 @@ async def test_a_stream_has_the_events_of_the_run_in_order(gateway: Running) -> 
 # Questions
 
 
-async def test_a_question_is_shown_and_answered(gateway: Running) -> None:
+async def test_a_paused_run_has_a_question_that_can_be_answered(gateway: Running) -> None:
     run = await post(gateway, "/runs", assistant_id="ask", input="go")
     assert run["status"] == "input_required"
     (question,) = run["interrupt_state"]

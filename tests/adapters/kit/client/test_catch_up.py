@@ -81,7 +81,7 @@ async def test_it_resumes_after_the_last_record_until_the_run_stops() -> None:
         fails(FaultCode.AGENT_FAILED, status=504),
     ],
 )
-async def test_a_server_without_new_records_is_given_up_after_retries(connection: Connection) -> None:
+async def test_repeated_connections_without_new_records_end_in_a_fault(connection: Connection) -> None:
     server = Server(sends(1), connection)
     with pytest.raises(FaultError):
         await server.read()

@@ -374,7 +374,7 @@ async def test_an_invalid_response_closes_the_connection(make: Make, pieces: tup
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("reset", [False, True])
-async def test_a_request_is_not_repeated_if_a_kept_connection_breaks(make: Make, method: str, reset: bool) -> None:
+async def test_a_request_is_not_repeated_if_an_idle_connection_breaks(make: Make, method: str, reset: bool) -> None:
     requests: list[bytes] = []
 
     async def handle(link: Link) -> None:
@@ -544,7 +544,7 @@ async def test_an_invalid_request_is_not_sent(make: Make) -> None:
         assert (await http.get(server.url)).content == b"hello"
 
 
-# Kept connections
+# Idle connections
 
 
 async def test_a_connection_is_reused_after_its_response_was_read(make: Make) -> None:
@@ -617,7 +617,7 @@ async def sockets() -> AsyncGenerator[tuple[str, Callable[[], Awaitable[socket.s
                 link.close()
 
 
-async def test_a_kept_connection_that_has_just_closed_is_not_used(make: Make) -> None:
+async def test_an_idle_connection_that_has_just_closed_is_not_used(make: Make) -> None:
     async with sockets() as (url, accept), client_of(make) as http:
         first, link = await asyncio.gather(http.post(url), accept())
         link.close()  # the client's loop does not turn before the next call, so it does not know
@@ -636,7 +636,7 @@ async def test_a_response_without_a_request_is_discarded(make: Make, received: b
     assert first.content == second.content == b"hello"
 
 
-async def test_kept_connections_are_limited(make: Make) -> None:
+async def test_idle_connections_are_limited(make: Make) -> None:
     together = asyncio.Barrier(3)
 
     async def handle(link: Link) -> None:
@@ -655,7 +655,7 @@ async def test_kept_connections_are_limited(make: Make) -> None:
         await until(lambda: server.serving == 1)
 
 
-async def test_the_most_recent_kept_connection_is_reused_first(make: Make) -> None:
+async def test_the_most_recent_idle_connection_is_reused_first(make: Make) -> None:
     """Use one connection again and again: in rotation, every connection would grow old and break with a request."""
     together = asyncio.Barrier(3)
     used: list[Link] = []

@@ -195,7 +195,7 @@ async def test_calls_with_one_thread_id_share_a_conversation(client: Client, nam
     assert text_of(await client.call("history", {"message": "two"})) == "user: two"
 
 
-async def test_arguments_of_an_agents_own_schema_are_its_input(client: Client) -> None:
+async def test_arguments_of_a_declared_schema_are_the_input(client: Client) -> None:
     result = await client.call("weather", {"city": "Oslo", "thread_id": "w"})
     assert result["structuredContent"] == {"input": {"city": "Oslo"}}
     wrong = await client.call("weather", {"city": 5})
@@ -383,7 +383,7 @@ async def test_answers_to_unknown_questions_are_rejected(client: Client, answers
     assert pending["interrupts"][0]["id"] in text_of(refused)
 
 
-async def test_a_client_with_a_session_is_asked_during_its_call(gateway: Running) -> None:
+async def test_a_client_with_a_session_answers_during_its_call(gateway: Running) -> None:
     client, hello = await enter(gateway.http, elicitation={})
     assert hello.headers["mcp-session-id"]
     async with calling(client, "approve") as stream:
@@ -422,7 +422,7 @@ async def test_a_client_that_disconnects_at_a_question_cancels_the_run(gateway: 
                 return
 
 
-async def test_a_client_without_forms_is_not_asked(gateway: Running) -> None:
+async def test_a_client_without_forms_gets_the_question_as_result(gateway: Running) -> None:
     several: tuple[tuple[Wire, int], ...] = (
         ({}, 64),
         ({"elicitation": {"url": {}}}, 64),
@@ -457,7 +457,7 @@ async def test_a_client_of_2026_cancels_a_question(modern: Client) -> None:
     assert (done["isError"], text_of(done)) == (True, "The run was cancelled.")
 
 
-async def test_a_call_without_answers_is_asked_again(modern: Client) -> None:
+async def test_a_call_without_answers_gets_the_question_again(modern: Client) -> None:
     pending = await modern.call("ask")
     again = await modern.call("ask", requestState=pending["requestState"])
     assert again["inputRequests"] == pending["inputRequests"]
@@ -520,7 +520,7 @@ async def test_a_long_call_is_a_task_that_outlives_its_request(polling: Client) 
     await waiting_has_ended()
 
 
-async def test_a_client_with_forms_is_asked_instead_of_a_task(gateway: Running) -> None:
+async def test_a_client_with_forms_gets_questions_instead_of_a_task(gateway: Running) -> None:
     client = Modern(gateway.http, capabilities={"elicitation": {}, "extensions": {TASKS: {}}})
     pending = await client.call("ask")
     assert (pending["resultType"], "taskId" in pending) == ("input_required", False)

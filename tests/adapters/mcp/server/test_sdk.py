@@ -86,7 +86,7 @@ async def test_an_agent_calls_a_method_of_its_client(gateway: Running, method: M
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.tool)
-async def test_a_client_with_a_session_is_asked_during_its_call(gateway: Running, method: Method) -> None:
+async def test_a_client_with_a_session_answers_during_its_call(gateway: Running, method: Method) -> None:
     client, _ = await enter(gateway.http, **{"sampling": {}, method.capability: {}})
     async with calling(client, method.tool) as stream:
         request = await stream.next() or {}
@@ -160,7 +160,7 @@ async def test_a_log_level_without_a_session_is_rejected(gateway: Running) -> No
 
 
 @pytest.mark.parametrize(("level", "count"), [(None, 0), ("debug", 1), ("info", 1), ("error", 0)])
-async def test_a_request_of_2026_has_its_own_log_level(gateway: Running, level: str | None, count: int) -> None:
+async def test_a_request_of_2026_sets_its_log_level(gateway: Running, level: str | None, count: int) -> None:
     meta = {} if level is None else {"io.modelcontextprotocol/logLevel": level}
     params = {"name": "report", "arguments": {"message": "go"}, "_meta": meta}
     assert len(logged(await gateway.http.request(**Modern(gateway.http).request("tools/call", params)))) == count
