@@ -46,7 +46,7 @@ GROWING: Final = "a2a.growing"
 """Key in `extra` of an answer in messages of the status, each of which contains the whole answer so far."""
 DRAFT: Final = "a2a.draft"
 """Key in `extra` of an event of a message that arrives as changes to a draft: the message's id, and the numbers of
-thoughts, tool calls and progress reports so far. Callers of A2A receive the changes unchanged, and the message at the end."""
+thoughts, tool calls and progress reports so far. Callers of A2A receive the changes unchanged, then the message."""
 REPEATED: Final = "a2a.again"
 """Key in `extra` of an answer that repeats the task's progress, which is shown already."""
 PROGRESS_ONLY: Final = "a2a.aside"
