@@ -144,14 +144,6 @@ def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
         assert "error" not in answer or answer["error"] is None
 
 
-def test_an_agent_may_import_what_the_gateway_itself_does_without(tmp_path: Path) -> None:
-    """By an interpreter that starts, which a variable of its own asks for: a fork has imported everything."""
-    (tmp_path / "watcher.py").write_text(f"import watchfiles\n{AGENT}")
-    with served(tmp_path, "watcher:greet", PYTHONUNBUFFERED="1") as running:
-        answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND).json()
-        assert said(answer) == "Good day, Ada"
-
-
 def test_the_targets_of_the_command_line_are_served_and_the_demo_agents_are_not(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     with served(tmp_path, "manners:greet", "polite=manners:greet") as running:
