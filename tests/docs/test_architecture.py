@@ -28,10 +28,10 @@ def test_a_name_after_a_file_is_defined_there() -> None:
     assert {(path, name) for path, name in PAIRS if name not in names_in(path)} == set()
 
 
-def test_a_name_without_a_file_is_defined_in_a_file_of_the_page() -> None:
-    known = {name for path in PATHS if path.endswith(".py") for name in names_in(path)}
+def test_names_without_a_file_are_in_files_of_the_page() -> None:
+    defined = {name for path in PATHS if path.endswith(".py") for name in names_in(path)}
     named = {each for each in re.findall(_NAME, PROSE) if re.match(r"_?[A-Z]", each) or "_" in each}
-    assert named - known == set()
+    assert named - defined == set()
 
 
 def test_the_contracts_on_the_page_are_those_of_the_linter() -> None:
