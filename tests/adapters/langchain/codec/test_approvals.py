@@ -20,17 +20,17 @@ INBOX: list[Any] = [
 ]
 
 
-def decision_for(request: Any, value: Any) -> Any:
-    approval = decode_approval(request)
+def decision_for(question: Any, value: Any) -> Any:
+    approval = decode_approval(question)
     assert approval is not None
     return answer_approval(approval[0], value)
 
 
 @pytest.mark.parametrize(
-    ("request", "text"), [(REVIEWED, 'wipe({"disk":"sda"})\nMay I send?'), (APPROVAL, "Sure?"), (INBOX, "Sure?")]
+    ("question", "text"), [(REVIEWED, 'wipe({"disk":"sda"})\nMay I send?'), (APPROVAL, "Sure?"), (INBOX, "Sure?")]
 )
-def test_the_text_is_the_description_or_the_call(request: Any, text: str) -> None:
-    approval = decode_approval(request)
+def test_the_text_is_the_description_or_the_call(question: Any, text: str) -> None:
+    approval = decode_approval(question)
     assert approval is not None
     assert approval[1] == text
 
@@ -52,7 +52,7 @@ INBOX_EDIT: dict[str, Any] = {"type": "edit", "args": {}}
 
 
 @pytest.mark.parametrize(
-    ("request", "value", "decision"),
+    ("question", "value", "decision"),
     [
         (REVIEWED, "yes", {"decisions": [{"type": "approve"}] * 2}),
         (REVIEWED, {"approved": False}, {"decisions": [{"type": "reject"}] * 2}),
@@ -68,8 +68,8 @@ INBOX_EDIT: dict[str, Any] = {"type": "edit", "args": {}}
         (INBOX, [INBOX_EDIT], [INBOX_EDIT]),
     ],
 )
-def test_an_answer_is_a_decision_of_each_call(request: Any, value: Any, decision: Any) -> None:
-    assert decision_for(request, value) == decision
+def test_an_answer_is_a_decision_of_each_call(question: Any, value: Any, decision: Any) -> None:
+    assert decision_for(question, value) == decision
 
 
 def test_a_rejection_of_several_calls_has_the_message() -> None:
