@@ -145,28 +145,9 @@ class _Run(UpstreamRun):
         else:
             past = await self._call.past() if self._call.answers else ()
             yield self._begin(past)
-            has_tried_again = False
-            while True:
-                binding = await self._binding()
-                yield self._send(binding, past)
-                if self._refused is None:
-                    break
-                fallback = binding.fallback(self._refused)
-                if fallback is not None:
-                    self._server.binding = fallback
-                    continue
-                if binding.extended and has_start(self._call) and is_refusal(self._refused):
-                    self._call = without_start(self._call)
-                    yield self._note_loss("fork", NOT_FORKED)
-                    continue
-                # a2a-sdk 0.3.26 answers -32603 with an empty message (NoTaskQueue) until it has cleaned up after its
-                # question. It accepts the answer a moment later.
-                if self._call.answers and not has_tried_again and _is_without_message(self._refused):
-                    has_tried_again = True
-                    continue
-                self._server.binding = None  # the server may have changed: read its card again
-                yield self._check_progress(binding, self._refused)
-                break
+            async with aclosing(self._deliveries(past)) as deliveries:
+                async for stage in deliveries:
+                    yield stage
         if reader.is_stopped or reader.replied:
             return
         if reader.records.active or (self._is_attached and reader.records.run_id is not None):
@@ -183,6 +164,29 @@ class _Run(UpstreamRun):
                 yield self._subscribe(binding)
         if not reader.is_stopped:
             yield self._poll(binding)
+
+    async def _deliveries(self, past: Sequence[Record]) -> AsyncGenerator[Stage]:
+        """Send the message until the server accepts it. A refusal may be answered by another form of the message."""
+        has_tried_again = False
+        while True:
+            binding = await self._binding()
+            yield self._send(binding, past)
+            if self._refused is None:
+                return
+            fallback = binding.fallback(self._refused)
+            if fallback is not None:
+                self._server.binding = fallback
+            elif binding.extended and has_start(self._call) and is_refusal(self._refused):
+                self._call = without_start(self._call)
+                yield self._note_loss("fork", NOT_FORKED)
+            elif self._call.answers and not has_tried_again and _is_without_message(self._refused):
+                # a2a-sdk 0.3.26 answers -32603 with an empty message (NoTaskQueue) until it has cleaned up after its
+                # question. It accepts the answer a moment later.
+                has_tried_again = True
+            else:
+                self._server.binding = None  # the server may have changed: read its card again
+                yield self._check_progress(binding, self._refused)
+                return
 
     async def _recall(self) -> Stage:
         """Return the recorded events of this run, which the task itself no longer has in their order."""
@@ -226,14 +230,14 @@ class _Run(UpstreamRun):
                 extended=binding.extended,
                 offers_tools=binding.accepts_tools,
             )
-            async with binding.open_send(params) as replies, aclosing(_Listener(reader, binding, replies)) as listener:
-                async for reply in listener:
-                    yield [*self._rebind(), *await self._read_with_files(binding, reply)]
-                    if reader.records.behind:
-                        return
-                    if reader.is_stopped:
-                        await listener.drain()
-                        return
+            async with binding.open_send(params) as stream, aclosing(_Listener(reader, binding, stream)) as listener:
+                while replies := await listener.read():
+                    for reply in replies:
+                        yield [*self._rebind(), *await self._read_with_files(binding, reply)]
+                        if reader.is_stopped and not reader.records.behind:
+                            await listener.drain()
+                        if reader.is_stopped or reader.records.behind:
+                            return
             if reader.task_id is None and not reader.replied:
                 raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not answer with a task")
         except FaultError as error:
@@ -285,18 +289,19 @@ class _Run(UpstreamRun):
         assert reader.task_id is not None
         with suppress(FaultError):
             async with (
-                binding.open_subscription(reader.task_id) as replies,
-                aclosing(_Listener(reader, binding, replies)) as listener,
+                binding.open_subscription(reader.task_id) as stream,
+                aclosing(_Listener(reader, binding, stream)) as listener,
             ):
-                async for reply in listener:
-                    with blaming_the_agent():
-                        if not begun and not isinstance(decode_reply(reply), w.Task):
+                while replies := await listener.read():
+                    for reply in replies:
+                        with blaming_the_agent():
+                            if not begun and not isinstance(decode_reply(reply), w.Task):
+                                return
+                        begun = True
+                        yield self._read(reply)
+                        if reader.is_stopped:
+                            await listener.drain()
                             return
-                    begun = True
-                    yield self._read(reply)
-                    if reader.is_stopped:
-                        await listener.drain()
-                        return
 
     def _adopt(self, binding: Binding) -> None:
         interface = binding.interface
@@ -310,15 +315,16 @@ class _Run(UpstreamRun):
         reader = self._reader
         assert reader.task_id is not None
         async with (
-            binding.open_subscription(reader.task_id, start=start) as replies,
-            aclosing(_Listener(reader, binding, replies)) as listener,
+            binding.open_subscription(reader.task_id, start=start) as stream,
+            aclosing(_Listener(reader, binding, stream)) as listener,
         ):
-            async for reply in listener:
-                yield await self._read_with_files(binding, reply)
-                if reader.is_stopped:
-                    await listener.drain()
-                if reader.is_stopped or reader.records.behind:
-                    return
+            while replies := await listener.read():
+                for reply in replies:
+                    yield await self._read_with_files(binding, reply)
+                    if reader.is_stopped:
+                        await listener.drain()
+                    if reader.is_stopped or reader.records.behind:
+                        return
 
     async def _read_with_files(self, binding: Binding, reply: Json) -> Sequence[Event]:
         events = self._read(reply)
@@ -332,6 +338,10 @@ class _Run(UpstreamRun):
     def _read(self, reply: Json) -> Sequence[Event]:
         with blaming_the_agent():
             return self._reader.read(reply)
+
+
+class _Unanswered(Exception):
+    """The server did not answer requests for the task of a silent stream."""
 
 
 class _Listener:
@@ -355,23 +365,23 @@ class _Listener:
         """The stopped task, or an error, which ends the iteration instead of the stream."""
         self._failures = 0
 
-    def __aiter__(self) -> "_Listener":
-        return self
-
-    async def __anext__(self) -> Json:
+    async def read(self) -> Sequence[Json]:
+        """Return the replies that have arrived, and wait for one if there are none. Return none at the end."""
         self._waiter, self._since = asyncio.current_task(), asyncio.get_running_loop().time()
         if self._timer is None:
             self._watch(SILENCE)
         try:
-            return await anext(self._replies)
+            return await self._replies.read()
         except asyncio.CancelledError:
             if self._last is None or (self._waiter is not None and self._waiter.uncancel()):
                 raise
         finally:
             self._waiter = None
+        if isinstance(self._last, _Unanswered):
+            return ()
         if isinstance(self._last, Exception):
             raise self._last
-        return self._last
+        return (self._last,)
 
     def _watch(self, seconds: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(seconds, self._check_silence)
@@ -400,13 +410,13 @@ class _Listener:
     async def _find_end(self) -> Json | Exception:
         """Return the task if it has stopped; None to continue with the stream. Raises agent_invalid.
 
-        After too many failed requests, return StopAsyncIteration.
+        After too many failed requests, return _Unanswered.
         """
         try:
             (task,) = await _get_task(self._reader, self._binding)
         except FaultError:
             self._failures += 1
-            return StopAsyncIteration() if self._failures >= MAX_FAILURES else None
+            return _Unanswered() if self._failures >= MAX_FAILURES else None
         self._failures = 0
         return task if _is_stopped(task) else None
 

@@ -55,23 +55,36 @@ class Replies:
         self._is_stream = is_stream(response)
         self._frames = FrameStream(response)
         self._unwrap = unwrap
+        self._has_response = not self._is_stream
+        """True if the one response was not read yet."""
+        self._failed: FaultError | None = None
+        """Error of a reply, to raise after the replies before it were returned."""
 
-    def __aiter__(self) -> "Replies":
-        return self
+    async def read(self) -> Sequence[Json]:
+        """Return the replies that have arrived, and wait for one if there are none. Return none at the end.
 
-    async def __anext__(self) -> Json:
-        """Return the next reply. Raises agent_invalid, the server's error, or the error that broke the connection."""
-        if not self._is_stream:
-            if self._response.is_stream_consumed:
-                raise StopAsyncIteration
-            return self._unwrap(await self._http.json(self._response))
-        async for frame in self._frames:
-            # `[DONE]` is not in A2A: streams in OpenAI's framing end with it.
-            if frame.data.strip() not in (b"", b"[DONE]"):
-                return self._unwrap(await parse_answer(frame.data))
-        if self._frames.broken is not None:
+        Raises agent_invalid, the server's error, or the error that broke the connection.
+        """
+        if self._has_response:
+            self._has_response = False
+            return (self._unwrap(await self._http.json(self._response)),)
+        replies: list[Json] = []
+        while not replies and self._is_stream:
+            if self._failed is not None:
+                raise self._failed
+            frames = await self._frames.read()
+            if not frames:
+                break
+            try:
+                for frame in frames:
+                    # `[DONE]` is not in A2A: streams in OpenAI's framing end with it.
+                    if frame.data.strip() not in (b"", b"[DONE]"):
+                        replies.append(self._unwrap(await parse_answer(frame.data)))
+            except FaultError as error:
+                self._failed = error
+        if not replies and self._frames.broken is not None:
             raise self._frames.broken
-        raise StopAsyncIteration
+        return replies
 
     async def drain(self, seconds: float) -> None:
         if self._is_stream:
