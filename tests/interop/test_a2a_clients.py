@@ -309,7 +309,7 @@ UNKNOWN: Final = "00000000-0000-4000-8000-000000000000"
         ("subscribe", {"id": UNKNOWN}, 400, -32001),
     ],
 )
-async def test_clients_raise_their_own_errors(
+async def test_clients_raise_errors_with_the_expected_codes(
     peer: Peer, call: str, args: dict[str, Any], status: int, code: int
 ) -> None:
     """Check the code of each error.
@@ -400,7 +400,7 @@ async def test_the_extended_card_requires_a_key(peer: Peer, keyed: Running) -> N
     assert extended["name"] == "echo"
 
 
-async def test_a_key_is_required_and_grants_only_its_own_tasks(peer: Peer, keyed: Running) -> None:
+async def test_a_key_is_required_and_grants_only_its_tasks(peer: Peer, keyed: Running) -> None:
     await peer.client.call("use", base_url=f"{keyed.url}/a2a/echo")
     error = await refused(peer, "send", text="x")
     assert "401" in str(error) or error.data

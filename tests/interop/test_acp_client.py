@@ -142,7 +142,7 @@ async def test_a_streamed_run_ends_at_each_question(client: OfficialClient) -> N
     assert texts(last["output"]) == ["Two questions. ", "Hello, Ada Lovelace."]
 
 
-async def test_two_questions_at_once_are_asked_in_turn(client: OfficialClient) -> None:
+async def test_two_questions_at_once_arrive_in_turn(client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="approve", input="x")
     for approved in ("true", "false"):
         assert run["status"] == "awaiting"

@@ -171,7 +171,7 @@ async def test_an_empty_question_takes_an_empty_answer(direct: OfficialClient, t
     assert runs[1] == runs[0]
 
 
-async def test_two_questions_of_one_run_are_asked_and_answered(through: OfficialClient) -> None:
+async def test_two_questions_of_one_run_are_answered(through: OfficialClient) -> None:
     run = await through.call("run_sync", agent="ask_twice", input="x")
     for answer in ("Ada", "Lovelace"):
         assert run["status"] == "awaiting"

@@ -29,7 +29,7 @@ async def test_a_question_interrupts_and_is_answered(either: OfficialClient) -> 
     assert (after["status"], after["interrupts"]) == ("idle", {})
 
 
-async def test_a_question_is_shown_and_answered_in_streams(either: OfficialClient) -> None:
+async def test_streams_end_at_a_question_and_continue_after_its_answer(either: OfficialClient) -> None:
     for mode in ("values", "updates"):
         target = {"thread_id": await new_thread(either), "assistant_id": "ask", "stream_mode": mode}
         events = await either.call("runs.stream", **target, input=user("x"))

@@ -122,7 +122,7 @@ async def test_runs_without_a_thread_leave_no_thread(either: OfficialClient) -> 
     assert hidden == []
 
 
-async def test_a_kept_run_leaves_an_ordinary_thread(either: OfficialClient) -> None:
+async def test_on_completion_keep_leaves_an_ordinary_thread(either: OfficialClient) -> None:
     run = await either.call("runs.create", thread_id=None, assistant_id="echo", input=user("x"), on_completion="keep")
     await either.call("runs.join", thread_id=run["thread_id"], run_id=run["run_id"])
     found = await either.call("threads.search", ids=[run["thread_id"]])
