@@ -1,4 +1,4 @@
-"""What the scripted agent of A2A 0.3 can do wrong, and which requirement must catch it."""
+"""Violations of the scripted A2A 0.3 server."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How the scripted agents of A2A are served in 0.3 and in 1.0: keys, the card, JSON-RPC and errors."""
+"""Base of the scripted A2A servers of both versions: keys, agent card, JSON-RPC and errors."""
 
 import base64
 import json
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from babelgate.conformance.probe import Options
-from tests.conformance.servers.a2a_agent import Agent, Refused, triggers_of_the_agent
+from tests.conformance.servers.a2a_agent import Agent, Refused, agent_triggers
 from tests.conformance.servers.kit import TRACE, Answer, Request, triggers
 
 ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
@@ -24,30 +24,30 @@ ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
     "EXTENSION_SUPPORT_REQUIRED": (-32008, 400, "FAILED_PRECONDITION"),
     "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
 }
-"""The code of JSON-RPC in both versions; the status of HTTP and its name in 1.0."""
+"""JSON-RPC code in both versions, and the HTTP status and its name in 1.0, by the reason of an error."""
 OPTIONS: Final = Options(
     headers={"X-Api-Key": "alice"},
     other_headers={"X-Api-Key": "bob"},
-    triggers=triggers(**triggers_of_the_agent()),
+    triggers=triggers(**agent_triggers()),
     timeout=8.0,
 )
 
 
 class Served(Agent):
-    who_are_you: Any
-    """The answer to a caller without a valid key."""
-    no_extended_card: str
-    """The error of an agent that declares none."""
+    unauthenticated_body: Any
+    """Body of the answer to a caller without a valid key."""
+    extended_card_error: str
+    """Reason of the error of an agent that declares no extended card."""
 
-    async def called(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
-        """The result of a call by JSON-RPC, or a stream. Raises Refused."""
+    async def call_rpc(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
+        """Return the result of a JSON-RPC call, or an answer with a stream. Raises Refused."""
         raise NotImplementedError
 
-    async def called_by_rest(self, request: Request, path: str, owner: str) -> Any:
-        """The body of an answer, or a stream. Raises Refused."""
+    async def call_rest(self, request: Request, path: str, owner: str) -> Any:
+        """Return the body of the answer to a REST call, or an answer with a stream. Raises Refused."""
         raise NotImplementedError
 
-    def made_card(self, base: str) -> dict[str, Any]:
+    def build_card(self, base: str) -> dict[str, Any]:
         raise NotImplementedError
 
     def rpc_details(self, reason: str) -> dict[str, Any]:
@@ -68,9 +68,9 @@ class Served(Agent):
             return "alice"
         raise PermissionError
 
-    def _stranger(self) -> Answer:
+    def _unauthenticated(self) -> Answer:
         challenge = {} if self.does("no challenge") else {"www-authenticate": 'ApiKey realm="agent"'}
-        return Answer(401, self.who_are_you, challenge)
+        return Answer(401, self.unauthenticated_body, challenge)
 
     # Bindings
 
@@ -78,7 +78,7 @@ class Served(Agent):
         try:
             owner = self._owner(request)
         except PermissionError:
-            return self._stranger()
+            return self._unauthenticated()
         try:
             body = request.json
         except ValueError:
@@ -92,7 +92,7 @@ class Served(Agent):
             params = body.get("params", {})
             if not isinstance(params, dict):
                 raise Refused("INTERNAL" if self.does("parameters may be anything") else "INVALID_PARAMS")
-            result = await self.called(request, str(body.get("method")), cast("dict[str, Any]", params), owner, id)
+            result = await self.call_rpc(request, str(body.get("method")), cast("dict[str, Any]", params), owner, id)
         except Refused as error:
             return self._rpc_error(id, str(error))
         if isinstance(result, Answer):
@@ -104,11 +104,11 @@ class Served(Agent):
 
     def _rpc_error(self, id: Any, reason: str) -> Answer:
         id = str(id) if id is not None and self.does("ids become texts") else id
-        error = {"code": ERRORS[reason][0], "message": self.said_of(reason), **self.rpc_details(reason)}
+        error = {"code": ERRORS[reason][0], "message": self.error_text(reason), **self.rpc_details(reason)}
         self.drop_if("errors without a message", error, "message")
         return Answer(body={"jsonrpc": "2.0", "id": id, "error": error})
 
-    def said_of(self, reason: str) -> str:
+    def error_text(self, reason: str) -> str:
         if reason == "INVALID_PARAMS" and self.does("stack traces for all"):
             return TRACE
         return reason.replace("_", " ").capitalize()
@@ -117,9 +117,9 @@ class Served(Agent):
         try:
             owner = self._owner(request)
         except PermissionError:
-            return self._stranger()
+            return self._unauthenticated()
         try:
-            result = await self.called_by_rest(request, path, owner)
+            result = await self.call_rest(request, path, owner)
         except Refused as error:
             return self.rest_error(str(error))
         if isinstance(result, Answer):
@@ -128,7 +128,6 @@ class Served(Agent):
         return Answer(body=result, headers={"content-type": kind})
 
     def rest_answer(self, reason: str, status: int, body: Any) -> Answer:
-        """An error of REST."""
         kind = "text/plain" if self.does("REST errors are text") else "application/json"
         return Answer(self.rest_status(reason, status), json.dumps(body), {"content-type": kind})
 
@@ -143,7 +142,7 @@ class Served(Agent):
 
     def card(self, request: Request) -> Answer:
         if "x-api-key" not in request.headers and self.does("the card needs a key"):
-            return self._stranger()
+            return self._unauthenticated()
         headers = {
             "content-type": "text/plain" if self.does("the card is plain text") else "application/json",
             "cache-control": "" if self.does("the card is not to be kept") else "max-age=60",
@@ -151,12 +150,12 @@ class Served(Agent):
         }
         if request.headers.get("if-none-match") == '"1"' and not self.does("the card is sent again"):
             return Answer(304, headers=headers)
-        return Answer(body=self.made_card(request.base), headers=headers)
+        return Answer(body=self.build_card(request.base), headers=headers)
 
     def extended_card(self) -> dict[str, Any]:
-        self.raise_unless("bare: an extended card anyway", Refused(self.no_extended_card), when=self.is_bare)
+        self.raise_unless("bare: an extended card anyway", Refused(self.extended_card_error), when=self.is_bare)
         self.raise_if("no extended card after all", Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED"))
-        return self.made_card("http://127.0.0.1")
+        return self.build_card("http://127.0.0.1")
 
     def skills(self) -> list[dict[str, Any]]:
         skill: dict[str, Any] = {"id": "one", "name": "One", "description": "Does one thing.", "tags": ["demo"]}

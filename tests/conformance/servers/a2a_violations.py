@@ -1,4 +1,4 @@
-"""What the scripted agents of A2A can do wrong in 0.3 and in 1.0, and which requirement must catch it."""
+"""Violations of the scripted A2A servers of both versions."""
 
 from typing import Final
 

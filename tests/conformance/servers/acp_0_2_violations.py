@@ -1,4 +1,4 @@
-"""What the scripted server of ACP does wrong on demand, and which requirement must catch it."""
+"""Violations of the scripted ACP 0.2 server."""
 
 from typing import Final
 
@@ -119,7 +119,7 @@ VIOLATIONS: Final = (
     Violation("ASCII only", "run.unicode"),
     Violation("files are refused", "run.files"),
     Violation("bytes are encoded twice", "run.file-bytes"),
-    # Agents that fail
+    # Failures
     Violation("failed runs are completed", "fail.run", ("fail.*",), is_hidden=True),
     Violation("failures are work in progress", "fail.run", ("~session.failed", "~fail.*")),
     Violation("failures are not explained", "fail.error", ("fail.get",)),
@@ -160,7 +160,7 @@ VIOLATIONS: Final = (
     Violation("broken JSON is a 500", "error.json", ("~safe.errors",)),
     Violation("unknown paths are text", "error.path"),
     Violation("runs are deleted", "error.method"),
-    # What must not be shown
+    # Security
     Violation("ids are paths", "safe.ids"),
     Violation("errors show a stack trace", "safe.errors", ("safe.ids",)),
     Violation("failures show a stack trace", "safe.failure"),
