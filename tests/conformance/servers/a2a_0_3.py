@@ -44,7 +44,7 @@ class Agent(Served):
 
     async def handle(self, request: Request) -> Answer:
         path = request.path.removeprefix("/agent")
-        if path == "/.well-known/agent-card.json" and not self.does("the card lies elsewhere"):
+        if path == "/.well-known/agent-card.json" and not self.does("the card is at another path"):
             return self.card(request)
         if path == "/.well-known/agent.json":
             return self.card(request)
@@ -381,7 +381,7 @@ class Agent(Served):
             interfaces = [each for each in interfaces if each["url"] != url]
         if self.does("one URL of two transports"):
             interfaces[0] = {"url": url, "transport": "HTTP+JSON"}
-        if self.does("an interface that is not there"):
+        if self.does("an interface that does not exist"):
             interfaces.append({"url": f"{url}/elsewhere", "transport": "JSONRPC"})
         return interfaces
 

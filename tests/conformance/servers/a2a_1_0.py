@@ -29,7 +29,7 @@ class Agent(Served):
 
     async def handle(self, request: Request) -> Answer:
         path = request.path.removeprefix("/agent")
-        if path == "/.well-known/agent-card.json" and not self.does("the card lies elsewhere"):
+        if path == "/.well-known/agent-card.json" and not self.does("the card is at another path"):
             return self.card(request)
         if not request.path.startswith("/agent") or path.startswith("/.well-known"):
             return Answer(404, {"error": {"code": 404, "status": "NOT_FOUND", "message": "nothing here"}})
@@ -46,7 +46,7 @@ class Agent(Served):
             self.raise_unless("no version is the newest", Refused("VERSION_NOT_SUPPORTED"))
         elif version != "1.0":
             is_patched = version.startswith("1.0.") and not self.does("patches matter")
-            self.raise_unless("any version will do", Refused("VERSION_NOT_SUPPORTED"), when=not is_patched)
+            self.raise_unless("any version is accepted", Refused("VERSION_NOT_SUPPORTED"), when=not is_patched)
         extensions = [each.strip() for each in request.headers.get("a2a-extensions", "").split(",") if each.strip()]
         self.raise_unless("nothing is required", Refused("EXTENSION_SUPPORT_REQUIRED"), when=REQUIRED not in extensions)
         if any("unheard-of" in each for each in extensions) and self.does("unknown extensions are refused"):
@@ -225,7 +225,7 @@ class Agent(Served):
         self.set_if("a URL without a host", interfaces[1], url="/agent")
         if self.does("an interface twice"):
             interfaces.append(interfaces[0])
-        if self.does("an interface that is not there"):
+        if self.does("an interface that does not exist"):
             interfaces.append({**interfaces[0], "url": f"{url}/elsewhere"})
         return interfaces
 

@@ -80,16 +80,16 @@ class Agent(ScriptedServer):
         configuration: dict[str, Any] = params.get("configuration") or {}
         if self.word_of(message) == "message":
             return {"message": self._bare_message(message)}
-        if self.does("of three messages at once one is lost"):
+        if self.does("one of three concurrent messages is lost"):
             await self._reject_third(message)
         task = self._task_for(message, owner, binding)
         if config := configuration.get("taskPushNotificationConfig"):
             self._store_config(task, config)
         self._run(task, message)
         at_once = configuration.get("returnImmediately") is True
-        if task.word == "fail" and self.does("a failed task stays at work"):
+        if task.word == "fail" and self.does("a failed task stays working"):
             at_once = True
-        if not at_once or self.does("no answer at once"):
+        if not at_once or self.does("returnImmediately is ignored"):
             await self._wait_until_settled(task)
         length = None if self.does("history is not limited in answers") else configuration.get("historyLength")
         result = self.view(task, length)
@@ -123,14 +123,14 @@ class Agent(ScriptedServer):
         if not isinstance(message, dict):
             raise Refused("INTERNAL" if self.does("no message is a failure") else "INVALID_PARAMS")
         checked: dict[str, Any] = message  # pyright: ignore[reportUnknownVariableType]
-        self.raise_unless("messageId is not looked at", Refused("INVALID_PARAMS"), when=not checked.get("messageId"))
-        if checked.get("role") != "ROLE_USER" and not self.does("the role is not looked at"):
+        self.raise_unless("messageId is ignored", Refused("INVALID_PARAMS"), when=not checked.get("messageId"))
+        if checked.get("role") != "ROLE_USER" and not self.does("the role is ignored"):
             raise Refused("INVALID_PARAMS")
         parts: Any = checked.get("parts")
         if not isinstance(parts, list):
             raise Refused("INTERNAL" if self.does("wrong types are a failure") else "INVALID_PARAMS")
         if not parts:
-            self.raise_unless("no parts are taken", Refused("INVALID_PARAMS"))
+            self.raise_unless("no parts are accepted", Refused("INVALID_PARAMS"))
             checked["parts"] = [{"text": "Hello"}]
         for part in checked["parts"]:
             self._check_part(part)
@@ -141,7 +141,7 @@ class Agent(ScriptedServer):
 
     def _check_part(self, part: dict[str, Any]) -> None:
         if len({"text", "raw", "url", "data"} & part.keys()) != 1:
-            self.raise_unless("empty parts are taken", Refused("INVALID_PARAMS"))
+            self.raise_unless("empty parts are accepted", Refused("INVALID_PARAMS"))
             part["text"] = "Hello"
         self.raise_if("data parts are a failure", Refused("INTERNAL"), when="data" in part)
         if "unheard-of" in part.get("mediaType", "") and self.does("strange files are a failure"):
@@ -158,10 +158,10 @@ class Agent(ScriptedServer):
     def _task_for(self, message: Mapping[str, Any], owner: str, binding: str) -> Task:
         id, context = message.get("taskId"), message.get("contextId")
         if id is not None:
-            if id not in self.tasks and self.does("tasks are made under ids of callers"):
+            if id not in self.tasks and self.does("tasks are created under ids of callers"):
                 return self._create_task(id, context, owner, binding, message)
-            task = self.task_of(id, owner, "anybody's task takes messages")
-            self.raise_unless("ended tasks take messages", Refused("UNSUPPORTED_OPERATION"), when=task.is_ended)
+            task = self.task_of(id, owner, "any caller's task accepts messages")
+            self.raise_unless("ended tasks accept messages", Refused("UNSUPPORTED_OPERATION"), when=task.is_ended)
             if context not in (None, task.context) and not self.does("contexts are not compared"):
                 raise Refused("INVALID_PARAMS")
             if self.does("an answer is a new task"):
@@ -188,7 +188,7 @@ class Agent(ScriptedServer):
 
     def _run(self, task: Task, message: Mapping[str, Any]) -> None:
         is_answer = task.state in INTERRUPTED
-        if not (is_answer and self.does("answers are not kept")):
+        if not (is_answer and self.does("answers are not stored")):
             task.history.append({**message, "taskId": task.id, "contextId": task.context})
         if is_answer:
             self._continue(task)
@@ -205,8 +205,8 @@ class Agent(ScriptedServer):
                 self._status(task, state, AUTH_TEXT)
             case "fail":
                 self._work(task)
-                if not self.does("a failed task stays at work"):
-                    self._end(task, "FAILED", "" if self.does("failure without a word") else "It went wrong.")
+                if not self.does("a failed task stays working"):
+                    self._end(task, "FAILED", "" if self.does("failure without a message") else "It went wrong.")
             case "reject":
                 self._end(task, "FAILED" if self.does("rejected is failed") else "REJECTED", "Not that.")
             case "long":
@@ -260,7 +260,7 @@ class Agent(ScriptedServer):
         self._status(task, state, "" if self.does("a question without words") else "What is your name?")
 
     def _continue(self, task: Task) -> None:
-        if self.does("an answer leads nowhere"):
+        if self.does("an answer does not continue the task"):
             self._status(task, task.state, "What is your name?")
             return
         self._work(task)
@@ -278,7 +278,7 @@ class Agent(ScriptedServer):
 
     def _end(self, task: Task, state: str, text: str = "") -> None:
         self._status(task, state, text)
-        if task.word == "stream" and self.does("another state is kept"):
+        if task.word == "stream" and self.does("another state is stored"):
             task.state = "FAILED"
 
     def _status(self, task: Task, state: str, text: str = "") -> None:
@@ -354,7 +354,7 @@ class Agent(ScriptedServer):
 
     def _publish(self, task: Task, event: dict[str, Any]) -> None:
         for number, queue in enumerate(task.readers):
-            is_deaf = number > 0 and task.word == "long" and self.does("the second subscriber hears nothing")
+            is_deaf = number > 0 and task.word == "long" and self.does("the second subscriber receives nothing")
             queue.put_nowait(None if is_deaf else event)
         for config in [*task.configs.values(), *task.deleted_configs]:
             self._push(task, config, event)
@@ -392,7 +392,7 @@ class Agent(ScriptedServer):
         if self.is_bare:
             raise Refused("UNSUPPORTED_OPERATION")
         self.raise_if("unknown tasks can be subscribed to", Refused("INVALID_PARAMS"), when=id not in self.tasks)
-        task = self.task_of(id, owner, "anybody's task can be subscribed to")
+        task = self.task_of(id, owner, "any caller's task can be subscribed to")
         if self.does("no subscriptions") or (task.is_ended and not self.does("ended tasks can be subscribed to")):
             raise Refused("UNSUPPORTED_OPERATION")
         return self._events(task, self._add_reader(task), self.view(task), is_own=False)
@@ -418,7 +418,7 @@ class Agent(ScriptedServer):
         finally:
             if queue in task.readers:
                 task.readers.remove(queue)
-            wrong = "a reader takes the task along" if is_own else "a subscriber takes the task along"
+            wrong = "a disconnected reader cancels the task" if is_own else "a disconnected subscriber cancels the task"
             if not task.is_ended and self.does(wrong):
                 task.state = "CANCELED"
 
@@ -445,7 +445,7 @@ class Agent(ScriptedServer):
             return [{"statusUpdate": {**event["statusUpdate"], "status": {"state": "TASK_STATE_REJECTED"}}}]
         if state in TERMINAL and task.word == "Hello" and self.does("two ends"):
             return [event, event]
-        if state in TERMINAL and task.word == "stream" and self.does("the end is told twice"):
+        if state in TERMINAL and task.word == "stream" and self.does("the end is sent twice"):
             return [event, event]
         if state in TERMINAL and task.word == "stream" and self.does("an artifact after the end"):
             late = {"artifactId": "late", "parts": [{"text": "late"}]}
@@ -470,11 +470,11 @@ class Agent(ScriptedServer):
             raise Refused("TASK_NOT_FOUND" if self.does("no id is no task") else "INVALID_PARAMS")
         if self.does("ids are paths") and ".." in str(id):
             return {"id": str(id), "status": {"state": "TASK_STATE_COMPLETED"}, "metadata": {"file": "root:x:0:0:root"}}
-        task = self.task_of(id, owner, "anybody's task is shown", "unknown tasks are wrong parameters")
+        task = self.task_of(id, owner, "any caller's task is shown", "unknown tasks are wrong parameters")
         if task.binding != binding:
-            if binding == "HTTP+JSON" and self.does("REST does not know tasks of JSON-RPC"):
+            if binding == "HTTP+JSON" and self.does("REST cannot find tasks of JSON-RPC"):
                 raise Refused("TASK_NOT_FOUND")
-            if binding == "JSONRPC" and self.does("JSON-RPC does not know tasks of REST"):
+            if binding == "JSONRPC" and self.does("JSON-RPC cannot find tasks of REST"):
                 raise Refused("TASK_NOT_FOUND")
         result = self.view(task, None if self.does("historyLength is ignored") else params.get("historyLength"))
         self._spoil(task, result)
@@ -483,20 +483,20 @@ class Agent(ScriptedServer):
     def _spoil(self, task: Task, result: dict[str, Any]) -> None:
         """Apply the violations of a task that is read."""
         task.reads += 1
-        self.set_if("another task is given", result, id=str(uuid4()))
+        self.set_if("another task is returned", result, id=str(uuid4()))
         self.set_if("artifacts are forgotten", result, artifacts=[])
-        if result.get("artifacts") and self.does("artifacts stand there twice"):
+        if result.get("artifacts") and self.does("artifacts are listed twice"):
             result["artifacts"] = [*result["artifacts"], *result["artifacts"]]
         if task.is_ended and task.reads > 1 and self.does("ended tasks change"):
             result["status"]["state"] = "TASK_STATE_REJECTED"
-        if task.state == "INPUT_REQUIRED" and self.does("a question gives up"):
+        if task.state == "INPUT_REQUIRED" and self.does("a waiting task fails"):
             result["status"]["state"] = "TASK_STATE_FAILED"
         if task.state == "CANCELED" and self.does("cancelled tasks come back"):
             result["status"]["state"] = "TASK_STATE_COMPLETED"
 
     def cancel(self, params: Mapping[str, Any], owner: str) -> dict[str, Any]:
         task = self.task_of(
-            params.get("id"), owner, "anybody cancels", "unknown tasks are wrong parameters of a cancel"
+            params.get("id"), owner, "any caller can cancel", "unknown tasks are wrong parameters of a cancel"
         )
         if task.is_ended:
             if self.does("a refused cancel changes the task"):
@@ -510,7 +510,7 @@ class Agent(ScriptedServer):
             return self.view(task)
         self._end(task, "CANCELED")
         result = self.view(task)
-        self.set_if("cancel gives another task", result, id=str(uuid4()))
+        self.set_if("cancel returns another task", result, id=str(uuid4()))
         return result
 
     # Push notifications
@@ -520,7 +520,7 @@ class Agent(ScriptedServer):
         id = params.get("taskId")
         if id not in self.tasks and self.does("unknown tasks can be configured"):
             return {**params, "id": str(params.get("id", "1"))}
-        task = self.task_of(id, owner, "anybody's task can be configured")
+        task = self.task_of(id, owner, "any caller's task can be configured")
         config = self._store_config(task, params)
         if self.does("webhooks change their address"):
             return {**config, "url": "https://example.com/elsewhere"}
@@ -532,7 +532,7 @@ class Agent(ScriptedServer):
         self.raise_unless("bare: pushes anyway", Refused("PUSH_NOTIFICATION_NOT_SUPPORTED"), when=self.is_bare)
 
     def _store_config(self, task: Task, params: Mapping[str, Any]) -> dict[str, Any]:
-        if "169.254." in str(params.get("url")) and not self.does("webhooks may be anywhere"):
+        if "169.254." in str(params.get("url")) and not self.does("webhooks can have any host"):
             raise Refused("INVALID_PARAMS")
         config = {**params, "taskId": task.id, "id": params.get("id") or str(uuid4())}
         if self.does("one config a task"):

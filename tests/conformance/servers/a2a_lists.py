@@ -11,7 +11,7 @@ _STATES = TERMINAL | OPEN
 def list_tasks(agent: Agent, params: Mapping[str, Any], owner: str) -> dict[str, Any]:
     size = params.get("pageSize", 50)
     if not 1 <= size <= 100:
-        if not agent.does("any pageSize will do"):
+        if not agent.does("any pageSize is accepted"):
             raise Refused("INVALID_PARAMS")
         size = 50
     tasks = _matching(agent, params, owner)
@@ -37,9 +37,9 @@ def _matching(agent: Agent, params: Mapping[str, Any], owner: str) -> list[Task]
         found = [each for each in tasks if each.context == context]
         if not found and agent.does("an unknown context is every context"):
             found = tasks
-        tasks = tasks[-20:] if found and agent.does("lists know no contexts") else found
+        tasks = tasks[-20:] if found and agent.does("lists ignore contexts") else found
     if status is not None:
-        if str(status).removeprefix("TASK_STATE_") not in _STATES and not agent.does("any state will do"):
+        if str(status).removeprefix("TASK_STATE_") not in _STATES and not agent.does("any state is accepted"):
             raise Refused("INVALID_PARAMS")
         if not agent.does("the state is ignored"):
             tasks = [each for each in tasks if f"TASK_STATE_{each.state}" == status]
@@ -53,7 +53,7 @@ def _matching(agent: Agent, params: Mapping[str, Any], owner: str) -> list[Task]
 
 
 def _is_shown_to_others(agent: Agent, params: Mapping[str, Any]) -> bool:
-    wrong = "anybody's context is listed" if "contextId" in params else "everybody's tasks are listed"
+    wrong = "any caller's context is listed" if "contextId" in params else "all callers' tasks are listed"
     return agent.does(wrong)
 
 

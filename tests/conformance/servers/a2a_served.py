@@ -64,7 +64,9 @@ class Served(Agent):
         if key in ("alice", "bob"):
             return key
         is_for_card = b"ExtendedCard" in request.body or request.path.endswith("Card")
-        if self.does("strangers come in") or (is_for_card and self.does("strangers see everything")):
+        if self.does("anonymous callers are accepted") or (
+            is_for_card and self.does("anonymous callers see the extended card")
+        ):
             return "alice"
         raise PermissionError
 
@@ -87,11 +89,11 @@ class Served(Agent):
         id = body.get("id")
         try:
             is_odd = body.get("jsonrpc") != "2.0"
-            self.raise_unless("jsonrpc is not looked at", Refused("INVALID_REQUEST"), when=is_odd)
-            self.raise_unless("the method is not looked at", Refused("INVALID_REQUEST"), when="method" not in body)
+            self.raise_unless("jsonrpc is ignored", Refused("INVALID_REQUEST"), when=is_odd)
+            self.raise_unless("the method is ignored", Refused("INVALID_REQUEST"), when="method" not in body)
             params = body.get("params", {})
             if not isinstance(params, dict):
-                raise Refused("INTERNAL" if self.does("parameters may be anything") else "INVALID_PARAMS")
+                raise Refused("INTERNAL" if self.does("parameters of any type are accepted") else "INVALID_PARAMS")
             result = await self.call_rpc(request, str(body.get("method")), cast("dict[str, Any]", params), owner, id)
         except Refused as error:
             return self._rpc_error(id, str(error))
@@ -109,7 +111,7 @@ class Served(Agent):
         return Answer(body={"jsonrpc": "2.0", "id": id, "error": error})
 
     def error_text(self, reason: str) -> str:
-        if reason == "INVALID_PARAMS" and self.does("stack traces for all"):
+        if reason == "INVALID_PARAMS" and self.does("errors show a stack trace"):
             return TRACE
         return reason.replace("_", " ").capitalize()
 
@@ -145,7 +147,7 @@ class Served(Agent):
             return self._unauthenticated()
         headers = {
             "content-type": "text/plain" if self.does("the card is plain text") else "application/json",
-            "cache-control": "" if self.does("the card is not to be kept") else "max-age=60",
+            "cache-control": "" if self.does("the card has no cache-control") else "max-age=60",
             "etag": "" if self.does("the card has no ETag") else '"1"',
         }
         if request.headers.get("if-none-match") == '"1"' and not self.does("the card is sent again"):
@@ -154,7 +156,7 @@ class Served(Agent):
 
     def extended_card(self) -> dict[str, Any]:
         self.raise_unless("bare: an extended card anyway", Refused(self.extended_card_error), when=self.is_bare)
-        self.raise_if("no extended card after all", Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED"))
+        self.raise_if("the extended card is missing", Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED"))
         return self.build_card("http://127.0.0.1")
 
     def skills(self) -> list[dict[str, Any]]:

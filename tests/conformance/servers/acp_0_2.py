@@ -80,7 +80,7 @@ class Agents(ScriptedServer):
         except _Refused as error:
             answer = Answer(error.status, self._error(error))
         is_json = answer.body is not None and not isinstance(answer.body, str | bytes)
-        if is_json and self.does("answers are called text"):
+        if is_json and self.does("JSON has the media type of text"):
             return replace(answer, headers={**answer.headers, "content-type": "text/plain"})
         return answer
 
@@ -90,9 +90,9 @@ class Agents(ScriptedServer):
             code = "invalid_input"
         if error.status == 422 and self.does("invalid input is a server error"):
             code = "server_error"
-        if error.status == 403 and self.does("refusals are told as detail"):
+        if error.status == 403 and self.does("refusals have a detail"):
             return {"detail": words}
-        if error.status == 403 and self.does("refusals have codes of their own"):
+        if error.status == 403 and self.does("refusals have unknown codes"):
             code = "forbidden"
         if error.status == 422 and self.does("errors show a stack trace"):
             words = TRACE
@@ -120,7 +120,7 @@ class Agents(ScriptedServer):
                 return self._session(request, id)
             case "GET", ["sessions", id] if not self.does("no sessions at the clients' path"):
                 return self._session(request, id)
-            case "GET", ["resources", id] if id in self.resources and not self.does("histories lead nowhere"):
+            case "GET", ["resources", id] if id in self.resources and not self.does("histories have broken links"):
                 return Answer(body=self.resources[id])
             case "DELETE", ["runs", _]:
                 return Answer(204) if self.does("runs are deleted") else Answer(405, self._no_method())
@@ -162,8 +162,8 @@ class Agents(ScriptedServer):
 
     def _list_agents(self, request: Request) -> Answer:
         limit = self._number(request, "limit", 10, 1, "limit=0 is everything")
-        offset = self._number(request, "offset", 0, 0, "a negative offset is none")
-        if limit > 1000 and not self.does("limit has no most"):
+        offset = self._number(request, "offset", 0, 0, "a negative offset is 0")
+        if limit > 1000 and not self.does("limit has no maximum"):
             raise _Refused(422, "invalid_input", "limit is 1000 at most")
         names = self._names()
         if limit == 1 and offset > 1 and self.does("pages overlap"):
@@ -192,7 +192,7 @@ class Agents(ScriptedServer):
     # Requests
 
     def _json(self, request: Request) -> dict[str, Any]:
-        if not request.headers.get("content-type") and self.does("bodies must be called JSON"):
+        if not request.headers.get("content-type") and self.does("bodies need a content type"):
             raise _Refused(415, "invalid_input", "no JSON")
         if request.body.count(b"[") > 500 and self.does("deep JSON is a server error"):
             raise _Refused(500, "server_error", "recursion")
@@ -229,7 +229,7 @@ class Agents(ScriptedServer):
         return body
 
     def _check_message(self, message: Any) -> None:
-        self._refuse_unless(bool(_ROLE.match(str(message.get("role")))), "no such role", "unknown roles are taken")
+        self._refuse_unless(bool(_ROLE.match(str(message.get("role")))), "no such role", "unknown roles are accepted")
         self.set_if("messages need no parts", message, parts=[], when="parts" not in message)
         if not isinstance(message.get("parts"), list):
             raise _Refused(422, "invalid_input", "parts are needed")
@@ -237,9 +237,9 @@ class Agents(ScriptedServer):
             raise _Refused(422, "invalid_input", "one part")
         for part in message["parts"]:
             encoding = part.get("content_encoding", "plain")
-            self._refuse_unless(encoding in ("plain", "base64"), "no such encoding", "unknown encodings are taken")
+            self._refuse_unless(encoding in ("plain", "base64"), "no such encoding", "unknown encodings are accepted")
             is_one = not ("content" in part and "content_url" in part)
-            self._refuse_unless(is_one, "content or content_url", "content may be told twice")
+            self._refuse_unless(is_one, "content or content_url", "content and content_url are accepted together")
             is_file = part.get("content_type") == "application/octet-stream"
             self.raise_if("files are refused", _Refused(422, "invalid_input", "no files"), when=is_file)
             if not part.keys() <= _PART and self.does("unknown members are refused"):
@@ -268,11 +268,11 @@ class Agents(ScriptedServer):
         run = self._create_run(request, body, session_id, mode)
         headers = {} if self.does("no Run-ID") else {"Run-ID": run.state["run_id"]}
         if mode == "stream":
-            kind = "text/plain" if self.does("streams are called text") else "text/event-stream"
+            kind = "text/plain" if self.does("streams have the media type of text") else "text/event-stream"
             return Answer(headers={**headers, "content-type": kind}, stream=self._stream(run, 0))
         if mode == "async":
             return self._accepted(run, headers)
-        if not (run.text.startswith("Hello") and self.does("sync runs are answered at once")):
+        if not (run.text.startswith("Hello") and self.does("sync runs do not wait")):
             await self._wait_for_stop(run)
         answer = copy.deepcopy(run.state)
         self.set_if("questions are work in progress", answer, status="in-progress", when=run.status == "awaiting")
@@ -284,7 +284,7 @@ class Agents(ScriptedServer):
 
     def _accepted(self, run: _Run, headers: Mapping[str, str]) -> Answer:
         answer = copy.deepcopy(run.state)
-        self.set_if("async runs are in progress at once", answer, status="in-progress")
+        self.set_if("async runs start in progress", answer, status="in-progress")
         status = 200 if run.text.startswith("Hello") and self.does("quick async runs are answered with 200") else 202
         return Answer(status, answer, headers)
 
@@ -292,7 +292,7 @@ class Agents(ScriptedServer):
         parts = [part for each in body["input"] for part in each["parts"]]
         text = self.ascii_if("ASCII only", "".join(str(part.get("content", "")) for part in parts))
         is_plain = mode == "sync" and not {"session_id", "session"} & body.keys()
-        if is_plain and self.does("equal runs at once are one"):
+        if is_plain and self.does("equal concurrent runs are one"):
             for other in self.runs.values():
                 if other.text == text == "Hello" and other.mode == "sync" and not other.has_stopped:
                     return other
@@ -309,7 +309,7 @@ class Agents(ScriptedServer):
             "finished_at": None,
         }
         run = self.runs[id] = _Run(state, _owner(request), mode, text, body["input"])
-        waits = mode == "async" and text.startswith("Hello") and self.does("async runs wait for ever")
+        waits = mode == "async" and text.startswith("Hello") and self.does("async runs never start")
         if not waits:
             run.task = asyncio.get_running_loop().create_task(self._work(run, body["agent_name"]))
         return run
@@ -373,7 +373,7 @@ class Agents(ScriptedServer):
         parts: list[Any] = [*(self._text(piece) for piece in pieces), *files]
         if is_plain:
             parts += self._metadata()
-            if self.does("events have types of their own"):
+            if self.does("events have unknown types"):
                 await self._publish(run, "progress", progress=1)
         is_early = is_plain and self.does("parts come before their message")
         if not is_early:
@@ -382,13 +382,13 @@ class Agents(ScriptedServer):
         for part in parts:
             message["parts"].append(part)
             await self._publish(run, "message.part", part=part)
-            if not is_plain and self.does("pieces are told twice"):
+            if not is_plain and self.does("pieces are sent twice"):
                 await self._publish(run, "message.part", part=part)
         if is_early:
             await self._open_message(run, message)
         if not self.does("messages are never completed"):
             message["completed_at"] = self._now()
-        if not (is_plain and self.does("messages are not told to be complete")):
+        if not (is_plain and self.does("messages have no completed event")):
             is_empty = is_plain and self.does("completed messages are empty")
             await self._publish(run, "message.completed", message={**message, "parts": []} if is_empty else message)
 
@@ -414,18 +414,18 @@ class Agents(ScriptedServer):
         run.state["status"] = "awaiting"
         run.state["await_request"] = {"type": "message", "message": _message("agent", "Who are you?")}
         self.set_if("questions are text", run.state, await_request={"type": "text", "text": "Who are you?"})
-        self.set_if("questions are not told", run.state, await_request=None)
+        self.set_if("questions are not sent", run.state, await_request=None)
         if self.does("waiting runs have finished"):
             run.state["finished_at"] = self._now()
         await self._publish(run, "run.awaiting", run=run.state)
 
     async def _continue(self, run: _Run, answer: str) -> None:
         try:
-            if not self.does("a resume is not told"):
+            if not self.does("a resume has no event"):
                 await self._publish(run, "run.in-progress", run=run.state)
             await asyncio.sleep(_SHORT)
             name = run.state["agent_name"]
-            await self._say(run, name, ["Hello." if self.does("answers are not heard") else f"Hello, {answer}."])
+            await self._say(run, name, ["Hello." if self.does("answers are ignored") else f"Hello, {answer}."])
             await self._end(run, "completed")
         except asyncio.CancelledError:
             await self._end(run, "cancelled")
@@ -438,7 +438,7 @@ class Agents(ScriptedServer):
             run.state["error"] = {"code": "server_error", "message": words}
         elif status in ("completed", "cancelled") and self.does(f"{status} runs have an error"):
             run.state["error"] = {"code": "server_error", "message": "None."}
-        if status == "completed" or (status == "failed" and self.does("failed runs are kept")):
+        if status == "completed" or (status == "failed" and self.does("failed runs are in the session")):
             self._record(run)
         state = dict(run.state)
         is_plain = run.text.startswith("Hello")
@@ -480,26 +480,26 @@ class Agents(ScriptedServer):
             if is_plain and self.does("streams are cut in an event"):
                 yield b'data: {"type": '
         finally:
-            if not run.has_stopped and self.does("callers that leave cancel") and run.task is not None:
+            if not run.has_stopped and self.does("a disconnect cancels") and run.task is not None:
                 run.task.cancel()
 
     def _is_hidden(self, event: Mapping[str, Any]) -> bool:
         type = event["type"]
         return (
-            (type == "run.awaiting" and self.does("streams do not tell questions"))
-            or (type == "run.cancelled" and self.does("streams do not tell cancels"))
-            or (type == "run.failed" and self.does("streams do not tell failures"))
+            (type == "run.awaiting" and self.does("streams lack questions"))
+            or (type == "run.cancelled" and self.does("streams lack cancels"))
+            or (type == "run.failed" and self.does("streams lack failures"))
         )
 
     def _get(self, request: Request, id: str) -> Answer:
         if id not in self.runs and _is_uuid(id) and self.does("unknown runs are forbidden"):
             raise _Refused(403, "not_found", "no")
-        run = self._run(request, id, "runs are everybody's")
+        run = self._run(request, id, "runs are open to all callers")
         state = copy.deepcopy(run.state)
-        self.set_if("get gives another run", state, run_id=str(uuid4()))
+        self.set_if("get returns another run", state, run_id=str(uuid4()))
         if self.does("get has the time of the request"):
             state["created_at"] = self._now()
-        self.set_if("runs at work are shown as created", state, status="created", when=run.status == "in-progress")
+        self.set_if("active runs are shown as created", state, status="created", when=run.status == "in-progress")
         self.set_if("statuses have underscores", state, status="in_progress", when=run.status == "in-progress")
         if run.mode == "stream" and run.status == "completed" and self.does("streamed runs are not stored"):
             state["output"] = []
@@ -512,7 +512,7 @@ class Agents(ScriptedServer):
     def _list_events(self, request: Request, id: str) -> Answer:
         if id not in self.runs and _is_uuid(id) and self.does("unknown runs have no events"):
             return Answer(body={"events": []})
-        run = self._run(request, id, "events are everybody's")
+        run = self._run(request, id, "events are open to all callers")
         events = copy.deepcopy(run.events[run.first_listed :])
         if run.mode == "sync" and self.does("sync runs have no events"):
             events = []
@@ -524,14 +524,14 @@ class Agents(ScriptedServer):
             events = [each for each in events if each["type"] != "run.awaiting"]
         if self.does("cancels are not listed"):
             events = [each for each in events if each["type"] != "run.cancelled"]
-        if self.does("events are told by number"):
+        if self.does("events are an object"):
             return Answer(body={"events": dict(enumerate(events))})
         return Answer(body={"events": None if self.does("events are null") else events})
 
     async def _resume(self, request: Request, id: str) -> Answer:
         if id not in self.runs and self.does("a resume of an unknown run is a 403"):
             raise _Refused(403, "server_error", "no")
-        run = self._run(request, id, "questions are everybody's")
+        run = self._run(request, id, "questions are open to all callers")
         body = self._json(request)
         if "run_id" not in body and self.does("run_id must be in the body"):
             raise _Refused(422, "invalid_input", "run_id is needed")
@@ -541,7 +541,7 @@ class Agents(ScriptedServer):
             raise _Refused(403, "server_error", f"Run {id} has no await request")
         at = len(run.events)
         mode = body.get("mode", "sync")
-        self._continue_with(run, body, mode)
+        self._accept_answer(run, body, mode)
         if self.does("a resume begins a new list"):
             run.first_listed = at
         if mode == "stream" and not self.does("a resume is never streamed"):
@@ -550,7 +550,7 @@ class Agents(ScriptedServer):
         if mode == "async":
             status = 200 if self.does("async resumes are answered with 200") else 202
             return Answer(status, {**state, "status": "awaiting"} if self.does("a resumed run is awaiting") else state)
-        if not self.does("a sync resume is answered at once"):
+        if not self.does("a sync resume does not wait"):
             await self._wait_for_stop(run, at)
         if self.does("a resume changes when the run began"):
             state = {**state, "created_at": "2020-01-01T00:00:00Z"}
@@ -566,22 +566,22 @@ class Agents(ScriptedServer):
                 or (run.status == "in-progress" and self.does("resumes are not locked"))
             )
         if run.status == "in-progress":
-            return self.does("runs at work are resumed")
+            return self.does("active runs are resumed")
         return run.is_over and self.does("runs that ask nothing are resumed")
 
-    def _continue_with(self, run: _Run, body: Mapping[str, Any], mode: str) -> None:
+    def _accept_answer(self, run: _Run, body: Mapping[str, Any], mode: str) -> None:
         if run.status != "awaiting":
             return
         resumed: Any = body.get("await_resume") or {"message": {"parts": []}}
         text = "".join(part.get("content", "") for part in resumed["message"]["parts"])
         run.state["status"] = "in-progress"
-        if not (mode == "async" and self.does("async resumes wait for ever")):
+        if not (mode == "async" and self.does("async resumes never continue")):
             run.task = asyncio.get_running_loop().create_task(self._continue(run, text))
 
     async def _cancel(self, request: Request, id: str) -> Answer:
         if id not in self.runs and self.does("a cancel of an unknown run is a 403"):
             raise _Refused(403, "server_error", "no")
-        run = self._run(request, id, "cancels are everybody's")
+        run = self._run(request, id, "cancels are open to all callers")
         if not self._may_cancel(run):
             run.refused_cancel.set()
             raise _Refused(403, "server_error", f"Run in terminal status {run.status} can't be cancelled")
@@ -589,7 +589,7 @@ class Agents(ScriptedServer):
             await self._end(run, "cancelled")
         elif not run.is_over and run.task is not None:
             run.task.cancel()
-        done = self.does("a cancel is done at once")
+        done = self.does("a cancel has immediate effect")
         state = {**run.state, "status": "cancelled" if done else "cancelling", "await_request": None}
         self.drop_if("a cancelling run has no output", state, "output")
         return Answer(200 if self.does("cancels are answered with 200") else 202, state)
@@ -616,7 +616,7 @@ class Agents(ScriptedServer):
         id = body.get("session_id")
         if session and id and session["id"] != id and not self.does("two sessions are one"):
             raise _Refused(400, "invalid_input", "Session ID mismatch")
-        if session and not self.does("sessions that are given are ignored"):
+        if session and not self.does("sessions in the body are ignored"):
             id = session["id"]
         if id is None and self.does("runs have no session"):
             return None
@@ -634,11 +634,11 @@ class Agents(ScriptedServer):
         if session is None:
             return
         output = copy.deepcopy(run.state["output"])
-        if self.does("outputs are kept without text"):
+        if self.does("outputs are stored without text"):
             output = [{**each, "parts": [self._text("")]} for each in output]
-        input = [] if self.does("inputs are not kept") else list(run.input)
+        input = [] if self.does("inputs are not stored") else list(run.input)
         history: list[str] = session["history"]
-        if self.does("each run begins its session anew"):
+        if self.does("each run restarts its session"):
             history.clear()
         for message in [*output, *input] if self.does("histories begin with the output") else [*input, *output]:
             id = str(uuid4())
@@ -649,9 +649,9 @@ class Agents(ScriptedServer):
     def _session(self, request: Request, id: str) -> Answer:
         if not _is_uuid(id) and id not in self.sessions:
             raise _Refused(422, "invalid_input", "no UUID")
-        if id not in self.sessions and self.does("unknown sessions are made"):
+        if id not in self.sessions and self.does("unknown sessions exist"):
             return Answer(body={"id": id, "history": []})
-        is_mine = self.owners.get(id) == _owner(request) or self.does("sessions are everybody's")
+        is_mine = self.owners.get(id) == _owner(request) or self.does("sessions are open to all callers")
         if id not in self.sessions or not is_mine:
             raise _Refused(404, "not_found", f"Session {id} not found")
         session = {name: value for name, value in self.sessions[id].items() if name != "base"}

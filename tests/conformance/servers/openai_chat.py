@@ -1,4 +1,4 @@
-"""A scripted server of OpenAI's chat completions."""
+"""Scripted server of OpenAI's Chat Completions API."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ VIOLATIONS: Final = (
     # Models
     Violation("models are not listed", "models.list"),
     Violation("a model has another id", "models.get"),
-    Violation("unknown models are made", "models.unknown"),
+    Violation("unknown models exist", "models.unknown"),
     Violation("a delta is lost", "stream.adds-up"),
     Violation("ASCII only", "chat.unicode"),
     # Answers
@@ -27,10 +27,10 @@ VIOLATIONS: Final = (
     Violation("times are in milliseconds", "chat.created"),
     Violation("no usage", "chat.usage"),
     Violation("the total is that of the answer", "chat.usage-sum", ("stream.usage",)),
-    Violation("answers at once are one", "chat.concurrent", ("~chat.own-id",)),
-    Violation("nobody may speak for the system", "chat.system"),
+    Violation("concurrent answers share an id", "chat.concurrent", ("~chat.own-id",)),
+    Violation("system messages are refused", "chat.system"),
     Violation("developers are unknown", "chat.developer"),
-    Violation("conversations are of one turn", "chat.history", ("chat.history-calls", "call.result")),
+    Violation("only one turn is accepted", "chat.history", ("chat.history-calls", "call.result")),
     Violation("content is never null", "chat.history-calls", ("call.result",)),
     Violation("content is text", "chat.parts"),
     Violation("options are never null", "chat.nulls"),
@@ -68,7 +68,7 @@ VIOLATIONS: Final = (
     Violation("unknown models have no code", "error.model-code"),
     Violation("refusals name no parameter", "error.param"),
     Violation("refusals are of the type error", "error.type"),
-    # What must not be shown
+    # Security
     Violation("errors show a stack trace", "safe.errors", ("safe.ids",)),
     Violation("deep JSON is a server error", "safe.deep"),
     # The form of messages
@@ -87,7 +87,7 @@ VIOLATIONS: Final = (
 
 
 class Chat(OpenAi):
-    """What the last message says tells what the model does."""
+    """Server whose model does what the last message says."""
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
@@ -95,10 +95,10 @@ class Chat(OpenAi):
         self._busy = 0
         self._shared = ""
 
-    async def _routed(self, request: Request, path: list[str]) -> Answer:
+    async def _route(self, request: Request, path: list[str]) -> Answer:
         if (request.method, path) != ("POST", ["chat", "completions"]):
             raise Refused(404, "no such path")
-        body = self._checked(self._json(request))
+        body = self._validated(self._json(request))
         text = self._text(body)
         if self.wants_stream(request, body):
             return Answer(stream=self._stream(body, text))
@@ -106,8 +106,8 @@ class Chat(OpenAi):
 
     # Requests
 
-    def _checked(self, body: dict[str, Any]) -> dict[str, Any]:
-        model = self._named(body)
+    def _validated(self, body: dict[str, Any]) -> dict[str, Any]:
+        model = self._model_of(body)
         if "messages" not in body and self.does("there are default messages"):
             body["messages"] = [{"role": "user", "content": "Hello"}]
         if isinstance(body.get("messages"), str) and self.does("messages may be text"):
@@ -120,7 +120,7 @@ class Chat(OpenAi):
         for message in messages:
             self._check_message(message, calls)
         assistants = [each for each in messages if each["role"] == "assistant"]
-        self.raise_if("conversations are of one turn", Refused(400, "one turn", "messages"), when=assistants)
+        self.raise_if("only one turn is accepted", Refused(400, "one turn", "messages"), when=assistants)
         self.check_temperature(body)
         self.raise_if("options are never null", Refused(400, "null"), when=None in body.values())
         self.raise_if("unknown options are refused", Refused(400, "unknown", "seed"), when="seed" in body)
@@ -129,14 +129,14 @@ class Chat(OpenAi):
 
     def _check_message(self, message: Mapping[str, Any], calls: set[str]) -> None:
         role, content = message.get("role"), message.get("content")
-        self.refuse_unless(role in _ROLES, "messages.role", "unknown roles are taken")
-        self.raise_if("nobody may speak for the system", Refused(400, "no system", "messages"), when=role == "system")
+        self.refuse_unless(role in _ROLES, "messages.role", "unknown roles are accepted")
+        self.raise_if("system messages are refused", Refused(400, "no system", "messages"), when=role == "system")
         self.raise_if("developers are unknown", Refused(400, "no developer", "messages"), when=role == "developer")
         self.raise_if("content is never null", Refused(400, "no content", "messages"), when=content is None)
         if isinstance(content, list):
             self.raise_if("content is text", Refused(400, "content is text", "messages"))
             for part in cast("list[Any]", content):
-                self.refuse_unless(part.get("type") == "text", "messages.content", "unknown parts are taken")
+                self.refuse_unless(part.get("type") == "text", "messages.content", "unknown parts are accepted")
         calls.update(str(each["id"]) for each in message.get("tool_calls") or ())
         if role == "tool":
             self.raise_if("results are refused", Refused(400, "no results", "messages"), when=calls)
@@ -162,7 +162,7 @@ class Chat(OpenAi):
     def _id(self) -> str:
         return "chatcmpl-0" if self.does("all answers have one id") else f"chatcmpl-{next(self._numbers)}"
 
-    def _said(self, body: Mapping[str, Any], text: str) -> str:
+    def _reply(self, body: Mapping[str, Any], text: str) -> str:
         if body.get("response_format") and not self.does("schemas are ignored"):
             return CITY
         return f"You said: {self.ascii_if('ASCII only', text)}"
@@ -172,7 +172,7 @@ class Chat(OpenAi):
             raise Refused(500, "the model failed")
         id = self._id()
         self._busy += 1
-        if self._busy > 1 and self.does("answers at once are one"):
+        if self._busy > 1 and self.does("concurrent answers share an id"):
             id = self._shared
         self._shared = id
         await asyncio.sleep(0.005)
@@ -181,7 +181,7 @@ class Chat(OpenAi):
         if self.does("every answer has two choices"):
             number = 2 if body.get("n") is None else 3
         choices = [self._choice(index, body, text) for index in range(number)]
-        made: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "id": id,
             "object": "chat.completion.chunk" if self.does("answers are chunks") else "chat.completion",
             "created": self._now(),
@@ -189,8 +189,8 @@ class Chat(OpenAi):
             "choices": choices,
         }
         if not self.does("no usage"):
-            made["usage"] = self._usage()
-        return Answer(body=made)
+            answer["usage"] = self._usage()
+        return Answer(body=answer)
 
     def _now(self) -> int:
         return int(time.time() * (1000 if self.does("times are in milliseconds") else 1))
@@ -204,8 +204,8 @@ class Chat(OpenAi):
     def _choice(self, index: int, body: Mapping[str, Any], text: str) -> dict[str, Any]:
         role = "user" if self.does("messages are the user's") else "assistant"
         has_none = self.does("answers have no text") or text.startswith("fail")
-        said = None if has_none else self._said(body, text)
-        message: dict[str, Any] = {"role": role, "content": said, "refusal": None}
+        content = None if has_none else self._reply(body, text)
+        message: dict[str, Any] = {"role": role, "content": content, "refusal": None}
         reason = "length" if self.does("answers end for their length") else "stop"
         if self.does("answers are done"):
             reason = "done"
@@ -269,7 +269,7 @@ class Chat(OpenAi):
             reason = "stop" if self.does("streamed calls end with stop") else "tool_calls"
             deltas = [] if self.does("calls are only announced") else self._call_deltas(body)
             return [(first, None), *((each, None) for each in deltas), ({}, reason)]
-        first_word, *others = self._said(body, text).split(" ")
+        first_word, *others = self._reply(body, text).split(" ")
         words = [first_word, *(f" {word}" for word in others)]
         if self.does("deltas have no text"):
             words = []
@@ -312,5 +312,5 @@ SERVER: Final = Server(
         fail="fail",
         stream="stream",
     ),
-    unbroken={"chat.answer": "a server that fails it keeps nothing: the dead server shows that"},
+    unbroken={"chat.answer": "no other requirement can pass without it; the dead server covers it"},
 )
