@@ -39,7 +39,7 @@ class Subscribed:
 async def test_subscription_uses_the_method_that_the_server_accepts(version: str, method: str, other: int) -> None:
     server = Subscribed(method, other)
     async with serving(server) as url, Wire(urls=[url]) as wire:
-        binding = Rest10(wire, url, {}) if version == "1.0" else Rest03(wire, url)
+        binding = Rest10(wire, url, {}) if version == "1.0" else Rest03(wire, url, {})
         for _ in range(2):
             async with binding.stream("SubscribeToTask", {"id": KNOWN}) as stream:
                 assert stream.exchange.status == 200
