@@ -3,8 +3,7 @@
 It translates between 0.3 and the agent, which works in terms of 1.0.
 """
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from typing import Any, Final, cast
 from urllib.parse import unquote
 
@@ -12,7 +11,7 @@ from tests.conformance.servers import a2a_0_3_proto as proto
 from tests.conformance.servers.a2a_0_3_violations import VIOLATIONS
 from tests.conformance.servers.a2a_agent import TERMINAL, Refused, Task
 from tests.conformance.servers.a2a_served import ERRORS, OPTIONS, Served
-from tests.conformance.servers.kit import Answer, Request, Server, sse
+from tests.conformance.servers.kit import Answer, Request, Server
 
 STATUSES: Final[Mapping[str, int]] = {
     "METHOD_NOT_FOUND": 404,
@@ -27,18 +26,14 @@ STATUSES: Final[Mapping[str, int]] = {
 """HTTP status of a REST error. Any other error has 400."""
 
 
-_BOTH: Final = ("rest.", "binding.", "card.")
-"""Prefixes of requirements that need REST or both bindings. Other violations are tested in JSON-RPC alone."""
-
-
 class Agent(Served):
     unauthenticated_body = "Who are you?"
     extended_card_error = "EXTENDED_AGENT_CARD_NOT_CONFIGURED"
+    listed = VIOLATIONS
+    rest_only = ("rest.", "binding.", "card.")
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
-        breaks = next((each.breaks for each in VIOLATIONS if each.name == violation), "")
-        self.has_rest = not breaks or breaks.startswith(_BOTH)
         self.has_rpc = violation != "REST alone"
         self.has_types_in_rest = violation == "REST in the JSON of the types"
 
@@ -75,7 +70,7 @@ class Agent(Served):
             case "None":
                 raise Refused("METHOD_NOT_FOUND")
             case _:
-                raise Refused("INVALID_PARAMS" if self.does("unknown methods have parameters") else "METHOD_NOT_FOUND")
+                raise self.unknown_method()
 
     def _configs(self, method: str, params: Mapping[str, Any], owner: str) -> Any:
         ids = {"taskId": params.get("id"), "id": params.get("pushNotificationConfigId")}
@@ -114,9 +109,9 @@ class Agent(Served):
                     return self._send_result(sent, is_plain=False)
                 return proto.event_out(sent, is_final=False)
             case "POST", ["message:stream"]:
-                return self._stream_rest(await self.send_streaming(self._send_params_rest(request), owner, "HTTP+JSON"))
+                return self.rest_stream(await self.send_streaming(self._send_params_rest(request), owner, "HTTP+JSON"))
             case "GET", ["tasks", task] if task.endswith(":subscribe"):
-                return self._stream_rest(await self.subscribe(task.removesuffix(":subscribe"), owner))
+                return self.rest_stream(await self.subscribe(task.removesuffix(":subscribe"), owner))
             case "POST", ["tasks", task] if task.endswith(":cancel"):
                 return self._task_rest(self.cancel({"id": task.removesuffix(":cancel")}, owner))
             case "GET", ["tasks", task]:
@@ -128,13 +123,13 @@ class Agent(Served):
             case _, ["tasks", task, "pushNotificationConfigs", *rest]:
                 return self._configs_rest(request, task, rest, owner)
             case _:
-                raise Refused("INVALID_REQUEST" if self.does("unknown paths are bad requests") else "METHOD_NOT_FOUND")
+                raise self.unknown_path()
 
     def _configs_rest(self, request: Request, task: str, rest: list[str], owner: str) -> Any:
         out = self._config if self.has_types_in_rest else proto.config_out
         match request.method, rest:
             case "POST", []:
-                body = self._body_rest(request)
+                body = self.rest_body(request)
                 config = self._config_in(body["config"]["pushNotificationConfig"])
                 return out(self.set_config({**config, "taskId": task}, owner))
             case "GET", []:
@@ -148,14 +143,8 @@ class Agent(Served):
             case _:
                 raise Refused("METHOD_NOT_FOUND")
 
-    def _body_rest(self, request: Request) -> dict[str, Any]:
-        try:
-            return request.json
-        except ValueError:
-            raise Refused("INTERNAL" if self.does("broken JSON is a failure of REST") else "PARSE_ERROR") from None
-
     def _send_params_rest(self, request: Request) -> dict[str, Any]:
-        body = self._body_rest(request)
+        body = self.rest_body(request)
         self.raise_if("an empty body is a failure", Refused("INTERNAL"), when=not body)
         message = body.get("message")
         result = dict(body)
@@ -170,20 +159,12 @@ class Agent(Served):
     def _task_rest(self, task: Mapping[str, Any]) -> dict[str, Any]:
         return self._task(task) if self.has_types_in_rest else proto.task_out(task)
 
-    def _stream_rest(self, events: AsyncGenerator[dict[str, Any]]) -> Answer:
-        async def encode() -> AsyncGenerator[bytes]:
-            async with aclosing(events):
-                async for event in events:
-                    task = self.tasks.get(self._task_id(event))
-                    if self.has_types_in_rest:
-                        result = self._event(task, event, is_last=True)
-                    else:
-                        is_final = "statusUpdate" in event and self._is_final(task, event["statusUpdate"])
-                        result = proto.event_out(event, is_final=is_final)
-                    is_wrapped = self.does("REST events have an envelope")
-                    yield sse({"jsonrpc": "2.0", "id": 1, "result": result, **result} if is_wrapped else result)
-
-        return Answer(stream=encode())
+    def rest_event(self, event: dict[str, Any]) -> Any:
+        task = self.tasks.get(self._task_id(event))
+        if self.has_types_in_rest:
+            return self._event(task, event, is_last=True)
+        is_final = "statusUpdate" in event and self._is_final(task, event["statusUpdate"])
+        return proto.event_out(event, is_final=is_final)
 
     # From 0.3 to 1.0
 
@@ -294,15 +275,10 @@ class Agent(Served):
             events = await self.subscribe(str(params.get("id")), owner)
         else:
             events = await self.send_streaming(self._send_params(params), owner, "JSONRPC")
-        kind = "application/octet-stream" if self.does("streams are bytes") else "text/event-stream"
-        return Answer(stream=self._encode(events, id), headers={"content-type": kind})
+        return self.rpc_stream(events, id)
 
-    async def _encode(self, events: AsyncGenerator[dict[str, Any]], id: Any) -> AsyncGenerator[bytes]:
-        number: Any = "1" if self.does("events with another id") else id
-        async with aclosing(events):
-            async for event in events:
-                task = self.tasks.get(self._task_id(event))
-                yield sse({"jsonrpc": "2.0", "id": number, "result": self._event(task, event, is_last=True)})
+    def rpc_event(self, event: dict[str, Any]) -> Any:
+        return self._event(self.tasks.get(self._task_id(event)), event, is_last=True)
 
     @staticmethod
     def _task_id(event: Mapping[str, Any]) -> str:
@@ -345,24 +321,16 @@ class Agent(Served):
     def build_card(self, base: str) -> dict[str, Any]:
         url = f"{base}/agent"
         card: dict[str, Any] = {
+            **self.common_card(),
             "protocolVersion": "0.3.0",
-            "name": "Scripted",
-            "description": "An agent that conforms to the protocol.",
-            "version": "1",
             "url": "/agent" if self.does("a URL without a host") else url,
             "preferredTransport": "JSONRPC" if self.has_rpc else "HTTP+JSON",
             "additionalInterfaces": self._interfaces(url),
-            "provider": {"url": "https://example.com", "organization": "Example"},
             "capabilities": self._capabilities(),
-            "defaultInputModes": ["text/plain"],
-            "defaultOutputModes": ["text/plain"],
-            "skills": self.skills(),
             "securitySchemes": {"key": {"type": "apiKey", "in": "header", "name": "X-Api-Key"}},
             "security": [{"key": []}],
             "supportsAuthenticatedExtendedCard": not self.is_bare,
-            "signatures": [self.signature()],
         }
-        self.drop_if("a card without a version", card, "version")
         if self.does("a scheme that is not declared"):
             card["security"].append({"other": []})
         self.drop_if("a scheme without its name", card["securitySchemes"]["key"], "name")

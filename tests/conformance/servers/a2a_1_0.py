@@ -1,7 +1,6 @@
 """Scripted A2A 1.0 server: JSON-RPC at the agent's URL, REST below it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -9,23 +8,16 @@ from tests.conformance.servers.a2a_1_0_violations import VIOLATIONS
 from tests.conformance.servers.a2a_agent import Refused
 from tests.conformance.servers.a2a_lists import list_tasks
 from tests.conformance.servers.a2a_served import ERRORS, OPTIONS, Served
-from tests.conformance.servers.kit import Answer, Request, Server, sse
+from tests.conformance.servers.kit import Answer, Request, Server
 
 REQUIRED: Final = "https://example.com/extensions/required"
-
-
-_BOTH: Final = ("rest.", "binding.", "card.", "extended.", "form.rest-error", "version.query", "security.paths")
-"""Prefixes of requirements that need REST or both bindings. Other violations are tested in JSON-RPC alone."""
 
 
 class Agent(Served):
     unauthenticated_body = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "Who are you?"}}
     extended_card_error = "UNSUPPORTED_OPERATION"
-
-    def __init__(self, violation: str = "") -> None:
-        super().__init__(violation)
-        breaks = next((each.breaks for each in VIOLATIONS if each.name == violation), "")
-        self.has_rest = not breaks or breaks.startswith(_BOTH)
+    listed = VIOLATIONS
+    rest_only = ("rest.", "binding.", "card.", "extended.", "form.rest-error", "version.query", "security.paths")
 
     async def handle(self, request: Request) -> Answer:
         path = request.path.removeprefix("/agent")
@@ -58,7 +50,7 @@ class Agent(Served):
         self._check_headers(request)
         if method in ("SendStreamingMessage", "SubscribeToTask"):
             events = await self._stream(method, params, owner, "JSONRPC")
-            return self._stream_answer(self._enveloped(events, id))
+            return self.rpc_stream(events, id)
         return await self._operate(method, params, owner, "JSONRPC")
 
     def rpc_details(self, reason: str) -> dict[str, Any]:
@@ -68,15 +60,6 @@ class Agent(Served):
         kind = "google.rpc.DebugInfo" if self.does(wrong) else "google.rpc.ErrorInfo"
         info = {"@type": f"type.googleapis.com/{kind}", "reason": reason, "domain": "a2a-protocol.org"}
         return [info, {"reason": reason}] if self.does("details are not typed") else [info]
-
-    async def _enveloped(self, events: AsyncGenerator[Any], id: Any) -> AsyncIterator[bytes]:
-        async with aclosing(events):
-            async for event in events:
-                yield sse({"jsonrpc": "2.0", "id": "1" if self.does("events with another id") else id, "result": event})
-
-    def _stream_answer(self, chunks: AsyncIterator[bytes]) -> Answer:
-        kind = "application/octet-stream" if self.does("streams are bytes") else "text/event-stream"
-        return Answer(stream=chunks, headers={"content-type": kind})
 
     async def _stream(
         self, operation: str, params: Mapping[str, Any], owner: str, binding: str
@@ -109,7 +92,7 @@ class Agent(Served):
             case "None":
                 raise Refused("METHOD_NOT_FOUND")
             case _:
-                raise Refused("INVALID_PARAMS" if self.does("unknown methods have parameters") else "METHOD_NOT_FOUND")
+                raise self.unknown_method()
 
     # REST
 
@@ -118,14 +101,8 @@ class Agent(Served):
         self._check_headers(request)
         if operation in ("SendStreamingMessage", "SubscribeToTask"):
             events = await self._stream(operation, params, owner, "HTTP+JSON")
-            return self._stream_answer(self._bare_events(events))
+            return self.rest_stream(events)
         return await self._operate(operation, params, owner, "HTTP+JSON")
-
-    async def _bare_events(self, events: AsyncGenerator[Any]) -> AsyncIterator[bytes]:
-        async with aclosing(events):
-            async for event in events:
-                is_wrapped = self.does("REST events have an envelope")
-                yield sse({"jsonrpc": "2.0", "id": 1, "result": event, **event} if is_wrapped else event)
 
     def rest_error(self, reason: str) -> Answer:
         _, status, name = ERRORS[reason]
@@ -159,7 +136,7 @@ class Agent(Served):
             case "GET", ["tasks", id]:
                 return "GetTask", {**query, "id": id}
             case _:
-                raise Refused("INVALID_REQUEST" if self.does("unknown paths are bad requests") else "METHOD_NOT_FOUND")
+                raise self.unknown_path()
 
     def _config_operation(self, request: Request, task: str, rest: list[str]) -> tuple[str, dict[str, Any]]:
         match request.method, rest:
@@ -177,10 +154,7 @@ class Agent(Served):
     def _body(self, request: Request) -> dict[str, Any]:
         if "a2a+json" in request.headers.get("content-type", "") and self.does("only application/json is read"):
             raise Refused("CONTENT_TYPE_NOT_SUPPORTED")
-        try:
-            body = request.json
-        except ValueError:
-            raise Refused("INTERNAL" if self.does("broken JSON is a failure of REST") else "PARSE_ERROR") from None
+        body = self.rest_body(request)
         self.raise_if("an empty body is not found", Refused("TASK_NOT_FOUND"), when=not body)
         return body
 
@@ -188,20 +162,12 @@ class Agent(Served):
 
     def build_card(self, base: str) -> dict[str, Any]:
         card: dict[str, Any] = {
-            "name": "Scripted",
-            "description": "An agent that conforms to the protocol.",
-            "version": "1",
-            "provider": {"url": "https://example.com", "organization": "Example"},
+            **self.common_card(),
             "supportedInterfaces": self._interfaces(f"{base}/agent"),
             "capabilities": self._capabilities(),
-            "defaultInputModes": ["text/plain"],
-            "defaultOutputModes": ["text/plain"],
-            "skills": self.skills(),
             "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}},
             "securityRequirements": [{"schemes": {"key": {"list": []}}}],
-            "signatures": [self.signature()],
         }
-        self.drop_if("a card without a version", card, "version")
         if self.does("a scheme that is not declared"):
             card["securityRequirements"].append({"schemes": {"other": {"list": []}}})
         if self.does("a scheme of two kinds"):

@@ -2,12 +2,13 @@
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 from babelgate.conformance.probe import Options
 from tests.conformance.servers.a2a_agent import Agent, Refused, agent_triggers
-from tests.conformance.servers.kit import TRACE, Answer, Request, triggers
+from tests.conformance.servers.kit import TRACE, Answer, Request, Violation, sse, triggers
 
 ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
     "PARSE_ERROR": (-32700, 400, "INVALID_ARGUMENT"),
@@ -38,6 +39,15 @@ class Served(Agent):
     """Body of the answer to a caller without a valid key."""
     extended_card_error: str
     """Reason of the error of an agent that declares no extended card."""
+    listed: Sequence[Violation]
+    """Violations of the version."""
+    rest_only: tuple[str, ...]
+    """Prefixes of requirements that need REST or both bindings. Other violations are tested in JSON-RPC alone."""
+
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        breaks = next((each.breaks for each in self.listed if each.name == violation), "")
+        self.has_rest = not breaks or breaks.startswith(self.rest_only)
 
     async def call_rpc(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
         """Return the result of a JSON-RPC call, or an answer with a stream. Raises Refused."""
@@ -46,6 +56,14 @@ class Served(Agent):
     async def call_rest(self, request: Request, path: str, owner: str) -> Any:
         """Return the body of the answer to a REST call, or an answer with a stream. Raises Refused."""
         raise NotImplementedError
+
+    def rpc_event(self, event: dict[str, Any]) -> Any:
+        """Return an event of a stream in the form of JSON-RPC."""
+        return event
+
+    def rest_event(self, event: dict[str, Any]) -> Any:
+        """Return an event of a stream in the form of REST."""
+        return event
 
     def build_card(self, base: str) -> dict[str, Any]:
         raise NotImplementedError
@@ -140,6 +158,44 @@ class Served(Agent):
             return 500
         return status
 
+    def rest_body(self, request: Request) -> dict[str, Any]:
+        """Return the body of a REST call. Raises Refused."""
+        try:
+            return request.json
+        except ValueError:
+            raise Refused("INTERNAL" if self.does("broken JSON is a failure of REST") else "PARSE_ERROR") from None
+
+    def unknown_method(self) -> Refused:
+        return Refused("INVALID_PARAMS" if self.does("unknown methods have parameters") else "METHOD_NOT_FOUND")
+
+    def unknown_path(self) -> Refused:
+        return Refused("INVALID_REQUEST" if self.does("unknown paths are bad requests") else "METHOD_NOT_FOUND")
+
+    # Streams
+
+    def rpc_stream(self, events: AsyncGenerator[dict[str, Any]], id: Any) -> Answer:
+        async def encode() -> AsyncGenerator[bytes]:
+            number = "1" if self.does("events with another id") else id
+            async with aclosing(events):
+                async for event in events:
+                    yield sse({"jsonrpc": "2.0", "id": number, "result": self.rpc_event(event)})
+
+        return self._stream_answer(encode())
+
+    def rest_stream(self, events: AsyncGenerator[dict[str, Any]]) -> Answer:
+        async def encode() -> AsyncGenerator[bytes]:
+            async with aclosing(events):
+                async for event in events:
+                    bare = self.rest_event(event)
+                    is_wrapped = self.does("REST events have an envelope")
+                    yield sse({"jsonrpc": "2.0", "id": 1, "result": bare, **bare} if is_wrapped else bare)
+
+        return self._stream_answer(encode())
+
+    def _stream_answer(self, chunks: AsyncGenerator[bytes]) -> Answer:
+        kind = "application/octet-stream" if self.does("streams are bytes") else "text/event-stream"
+        return Answer(stream=chunks, headers={"content-type": kind})
+
     # The card
 
     def card(self, request: Request) -> Answer:
@@ -159,12 +215,27 @@ class Served(Agent):
         self.raise_if("the extended card is missing", Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED"))
         return self.build_card("http://127.0.0.1")
 
-    def skills(self) -> list[dict[str, Any]]:
+    def common_card(self) -> dict[str, Any]:
+        """Return the members that are equal in both versions."""
+        card: dict[str, Any] = {
+            "name": "Scripted",
+            "description": "An agent that conforms to the protocol.",
+            "version": "1",
+            "provider": {"url": "https://example.com", "organization": "Example"},
+            "defaultInputModes": ["text/plain"],
+            "defaultOutputModes": ["text/plain"],
+            "skills": self._skills(),
+            "signatures": [self._signature()],
+        }
+        self.drop_if("a card without a version", card, "version")
+        return card
+
+    def _skills(self) -> list[dict[str, Any]]:
         skill: dict[str, Any] = {"id": "one", "name": "One", "description": "Does one thing.", "tags": ["demo"]}
         self.drop_if("a skill without tags", skill, "tags")
         return [skill, {**skill, "id": "one" if self.does("two skills have one id") else "two"}]
 
-    def signature(self) -> dict[str, Any]:
+    def _signature(self) -> dict[str, Any]:
         header = {"alg": "ES256", "typ": "JOSE", "kid": "1"}
         self.drop_if("a signature without a key", header, "kid")
         protected = base64.urlsafe_b64encode(json.dumps(header).encode()).decode().rstrip("=")

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, cast
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.acp_0_2_violations import VIOLATIONS
-from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Server, options, sse
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Server, is_uuid, options, sse
 
 _SHORT: Final = 0.005
 """Duration of a short run, in seconds."""
@@ -225,7 +225,7 @@ class Agents(ScriptedServer):
         self.raise_if("an input is one message", _Refused(422, "invalid_input", "one message"), when=len(messages) > 1)
         self.raise_if("an input is never another agent's", _Refused(422, "invalid_input", "no agents"), when=named)
         if "session_id" in body:
-            self._refuse_unless(_is_uuid(body["session_id"]), "no UUID", "session ids are any text")
+            self._refuse_unless(is_uuid(body["session_id"]), "no UUID", "session ids are any text")
         return body
 
     def _check_message(self, message: Any) -> None:
@@ -247,11 +247,11 @@ class Agents(ScriptedServer):
 
     def _run(self, request: Request, id: str, violation: str) -> _Run:
         """Return the run of the caller, or of any caller if the server commits the violation."""
-        if not _is_uuid(id) and id not in self.runs:
+        if not is_uuid(id) and id not in self.runs:
             status = 500 if self.does("odd run ids are server errors") else 422
             raise _Refused(status, "server_error" if status == 500 else "invalid_input", "no UUID")
         run = self.runs.get(id)
-        is_mine = run is not None and run.owner == _owner(request)
+        is_mine = run is not None and run.owner == request.caller
         if run is None or not (is_mine or self.does(violation)):
             raise _Refused(404, "not_found", f"Run {id} not found")
         return run
@@ -308,7 +308,7 @@ class Agents(ScriptedServer):
             "created_at": self._now(),
             "finished_at": None,
         }
-        run = self.runs[id] = _Run(state, _owner(request), mode, text, body["input"])
+        run = self.runs[id] = _Run(state, request.caller, mode, text, body["input"])
         waits = mode == "async" and text.startswith("Hello") and self.does("async runs never start")
         if not waits:
             run.task = asyncio.get_running_loop().create_task(self._work(run, body["agent_name"]))
@@ -492,7 +492,7 @@ class Agents(ScriptedServer):
         )
 
     def _get(self, request: Request, id: str) -> Answer:
-        if id not in self.runs and _is_uuid(id) and self.does("unknown runs are forbidden"):
+        if id not in self.runs and is_uuid(id) and self.does("unknown runs are forbidden"):
             raise _Refused(403, "not_found", "no")
         run = self._run(request, id, "runs are open to all callers")
         state = copy.deepcopy(run.state)
@@ -510,7 +510,7 @@ class Agents(ScriptedServer):
         return Answer(body=state)
 
     def _list_events(self, request: Request, id: str) -> Answer:
-        if id not in self.runs and _is_uuid(id) and self.does("unknown runs have no events"):
+        if id not in self.runs and is_uuid(id) and self.does("unknown runs have no events"):
             return Answer(body={"events": []})
         run = self._run(request, id, "events are open to all callers")
         events = copy.deepcopy(run.events[run.first_listed :])
@@ -625,7 +625,7 @@ class Agents(ScriptedServer):
         if id is None or self.does("sessions are always new"):
             id = f"session-{next(self._numbers)}" if self.does("session ids are numbers") else str(uuid4())
         self.sessions.setdefault(id, {"id": id, "history": list[str](), "state": None})
-        self.owners.setdefault(id, _owner(request))
+        self.owners.setdefault(id, request.caller)
         self.sessions[id]["base"] = request.base
         return id
 
@@ -647,21 +647,17 @@ class Agents(ScriptedServer):
             history.append(f"{base}/resources/{id}")
 
     def _session(self, request: Request, id: str) -> Answer:
-        if not _is_uuid(id) and id not in self.sessions:
+        if not is_uuid(id) and id not in self.sessions:
             raise _Refused(422, "invalid_input", "no UUID")
         if id not in self.sessions and self.does("unknown sessions exist"):
             return Answer(body={"id": id, "history": []})
-        is_mine = self.owners.get(id) == _owner(request) or self.does("sessions are open to all callers")
+        is_mine = self.owners.get(id) == request.caller or self.does("sessions are open to all callers")
         if id not in self.sessions or not is_mine:
             raise _Refused(404, "not_found", f"Session {id} not found")
         session = {name: value for name, value in self.sessions[id].items() if name != "base"}
         self.set_if("sessions have another id", session, id=str(uuid4()))
         self.set_if("states are numbers", session, state=7)
         return Answer(body=session)
-
-
-def _owner(request: Request) -> str:
-    return request.headers.get("x-api-key", "")
 
 
 def _message(role: str, text: str) -> dict[str, Any]:
@@ -671,14 +667,6 @@ def _message(role: str, text: str) -> dict[str, Any]:
 def _has_end(events: Sequence[Any]) -> bool:
     ends = ("run.completed", "run.failed", "run.cancelled", "run.awaiting")
     return any(event["type"] in ends for event in events)
-
-
-def _is_uuid(text: Any) -> bool:
-    try:
-        UUID(str(text))
-    except ValueError:
-        return False
-    return True
 
 
 SERVER: Final = Server(

@@ -1,9 +1,8 @@
 """Scripted server of LangChain's Agent Protocol 0.1.6, with runs in both layouts."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
@@ -110,17 +109,7 @@ class AgentProtocol(Commands):
 
     # Routes
 
-    async def handle(self, request: Request) -> Answer:
-        path = [unquote(each) for each in request.path.split("/") if each]
-        try:
-            answer = await self._route(request, path)
-        except Refused as error:
-            return _json(error.status, error.body)
-        if isinstance(answer, Answer):
-            return answer
-        return Answer(200, json.dumps(answer)) if self.does("answers are plain text") else _json(200, answer)
-
-    async def _route(self, request: Request, path: Sequence[str]) -> Any:
+    async def route(self, request: Request, path: Sequence[str]) -> Any:
         match path:
             case ["agents", *rest]:
                 return self._agents(request, rest)
@@ -368,10 +357,6 @@ class AgentProtocol(Commands):
                 return {"namespaces": found} if self.does("namespaces are in an object") else found
             case _:
                 raise self.error(404, "Not Found")
-
-
-def _json(status: int, value: Any) -> Answer:
-    return Answer(status, json.dumps(value), {"content-type": "application/json"})
 
 
 SERVER: Final = Server(

@@ -204,7 +204,7 @@ class Agent(ScriptedServer):
             raise _Refused(500, {"message": "no UUID"})
         if id not in self.tasks:
             raise self._not_found()
-        if self.owners[id] != request.headers.get("x-api-key", "") and not self.does("tasks are open to all callers"):
+        if self.owners[id] != request.caller and not self.does("tasks are open to all callers"):
             raise self._not_found()
         return self.tasks[id]
 
@@ -219,7 +219,7 @@ class Agent(ScriptedServer):
         input = None if self.does("the task's input is null") else body.get("input")
         input = self.ascii_if("ASCII only", input) if isinstance(input, str) else input
         self.tasks[id] = {"task_id": id, "input": input, "additional_input": more}
-        self.owners[id] = request.headers.get("x-api-key", "")
+        self.owners[id] = request.caller
         self.files[id] = []
         self._locks[id] = asyncio.Lock()
         self.steps[id] = [] if self.does("no step is planned") else [self._plan(id)]

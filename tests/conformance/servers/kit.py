@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
+from uuid import UUID
 
 from babelgate.conformance.probe import Options
 from babelgate.conformance.trigger import Trigger, Triggers
@@ -52,6 +53,11 @@ class Request:
     def json(self) -> Any:
         """Parsed body. Raises ValueError."""
         return json.loads(self.body)
+
+    @property
+    def caller(self) -> str:
+        """API key of the caller."""
+        return self.headers.get("x-api-key", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +200,14 @@ async def _send_answer(
     if answer.is_cut:
         raise _Cut
     await send({"type": "http.response.body", "body": b""})
+
+
+def is_uuid(value: Any) -> bool:
+    try:
+        UUID(value)
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return True
 
 
 class Dead(ScriptedServer):

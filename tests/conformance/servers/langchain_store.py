@@ -15,7 +15,7 @@ class Store(ThreadServer):
         self.items: dict[Key, dict[str, Any]] = {}
 
     def _key(self, request: Request, namespace: Sequence[str], key: str) -> Key:
-        owner = "" if self.does("the store is open to all callers") else request.headers.get("x-api-key", "")
+        owner = "" if self.does("the store is open to all callers") else request.caller
         return owner, tuple(namespace), key
 
     def put_item(self, request: Request) -> None:

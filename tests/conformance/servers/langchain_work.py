@@ -1,15 +1,17 @@
 """Base of the scripted servers of the Agent Protocol and LangGraph Platform: threads, runs and their agents."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, cast
+from urllib.parse import unquote
 from urllib.request import Request as Call
 from urllib.request import urlopen
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, is_uuid
 
 Message = dict[str, Any]
 
@@ -94,10 +96,23 @@ class ThreadServer(ScriptedServer):
 
     # Differences between the protocols
 
+    async def route(self, request: Request, path: Sequence[str]) -> Any:
+        """Return an answer, or its JSON. Raises Refused."""
+        raise NotImplementedError
+
+    async def handle(self, request: Request) -> Answer:
+        try:
+            answer = await self.route(request, [unquote(each) for each in request.path.split("/") if each])
+        except Refused as error:
+            return json_answer(error.body, error.status)
+        return answer if isinstance(answer, Answer) else json_answer(answer, is_text=self.is_text)
+
+    @property
+    def is_text(self) -> bool:
+        return self.does("answers are plain text")
+
     def text(self, message: Message) -> str:
-        if self.does("words are ASCII"):
-            return message["text"].encode("ascii", errors="replace").decode()
-        return message["text"]
+        return self.ascii_if("words are ASCII", message["text"])
 
     def error(self, status: int, text: str) -> Refused:
         raise NotImplementedError
@@ -154,7 +169,7 @@ class ThreadServer(ScriptedServer):
             raise self.error(404, f"Thread {id} not found")
         if self._is_open(request):
             return found
-        if found.owner != _owner(request) and not self.does("threads are open to all callers"):
+        if found.owner != request.caller and not self.does("threads are open to all callers"):
             raise self.error(404, f"Thread {id} not found")
         return found
 
@@ -176,7 +191,7 @@ class ThreadServer(ScriptedServer):
             threads = [self.thread(request, thread_id)]
         for thread in threads:
             for run in thread.runs:
-                is_shown = thread.owner == _owner(request) or self._is_open(request)
+                is_shown = thread.owner == request.caller or self._is_open(request)
                 if run.id == id and (is_shown or self.does("runs are open to all callers")):
                     return run
         raise self.error(404, "Run not found")
@@ -201,7 +216,7 @@ class ThreadServer(ScriptedServer):
         metadata = dict(cast("dict[str, Any]", requested)) if isinstance(requested, dict) else {}
         if self.does("metadata loses nested objects"):
             metadata = {name: value for name, value in metadata.items() if not isinstance(value, dict)}
-        thread = Thread(id or str(uuid4()), _owner(request), metadata)
+        thread = Thread(id or str(uuid4()), request.caller, metadata)
         thread.status = "busy" if self.does("new threads are busy") else "idle"
         self.threads[thread.id] = thread
         return thread
@@ -257,7 +272,7 @@ class ThreadServer(ScriptedServer):
 
     def copy_thread(self, request: Request, id: str) -> Thread:
         if id not in self.threads and self.does("an unknown thread is copied as an empty one"):
-            return Thread(str(uuid4()), _owner(request), {})
+            return Thread(str(uuid4()), request.caller, {})
         source = self.thread(request, id)
         copy = Thread(str(uuid4()), source.owner, dict(source.metadata))
         if self.does("a copy is its source"):
@@ -282,7 +297,7 @@ class ThreadServer(ScriptedServer):
         return [each for each in found if has(each.values, body.get("values") or {})]
 
     def is_shown_to(self, thread: Thread, request: Request) -> bool:
-        return thread.owner == _owner(request) or self.does("lists are open to all callers")
+        return thread.owner == request.caller or self.does("lists are open to all callers")
 
     def page_bounds(self, body: Mapping[str, Any], default: int) -> tuple[int, int]:
         limit, offset = body.get("limit", default), body.get("offset", 0)
@@ -324,13 +339,13 @@ class ThreadServer(ScriptedServer):
     def thread_of_run(self, request: Request, id: str | None, body: Mapping[str, Any]) -> Thread:
         if id is None:
             self.refuse_if("a run needs a thread", 422, "thread_id is missing")
-            thread = Thread(str(uuid4()), _owner(request), {}, extra={"is_own": True})
+            thread = Thread(str(uuid4()), request.caller, {}, extra={"is_own": True})
         elif id in self.threads:
             return self.thread(request, id)
         elif (body.get("if_not_exists") == "create" and not self.does("if_not_exists is ignored")) or self.does(
             "streams on unknown threads are empty" if "stream_mode" in body else "runs make their threads"
         ):
-            thread = Thread(id, _owner(request), {})
+            thread = Thread(id, request.caller, {})
         else:
             raise self.error(404, "Thread not found")
         self.threads[thread.id] = thread
@@ -556,12 +571,11 @@ def has(whole: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
     return all(whole.get(name) == value for name, value in part.items())
 
 
-def is_uuid(id: Any) -> bool:
-    try:
-        UUID(id)
-    except (ValueError, TypeError, AttributeError):
-        return False
-    return True
+def json_answer(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None, *, is_text: bool = False
+) -> Answer:
+    kind = "text/plain" if is_text else "application/json"
+    return Answer(status, json.dumps(value), {"content-type": kind, **(headers or {})})
 
 
 def modes_of(body: Mapping[str, Any]) -> list[str]:
@@ -571,10 +585,6 @@ def modes_of(body: Mapping[str, Any]) -> list[str]:
 
 def now() -> str:
     return datetime.now(UTC).isoformat()
-
-
-def _owner(request: Request) -> str:
-    return request.headers.get("x-api-key", "")
 
 
 def _post_webhook(url: str) -> None:

@@ -1,15 +1,14 @@
 """Scripted LangGraph Platform server, modeled on langgraph-api 0.16."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
-from tests.conformance.servers.kit import Answer, Request, Server, options, sse
+from tests.conformance.servers.kit import Answer, Request, Server, is_uuid, options, sse
 from tests.conformance.servers.langchain_commands import endless, messages_of
-from tests.conformance.servers.langchain_work import Refused, Run, State, Thread, is_uuid, modes_of, now
+from tests.conformance.servers.langchain_work import Run, State, Thread, json_answer, modes_of, now
 from tests.conformance.servers.langgraph_views import GRAPHS, Views, assistant_id
 from tests.conformance.servers.langgraph_violations import VIOLATIONS
 
@@ -40,17 +39,7 @@ class Platform(Views):
 
     # Routes
 
-    async def handle(self, request: Request) -> Answer:
-        path = [unquote(each) for each in request.path.split("/") if each]
-        try:
-            answer = await self._route(request, path)
-        except Refused as error:
-            return _json(error.body, error.status)
-        if isinstance(answer, Answer):
-            return answer
-        return Answer(200, json.dumps(answer)) if self.does("answers are plain text") else _json(answer)
-
-    async def _route(self, request: Request, path: Sequence[str]) -> Any:
+    async def route(self, request: Request, path: Sequence[str]) -> Any:
         match path:
             case ["ok"]:
                 return {"ok": "yes" if self.does("ok is a text") else True}
@@ -178,11 +167,7 @@ class Platform(Views):
         headers = {"x-pagination-total": str(offset + limit + 1 if has_more else len(found))}
         if has_more:
             headers["x-pagination-next"] = str(offset + limit)
-        return _json(views, headers={} if self.does("pages have no headers") else headers, is_text=self.is_text)
-
-    @property
-    def is_text(self) -> bool:
-        return self.does("answers are plain text")
+        return json_answer(views, headers={} if self.does("pages have no headers") else headers, is_text=self.is_text)
 
     def patch(self, request: Request, thread: Thread) -> Answer | None:
         self.patch_metadata(thread, self.body(request).get("metadata") or {})
@@ -321,11 +306,11 @@ class Platform(Views):
         self.refuse_unless("ended runs are cancelled", 404, "No matching runs to cancel.", when=not run.is_active)
         await self.cancel_run(request, run)
         if request.query.get("wait") in ("true", "1"):
-            return _json({})
+            return json_answer({})
         return Answer(200 if self.does("cancels are answered with 200") else 202)
 
     def _with_location(self, run: Run, view: Any, way: str = "") -> Answer:
-        return _json(view, headers=self._location_headers(run, way), is_text=self.is_text)
+        return json_answer(view, headers=self._location_headers(run, way), is_text=self.is_text)
 
     def _location_headers(self, run: Run, way: str) -> dict[str, str]:
         where = f"/threads/{run.thread.id}/runs/{run.id}"
@@ -506,7 +491,7 @@ class Platform(Views):
                 self.put_item(request)
                 return Answer(200 if self.does("items are answered with 200") else 204)
             case "GET", ["items"]:
-                return _json(
+                return json_answer(
                     self.get_item(request, request.query.get("namespace", "").split(".")), is_text=self.is_text
                 )
             case "DELETE", ["items"]:
@@ -519,11 +504,6 @@ class Platform(Views):
                 return found if self.does("namespaces are a bare array") else {"namespaces": found}
             case _:
                 raise self.error(404, "Not Found")
-
-
-def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None, *, is_text: bool = False) -> Answer:
-    kind = "text/plain" if is_text else "application/json"
-    return Answer(status, json.dumps(value), {"content-type": kind, **(headers or {})})
 
 
 SERVER: Final = Server(

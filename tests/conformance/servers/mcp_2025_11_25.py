@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, options, sse
-from tests.conformance.servers.mcp_tools import OPEN, SHARED, Refused, Tools
+from tests.conformance.servers.mcp_tools import SHARED, Refused, Tools
 
 _VERSIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25")
 _NEWEST: Final = _VERSIONS[-1]
@@ -74,10 +74,7 @@ class Server2025(Tools):
     def structured(self, text: str) -> tuple[Any, Any]:
         return {"text": text}, {"text": 7}
 
-    async def handle(self, request: Request) -> Answer:
-        origin = request.headers.get("origin", "")
-        if origin and not self.does("every origin is accepted"):
-            return Answer(403, "Invalid Origin")
+    async def route(self, request: Request) -> Answer:
         match request.method:
             case "POST":
                 return await self._post(request)
@@ -97,8 +94,7 @@ class Server2025(Tools):
             return Answer(error.status, self.error_response(None, error))
 
     def _body(self, request: Request) -> dict[str, Any]:
-        is_odd = "event-stream" not in request.headers.get("accept", "")
-        self.raise_unless("Accept is not read", Refused(-32600, "Not Acceptable", 406), when=is_odd)
+        self.check_accept(request)
         return self.parse(request, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
     async def _answer(self, request: Request, body: dict[str, Any]) -> Answer:
@@ -112,7 +108,7 @@ class Server2025(Tools):
             if self.does("notifications are answered with 200"):
                 return Answer(200, {"jsonrpc": "2.0", "id": None, "result": {}})
             return Answer(202, {} if self.does("notifications have a body") else None)
-        return self._stream(request, self._messages(request, body))
+        return self.answer_stream(self._frames(self._messages(request, body)))
 
     def _cancel(self, id: Any) -> None:
         stopped = self._working.get(id)
@@ -131,7 +127,7 @@ class Server2025(Tools):
             if self.does("requests need no session"):
                 return
             raise Refused(-32600, "Missing session ID")
-        is_mine = self.sessions.get(id) == request.headers.get("x-api-key", "")
+        is_mine = self.sessions.get(id) == request.caller
         if id not in self.sessions or not (is_mine or self.does("sessions are open to all callers")):
             raise Refused(-32600, "Session not found", 400 if self.does("unknown sessions are bad requests") else 404)
 
@@ -163,22 +159,15 @@ class Server2025(Tools):
             id = f"{id[:8]} {id[8:]}"
         if self.does("there is one session at a time"):
             self.sessions.clear()
-        self.sessions[id] = request.headers.get("x-api-key", "")
+        self.sessions[id] = request.caller
         return Answer(body=self.response(body["id"], result), headers={"Mcp-Session-Id": id})
 
     # Messages
 
-    def _stream(self, request: Request, messages: AsyncGenerator[Any]) -> Answer:
-        kind = "text/plain" if self.does("answers are text") else "text/event-stream"
-
-        async def stream() -> AsyncGenerator[bytes]:
-            numbers = count(1) if self.does("ids of events restart") else self._events
-            async for message in messages:
-                yield sse(message, event="message", id=str(next(numbers)))
-            if self.does("streams stay open"):
-                await asyncio.sleep(OPEN)
-
-        return Answer(headers={"content-type": kind}, stream=stream())
+    async def _frames(self, messages: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
+        numbers = count(1) if self.does("ids of events restart") else self._events
+        async for message in messages:
+            yield sse(message, event="message", id=str(next(numbers)))
 
     async def _messages(self, request: Request, body: Mapping[str, Any]) -> AsyncGenerator[Any]:
         method, id = body["method"], body["id"]

@@ -1,12 +1,11 @@
 """Scripted MCP 2026-07-28 server: tools over Streamable HTTP, without sessions."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final, cast
 
 from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, options, sse
-from tests.conformance.servers.mcp_tools import OPEN, SHARED, Refused, Tools
+from tests.conformance.servers.mcp_tools import SHARED, Refused, Tools
 
 _VERSION: Final = "2026-07-28"
 _PREFIX: Final = "io.modelcontextprotocol/"
@@ -70,9 +69,7 @@ class Server2026(Tools):
     def structured(self, text: str) -> tuple[Any, Any]:
         return [text], 7
 
-    async def handle(self, request: Request) -> Answer:
-        if request.headers.get("origin") and not self.does("every origin is accepted"):
-            return Answer(403, "Invalid Origin")
+    async def route(self, request: Request) -> Answer:
         if request.method != "POST":
             if request.method == "GET" and self.does("GET is a stream"):
                 return Answer(200, "", {"content-type": "text/event-stream"})
@@ -88,9 +85,7 @@ class Server2026(Tools):
 
     def _check(self, request: Request, body: Mapping[str, Any]) -> None:
         """Check the headers and metadata of a request."""
-        accepts = request.headers.get("accept", "")
-        if "event-stream" not in accepts and not self.does("Accept is not read"):
-            raise Refused(-32600, "Not Acceptable", 406)
+        self.check_accept(request)
         params: Mapping[str, Any] = body.get("params") or {}
         version = request.headers.get("mcp-protocol-version")
         if version != _VERSION and not self.does("every version is supported"):
@@ -147,7 +142,7 @@ class Server2026(Tools):
             case _:
                 code = -32603 if self.does("unknown methods are internal errors") else -32601
                 raise Refused(code, "Method not found", 200 if self.does("unknown methods are 200") else 404)
-        return self._stream(params, method, self.response(id, result))
+        return self.answer_stream(self._frames(params, method, self.response(id, result)))
 
     def _discover(self) -> dict[str, Any]:
         versions = ["2025-11-25" if self.does("it supports an older version") else _VERSION]
@@ -165,21 +160,14 @@ class Server2026(Tools):
             content["_meta"] = {f"{_PREFIX}serverInfo": {"name": "tests", "version": "1"}}
         return super().response(id, content)
 
-    def _stream(self, params: Mapping[str, Any], method: str, response: dict[str, Any]) -> Answer:
-        kind = "text/plain" if self.does("answers are text") else "text/event-stream"
-
-        async def stream() -> AsyncGenerator[bytes]:
-            for each in self.progress_messages(params):
-                yield sse(each, event="message")
+    async def _frames(self, params: Mapping[str, Any], method: str, response: dict[str, Any]) -> AsyncGenerator[bytes]:
+        for each in self.progress_messages(params):
+            yield sse(each, event="message")
+        yield sse(response, event="message")
+        if method == "tools/list" and self.does("responses are sent twice"):
             yield sse(response, event="message")
-            if method == "tools/list" and self.does("responses are sent twice"):
-                yield sse(response, event="message")
-            if params.get("name") == "steps" and self.does("progress follows the response"):
-                yield sse(self.progress_message(params, 9), event="message")
-            if self.does("streams stay open"):
-                await asyncio.sleep(OPEN)
-
-        return Answer(headers={"content-type": kind}, stream=stream())
+        if params.get("name") == "steps" and self.does("progress follows the response"):
+            yield sse(self.progress_message(params, 9), event="message")
 
     # Tools
 
@@ -194,7 +182,7 @@ class Server2026(Tools):
 
     def _ask(self, request: Request, params: Mapping[str, Any]) -> dict[str, Any]:
         meta: Mapping[str, Any] = params["_meta"]
-        seal = f"sealed for {request.headers.get('x-api-key', '')}"
+        seal = f"sealed for {request.caller}"
         state, responses = params.get("requestState"), params.get("inputResponses")
         if self.does("questions are answers"):
             return self.result("What is your name?")

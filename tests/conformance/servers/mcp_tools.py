@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from tests.conformance.servers.kit import TRACE, Request, ScriptedServer, Violation
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Violation
 
-OPEN: Final = 8.0
+_OPEN: Final = 8.0
 """Seconds for which a stream stays open, as a violation."""
 
 SHARED: Final = (
@@ -82,6 +82,18 @@ class Tools(ScriptedServer):
 
     # Messages
 
+    async def handle(self, request: Request) -> Answer:
+        if request.headers.get("origin") and not self.does("every origin is accepted"):
+            return Answer(403, "Invalid Origin")
+        return await self.route(request)
+
+    async def route(self, request: Request) -> Answer:
+        raise NotImplementedError
+
+    def check_accept(self, request: Request) -> None:
+        is_odd = "event-stream" not in request.headers.get("accept", "")
+        self.raise_unless("Accept is not read", Refused(-32600, "Not Acceptable", 406), when=is_odd)
+
     def parse(self, request: Request, substitute: dict[str, Any]) -> dict[str, Any]:
         """Return the message of a request, or `substitute` where a violation answers a body that is no message."""
         is_deep = request.body.count(b"[") > 500
@@ -112,6 +124,16 @@ class Tools(ScriptedServer):
         if error.data is not None:
             content["data"] = error.data
         return {"jsonrpc": "2.0", "id": id, "error": str(error) if self.does("errors are text") else content}
+
+    def answer_stream(self, frames: AsyncGenerator[bytes]) -> Answer:
+        async def stream() -> AsyncGenerator[bytes]:
+            async for frame in frames:
+                yield frame
+            if self.does("streams stay open"):
+                await asyncio.sleep(_OPEN)
+
+        kind = "text/plain" if self.does("answers are text") else "text/event-stream"
+        return Answer(headers={"content-type": kind}, stream=stream())
 
     # Tools
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 from typing import Any, Final, cast
 
@@ -99,7 +99,7 @@ class Chat(OpenAi):
         if (request.method, path) != ("POST", ["chat", "completions"]):
             raise Refused(404, "no such path")
         body = self._validated(self._json(request))
-        text = self._text(body)
+        text = self.text_of(body["messages"])
         if self.wants_stream(request, body):
             return Answer(stream=self._stream(body, text))
         return await self._answer(body, text)
@@ -121,17 +121,14 @@ class Chat(OpenAi):
             self._check_message(message, calls)
         assistants = [each for each in messages if each["role"] == "assistant"]
         self.raise_if("only one turn is accepted", Refused(400, "one turn", "messages"), when=assistants)
-        self.check_temperature(body)
-        self.raise_if("options are never null", Refused(400, "null"), when=None in body.values())
+        self.check_options(body)
         self.raise_if("unknown options are refused", Refused(400, "unknown", "seed"), when="seed" in body)
         self.raise_if("metadata are refused", Refused(400, "unknown", "metadata"), when=body.get("metadata"))
         return {**body, "model": model}
 
     def _check_message(self, message: Mapping[str, Any], calls: set[str]) -> None:
         role, content = message.get("role"), message.get("content")
-        self.refuse_unless(role in _ROLES, "messages.role", "unknown roles are accepted")
-        self.raise_if("system messages are refused", Refused(400, "no system", "messages"), when=role == "system")
-        self.raise_if("developers are unknown", Refused(400, "no developer", "messages"), when=role == "developer")
+        self.check_role(role, _ROLES, "messages")
         self.raise_if("content is never null", Refused(400, "no content", "messages"), when=content is None)
         if isinstance(content, list):
             self.raise_if("content is text", Refused(400, "content is text", "messages"))
@@ -141,21 +138,6 @@ class Chat(OpenAi):
         if role == "tool":
             self.raise_if("results are refused", Refused(400, "no results", "messages"), when=calls)
             self.refuse_unless(message.get("tool_call_id") in calls, "messages", "results need no call")
-
-    def _text(self, body: Mapping[str, Any]) -> str:
-        messages: Sequence[Any] = body["messages"]
-        content: Any = messages[-1].get("content") if messages else ""
-        if isinstance(content, list):
-            return "".join(part.get("text", "") for part in cast("list[Any]", content))
-        return str(content or "")
-
-    def _wants_call(self, body: Mapping[str, Any], text: str) -> bool:
-        choice = body.get("tool_choice")
-        if choice == "none" and not self.does("tool_choice none is ignored"):
-            return False
-        if isinstance(choice, dict):
-            return not self.does("a named tool is not called")
-        return bool(body.get("tools")) and text.startswith("call")
 
     # Answers
 
@@ -209,7 +191,7 @@ class Chat(OpenAi):
         reason = "length" if self.does("answers end for their length") else "stop"
         if self.does("answers are done"):
             reason = "done"
-        if self._wants_call(body, text) and not self.does("calls are text"):
+        if self.wants_call(body, text) and not self.does("calls are text"):
             message |= {"content": None}
             if not self.does("calls are only announced"):
                 message["tool_calls"] = [self._call(body)]
@@ -220,11 +202,8 @@ class Chat(OpenAi):
 
     def _call(self, body: Mapping[str, Any]) -> dict[str, Any]:
         name = "get_time" if self.does("other tools are called") else body["tools"][0]["function"]["name"]
-        arguments: Any = CITY[:-1] if self.does("arguments are cut") else CITY
-        if self.does("arguments are objects"):
-            arguments = {"city": "Rome"}
         id = "call_0" if self.does("all calls have one id") else f"call_{next(self._numbers)}"
-        return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": self.call_arguments()}}
 
     # Streams
 
@@ -247,10 +226,8 @@ class Chat(OpenAi):
             return
         if (wants_usage or self.does("usage is always streamed")) and not self.does("usage is never streamed"):
             yield sse({**self._chunk(id, at, 0, body, []), "usage": self._usage()})
-        if not self.does("no [DONE]"):
-            yield b"data: [DONE]\n\n"
-        if self.does("streams are cut in an event"):
-            yield b"data: {"
+        for frame in self.stream_end():
+            yield frame
 
     def _chunk(self, id: str, at: int, number: int, body: Mapping[str, Any], choices: list[Any]) -> dict[str, Any]:
         return {
@@ -265,7 +242,7 @@ class Chat(OpenAi):
         first: dict[str, Any] = {"role": "assistant", "content": ""}
         if text.startswith("fail"):
             return [(first, None)]
-        if self._wants_call(body, text) and not self.does("calls are text") and not self.does("calls are not streamed"):
+        if self.wants_call(body, text) and not self.does("calls are text") and not self.does("calls are not streamed"):
             reason = "stop" if self.does("streamed calls end with stop") else "tool_calls"
             deltas = [] if self.does("calls are only announced") else self._call_deltas(body)
             return [(first, None), *((each, None) for each in deltas), ({}, reason)]

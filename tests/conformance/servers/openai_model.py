@@ -1,6 +1,7 @@
 """Base of the scripted OpenAI servers: models, keys, errors and shared violations."""
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Violation
@@ -143,9 +144,45 @@ class OpenAi(ScriptedServer):
     def refuse_unless(self, is_right: bool, param: str, violation: str) -> None:
         self.raise_unless(violation, Refused(400, f"{param} is wrong", param), when=not is_right)
 
-    def check_temperature(self, body: dict[str, Any]) -> None:
+    def check_options(self, body: dict[str, Any]) -> None:
         is_right = (body.get("temperature") or 0) <= 2
         self.refuse_unless(is_right, "temperature", "temperatures have no maximum")
+        self.raise_if("options are never null", Refused(400, "null"), when=None in body.values())
+
+    def check_role(self, role: Any, roles: Sequence[str], param: str) -> None:
+        self.refuse_unless(role in roles, f"{param}.role", "unknown roles are accepted")
+        self.raise_if("system messages are refused", Refused(400, "no system", param), when=role == "system")
+        self.raise_if("developers are unknown", Refused(400, "no developer", param), when=role == "developer")
+
+    def text_of(self, messages: Sequence[Any]) -> str:
+        """Return the text of the last message."""
+        content: Any = messages[-1].get("content") if messages else ""
+        if isinstance(content, list):
+            return "".join(str(part.get("text", "")) for part in cast("list[Any]", content))
+        return str(content or "")
+
+    def wants_call(self, body: Mapping[str, Any], text: str) -> bool:
+        choice = body.get("tool_choice")
+        if choice == "none" and not self.does("tool_choice none is ignored"):
+            return False
+        if choice == "required":
+            return not self.does("tool_choice required is ignored")
+        if isinstance(choice, dict):
+            return not self.does("a named tool is not called")
+        return bool(body.get("tools")) and text.startswith("call")
+
+    def call_arguments(self) -> Any:
+        if self.does("arguments are objects"):
+            return {"city": "Rome"}
+        return CITY[:-1] if self.does("arguments are cut") else CITY
+
+    # Streams
+
+    def stream_end(self) -> Iterator[bytes]:
+        if not self.does("no [DONE]"):
+            yield b"data: [DONE]\n\n"
+        if self.does("streams are cut in an event"):
+            yield b"data: {"
 
     def wants_stream(self, request: Request, body: dict[str, Any]) -> bool:
         is_event_stream = "event-stream" in request.headers.get("accept", "")

@@ -160,7 +160,7 @@ class Responses(OpenAi):
 
     async def _create(self, request: Request) -> Answer:
         body = self._validated(request, self._json(request))
-        text = self._text(body)
+        text = self.ascii_if("ASCII only", self.text_of(body["input"]))
         if self.wants_stream(request, body):
             return Answer(stream=self._stream(request, body, text))
         if text.startswith("fail") and not self.does("failures are empty answers"):
@@ -195,8 +195,7 @@ class Responses(OpenAi):
         calls: set[str] = set()
         for item in items:
             self._check_item(item, calls)
-        self.check_temperature(body)
-        self.raise_if("options are never null", Refused(400, "null"), when=None in body.values())
+        self.check_options(body)
         self._check_previous(request, body)
         return {**body, "model": model, "input": items}
 
@@ -225,9 +224,7 @@ class Responses(OpenAi):
 
     def _check_message(self, item: Mapping[str, Any]) -> None:
         role, content = item.get("role"), item.get("content")
-        self.refuse_unless(role in _ROLES, "input.role", "unknown roles are accepted")
-        self.raise_if("system messages are refused", Refused(400, "no system", "input"), when=role == "system")
-        self.raise_if("developers are unknown", Refused(400, "no developer", "input"), when=role == "developer")
+        self.check_role(role, _ROLES, "input")
         if isinstance(content, str) and role != "user" and self.does("only users may speak in text"):
             raise Refused(400, "parts are needed", "input")
         if not isinstance(content, list):
@@ -238,23 +235,6 @@ class Responses(OpenAi):
                 raise Refused(400, "no output_text", "input")
             if part.get("type") == "input_image" and self.does("images are refused"):
                 raise Refused(400, "no images", "input")
-
-    def _text(self, body: Mapping[str, Any]) -> str:
-        items: Sequence[Any] = body["input"]
-        content: Any = items[-1].get("content") if items else ""
-        if isinstance(content, list):
-            return "".join(str(part.get("text", "")) for part in cast("list[Any]", content))
-        return self.ascii_if("ASCII only", str(content or ""))
-
-    def _wants_call(self, body: Mapping[str, Any], text: str) -> bool:
-        choice = body.get("tool_choice")
-        if choice == "none":
-            return self.does("tool_choice none is ignored") and text.startswith("call")
-        if choice == "required":
-            return not self.does("tool_choice required is ignored")
-        if isinstance(choice, dict):
-            return not self.does("a named tool is not called")
-        return bool(body.get("tools")) and text.startswith("call")
 
     # Responses
 
@@ -320,7 +300,7 @@ class Responses(OpenAi):
         return usage
 
     def _output(self, body: Mapping[str, Any], text: str) -> list[Any]:
-        if self._wants_call(body, text) and not self.does("calls are text"):
+        if self.wants_call(body, text) and not self.does("calls are text"):
             return [] if self.does("calls are only announced") else [self._call(body)]
         if self.does("answers have no text") or text.startswith("fail"):
             return [self._message("")]
@@ -346,15 +326,12 @@ class Responses(OpenAi):
         return "in_progress" if self.does("items stay in progress") else "completed"
 
     def _call(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        arguments: Any = CITY[:-1] if self.does("arguments are cut") else CITY
-        if self.does("arguments are objects"):
-            arguments = {"city": "Rome"}
         call: dict[str, Any] = {
             "type": "function_call",
             "id": self._id("fc"),
             "call_id": "call_0" if self.does("all calls have one id") else self._id("call"),
             "name": "get_time" if self.does("other tools are called") else body["tools"][0]["name"],
-            "arguments": arguments,
+            "arguments": self.call_arguments(),
             "status": self._status(),
         }
         return self._without(call, "", "")
@@ -391,10 +368,8 @@ class Responses(OpenAi):
         self._store(request, body, last if not self.does("streamed responses are not stored") else None, numbered)
         for event in numbered:
             yield self._frame(event)
-        if not self.does("no [DONE]"):
-            yield b"data: [DONE]\n\n"
-        if self.does("streams are cut in an event"):
-            yield b"data: {"
+        for frame in self.stream_end():
+            yield frame
 
     def _first_events(self, response: Mapping[str, Any]) -> list[dict[str, Any]]:
         created = {**response, "status": "completed"} if self.does("response.created is completed") else response
