@@ -123,7 +123,7 @@ async def test_every_requirement_that_an_official_server_breaks_is_known(
     assert [each.set.name for each in report.sets] == list(server.sets)
     found = [apply(server.baseline, without_chance(each)) for each in report.sets]
     for each in found:
-        broken = {one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}" for one in each.against()}
+        broken = {one.requirement.id: f"{one.verdict}: {one.expected}: {one.actual}" for one in each.against()}
         assert not broken
         assert not each.stale
         assert not [one for one in each.results if one.verdict is Verdict.HARNESS_ERROR]
@@ -139,7 +139,7 @@ async def test_an_official_server_without_triggers_breaks_nothing_more(server: O
     assert [each.set.name for each in report.sets] == list(server.sets)
     for found in report.sets:
         new = {
-            one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}"
+            one.requirement.id: f"{one.verdict}: {one.expected}: {one.actual}"
             for one in (*found.broken(), *found.consequences())
             if one.requirement.id not in known and one.requirement.name != CHANCE
         }

@@ -114,7 +114,7 @@ def test_remove_all_takes_away_what_is_there_and_what_was_said_before_it() -> No
         {"type": "remove", "id": "__remove_all__"},
         {"type": "ai", "content": "kept", "id": "m1"},
     ]
-    found = decode_update({"messages": wire}, known=("m1", "m2"))
+    found = decode_update({"messages": wire}, message_ids=("m1", "m2"))
     assert found.removed_ids == ("m2",), "m1 is said again"
     assert [message.text for message in found.messages] == ["kept"]
 
