@@ -112,7 +112,7 @@ async def test_a_right_server_keeps_everything(server: Server) -> None:
     for variant in ("", *server.variants):
         report = await judged(server, server.make(variant))
         wrong = [
-            f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+            f"{result.requirement.id}: {result.verdict}: {result.expected} {result.actual}"
             for result in report.results
             if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
         ]
@@ -128,7 +128,7 @@ async def test_a_trigger_that_does_not_show_its_behaviour_fails_nothing(server: 
     plain = Triggers(dict.fromkeys(BEHAVIOURS, triggers["plain"]))
     report = await judged(server, server.make(""), options=replace(server.options, triggers=plain))
     wrong = [
-        f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+        f"{result.requirement.id}: {result.verdict}: {result.expected} {result.actual}"
         for result in report.results
         if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.NOT_OBSERVED)
     ]

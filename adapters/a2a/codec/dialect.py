@@ -15,7 +15,7 @@ from babelgate.adapters.a2a.wire import v1_0 as w
 from babelgate.adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
 from babelgate.adapters.a2a.wire.task import (
     PROTOCOL,
-    TYPED,
+    TYPED_RESULT,
     Artifact,
     ArtifactUpdate,
     StatusUpdate,
@@ -237,7 +237,7 @@ class Dialect(ABC):
         return [self._part(part) for part in encodable] or [self.encode_part(TextPart(text=""))]
 
     def _part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
-        if isinstance(part, DataPart) and TYPED in part.extra:
+        if isinstance(part, DataPart) and TYPED_RESULT in part.extra:
             part = part.replace(data={"result": part.data})
         encoded = self.encode_part(part)
         if part.metadata:
@@ -302,9 +302,9 @@ class Dialect(ABC):
         encoded["parts"] = self.encode_parts(artifact.parts)
         if artifact.metadata:
             encoded["metadata"] = artifact.metadata
-        if artifact.own.get("extensions"):
-            encoded["extensions"] = artifact.own["extensions"]
-        return self._with_unknown(artifact.own, encoded)
+        if artifact.members.get("extensions"):
+            encoded["extensions"] = artifact.members["extensions"]
+        return self._with_unknown(artifact.members, encoded)
 
     def encode_status(self, view: TaskSnapshot | StatusUpdate) -> JsonObject:
         status = view.status
@@ -313,7 +313,7 @@ class Dialect(ABC):
             encoded["message"] = self.encode_message(status.message, view.context_id, view.task_id)
         # 0.3 does not specify the form, and its SDK 0.3.26 writes `+00:00`. The form of 1.0 is valid in both.
         encoded["timestamp"] = encode_time(status.at, "milliseconds")  # specification 1.0, 5.6.1
-        return self._with_unknown(status.own, encoded)
+        return self._with_unknown(status.members, encoded)
 
     def _with_unknown(self, unknown: JsonObject, encoded: JsonObject) -> JsonObject:
         """Return the encoded object with the unknown members, if this dialect passes them on."""
@@ -337,7 +337,7 @@ class Dialect(ABC):
             encoded["history"] = [self.encode_message(each, task.context_id, task.task_id) for each in history]
         # Never empty: it contains the gateway's ids, by which other protocols find the task.
         encoded["metadata"] = task.metadata
-        return self._with_unknown(task.own, encoded)
+        return self._with_unknown(task.members, encoded)
 
     def encode_update(self, update: Update, history_length: int | None = None) -> JsonObject:
         """Encode one event of a stream."""
@@ -354,7 +354,7 @@ class Dialect(ABC):
         encoded |= {"taskId": update.task_id, "contextId": update.context_id, "status": self.encode_status(update)}
         if update.metadata:
             encoded["metadata"] = update.metadata
-        return self._with_unknown(update.own, encoded)
+        return self._with_unknown(update.members, encoded)
 
     def _artifact_update(self, update: ArtifactUpdate) -> JsonObject:
         encoded: JsonObject = {"kind": "artifact-update"} if self.has_kind else {}
@@ -367,7 +367,7 @@ class Dialect(ABC):
         }
         if update.metadata:
             encoded["metadata"] = update.metadata
-        return self._with_unknown(update.own, encoded)
+        return self._with_unknown(update.members, encoded)
 
     def wrap(self, name: str, payload: JsonObject) -> JsonObject:
         """Return the payload in its wrapper, which names its type."""

@@ -643,7 +643,7 @@ def test_the_client_accepts_all_declared_options() -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "steps", "asking", "failing", "without a last"])
-async def test_the_client_fulfils_the_contract_of_agents(far: Far, http: httpx.AsyncClient, kind: str) -> None:
+async def test_the_client_fulfills_the_contract_of_agents(far: Far, http: httpx.AsyncClient, kind: str) -> None:
     far.files = {"a": b"one"}
     ask = {**FROM_GATEWAY, "status": "input-required", "questions": [{"id": "q", "message": "Who?"}]}
     far.steps = {
