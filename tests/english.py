@@ -208,6 +208,7 @@ def in_page(text: str) -> Iterator[tuple[int, str, str]]:
     for is_code, block in blocks(text):
         for paragraph in [] if is_code else re.split(r"(\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.) ?))", block):
             prose = re.sub(r"\]\([^)]*\)", "]", paragraph)
+            prose = re.sub(r"(?m)^ {4,}\S.*$", "", prose)  # code
             if prose.lstrip().startswith("|"):  # the cells of a table
                 prose = re.sub(r"[|;]", "\n\n", prose)
             for rule in in_text(prose):
