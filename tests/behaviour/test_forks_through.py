@@ -27,7 +27,7 @@ def _add(before: list[str] | None, now: list[str]) -> list[str]:
 
 
 class State(MessagesState):
-    seen: Annotated[list[str], _add]
+    texts: Annotated[list[str], _add]
     note: str
 
 
@@ -36,8 +36,8 @@ def _remembering() -> RegisteredAgent:
 
     def node(state: State) -> dict[str, Any]:
         words = str(state["messages"][-1].content)
-        summary = f"{len(state['messages'])} messages, {','.join(state.get('seen') or [])}, {state.get('note', '')}"
-        return {"messages": [AIMessage(summary, id=str(uuid4()))], "seen": [words]}
+        summary = f"{len(state['messages'])} messages, {','.join(state.get('texts') or [])}, {state.get('note', '')}"
+        return {"messages": [AIMessage(summary, id=str(uuid4()))], "texts": [words]}
 
     builder: Any = StateGraph(State)
     builder.add_node("node", node)

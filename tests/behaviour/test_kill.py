@@ -85,7 +85,7 @@ async def test_runs_continue_after_a_kill(theatre: Theatre, stage: Stage, frames
         await company.restart()
     await company.check_stopped(cut=2 if twice else 1)
     await company.check_queue(cut=2 if twice else 1)
-    await company.check_going_on()
+    await company.check_resume()
     await company.check_last_moment()
     await company.check_kept()
     await company.check_that_another_kill_changes_nothing()
@@ -118,7 +118,7 @@ async def test_acknowledged_runs_continue_after_a_kill_at_their_start(
         else:
             assert view.state == "completed" or was_cut(view)
         if view.state == "completed" and part.agent in ("paced", "single", "again", "far"):
-            texts = [puppet.said for puppet in theatre.puppets.order if puppet.text == part.text]
+            texts = [puppet.content for puppet in theatre.puppets.order if puppet.text == part.text]
             assert view.text == texts[-1] if part.agent == "again" else [view.text] == texts
     await scene.check_kept()
     await scene.check_that_another_kill_changes_nothing()

@@ -27,12 +27,12 @@ INSTANCE = "5f0c1d0e-0000-4000-8000-000000000001"
 
 
 async def shout(text: str) -> str:
-    """Shouts."""
+    """Convert the text to capitals."""
     return text.upper()
 
 
 async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
-    """Asks for a name."""
+    """Ask for a name."""
     yield f"Hello, {(yield Ask('Who?'))}."
 
 
@@ -86,11 +86,14 @@ async def test_a_call_finds_the_server_and_its_description(tmp_path: Path) -> No
         assert answer.status_code == 200
         assert answer.json()["output"][0]["parts"][0]["content"] == "HELLO"
         manifests = (await gateway.http.get("/acp/agents")).json()["agents"]
-        assert [(each["name"], each["description"]) for each in manifests][1] == ("far", "Shouts.")
+        assert [(each["name"], each["description"]) for each in manifests][1] == (
+            "far",
+            "Convert the text to capitals.",
+        )
         card = await gateway.http.get("/a2a/far/.well-known/agent-card.json")
-        assert card.json()["description"] == "Shouts."
+        assert card.json()["description"] == "Convert the text to capitals."
         found = (await gateway.http.get(f"/assistants/{agent_uuid('far')}")).json()
-        assert found["description"] == "Shouts."
+        assert found["description"] == "Convert the text to capitals."
         assert (await gateway.http.get("/readyz")).json()["agents"]["far"] == "ok"
         assert gateway.hub.registry.get("far").concurrency == 3
 
@@ -165,7 +168,11 @@ async def test_a_server_without_a_name_adds_all_its_agents(tmp_path: Path) -> No
         assert [each.info.name for each in registry.all()] == ["shout", address, f"{address}-2"]
         await proxy.open()
         found = await registry.get_reachable(address)
-        assert (found.broken, found.info.name, found.info.description) == (None, "shout-2", "Shouts.")
+        assert (found.broken, found.info.name, found.info.description) == (
+            None,
+            "shout-2",
+            "Convert the text to capitals.",
+        )
         assert [each.info.name for each in registry.all()] == ["shout", "shout-2", "ask", f"{address}-2"]
         assert registry.get(address) is registry.get(agent_uuid("shout-2")) is found
         assert (await registry.get_reachable(f"{address}-2")).info.name == "ask-2"

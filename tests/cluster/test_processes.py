@@ -110,7 +110,7 @@ async def test_a_killed_node_is_taken_over_within_fifteen_seconds(postgres_table
         assert "The gateway's node a stopped while the agent was at work" in failed["error"]["message"]
         second.say(5)
         second.end()
-        assert output_text(await going.reaches(b, "completed")) == second.said
+        assert output_text(await going.reaches(b, "completed")) == second.content
         answer = {"run_id": paused.run_id, "mode": "sync", "await_resume": {"message": message("Ada")}}
         answered = (await b.post(f"/acp/runs/{paused.run_id}", json=answer)).raise_for_status().json()
         assert output_text(answered).endswith("Hello, Ada.")
@@ -133,14 +133,14 @@ async def test_a_suspended_node_loses_its_runs_and_serves_new_ones(postgres_tabl
         second.say(1)
         second.end()
         run = await going.reaches(b, "completed")
-        assert output_text(run) == second.said
-        assert output_text(await going.reaches(a, "completed")) == second.said
+        assert output_text(run) == second.content
+        assert output_text(await going.reaches(a, "completed")) == second.content
         new = Caller("paced")
         await new.begin(a, "new")
         puppet = await stage.strings.called("new")
         puppet.say(2)
         puppet.end()
-        assert output_text(await new.reaches(b, "completed")) == puppet.said
+        assert output_text(await new.reaches(b, "completed")) == puppet.content
 
 
 async def test_a_rolling_restart_loses_nothing(postgres_tables: str, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ async def test_a_rolling_restart_loses_nothing(postgres_tables: str, tmp_path: P
             await stage.nodes[name].start()
         puppet.end()
         http = stage.nodes["a"].http
-        assert output_text(await going.reaches(http, "completed")) == puppet.said
+        assert output_text(await going.reaches(http, "completed")) == puppet.content
         waited = await stage.strings.called("behind")
         waited.end()
         await behind.reaches(http, "completed")

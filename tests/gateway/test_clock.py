@@ -40,7 +40,7 @@ HOUR: Final = 3600 * SECOND
 
 
 class Wall:
-    """The system's clock, and what somebody has set it by."""
+    """System clock with an offset, as if an operator had set it."""
 
     def __init__(self) -> None:
         self.moved = 0
@@ -50,7 +50,7 @@ class Wall:
 
 
 async def forget(hub: Hub) -> None:
-    """The threads that the writer has in memory."""
+    """Drop the threads that the writer has in memory."""
     await hub.journal.write(Transaction.forget)
 
 
@@ -85,7 +85,7 @@ async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: H
 
 
 async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hubs: House) -> None:
-    """The thread's log stands at the old time until the new one has come so far."""
+    """Use a thread whose last record is in the future after the clock is set back."""
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     before = await submit_to_end(hub, "echo")

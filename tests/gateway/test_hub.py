@@ -1,4 +1,4 @@
-"""What servers see of the hub: readers, files, other owners, and what happens when the disk is full."""
+"""Tests of the hub as servers use it: readers, files, owners, and a full disk."""
 
 import asyncio
 import sqlite3
@@ -94,8 +94,8 @@ async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
     await converse(hub, agent, thread_id=receipt.thread_id)
     assert not thread.done()
     await hub.delete_thread(OWNER, receipt.thread_id)
-    seen = await within(thread)
-    assert states(seen) == ["working", "input_required", "working", "completed", "working", "completed"]
+    records = await within(thread)
+    assert states(records) == ["working", "input_required", "working", "completed", "working", "completed"]
 
 
 async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -> None:
@@ -120,7 +120,7 @@ async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None
 
 
 async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_readers(hubs: House) -> None:
-    """Whether they were there at the end, came afterwards, or begin behind it."""
+    """Cover readers that begin before, at and after the end of the task."""
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     scope = Scope.task(receipt.task)
@@ -153,19 +153,19 @@ async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of
 
 
 async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
-    """The log is longer than the ring and than a page while the reader stands still."""
+    """Write a log longer than the ring and than a page while the reader waits."""
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("")
     reading = hub.reads.follow(OWNER, Scope.task(receipt.task))
     async with aclosing(reading):
-        seen = list(await within(anext(reading)))
+        records = list(await within(anext(reading)))
         for number in range(3000):
             going.more(f"{number} ")
         await finish(hub, going, receipt)
-        seen += [record async for batch in reading for record in batch]
-    assert seen == await log(hub, receipt, "task")
-    assert len(seen) > 3000
+        records += [record async for batch in reading for record in batch]
+    assert records == await log(hub, receipt, "task")
+    assert len(records) > 3000
 
 
 async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> None:
@@ -331,14 +331,14 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
     with refused(FaultCode.UNAVAILABLE) as error:
         await submit(hub, "echo", LARGE)
     assert "x" * 50 not in error.value.fault.message
-    assert "could not be stored" in caplog.text  # until something is that fits, the gateway is not ready
+    assert "could not be stored" in caplog.text  # the gateway is not ready until a smaller write succeeds
     disk.empty()
     assert await hub.ready() is None
     await ends(hub, await submit(hub, "echo", LARGE))
 
 
 async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anybody's words do not fit."""
+    """Check that the gateway is not ready even before a write has failed."""
     hub = await hubs.start(registered("echo", Echo()))
     assert await hub.ready() is None
     monkeypatch.setattr("babelgate.gateway.runs.readiness.MIN_FREE", 2**62)
@@ -346,9 +346,9 @@ async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkey
 
 
 async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: House) -> None:
-    """Before anybody has tried."""
+    """Check that the gateway is not ready even before a caller has tried to write."""
     hub = await hubs.start(registered("echo", Echo()))
-    await hub.retention.stop()  # which writes when it starts
+    await hub.retention.stop()  # retention writes when it starts
     await hub.journal.write(lambda tx: tx.connection.exec_driver_sql("PRAGMA query_only=ON"))
     assert hub.journal.failure is None
     assert "readonly" in (await hub.ready() or "")

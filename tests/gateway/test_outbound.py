@@ -22,7 +22,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 class Peer:
-    """A server that keeps what it is sent and says what it is told to."""
+    """Server that records its requests and answers each with the same function."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -40,7 +40,7 @@ class Peer:
             self.requests.append(head + (await reader.readexactly(length)).decode())
             await self._answer(writer)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the other side has heard enough
+            pass  # the client has closed the connection
         finally:
             writer.close()
 
@@ -58,25 +58,25 @@ HELLO = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
 @asynccontextmanager
 async def peer(answer: Answer = HELLO, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Peer]:
-    made = Peer(answer)
-    server = await asyncio.start_server(made.handle, "127.0.0.1", 0, ssl=tls)
-    made.port = server.sockets[0].getsockname()[1]
+    server = Peer(answer)
+    listener = await asyncio.start_server(server.handle, "127.0.0.1", 0, ssl=tls)
+    server.port = listener.sockets[0].getsockname()[1]
     try:
-        yield made
+        yield server
     finally:
-        server.close()
-        await asyncio.wait_for(server.wait_closed(), BOUND)
+        listener.close()
+        await asyncio.wait_for(listener.wait_closed(), BOUND)
 
 
 class Names:
-    """A resolver that gives the next answer at each question, and the last one from then on."""
+    """Resolver that returns its answers in order, and then repeats the last one."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, int]] = []
+        self.lookups: list[tuple[str, int]] = []
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append((host, port))
+        self.lookups.append((host, port))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
@@ -92,7 +92,7 @@ async def test_a_public_address_passes_and_is_pinned(url: str) -> None:
     names = Names([PUBLIC])
     pinned = await Fetcher(resolve=names).check(url)
     assert pinned.addresses == (PUBLIC,)
-    assert names.asked == [("example.com", 80 if url.startswith("http:") else 8443)]
+    assert names.lookups == [("example.com", 80 if url.startswith("http:") else 8443)]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ async def test_no_spelling_of_loopback_gets_through(url: str) -> None:
 async def test_what_is_no_plain_http_url_is_refused_before_anything_is_resolved(url: str) -> None:
     names = Names([PUBLIC])
     message = await refusal(Fetcher(resolve=names), url)
-    assert names.asked == []
+    assert names.lookups == []
     assert "secret" not in message
 
 
@@ -234,7 +234,7 @@ async def test_a_name_that_leads_elsewhere_after_it_was_judged_is_called_where_i
     fetcher = Fetcher(LOOPBACK, resolve=names)
     async with peer() as server:
         assert await fetcher.get(f"http://rebinding.example:{server.port}/") == b"hello"
-        assert len(names.asked) == 1, "resolved once: there is no second answer to be lied to by"
+        assert len(names.lookups) == 1, "resolved once: there is no second answer to be lied to by"
         assert f"Host: rebinding.example:{server.port}\r\n" in server.requests[0]
         with pytest.raises(FaultError):
             await fetcher.get(f"http://rebinding.example:{server.port}/")
@@ -262,8 +262,8 @@ async def test_a_redirect_is_not_followed() -> None:
 async def test_a_post_carries_its_headers_and_body_and_gives_the_status() -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer(saying(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
-        given = {"Content-Type": "application/json", "X-A2A-Notification-Token": "t", "Host": "other.example"}
-        response = await fetcher.post(f"http://127.0.0.1:{server.port}/hook", given, b'{"a": 1}')
+        headers = {"Content-Type": "application/json", "X-A2A-Notification-Token": "t", "Host": "other.example"}
+        response = await fetcher.post(f"http://127.0.0.1:{server.port}/hook", headers, b'{"a": 1}')
         assert (response.status, response.retry_after) == (204, None)
     request = server.requests[0]
     assert request.startswith("POST /hook HTTP/1.1\r\n")
@@ -372,7 +372,7 @@ async def test_a_compressed_answer_is_refused() -> None:
 
 
 def impatient() -> Fetcher:
-    """That the certificates of this machine take long to read is no matter of the server's."""
+    """Return a fetcher with a short timeout. Its TLS context is loaded here, because that may take longer."""
     return Fetcher(LOOPBACK, total_timeout=0.3, tls=ssl.create_default_context())
 
 

@@ -1,4 +1,4 @@
-"""`babelgate` as people start it: real processes, free ports, folders of their own."""
+"""Tests of `babelgate` as users start it: real processes, free ports and separate folders."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ class Done:
 
 
 class Here:
-    """The command in this process, which starts in no time, for what ends by itself."""
+    """Runner of the command in this process, which needs no start. For commands that end by themselves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch = monkeypatch
@@ -69,8 +69,8 @@ class Here:
             with pytest.raises(SystemExit) as ended:
                 main(arguments)
         code = ended.value.code
-        said = self._capsys.readouterr()
-        return Done(code if isinstance(code, int) else 0, said.out, said.err)
+        output = self._capsys.readouterr()
+        return Done(code if isinstance(code, int) else 0, output.out, output.err)
 
 
 @pytest.fixture
@@ -87,12 +87,12 @@ def create(agent: str, text: str = "Hello", **more: Any) -> dict[str, Any]:
     return {"agent_name": agent, "input": [{"role": "user", "parts": [{"content": text}]}], **more}
 
 
-def said(run: dict[str, Any]) -> str:
+def text_of(run: dict[str, Any]) -> str:
     return "".join(part["content"] or "" for message in run["output"] for part in message["parts"])
 
 
 def refused(done: "Done | subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
-    """It ended with the code and one line that holds the words."""
+    """Assert that the command ended with this code and wrote one line with these words to stderr."""
     lines = done.stderr.splitlines()
     assert done.returncode == code, done.stderr
     assert len(lines) == 1, done.stderr
@@ -105,7 +105,7 @@ def refused(done: "Done | subprocess.CompletedProcess[str]", code: int, *words: 
 
 def test_without_a_configuration_the_demo_agents_are_served_on_every_protocol(demo: Served) -> None:
     answer = httpx.post(f"{demo.url}/acp/runs", json=create("echo"), timeout=BOUND).json()
-    assert said(answer) == "Hello"
+    assert text_of(answer) == "Hello"
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     response = httpx.post(f"{demo.url}/a2a/echo", json=call, headers={"A2A-Version": "1.0"}, timeout=BOUND)
@@ -145,11 +145,11 @@ def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
 
 
 def test_an_agent_may_import_what_the_gateway_itself_does_without(tmp_path: Path) -> None:
-    """By an interpreter that starts, which a variable of its own asks for: a fork has imported everything."""
+    """Use a variable that needs a new interpreter: a fork would have imported everything already."""
     (tmp_path / "watcher.py").write_text(f"import watchfiles\n{AGENT}")
     with served(tmp_path, "watcher:greet", PYTHONUNBUFFERED="1") as running:
         answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND).json()
-        assert said(answer) == "Good day, Ada"
+        assert text_of(answer) == "Good day, Ada"
 
 
 def test_the_targets_of_the_command_line_are_served_and_the_demo_agents_are_not(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_the_targets_of_the_command_line_are_served_and_the_demo_agents_are_not(
         agents = httpx.get(f"{running.url}/acp/agents").json()["agents"]
         assert [agent["name"] for agent in agents] == ["greet", "polite"]
         answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND).json()
-        assert said(answer) == "Good day, Ada"
+        assert text_of(answer) == "Good day, Ada"
 
 
 def test_the_agents_of_another_server_are_served_under_their_own_names(demo: Served, tmp_path: Path) -> None:
@@ -169,22 +169,27 @@ def test_the_agents_of_another_server_are_served_under_their_own_names(demo: Ser
         assert names[0] == "mirror"
         assert {"echo", "ask", "slow"} <= set(names)
         answer = httpx.post(f"{running.url}/acp/runs", json=create("mirror"), timeout=BOUND).json()
-        assert said(answer) == "Hello"
+        assert text_of(answer) == "Hello"
 
 
 def test_broken_agents_are_listed_with_the_reason_and_the_others_serve(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     (tmp_path / "rude.py").write_text("raise RuntimeError('no\\nmanners')\n")
     with bound_socket() as closed:
-        gone = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        targets = ("manners:greet", "lost=not_there:agent", "rude:agent", "manners:nothing", f"far={gone}")
+        closed_url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        targets = ("manners:greet", "lost=not_there:agent", "rude:agent", "manners:nothing", f"far={closed_url}")
         with served(tmp_path, *targets) as running:
             broken = [line for line in running.lines if re.match(r"\s+broken\s", line)]
             assert len(broken) == 4
-            for name, reason in (("lost", "not_there"), ("agent", "no manners"), ("nothing", "manners"), ("far", gone)):
+            for name, reason in (
+                ("lost", "not_there"),
+                ("agent", "no manners"),
+                ("nothing", "manners"),
+                ("far", closed_url),
+            ):
                 assert any(f"{name}: " in line and reason in line for line in broken), broken
             answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND)
-            assert said(answer.json()) == "Good day, Ada"
+            assert text_of(answer.json()) == "Good day, Ada"
             answer = httpx.post(f"{running.url}/acp/runs", json=create("far"), timeout=BOUND)
             assert answer.status_code == 502
             assert "Traceback" not in running.stop()
@@ -192,11 +197,11 @@ def test_broken_agents_are_listed_with_the_reason_and_the_others_serve(tmp_path:
 
 def test_where_none_of_the_agents_of_the_command_line_works_there_is_nothing_to_serve(tmp_path: Path) -> None:
     with bound_socket() as closed:
-        gone = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        done = babelgate(tmp_path, "serve", "--port", "0", f"far={gone}", "not_there:agent")
-        refused(done, 1, "no agent works: far: ", gone, "; agent: cannot import not_there")
+        closed_url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        done = babelgate(tmp_path, "serve", "--port", "0", f"far={closed_url}", "not_there:agent")
+        refused(done, 1, "no agent works: far: ", closed_url, "; agent: cannot import not_there")
         assert not (tmp_path / "babelgate.db").exists()
-        (tmp_path / "babelgate.yaml").write_text(f"agents: {{far: {{url: '{gone}'}}}}")
+        (tmp_path / "babelgate.yaml").write_text(f"agents: {{far: {{url: '{closed_url}'}}}}")
         with served(tmp_path) as running:
             assert httpx.get(f"{running.url}/readyz").json()["agents"]["far"].startswith("broken: ")
 
@@ -230,9 +235,9 @@ def test_a_second_gateway_on_the_same_database_is_refused(tmp_path: Path) -> Non
 
 
 def test_a_port_in_use_is_refused_before_the_database_is_touched(here: Here, tmp_path: Path) -> None:
-    with bound_socket() as taken:
-        taken.listen()
-        port = taken.getsockname()[1]
+    with bound_socket() as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
         for done in (here("serve", "--port", str(port)), here("serve", PORT=str(port))):
             refused(done, 1, f"port {port} of 127.0.0.1 is in use", "--port")
     assert list(tmp_path.iterdir()) == []
@@ -315,8 +320,8 @@ def test_an_address_that_others_can_reach_is_served_with_keys_or_if_anyone_may_c
 def test_a_gateway_does_not_front_itself(tmp_path: Path) -> None:
     with bound_socket() as free:
         port = free.getsockname()[1]
-    own = f"self=http://127.0.0.1:{port}/acp"
-    with served(tmp_path, "--port", str(port), own, "babelgate.gateway.demo:echo") as running:
+    own_target = f"self=http://127.0.0.1:{port}/acp"
+    with served(tmp_path, "--port", str(port), own_target, "babelgate.gateway.demo:echo") as running:
         (broken,) = [line for line in running.lines if re.match(r"\s+broken\s", line)]
         assert "self: " in broken
 
@@ -339,8 +344,8 @@ def test_a_request_is_one_line_in_the_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: int) -> None:
-    with served(tmp_path) as running, httpx.Client(base_url=running.url) as kept:
-        kept.get("/readyz")
+    with served(tmp_path) as running, httpx.Client(base_url=running.url) as client:
+        client.get("/readyz")
         began = time.monotonic()
         assert "Traceback" not in running.stop(number)
         assert time.monotonic() - began < 3
@@ -348,7 +353,7 @@ def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: int) -> None:
 
 
 async def test_streams_and_waits_of_unfinished_runs_are_cut(tmp_path: Path) -> None:
-    """The agent would be silent for a minute. A client that got the end of a response would take it for the whole."""
+    """Stop while the agent is silent for a minute. A response with a proper end would look complete to its client."""
     with served(tmp_path) as running:
         async with loopback.client(base_url=running.url, timeout=BOUND) as http:
             message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "60"}]}
@@ -449,7 +454,7 @@ def test_an_agent_is_called_and_its_answer_goes_to_stdout(here: Here, demo: Serv
 
 
 def _interruptible() -> None:
-    """What runs the tests in the background has them ignore it, and what they start inherits that."""
+    """Restore the default handler of SIGINT, which a shell ignores for background processes and their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -1,4 +1,4 @@
-"""Runs that end the process of the gateway: how often they are started again, and what becomes of the others."""
+"""Runs that crash the gateway: how often they are started again, and what happens to other runs."""
 
 from contextlib import suppress
 from pathlib import Path

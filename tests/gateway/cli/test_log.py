@@ -1,4 +1,4 @@
-"""The log of `babelgate serve`: what comes from outside is in it, and never looks like a record of its own."""
+"""Log of `babelgate serve`: it contains texts from outside, but none of them looks like a separate record."""
 
 import io
 import json
@@ -90,7 +90,7 @@ def refusing() -> Iterator[str]:
 
 
 def are_records(log: str) -> None:
-    """Every line is a record, or is indented below one, however its reader tells lines."""
+    """Assert that every line is a record or is indented below one, for all line separators of Unicode."""
     assert log
     for line in log.splitlines():
         assert line.startswith("  ") or RECORD.fullmatch(line), repr(line)
@@ -119,14 +119,14 @@ def test_no_text_from_outside_makes_a_record_of_its_own(tmp_path: Path, refusing
         httpx.get(f"{running.url}/a2a/%0A{FORGED.replace(' ', '%20')}\u2028", headers=[(b"user-agent", b"\x85 \x9b")])
         log = running.stop()
     are_records(log)
-    for known in (
+    for expected in (
         "  ValueError: said",
         "WARNING mine said",
         "UserWarning: said",
         "Exception in thread said",
         "__del__",
     ):
-        assert known in log, known
+        assert expected in log, expected
     assert r"\u202egnirts" in log
 
 
@@ -186,7 +186,7 @@ def test_a_line_has_a_bounded_length() -> None:
 
 
 class Stream(io.StringIO):
-    """Counts how often it is written to, and wakes up whoever waits for that."""
+    """Stream that counts its writes, and sets an event at each."""
 
     def __init__(self) -> None:
         super().__init__()

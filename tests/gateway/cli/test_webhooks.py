@@ -1,4 +1,4 @@
-"""`babelgate webhooks`: what has not been delivered is listed beside a gateway, and failed webhooks begin again."""
+"""Tests of `babelgate webhooks`: it lists undelivered webhooks while a gateway runs, and retries failed ones."""
 
 import asyncio
 import subprocess

@@ -28,7 +28,7 @@ Client = httpx.AsyncClient
 
 
 async def shout(text: str) -> str:
-    """Shouts."""
+    """Convert the text to capitals."""
     return text.upper()
 
 

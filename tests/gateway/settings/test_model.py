@@ -42,7 +42,7 @@ agents:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the variables that a test sets."""
+    """Set the variables of the test file, and remove PORT."""
     monkeypatch.delenv("PORT", raising=False)
     monkeypatch.setenv("ALICE_KEY", "a-key")
     monkeypatch.setenv("TOKEN", "t")
@@ -59,7 +59,7 @@ def written(file: Path, text: str) -> Settings:
 
 
 def problems(file: Path, text: str) -> list[str]:
-    """Without the name of the file, which each must begin with."""
+    """Return the problems of the text, without the name of the file, with which each must begin."""
     with pytest.raises(ConfigError) as caught:
         written(file, text)
     for problem in caught.value.problems:
@@ -68,7 +68,7 @@ def problems(file: Path, text: str) -> list[str]:
     return [problem.removeprefix(str(file)).removeprefix(": ") for problem in caught.value.problems]
 
 
-# What a file says
+# Files
 
 
 def test_every_key_of_the_file_arrives(file: Path) -> None:
@@ -97,7 +97,7 @@ def test_every_key_of_the_file_arrives(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("text", "expected"),
     [
         ("cluster: true", "cluster needs PostgreSQL"),
         ("cluster: true\ndatabase: sqlite:///x.db\nblobs: files", "cluster needs PostgreSQL"),
@@ -108,9 +108,9 @@ def test_every_key_of_the_file_arrives(file: Path) -> None:
         ),
     ],
 )
-def test_gateways_share_only_what_can_be_shared(file: Path, given: str, said: str) -> None:
-    (found,) = problems(file, given)
-    assert said in found
+def test_gateways_share_only_what_can_be_shared(file: Path, text: str, expected: str) -> None:
+    (problem,) = problems(file, text)
+    assert expected in problem
 
 
 def test_gateways_share_a_postgresql_and_a_place_for_files(file: Path) -> None:
@@ -200,18 +200,18 @@ def test_a_variable_in_a_string_is_filled_in_and_can_be_escaped(file: Path) -> N
 
 
 def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
-    said = problems(file, 'keys: {eve: "${NOT_SET}"}\nagents: {a: {url: "http://${NOT_SET_2}"}}')
-    assert said == ["keys.eve: the variable NOT_SET is not set", "agents.a.url: the variable NOT_SET_2 is not set"]
+    found = problems(file, 'keys: {eve: "${NOT_SET}"}\nagents: {a: {url: "http://${NOT_SET_2}"}}')
+    assert found == ["keys.eve: the variable NOT_SET is not set", "agents.a.url: the variable NOT_SET_2 is not set"]
 
 
 # Mistakes
 
 _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]\n" for n in range(40))
-"""Aliases of aliases, which are 9 ** 41 values."""
+"""Nested aliases that expand to 9 ** 41 values."""
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("prot: 1", "prot: there is no such key; there are host, port, public_url"),
         ("limits: {rum: 1}", "limits.rum: there is no such key; there are body, values, artifact"),
@@ -268,9 +268,9 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
         ("a: &a [1,2,3,4,5,6,7,8,9]\n" + _LAUGHS, "with its aliases (*name) it has more than 100000 values"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where_and_what_is_allowed(file: Path, text: str, said: str) -> None:
+def test_a_mistake_is_one_line_that_says_where_and_what_is_allowed(file: Path, text: str, expected: str) -> None:
     (problem,) = problems(file, text)
-    assert problem.startswith(said)
+    assert problem.startswith(expected)
 
 
 def test_all_mistakes_are_told_at_once(file: Path) -> None:
@@ -321,9 +321,9 @@ def test_a_key_is_never_printed(file: Path, text: str) -> None:
 
 def test_secrets_are_not_in_what_the_settings_look_like(file: Path) -> None:
     settings = written(file, WHOLE)
-    for shown in (repr(settings), str(settings), settings.model_dump_json()):
-        assert "a-key" not in shown
-        assert "Bearer t" not in shown
+    for text in (repr(settings), str(settings), settings.model_dump_json()):
+        assert "a-key" not in text
+        assert "Bearer t" not in text
 
 
 def test_settings_do_not_change() -> None:
@@ -338,18 +338,18 @@ def test_settings_do_not_change() -> None:
 
 def test_the_published_schema_is_current(accept: bool) -> None:
     published = ROOT / "gateway" / "babelgate.schema.json"
-    made = json.dumps(schema(), indent=2) + "\n"
+    text = json.dumps(schema(), indent=2) + "\n"
     if accept:
-        published.write_text(made, encoding="utf-8")
-    assert published.read_text(encoding="utf-8") == made, "run make accept"
+        published.write_text(text, encoding="utf-8")
+    assert published.read_text(encoding="utf-8") == text, "run make accept"
 
 
 @pytest.fixture(scope="module")
 def validator() -> Any:
-    """To check the schema itself takes longer than to check all that is given below."""
-    made = schema()
-    jsonschema.Draft202012Validator.check_schema(made)
-    return jsonschema.Draft202012Validator(made)
+    """Validator of the schema. Shared, because checking the schema takes longer than all validations below."""
+    content = schema()
+    jsonschema.Draft202012Validator.check_schema(content)
+    return jsonschema.Draft202012Validator(content)
 
 
 @pytest.mark.parametrize(
@@ -368,8 +368,8 @@ def validator() -> Any:
     ],
 )
 def test_the_schema_accepts_what_the_gateway_does(validator: Any, text: str, valid: bool) -> None:
-    given: Any = yaml.safe_load(text)
-    assert validator.is_valid(given) is valid
+    settings: Any = yaml.safe_load(text)
+    assert validator.is_valid(settings) is valid
 
 
 def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +382,7 @@ def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "expected"),
     [
         ("sqlite:///a@b:c.db", "sqlite:///a@b:c.db"),
         ("postgresql://db:5432/gate", "postgresql://db:5432/gate"),
@@ -394,5 +394,5 @@ def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: py
         ),
     ],
 )
-def test_a_database_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert Settings(database=url).database_shown == shown
+def test_a_database_is_shown_without_its_password(url: str, expected: str) -> None:
+    assert Settings(database=url).database_shown == expected

@@ -630,7 +630,7 @@ async def test_the_output_of_a_graph_without_messages_is_its_answer(graphs: Call
     (data,) = texts(task)
     assert data["topic"] == "all"
     assert data["values"] == {
-        "colour": {"name": "red", "seen": "2026-01-02"},
+        "colour": {"name": "red", "date": "2026-01-02"},
         "point": {"x": 1, "y": 0.5},
         "id": "00000000-0000-0000-0000-000000000007",
         "set": [1, 2, 3],

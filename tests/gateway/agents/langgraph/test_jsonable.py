@@ -42,7 +42,7 @@ class Point:
 
 class Model(BaseModel, arbitrary_types_allowed=True, extra="allow"):
     name: str
-    own: Any = None
+    inner: Any = None
 
 
 class Silent:
@@ -71,8 +71,8 @@ class Array:
         (Colour.RED, "red"),
         (Pair(1, 2), {"left": 1, "right": 2}),
         (Point(1, Point(2)), {"x": 1, "inner": {"x": 2, "inner": None}}),
-        (Model(name="a", own=Silent()), {"name": "a", "own": "Silent"}),
-        (Model.model_validate({"name": "a", "more": {1}}), {"name": "a", "own": None, "more": [1]}),
+        (Model(name="a", inner=Silent()), {"name": "a", "inner": "Silent"}),
+        (Model.model_validate({"name": "a", "more": {1}}), {"name": "a", "inner": None, "more": [1]}),
         ({1: "a", None: "b"}, {"1": "a", "None": "b"}),
         (deque([1, (2,)]), [1, [2]]),
         ({"b", "a"}, ["a", "b"]),

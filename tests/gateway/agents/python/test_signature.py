@@ -26,7 +26,7 @@ class Greeter:
 
 class AsyncGreeter:
     async def __call__(self, text: str) -> str:
-        """Greets too."""
+        """Answer with a greeting."""
         return f"hello {text}"
 
 
@@ -207,17 +207,17 @@ def test_a_plain_dict_is_an_object_and_text_has_no_schema():
 
 def test_the_first_paragraph_of_the_docstring_is_the_description():
     def documented(text: str) -> str:
-        """Does
+        """Do
         one thing.
 
-        And how.
+        With an explanation.
         """
         return text
 
-    assert wrap(documented, "a")[0].description == "Does one thing."
-    assert wrap(partial(documented), "a")[0].description == "Does one thing."
+    assert wrap(documented, "a")[0].description == "Do one thing."
+    assert wrap(partial(documented), "a")[0].description == "Do one thing."
     assert wrap(Greeter(), "a")[0].description == "Greets."
-    assert wrap(AsyncGreeter(), "a")[0].description == "Greets too."
+    assert wrap(AsyncGreeter(), "a")[0].description == "Answer with a greeting."
     assert wrap(plain, "a")[0].description == ""
 
 
