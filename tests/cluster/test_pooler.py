@@ -25,10 +25,10 @@ from tests.postgres import empty, new_schema, url_of
 
 _AGAIN: Final = (
     *((module, name) for module in (test_live, test_questions, test_listing) for name in vars(module)),
-    (test_journal, "test_a_caller_gets_its_answer_after_others_can_see_the_change"),
+    (test_journal, "test_a_change_is_visible_before_its_caller_is_answered"),
     (test_journal, "test_pages_are_bounded_on_both_sides"),
-    (test_journal, "test_a_page_of_large_records_ends_where_it_has_enough_of_them"),
-    (test_journal, "test_a_query_sees_one_moment_however_many_statements_it_has"),
+    (test_journal, "test_a_page_of_large_records_is_bounded_by_bytes"),
+    (test_journal, "test_all_statements_of_a_query_see_one_snapshot"),
     (test_journal, "test_readers_cannot_write"),
 )
 globals().update({name: getattr(module, name) for module, name in _AGAIN if name.startswith("test_")})

@@ -55,7 +55,7 @@ async def forget(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
-async def test_a_delayed_run_starts_after_its_delay_whatever_the_clock_is_set_to(hubs: House, set_by: int) -> None:
+async def test_a_delayed_run_ignores_changes_of_the_clock(hubs: House, set_by: int) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall))
     first = await submit(hub, "a", "first", start_in=SECOND // 10)
@@ -70,7 +70,7 @@ async def test_a_delayed_run_starts_after_its_delay_whatever_the_clock_is_set_to
     assert at == sorted(at)
 
 
-async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: House) -> None:
+async def test_a_forward_clock_starts_no_run_early(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall))
     later = await submit(hub, "a", "later", start_in=HOUR)
@@ -84,7 +84,7 @@ async def test_a_clock_that_is_set_forward_starts_no_run_before_its_time(hubs: H
     assert (await hub.reads.run(OWNER, later.run_id)).status is RunStatus.PENDING
 
 
-async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hubs: House) -> None:
+async def test_a_delay_counts_from_the_current_clock(hubs: House) -> None:
     """Use a thread whose last record is in the future after the clock is set back."""
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
@@ -93,7 +93,7 @@ async def test_a_delay_after_the_clock_was_set_back_counts_from_the_new_time(hub
     await ends(hub, await submit(hub, "echo", thread_id=before.thread_id, start_in=SECOND // 10))
 
 
-async def test_over_a_restart_a_delay_is_what_the_clock_says(hubs: House) -> None:
+async def test_a_delay_follows_the_clock_after_a_restart(hubs: House) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     receipt = await submit(hub, "echo", start_in=2 * HOUR)
@@ -108,7 +108,7 @@ async def test_over_a_restart_a_delay_is_what_the_clock_says(hubs: House) -> Non
     await ends(hub, receipt)
 
 
-async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_back(hubs: House) -> None:
+async def test_a_backward_clock_does_not_prolong_a_threads_life(hubs: House) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
     passing = await submit(hub, "echo", ephemeral=True)
@@ -119,7 +119,7 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_back
     await gone(hub, lasting.thread_id)
 
 
-async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forward(hubs: House) -> None:
+async def test_a_forward_clock_does_not_shorten_a_threads_life(hubs: House) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
     lasting = await hub.create_thread(OWNER, ThreadChange(ttl=100))
@@ -131,7 +131,7 @@ async def test_a_thread_lives_as_long_as_it_was_to_though_the_clock_was_set_forw
     assert await hub.reads.thread(OWNER, lasting.thread_id)
 
 
-async def test_a_question_expires_though_the_clock_was_set_back(hubs: House) -> None:
+async def test_a_question_expires_despite_a_backward_clock(hubs: House) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall), limits=Limits(input_ttl=0.1))
     receipt, going = await begin(hub, agent, ephemeral=True)
@@ -140,7 +140,7 @@ async def test_a_question_expires_though_the_clock_was_set_back(hubs: House) -> 
     assert (await reaches(hub, receipt, TaskState.FAILED)).state is TaskState.FAILED
 
 
-async def test_a_thread_is_not_older_because_the_clock_was_set_back_over_a_restart(hubs: House) -> None:
+async def test_a_backward_clock_at_a_restart_ages_no_thread(hubs: House) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     thread = await hub.create_thread(OWNER, ThreadChange(ttl=1))
@@ -153,7 +153,7 @@ async def test_a_thread_is_not_older_because_the_clock_was_set_back_over_a_resta
 
 
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
-async def test_an_item_lives_as_long_as_it_was_to(hubs: House, set_by: int) -> None:
+async def test_an_items_life_ignores_changes_of_the_clock(hubs: House, set_by: int) -> None:
     wall, passed = Wall(), [0]
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall, lambda: passed[0]))
     await hub.store.put(OWNER, ("a",), "k", {"n": 1}, ttl=60)
@@ -164,7 +164,7 @@ async def test_an_item_lives_as_long_as_it_was_to(hubs: House, set_by: int) -> N
     assert await hub.store.get(OWNER, ("a",), "k") is None
 
 
-async def test_a_clock_that_is_set_forward_takes_no_file_on_its_way_into_an_event(hubs: House) -> None:
+async def test_a_forward_clock_sweeps_no_new_file(hubs: House) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     blobs = FolderBlobs(hubs.folder / "blobs", 2**20)
@@ -180,7 +180,7 @@ async def test_a_clock_that_is_set_forward_takes_no_file_on_its_way_into_an_even
 READS_THE_TIME: Final = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 
 
-def test_nothing_but_the_clock_reads_the_systems_time() -> None:
+def test_only_the_clock_reads_the_systems_time() -> None:
     found: set[str] = set()
     names = {name.rpartition(".")[2] for name in READS_THE_TIME}
     for package in (adapters, canonical, gateway):

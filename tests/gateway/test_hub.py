@@ -66,7 +66,7 @@ from tests.gateway.hubs import (
 # Reading
 
 
-async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_ends(hubs: House) -> None:
+async def test_a_reader_gets_stored_and_live_records_to_the_end(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).say("one")
@@ -76,7 +76,7 @@ async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_en
     assert await within(reading) == await log(hub, receipt, "task")
 
 
-async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
+async def test_scopes_end_with_their_run_task_or_thread(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     of_run = Scope(receipt.thread_id, "run", receipt.run_id)
@@ -98,7 +98,7 @@ async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
     assert states(records) == ["working", "input_required", "working", "completed", "working", "completed"]
 
 
-async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -> None:
+async def test_a_reader_of_an_ended_scope_gets_all_records(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await ends(hub, await submit(hub, "echo", thread_id=receipt.thread_id))
@@ -111,7 +111,7 @@ async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -
         assert await follow(hub, scope, 10**6) == []
 
 
-async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None:
+async def test_a_reader_of_an_unknown_scope_ends_at_once(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     assert await follow(hub, Scope(receipt.thread_id, "task", str(uuid4()))) == []
@@ -119,7 +119,7 @@ async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None
         await follow(hub, Scope(str(uuid4())))
 
 
-async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_readers(hubs: House) -> None:
+async def test_readers_of_a_task_get_nothing_after_its_end(hubs: House) -> None:
     """Cover readers that begin before, at and after the end of the task."""
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
@@ -136,7 +136,7 @@ async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_reader
     assert (await log(hub, receipt))[-1].event.kind == "run_removed"
 
 
-async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of_it(hubs: House) -> None:
+async def test_the_metadata_of_an_ended_run_can_be_replaced(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt, call = await begin(hub, agent, metadata={"a": "1", "b": "2"})
     with pytest.raises(FaultError, match="can be changed once it has ended"):
@@ -152,7 +152,7 @@ async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of
     assert Fold(receipt.thread_id, OWNER, records).runs[receipt.run_id].metadata == {"a": "3"}
 
 
-async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
+async def test_a_slow_reader_switches_from_pages_to_memory_without_gaps(hubs: House) -> None:
     """Write a log longer than the ring and than a page while the reader waits."""
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
@@ -168,7 +168,7 @@ async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: Hou
     assert len(records) > 3000
 
 
-async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> None:
+async def test_cancelled_readers_are_removed(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit_and_ask(hub, agent, "name")
     for _ in range(20):
@@ -180,7 +180,7 @@ async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> Non
     assert [channel.readers for channel in channels] == [0]
 
 
-async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) -> None:
+async def test_records_returns_a_whole_scope_of_any_length(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a", "first")
     (await agent.called()).say(*(Custom(name=str(number)) for number in range(2500))).end()
@@ -196,7 +196,7 @@ async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) 
 # Files
 
 
-async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs: House) -> None:
+async def test_small_files_are_inline_and_large_ones_by_hash(hubs: House) -> None:
     hub, agent = await hubs.scripted(limits=Limits(inline=10))
     parts = (TextPart(text="two files"), FilePart(name="s", inline=b"small"), FilePart(name="l", inline=b"x" * 11))
     receipt = await hub.submit(
@@ -220,7 +220,7 @@ async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs
     assert inputs(read) == [b"small", None]
 
 
-async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: House) -> None:
+async def test_a_file_is_visible_only_to_owners_that_use_it(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     message = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
@@ -235,7 +235,7 @@ async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: Ho
             await hub.reads.file(owner, blob)
 
 
-async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -> None:
+async def test_a_submission_with_a_too_large_file_changes_nothing(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     vars(hub)["_parts"].blobs.limit = 10
     message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
@@ -320,9 +320,7 @@ class Disk:
 LARGE = "x" * 200_000
 
 
-async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when_there_is_room(
-    hubs: House, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_full_disk_refuses_inputs_until_there_is_space(hubs: House, caplog: pytest.LogCaptureFixture) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     disk = Disk(hub)
     await ends(hub, await submit(hub, "echo"))
@@ -337,7 +335,7 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
     await ends(hub, await submit(hub, "echo", LARGE))
 
 
-async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_on_a_nearly_full_disk_is_not_ready(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that the gateway is not ready even before a write has failed."""
     hub = await hubs.start(registered("echo", Echo()))
     assert await hub.ready() is None
@@ -345,7 +343,7 @@ async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkey
     assert "bytes left" in (await hub.ready() or "")
 
 
-async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: House) -> None:
+async def test_a_gateway_with_a_read_only_database_is_not_ready(hubs: House) -> None:
     """Check that the gateway is not ready even before a caller has tried to write."""
     hub = await hubs.start(registered("echo", Echo()))
     await hub.retention.stop()  # retention writes when it starts
@@ -355,7 +353,7 @@ async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: 
     assert hub.journal.failure is not None
 
 
-async def test_what_an_agent_says_while_the_disk_is_full_is_stored_when_there_is_room(hubs: House) -> None:
+async def test_output_during_a_full_disk_is_stored_later(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("stored ")
@@ -371,7 +369,7 @@ async def test_what_an_agent_says_while_the_disk_is_full_is_stored_when_there_is
     assert "".join(texts) == LARGE + "after it"
 
 
-async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room_and_its_log_is_whole(
+async def test_a_run_with_unstorable_output_fails_with_a_whole_log(
     hubs: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
@@ -391,9 +389,7 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
     await converse(hub, agent)
 
 
-async def test_a_run_fails_whose_agent_ended_before_its_words_were_refused(
-    hubs: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_fails_if_its_last_output_is_refused(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.2)
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
@@ -410,7 +406,7 @@ async def test_a_run_fails_whose_agent_ended_before_its_words_were_refused(
     await fails(hub, receipt, FaultCode.UNAVAILABLE)
 
 
-async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: House) -> None:
+async def test_an_unstorable_end_is_stored_later(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, waiting = await submit(hub, "a"), await submit(hub, "a", "waiting")
     going = await agent.called()
@@ -429,7 +425,7 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
 # The end
 
 
-async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs: House) -> None:
+async def test_a_stopped_hub_refuses_every_call(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await hubs.stop(hub)
@@ -446,7 +442,7 @@ async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs:
     assert await follow(hub, Scope.task(receipt.task)) == []
 
 
-async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hubs: House) -> None:
+async def test_a_stop_under_load_takes_at_most_the_grace_period(hubs: House) -> None:
     agent, stubborn = Scripted(), Scripted(stubborn=True)
     hub = await hubs.start(registered("a", agent), registered("b", stubborn), limits=Limits(cancel_grace=0.1))
     receipts = [await submit(hub, "a") for _ in range(5)]
@@ -458,7 +454,7 @@ async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hu
         assert not any(isinstance(record.event, RunEnded) for record in records)
 
 
-async def test_what_an_agent_says_while_the_gateway_stops_is_stored_or_not_but_never_half(hubs: House) -> None:
+async def test_output_during_a_stop_is_never_stored_in_part(hubs: House) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt, going = await begin(hub, agent)
     going.say(*say("in time"))

@@ -33,7 +33,7 @@ ENTRY = {"weather": {"url": "http://127.0.0.1:1", "protocol": "acp"}}
         ),
     ],
 )
-def test_agents_are_put_below_the_others_and_comments_stay(before: str, after: str) -> None:
+def test_new_agents_are_added_last_and_comments_stay(before: str, after: str) -> None:
     content = insert_agents(before, ENTRY)
     assert content == after
     read: dict[str, Any] = yaml.safe_load(content)
@@ -41,7 +41,7 @@ def test_agents_are_put_below_the_others_and_comments_stay(before: str, after: s
 
 
 @pytest.mark.parametrize("before", ["agents: {a: {python: 'm:a'}}\n", "agents:\nport: 1\n", "agents: {}\n"])
-def test_a_file_that_is_laid_out_in_another_way_is_left_alone(before: str) -> None:
+def test_a_file_with_another_layout_is_refused(before: str) -> None:
     with pytest.raises(CliError):
         insert_agents(before, ENTRY)
 
@@ -69,7 +69,7 @@ def server(*names: str) -> Litestar:
     return Litestar([agents], openapi_config=None, logging_config=None)
 
 
-async def test_a_servers_agents_are_found_and_written(add: Any) -> None:
+async def test_all_agents_of_a_server_are_written(add: Any) -> None:
     async with serving(server("forecast", "Radar Man")) as url:
         code, text, output = await asyncio.to_thread(add, url)
         assert code == 0, output
@@ -90,7 +90,7 @@ async def test_a_servers_agents_are_found_and_written(add: Any) -> None:
             assert words in output
 
 
-async def test_a_secret_of_the_environment_is_used_and_not_written(
+async def test_a_secret_of_the_environment_is_used_but_not_written(
     add: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ADD_TOKEN", "s3cret")
@@ -112,7 +112,7 @@ async def test_a_secret_of_the_environment_is_used_and_not_written(
     assert (code, "ADD_NOTHING is not set" in output) == (1, True)
 
 
-def test_a_dead_url_lists_what_was_tried_and_writes_nothing(add: Any) -> None:
+def test_a_dead_url_reports_the_protocols_that_were_tried(add: Any) -> None:
     code, text, output = add("http://127.0.0.1:9")
     assert (code, text) == (1, "")
     for protocol in ("A2A", "ACP", "AIEF", "OpenAI"):

@@ -81,7 +81,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_demo_agents_get_their_known_scores(smoke: Path) -> None:
+def test_the_demo_agents_get_the_expected_scores(smoke: Path) -> None:
     report = result(smoke / "out")
     assert {agent: passed(report, agent) for agent in DEMO} == PASSED
     outcomes = {(each["agent"], each["task"]): each["outcome"] for each in report["attempts"]}
@@ -94,7 +94,7 @@ def test_the_demo_agents_get_their_known_scores(smoke: Path) -> None:
     }
 
 
-def test_a_result_is_valid_by_its_published_schema_and_says_with_what_it_was_made(smoke: Path) -> None:
+def test_a_result_matches_its_schema_and_describes_its_setup(smoke: Path) -> None:
     report = result(smoke / "out")
     jsonschema.validate(report, json.loads(PUBLISHED.read_text(encoding="utf-8")))
     header = report["header"]
@@ -103,7 +103,7 @@ def test_a_result_is_valid_by_its_published_schema_and_says_with_what_it_was_mad
     assert all(header["machine"][key] for key in ("system", "cpus", "python", "babelgate", "isolation"))
 
 
-def test_the_published_schema_is_the_one_of_the_code(accept: bool, tmp_path: Path) -> None:
+def test_the_published_schema_is_current(accept: bool, tmp_path: Path) -> None:
     text = json.dumps(result_schema(), indent=2) + "\n"
     if accept:
         PUBLISHED.write_text(text, encoding="utf-8")
@@ -111,7 +111,7 @@ def test_the_published_schema_is_the_one_of_the_code(accept: bool, tmp_path: Pat
     assert bench(tmp_path, "--schema", "result").stdout == text
 
 
-def test_every_form_of_the_report_says_the_same(smoke: Path) -> None:
+def test_every_format_of_the_report_has_the_same_scores(smoke: Path) -> None:
     rows = list(csv.DictReader((smoke / "out" / "result.csv").read_text(encoding="utf-8").splitlines()))
     assert {(row["agent"], row["task"]) for row in rows if row["passed"] == "1"} == {
         (agent, task) for agent, tasks in PASSED.items() for task in tasks
@@ -136,7 +136,7 @@ def test_the_demo_agent_for_files_passes_the_suite_of_files(tmp_path: Path) -> N
     assert compared["sentence"].startswith("files is better than echo on 7 of 7 tasks, not explained by chance")
 
 
-def test_a_server_of_the_protocol_is_called_as_it_is_and_any_other_is_fronted(tmp_path: Path) -> None:
+def test_an_aief_server_is_called_directly_and_others_are_fronted(tmp_path: Path) -> None:
     with served(tmp_path) as gateway:
         targets = (f"plain={gateway.url}/agent/echo", f"a2a={gateway.url}/a2a/echo", f"acp={gateway.url}/acp#echo")
         done = bench(tmp_path, "smoke", *targets, "--category", "text", "--out", "out")
@@ -215,7 +215,7 @@ def stopped(folder: Path, number: int) -> "tuple[int, str]":
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_was_done_and_resume_goes_on_with_the_rest(gated: Path) -> None:
+def test_resume_after_ctrl_c_runs_the_remaining_attempts(gated: Path) -> None:
     code, errors = stopped(gated, signal.SIGINT)
     assert (code, "Traceback" in errors) == (130, False), errors
     assert "go on with: babelgate bench --resume out" in errors
@@ -239,7 +239,7 @@ def test_ctrl_c_keeps_what_was_done_and_resume_goes_on_with_the_rest(gated: Path
 
 
 @pytest.mark.slow
-def test_a_kill_loses_nothing_that_was_done_and_leaves_no_gateway_behind(gated: Path) -> None:
+def test_a_kill_keeps_finished_attempts_and_ends_the_gateway(gated: Path) -> None:
     code, _ = stopped(gated, signal.SIGKILL)
     assert code == -signal.SIGKILL
     before = journal(gated / "out")
@@ -267,7 +267,7 @@ def is_gone(url: str) -> bool:
 # Budgets, bounds and baselines
 
 
-def test_a_budget_that_is_used_up_ends_it_and_says_so(tmp_path: Path) -> None:
+def test_an_exhausted_budget_ends_the_bench(tmp_path: Path) -> None:
     done = bench(tmp_path, "smoke", "echo", "--max-time", "0.0001", "--out", "out")
     assert done.returncode == 3, done.stderr
     report = result(tmp_path / "out")
@@ -281,7 +281,7 @@ def test_a_budget_that_is_used_up_ends_it_and_says_so(tmp_path: Path) -> None:
     assert report["stopped"] == f"the budget of 0.0001 seconds is used up: {left} attempts were not made"
 
 
-def test_what_has_become_worse_than_the_baseline_fails(tmp_path: Path) -> None:
+def test_a_regression_against_the_baseline_fails(tmp_path: Path) -> None:
     tasks = "tasks: [{name: one, input: a, checks: [{equals: a}]}, {name: two, input: b, checks: [{equals: b}]}]"
     (tmp_path / "tasks.yaml").write_text(tasks)
     assert bench(tmp_path, "tasks.yaml", "agent=echo", "--out", "before").returncode == 0
@@ -320,14 +320,14 @@ def test_a_score_below_the_bound_fails(tmp_path: Path) -> None:
         (["--resume", "nope", "smoke"], "--resume takes the suite and the agents from its folder"),
     ],
 )
-def test_what_cannot_be_benched_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_wrong_usage_is_reported_in_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
     done = bench(tmp_path, *arguments)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert words in done.stderr
     assert not list(tmp_path.glob("*/journal.jsonl"))
 
 
-def test_an_agent_that_is_not_there_is_told_before_anything_is_begun(tmp_path: Path) -> None:
+def test_a_missing_agent_is_reported_before_any_attempt(tmp_path: Path) -> None:
     with bound_socket() as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         done = bench(tmp_path, "smoke", f"far={url}")
@@ -335,13 +335,13 @@ def test_an_agent_that_is_not_there_is_told_before_anything_is_begun(tmp_path: P
     assert done.stderr.startswith(f"babelgate: far={url}: ")
 
 
-def test_a_bench_is_not_written_over_another(smoke: Path) -> None:
+def test_a_bench_does_not_overwrite_another(smoke: Path) -> None:
     done = bench(smoke, "smoke", "echo", "--out", "out")
     assert done.returncode == 2
     assert "out contains a bench already: go on with it by --resume out" in done.stderr
 
 
-def test_the_tasks_are_listed_with_what_is_checked(tmp_path: Path) -> None:
+def test_the_tasks_are_listed_with_their_checks(tmp_path: Path) -> None:
     done = bench(tmp_path, "smoke", "--list", "--task", "takes-approvals")
     assert done.returncode == 0
     assert done.stdout.splitlines()[1:] == [
@@ -354,7 +354,7 @@ def test_the_tasks_are_listed_with_what_is_checked(tmp_path: Path) -> None:
 # The page
 
 
-def test_the_report_is_a_page_in_the_folder_and_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_html_report_is_also_written_to_a_chosen_file(tmp_path: Path) -> None:
     (tmp_path / "tasks.yaml").write_text("tasks: [{name: one, input: a, checks: [{equals: a}]}]")
     done = bench(tmp_path, "tasks.yaml", "echo", "--out", "out", "--html", "page.html")
     assert done.returncode == 0, done.stderr
@@ -366,7 +366,7 @@ def test_the_report_is_a_page_in_the_folder_and_where_it_is_asked_for(tmp_path: 
     assert not (tmp_path / "other").exists()
 
 
-def test_a_key_that_an_agent_says_again_is_written_nowhere(tmp_path: Path) -> None:
+def test_a_key_repeated_by_an_agent_is_not_written(tmp_path: Path) -> None:
     task = "{name: one, description: Says it, input: it is k3y-of-mine, checks: [{equals: b}]}"
     (tmp_path / "tasks.yaml").write_text(f"tasks: [{task}]")
     with served(tmp_path) as gateway:

@@ -103,7 +103,7 @@ def refused(done: "Done | subprocess.CompletedProcess[str]", code: int, *words: 
 # serve
 
 
-def test_without_a_configuration_the_demo_agents_are_served_on_every_protocol(demo: Served) -> None:
+def test_the_demo_agents_are_served_without_a_configuration(demo: Served) -> None:
     answer = httpx.post(f"{demo.url}/acp/runs", json=create("echo"), timeout=BOUND).json()
     assert text_of(answer) == "Hello"
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
@@ -112,7 +112,7 @@ def test_without_a_configuration_the_demo_agents_are_served_on_every_protocol(de
     assert response.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_the_table_names_the_agents_the_database_and_a_url_of_every_protocol(demo: Served) -> None:
+def test_the_table_lists_agents_database_and_urls(demo: Served) -> None:
     for agent in ("echo (default)", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail"):
         assert agent in demo.table
     assert "sqlite:///babelgate.db" in demo.table
@@ -133,7 +133,7 @@ def test_the_table_shows_how_to_call_and_serve_agents(demo: Served) -> None:
     assert "  next      serve your own agent: babelgate serve name=" in demo.table
 
 
-def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
+def test_every_call_of_the_table_works_in_a_shell(demo: Served) -> None:
     calls = [line.strip() for line in demo.lines if line.strip().startswith("curl ")]
     assert len(calls) == sum(len(adapter.examples("", "echo")) for adapter in ADAPTERS)
     for call in calls:
@@ -144,7 +144,7 @@ def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
         assert "error" not in answer or answer["error"] is None
 
 
-def test_an_agent_may_import_what_the_gateway_itself_does_without(tmp_path: Path) -> None:
+def test_an_agent_may_import_packages_that_the_gateway_does_not(tmp_path: Path) -> None:
     """Use a variable that needs a new interpreter: a fork would have imported everything already."""
     (tmp_path / "watcher.py").write_text(f"import watchfiles\n{AGENT}")
     with served(tmp_path, "watcher:greet", PYTHONUNBUFFERED="1") as running:
@@ -152,7 +152,7 @@ def test_an_agent_may_import_what_the_gateway_itself_does_without(tmp_path: Path
         assert text_of(answer) == "Good day, Ada"
 
 
-def test_the_targets_of_the_command_line_are_served_and_the_demo_agents_are_not(tmp_path: Path) -> None:
+def test_targets_of_the_command_line_replace_the_demo_agents(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     with served(tmp_path, "manners:greet", "polite=manners:greet") as running:
         agents = httpx.get(f"{running.url}/acp/agents").json()["agents"]
@@ -161,7 +161,7 @@ def test_the_targets_of_the_command_line_are_served_and_the_demo_agents_are_not(
         assert text_of(answer) == "Good day, Ada"
 
 
-def test_the_agents_of_another_server_are_served_under_their_own_names(demo: Served, tmp_path: Path) -> None:
+def test_all_agents_of_another_server_keep_their_names(demo: Served, tmp_path: Path) -> None:
     other = f"{demo.url}/acp"
     with served(tmp_path, f"mirror={other}#echo", other) as running:
         agents = httpx.get(f"{running.url}/acp/agents").json()["agents"]
@@ -172,7 +172,7 @@ def test_the_agents_of_another_server_are_served_under_their_own_names(demo: Ser
         assert text_of(answer) == "Hello"
 
 
-def test_broken_agents_are_listed_with_the_reason_and_the_others_serve(tmp_path: Path) -> None:
+def test_broken_agents_are_listed_and_the_others_serve(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     (tmp_path / "rude.py").write_text("raise RuntimeError('no\\nmanners')\n")
     with bound_socket() as closed:
@@ -195,7 +195,7 @@ def test_broken_agents_are_listed_with_the_reason_and_the_others_serve(tmp_path:
             assert "Traceback" not in running.stop()
 
 
-def test_where_none_of_the_agents_of_the_command_line_works_there_is_nothing_to_serve(tmp_path: Path) -> None:
+def test_serve_fails_if_no_agent_of_the_command_line_works(tmp_path: Path) -> None:
     with bound_socket() as closed:
         closed_url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         done = babelgate(tmp_path, "serve", "--port", "0", f"far={closed_url}", "not_there:agent")
@@ -206,7 +206,7 @@ def test_where_none_of_the_agents_of_the_command_line_works_there_is_nothing_to_
             assert httpx.get(f"{running.url}/readyz").json()["agents"]["far"].startswith("broken: ")
 
 
-def test_the_file_in_the_working_directory_is_served_where_nothing_else_is_named(tmp_path: Path) -> None:
+def test_the_file_in_the_working_directory_is_the_default(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     file = {"database": "sqlite:///kept.db", "agents": {"host": {"python": "manners:greet"}}}
     (tmp_path / "babelgate.yaml").write_text(json.dumps(file))
@@ -218,7 +218,7 @@ def test_the_file_in_the_working_directory_is_served_where_nothing_else_is_named
         assert "host" not in running.table
 
 
-def test_a_flag_goes_before_a_variable_and_a_variable_before_the_file(tmp_path: Path) -> None:
+def test_a_flag_overrides_a_variable_and_a_variable_the_file(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("database: sqlite:///file.db\ndefault_agent: ask\n")
     with served(tmp_path, "--config", "other.yaml", BABELGATE_DATABASE="sqlite:///variable.db") as running:
         assert "sqlite:///variable.db" in running.table
@@ -234,7 +234,7 @@ def test_a_second_gateway_on_the_same_database_is_refused(tmp_path: Path) -> Non
         assert httpx.get(f"{running.url}/readyz").status_code == 200
 
 
-def test_a_port_in_use_is_refused_before_the_database_is_touched(here: Here, tmp_path: Path) -> None:
+def test_a_port_in_use_is_refused_before_opening_the_database(here: Here, tmp_path: Path) -> None:
     with bound_socket() as listener:
         listener.listen()
         port = listener.getsockname()[1]
@@ -243,7 +243,7 @@ def test_a_port_in_use_is_refused_before_the_database_is_touched(here: Here, tmp
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_of_a_newer_release_is_refused_in_one_line_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_database_of_a_newer_release_is_refused_unchanged(tmp_path: Path) -> None:
     make_database(tmp_path / "newer.db")
     with closing(sqlite3.connect(tmp_path / "newer.db")) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -254,7 +254,7 @@ def test_a_database_of_a_newer_release_is_refused_in_one_line_and_left_as_it_is(
         assert database.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
 
 
-def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+def test_an_unusable_database_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "folder.db").mkdir()
     refused(babelgate(tmp_path, "serve", "--port", "0", "--database", "sqlite:///folder.db"), 1, "folder.db")
     (tmp_path / "text.db").write_text("this is no database, and never was one\n" * 100)
@@ -283,7 +283,7 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
         (("http://user:secret@127.0.0.1:1#a",), ("user",)),
     ],
 )
-def test_a_mistake_on_the_command_line_is_one_line(
+def test_wrong_usage_of_serve_is_reported_in_one_line(
     here: Here, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     done = here("serve", *(arguments if "--port" in arguments else ("--port", "0", *arguments)))
@@ -297,13 +297,13 @@ def test_a_python_file_as_target_suggests_module_and_name(here: Here, tmp_path: 
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_an_address_that_others_can_reach_is_refused_without_keys(here: Here, host: str) -> None:
+def test_a_public_address_is_refused_without_keys(here: Here, host: str) -> None:
     if host == "::" and not socket.has_ipv6:
         missing("IPv6")
     refused(here("serve", "--port", "0", "--host", host), 2, host, "keys", "--allow-anonymous")
 
 
-def test_an_address_that_others_can_reach_is_served_with_keys_or_if_anyone_may_come(here: Here, tmp_path: Path) -> None:
+def test_a_public_address_needs_keys_or_allow_anonymous(here: Here, tmp_path: Path) -> None:
     with served(tmp_path, "--host", "0.0.0.0", "--allow-anonymous") as running:
         assert httpx.get(f"{running.url}/acp/agents").status_code == 200
     with served(tmp_path, "--host", "0.0.0.0", BABELGATE_KEYS='{"alice": "wonderland"}') as running:
@@ -352,7 +352,7 @@ def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: int) -> None:
         assert running.process.returncode == 0
 
 
-async def test_streams_and_waits_of_unfinished_runs_are_cut(tmp_path: Path) -> None:
+async def test_responses_of_unfinished_runs_are_cut_at_a_stop(tmp_path: Path) -> None:
     """Stop while the agent is silent for a minute. A response with a proper end would look complete to its client."""
     with served(tmp_path) as running:
         async with loopback.client(base_url=running.url, timeout=BOUND) as http:
@@ -412,7 +412,7 @@ async def shrug(text: str):
 """
 
 
-def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> None:
+def test_agents_that_ignore_cancellation_do_not_delay_the_stop(tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     with served(tmp_path, "stubborn:block", "stubborn:shrug", BABELGATE_LIMITS__CANCEL_GRACE="0.5") as running:
         for agent in ("block", "shrug"):
@@ -431,9 +431,7 @@ def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "protocol", [each.protocol for each in UPSTREAMS if "extension" in each.options and each.own_path is not None]
 )
-def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(
-    here: Here, demo: Served, protocol: str
-) -> None:
+def test_the_extension_shows_fields_that_a_protocol_lacks(here: Here, demo: Served, protocol: str) -> None:
     plain = here("run", "tools", "two words", "--as", protocol, "--url", demo.url)
     whole = here("run", "tools", "two words", "--as", protocol, "--whole", "--url", demo.url)
     assert plain.stdout == whole.stdout
@@ -441,7 +439,7 @@ def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(
     assert '"kind":"tool_ended"' not in plain.stderr
 
 
-def test_a_protocol_without_the_extension_says_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_protocol_without_the_extension_names_those_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "UPSTREAMS", [replace(each, options={}) for each in UPSTREAMS if each.protocol == "acp"])
     with pytest.raises(ConversationError, match="no extension"):
         line.ClientConversation("acp", "http://127.0.0.1:1", "echo", None, whole=True)
@@ -458,7 +456,7 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_tokens_are_shown_as_they_come(demo: Served, tmp_path: Path) -> None:
+def test_tokens_are_shown_as_they_arrive(demo: Served, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*PROGRAM, "run", "slow", "60", "--as", "a2a", "--url", demo.url],
         stdout=subprocess.PIPE,
@@ -494,7 +492,7 @@ def test_questions_are_asked_on_the_terminal(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_question_that_nobody_answers_fails_the_command(here: Here, demo: Served, protocol: str) -> None:
+def test_an_unanswered_question_fails_the_command(here: Here, demo: Served, protocol: str) -> None:
     done = here("run", "ask", "Hi", "--as", protocol, "--url", demo.url)
     assert done.returncode == 1
     assert "stdin has no answer" in done.stderr.splitlines()[-1]
@@ -509,7 +507,7 @@ def test_the_reason_of_a_failure_goes_to_stderr(here: Here, demo: Served, protoc
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_gateway_that_does_not_run_is_one_line(here: Here, protocol: str) -> None:
+def test_a_missing_gateway_is_reported_in_one_line(here: Here, protocol: str) -> None:
     with bound_socket() as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         refused(here("run", "echo", "Hi", "--as", protocol, "--url", url), 1, "babelgate serve", f"answers at {url}: ")
@@ -529,7 +527,7 @@ def test_a_gateway_that_does_not_run_is_one_line(here: Here, protocol: str) -> N
         ({"type": "object", "properties": {"a": {}, "b": {}}}, '{"a": 1, "b": 2}', {"a": 1, "b": 2}),
     ],
 )
-def test_a_typed_line_becomes_what_the_question_asks_for(schema: Any, typed: str, value: object) -> None:
+def test_a_typed_line_is_converted_to_the_questions_type(schema: Any, typed: str, value: object) -> None:
     assert prompt_for(schema)[1](typed) == value
 
 
@@ -543,7 +541,7 @@ def test_a_good_file_is_valid(here: Here, tmp_path: Path) -> None:
     assert done.stdout == "babelgate.yaml: valid; agents: echo\n"
 
 
-def test_a_doubtful_value_is_a_warning_and_the_file_is_valid(here: Here, tmp_path: Path) -> None:
+def test_a_doubtful_value_is_only_a_warning(here: Here, tmp_path: Path) -> None:
     (tmp_path / "babelgate.yaml").write_text("keys: {alice: s3cret}\nretention: {threads: 30}\n")
     done = here("validate")
     assert (done.returncode, len(done.stderr.splitlines())) == (0, 2)
@@ -551,7 +549,7 @@ def test_a_doubtful_value_is_a_warning_and_the_file_is_valid(here: Here, tmp_pat
     assert "s3cret" not in done.stderr
 
 
-def test_every_mistake_of_a_file_is_one_line(here: Here, tmp_path: Path) -> None:
+def test_every_mistake_in_a_file_is_reported_in_one_line(here: Here, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(
         "prot: 80\nport: many\nlimits: {body: huge}\nkeys: {alice: hunter2hunter2, bob: hunter2hunter2}\n"
         "agents: {Echo: {python: 'a:b'}, both: {python: 'a:b', url: 'http://c'}}\n"
@@ -569,7 +567,7 @@ def test_every_mistake_of_a_file_is_one_line(here: Here, tmp_path: Path) -> None
     assert served_too.returncode == 2
 
 
-def test_a_file_that_is_missing_or_no_yaml_is_one_line(here: Here, tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_reported_in_one_line(here: Here, tmp_path: Path) -> None:
     refused(here("validate"), 2, "babelgate.yaml", "no such file")
     (tmp_path / "broken.yaml").write_text("agents: {echo: [\n")
     refused(here("validate", "broken.yaml"), 2, "broken.yaml")
@@ -589,7 +587,7 @@ def test_the_schema_is_printed(here: Here) -> None:
 # Help, and how targets are read
 
 
-def test_help_shows_what_there_is_with_examples_and_nothing_else(here: Here) -> None:
+def test_help_lists_every_command_with_examples(here: Here) -> None:
     done = here("--help")
     assert done.returncode == 0
     assert "babelgate serve weather=http://127.0.0.1:8333" in done.stdout
@@ -615,7 +613,7 @@ def test_help_shows_what_there_is_with_examples_and_nothing_else(here: Here) -> 
         ("my-agent=mod:agent", {"my-agent": {"python": "mod:agent"}}, ()),
     ],
 )
-def test_a_target_is_a_url_or_a_name_in_a_module(text: str, agents: Any, servers: tuple[str, ...]) -> None:
+def test_a_target_is_a_url_or_module_and_name(text: str, agents: Any, servers: tuple[str, ...]) -> None:
     read = read_targets([text])
     assert (read.agents, read.servers) == (agents, servers)
 

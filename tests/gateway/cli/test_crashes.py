@@ -65,7 +65,7 @@ def wait_for(running: Served, agent: str, wanted: str) -> None:
     raise AssertionError(f"{agent} did not become {wanted}")
 
 
-def test_a_run_that_kills_its_process_is_started_three_times(folder: Path) -> None:
+def test_a_run_that_crashes_the_gateway_is_started_three_times(folder: Path) -> None:
     with served(folder) as first:
         create(first, "good")
         create(first, "deadly")
@@ -87,7 +87,7 @@ def _die(folder: Path) -> None:
         running.process.wait(BOUND)
 
 
-def test_a_stop_is_no_crash(folder: Path) -> None:
+def test_a_stop_does_not_count_as_a_crash(folder: Path) -> None:
     with served(folder) as running:
         create(running, "good")
         wait_for(running, "good", "TASK_STATE_WORKING")

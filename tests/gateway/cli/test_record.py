@@ -78,14 +78,14 @@ async def _collect(stream: AsyncGenerator[Output], outputs: list[Output]) -> Seq
     return questions
 
 
-def test_of_an_agent_that_fails_nothing_but_the_recording_is_told(tmp_path: Path) -> None:
+def test_record_prints_only_the_summary(tmp_path: Path) -> None:
     done = babelgate(tmp_path, "record", "fail", "Out of paper", "--out", "fail.json")
     assert done.stderr == "fail.json: 1 runs, 5 events, 0 files\n"
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph"])
 @pytest.mark.parametrize(("name", "text", "answers"), [("ask", "Hi", ["Ada"]), ("fail", "Out of paper", [])])
-async def test_a_replay_is_heard_as_the_agent_itself(
+async def test_a_replay_equals_the_agents_answers(
     recordings: Path, tmp_path: Path, protocol: str, name: str, text: str, answers: Sequence[Any]
 ) -> None:
     agents = {name: getattr(demo, name), "again": Recorded(read_recording(recordings / f"{name}.json"))}
@@ -141,7 +141,7 @@ async def test_the_answer_to_a_recorded_graph_continues_the_replay(
     assert [each.text for each in outputs if isinstance(each, OpenQuestion)] == ["Refund?"]
 
 
-async def test_a_recorded_graph_has_one_name_for_each_thing(desk: Recording, tmp_path: Path) -> None:
+async def test_a_recorded_graph_uses_only_the_new_ids(desk: Recording, tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(desk)}) as gateway:
         thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
         body = {"assistant_id": "again", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
@@ -158,7 +158,7 @@ async def test_a_recorded_graph_has_one_name_for_each_thing(desk: Recording, tmp
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a"])
-async def test_files_are_replayed_byte_by_byte(recordings: Path, tmp_path: Path, protocol: str) -> None:
+async def test_files_are_replayed_byte_for_byte(recordings: Path, tmp_path: Path, protocol: str) -> None:
     recording = read_recording(recordings / "files.json")
     async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(recording)}) as gateway:
         outputs = await converse(gateway.url, "again", protocol, "whatever")
@@ -201,7 +201,7 @@ def test_replay_serves_a_file_and_runs_call_it(recordings: Path, tmp_path: Path)
         assert gateway.stop() == ""
 
 
-def test_a_key_that_an_agent_says_again_is_not_recorded(tmp_path: Path) -> None:
+def test_a_key_repeated_by_an_agent_is_not_recorded(tmp_path: Path) -> None:
     with served(tmp_path) as gateway:
         target = f"{gateway.url}/acp#echo"
         headers = ("--header", "X-Key: Token k3y-of-mine", "--header", "X-Mode: text")
@@ -214,7 +214,7 @@ def test_a_key_that_an_agent_says_again_is_not_recorded(tmp_path: Path) -> None:
     assert len(read_recording(tmp_path / "run.json").runs) == 1, "a header's value may equal a word of the format"
 
 
-def test_what_both_sides_said_on_the_wire_is_recorded(tmp_path: Path) -> None:
+def test_exchanges_of_both_sides_are_recorded(tmp_path: Path) -> None:
     with served(tmp_path, BABELGATE_KEYS='{"alice": "k3y-of-mine"}') as gateway:
         headers = ("--header", "Authorization: Bearer k3y-of-mine", "--answer", "Ada k3y-of-mine")
         code, errors = command(
@@ -234,7 +234,7 @@ def test_what_both_sides_said_on_the_wire_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph"])
-def test_the_same_is_recorded_through_every_protocol(recordings: Path, tmp_path: Path, protocol: str) -> None:
+def test_every_protocol_records_the_same_events(recordings: Path, tmp_path: Path, protocol: str) -> None:
     arguments = ("ask", "Hi", "--answer", "Ada")
     code, errors = command(tmp_path, "record", *arguments, "--as", protocol, "--out", "run.json")
     assert code == 0, errors
@@ -268,7 +268,7 @@ def test_a_file_of_the_first_format_is_read(recordings: Path, tmp_path: Path) ->
         (("replay", "ask.json", "--name", "A B"), "--name A B: not a valid name for an agent"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_wrong_usage_is_reported_in_one_line(
     recordings: Path, tmp_path: Path, arguments: Sequence[str], words: str
 ) -> None:
     text = (recordings / "ask.json").read_text(encoding="utf-8")

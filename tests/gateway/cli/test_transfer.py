@@ -134,7 +134,7 @@ def target(tmp_path: Path, source: tuple[Path, Any]) -> Path:
     return tmp_path
 
 
-def test_what_is_taken_in_is_row_by_row_what_was_exported(source: tuple[Path, Any], target: Path) -> None:
+def test_an_import_has_the_same_rows_as_the_source(source: tuple[Path, Any], target: Path) -> None:
     code, output = transfer(target, "import", "all.jsonl")
     assert code == 0 and f"added: {len(AGENTS) + 1} threads" in output and output.endswith("conflicts: 0\n"), output
     check(target)
@@ -151,9 +151,7 @@ def test_what_is_taken_in_is_row_by_row_what_was_exported(source: tuple[Path, An
     assert stat.S_IMODE((target / "back.jsonl").stat().st_mode) == 0o600
 
 
-async def test_questions_are_answered_after_an_import_and_their_runs_go_on(
-    source: tuple[Path, Mapping[str, Receipt]], target: Path
-) -> None:
+async def test_imported_questions_can_be_answered(source: tuple[Path, Mapping[str, Receipt]], target: Path) -> None:
     receipts = source[1]
     assert transfer(target, "import", "all.jsonl")[0] == 0
     async with opened(target, configured=AGENTS) as gateway:
@@ -175,7 +173,7 @@ async def test_questions_are_answered_after_an_import_and_their_runs_go_on(
 
 
 @pytest.mark.slow
-def test_every_protocol_shows_after_an_import_what_it_showed(tmp_path: Path) -> None:
+def test_every_protocol_shows_the_same_after_an_import(tmp_path: Path) -> None:
     fixture = Fixture(HERE / "9962417")
     fixture.unpack(tmp_path / "source")
     (tmp_path / "target").mkdir()
@@ -209,7 +207,7 @@ async def _migrate(database: Path) -> None:
         (("--owner", DEFAULT_OWNER), len(AGENTS)),
     ],
 )
-def test_what_is_exported_can_be_chosen(
+def test_options_select_the_exported_threads(
     source: tuple[Path, Any], tmp_path: Path, chosen: tuple[str, ...], threads: int
 ) -> None:
     assert transfer(source[0], "export", "--out", str(tmp_path / "some.jsonl"), *chosen)[0] == 0
@@ -218,7 +216,7 @@ def test_what_is_exported_can_be_chosen(
     assert any(line["kind"] == "owner" for line in lines) == (chosen == ("--owner", DEFAULT_OWNER))
 
 
-def test_a_thread_that_cannot_be_exported_is_named_and_the_others_are(
+def test_an_export_names_the_threads_that_it_leaves_out(
     source: tuple[Path, Mapping[str, Receipt]], tmp_path: Path
 ) -> None:
     unknown = new_id()
@@ -234,7 +232,7 @@ def test_a_thread_that_cannot_be_exported_is_named_and_the_others_are(
     )
 
 
-def test_an_export_goes_through_pipes(source: tuple[Path, Mapping[str, Receipt]], tmp_path: Path) -> None:
+def test_export_and_import_work_through_pipes(source: tuple[Path, Mapping[str, Receipt]], tmp_path: Path) -> None:
     thread_id = source[1]["files"].thread_id
     database = "sqlite:///gateway.db"
     exporting = babelgate(source[0], "export", "--thread", thread_id, "--out", "-", "--database", database)
@@ -244,7 +242,7 @@ def test_an_export_goes_through_pipes(source: tuple[Path, Mapping[str, Receipt]]
     check(tmp_path)
 
 
-def test_a_thread_with_other_contents_is_a_conflict_and_stays_as_it_is(target: Path) -> None:
+def test_a_thread_with_other_contents_is_a_conflict(target: Path) -> None:
     assert transfer(target, "import", "all.jsonl")[0] == 0
     before = rows(target)
     lines = read_lines(target / "all.jsonl")
@@ -262,7 +260,7 @@ def test_a_thread_with_other_contents_is_a_conflict_and_stays_as_it_is(target: P
     assert rows(target) == before
 
 
-def test_a_gateway_that_is_at_work_is_exported_and_nothing_is_imported_beside_it(target: Path) -> None:
+def test_a_running_gateway_allows_exports_but_no_imports(target: Path) -> None:
     with served(target, "--database", "sqlite:///gateway.db") as running:
         assert transfer(target, "export", "--out", "none.jsonl") == (0, "none.jsonl: nothing; left out: 0\n")
         code, output = transfer(target, "import", "all.jsonl")
@@ -270,7 +268,7 @@ def test_a_gateway_that_is_at_work_is_exported_and_nothing_is_imported_beside_it
         running.stop()
 
 
-async def test_a_run_at_work_stays_where_it_is_unless_it_is_asked_for(tmp_path: Path) -> None:
+async def test_active_runs_are_exported_only_on_request(tmp_path: Path) -> None:
     (tmp_path / "target").mkdir()
     async with opened(tmp_path, {"slow": demo.slow, "echo": demo.echo}) as gateway:
         slow = await submit(gateway.hub, "slow", "100000", owner=DEFAULT_OWNER)
@@ -289,7 +287,7 @@ async def test_a_run_at_work_stays_where_it_is_unless_it_is_asked_for(tmp_path: 
 
 
 @pytest.mark.slow
-def test_an_import_that_is_killed_has_taken_whole_threads_and_is_done_again(tmp_path: Path) -> None:
+def test_a_killed_import_keeps_whole_threads_and_can_be_repeated(tmp_path: Path) -> None:
     threads = 300
     write_threads(tmp_path / "many.jsonl", ((new_id(), short_log(new_id())) for _ in range(threads)))
     asyncio.run(_migrate(tmp_path / "gateway.db"))
@@ -326,13 +324,13 @@ def test_an_export_of_the_first_format_stays_readable(tmp_path: Path) -> None:
         (("import", "missing.jsonl"), "it cannot be read"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
+def test_wrong_usage_is_reported_in_one_line(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
     code, errors = transfer(tmp_path, *arguments)
     assert code > 0 and errors.count("\n") == 1 and expected in errors
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_an_export_that_fails_nothing_is_left(source: tuple[Path, Any], tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(source: tuple[Path, Any], tmp_path: Path) -> None:
     (tmp_path / "out.jsonl").mkdir()
     code, output = transfer(source[0], "export", "--out", str(tmp_path / "out.jsonl"))
     assert code == 2 and "this is a folder" in output
@@ -340,7 +338,7 @@ def test_of_an_export_that_fails_nothing_is_left(source: tuple[Path, Any], tmp_p
 
 
 @pytest.mark.parametrize("postgres", [True], indirect=True)
-async def test_threads_go_into_postgresql_and_back(
+async def test_threads_are_imported_into_postgresql_and_exported_again(
     source: tuple[Path, Mapping[str, Receipt]], target: Path, postgres: str
 ) -> None:
     for expected in (f"added: {len(AGENTS) + 1} threads", "added: nothing"):

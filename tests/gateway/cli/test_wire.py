@@ -58,7 +58,7 @@ async def _post(calls: Calls, path: str, body: bytes) -> None:
         assert path == "/refused"
 
 
-async def test_an_exchange_is_kept_as_it_was() -> None:
+async def test_an_exchange_is_recorded_unchanged() -> None:
     recording = await overhear(("/some", b'{"a": "\xc3\xa9"}'), ("/refused", b"[]"))
     first, second = recording["exchanges"]
     assert (first["side"], first["method"], first["body"]) == ("agent", "POST", '{"a": "é"}')
@@ -71,14 +71,14 @@ async def test_an_exchange_is_kept_as_it_was() -> None:
     assert "missed" not in recording
 
 
-async def test_events_are_kept_with_their_times() -> None:
+async def test_events_are_recorded_with_their_times() -> None:
     recording = await overhear(("/events", b"event: a\ndata: 1\n\ndata: 2\nid: 7\n\n"))
     events = recording["exchanges"][0]["answer"]["events"]
     assert [each["text"] for each in events] == ["event: a\ndata: 1", "data: 2\nid: 7"]
     assert 0 < events[0]["at"] <= events[1]["at"]
 
 
-async def test_keys_are_nowhere() -> None:
+async def test_keys_are_not_recorded() -> None:
     headers = {"X-Mode": "abc", "X-Key": SECRET}
     recording = await overhear(("/some", json.dumps([SECRET, "cookie"]).encode()), headers=headers)
     text = json.dumps(recording)
@@ -89,7 +89,7 @@ async def test_keys_are_nowhere() -> None:
     assert ["set-cookie", "[redacted]"] in exchange["answer"]["headers"]
 
 
-async def test_what_is_too_long_is_cut_and_says_so() -> None:
+async def test_a_too_long_body_is_cut_and_marked() -> None:
     body = b"x" * BODY + SECRET.encode()
     recording = await overhear(("/some", body), ("/some", b"x" * (BODY - 3) + SECRET.encode()))
     for exchange, length in zip(recording["exchanges"], (len(body), BODY - 3 + len(SECRET)), strict=True):
@@ -99,7 +99,7 @@ async def test_what_is_too_long_is_cut_and_says_so() -> None:
             assert set(body_text) == {"x"}, "the beginning of a key must not remain"
 
 
-async def test_events_that_are_too_many_are_cut_and_say_so() -> None:
+async def test_too_many_events_are_cut_and_marked() -> None:
     body = b"data: 1234\n\n" * (BODY // 10)
     recording = await overhear(("/events", body))
     answer = recording["exchanges"][0]["answer"]
@@ -107,12 +107,12 @@ async def test_events_that_are_too_many_are_cut_and_say_so() -> None:
     assert len(answer["events"]) == BODY // 12
 
 
-async def test_exchanges_that_are_too_many_are_counted() -> None:
+async def test_too_many_exchanges_are_only_counted() -> None:
     recording = await overhear(("/some", b"1"), count=EXCHANGES + 2)
     assert (len(recording["exchanges"]), recording["missed"]) == (EXCHANGES, 2)
 
 
-async def test_others_are_not_overheard() -> None:
+async def test_exchanges_outside_of_the_block_are_not_recorded() -> None:
     recorder = WireRecorder()
     async with asyncio.timeout(BOUND), serving(echo) as url:
         with recorder.connect():

@@ -84,7 +84,7 @@ async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: House) -> None:
         cron = after
 
 
-async def test_times_that_passed_while_no_gateway_ran_are_made_up_for_by_one_run(hubs: House) -> None:
+async def test_one_run_replaces_all_missed_times(hubs: House) -> None:
     hub, agent, wall = await start(hubs)
     cron = await hub.crons.create(OWNER, hourly())
     await hubs.stop(hub)
@@ -96,7 +96,7 @@ async def test_times_that_passed_while_no_gateway_ran_are_made_up_for_by_one_run
     assert await count_runs(hub) == 1
 
 
-async def test_a_run_that_was_submitted_before_the_gateway_was_killed_is_not_submitted_again(hubs: House) -> None:
+async def test_a_kill_does_not_submit_a_cron_run_twice(hubs: House) -> None:
     hub, agent, wall = await start(hubs)
     cron = await hub.crons.create(OWNER, hourly())
     await submit(hub, "a", "hourly", run_id=str(uuid5(NAMESPACE_OID, f"{cron.cron_id}/{cron.next_run}")))
@@ -109,7 +109,7 @@ async def test_a_run_that_was_submitted_before_the_gateway_was_killed_is_not_sub
     assert await count_runs(hub) == 1 and not agent.waiting
 
 
-async def test_a_cron_that_is_switched_off_or_over_is_not_due(hubs: House) -> None:
+async def test_a_disabled_or_expired_cron_is_not_due(hubs: House) -> None:
     hub, _, wall = await start(hubs)
     off = await hub.crons.create(OWNER, hourly(enabled=False))
     over = await hub.crons.create(OWNER, hourly(end_time=wall() + SECOND))
@@ -144,7 +144,7 @@ async def test_a_cron_ends_with_its_thread(hubs: House) -> None:
     await within(look(), "the end of the cron")
 
 
-async def test_a_cron_whose_run_is_refused_goes_on_at_its_next_time(hubs: House) -> None:
+async def test_a_refused_run_does_not_end_its_cron(hubs: House) -> None:
     wall = Wall()
     hub = await hubs.start(registered("a", None, broken="gone"), clock=Clock(wall), **SETTINGS)
     cron = await hub.crons.create(OWNER, hourly())
@@ -156,7 +156,7 @@ async def test_a_cron_whose_run_is_refused_goes_on_at_its_next_time(hubs: House)
     assert await count_runs(hub) == 0
 
 
-async def test_crons_are_found_by_what_they_are_and_are_their_owner_s(hubs: House) -> None:
+async def test_crons_are_filtered_and_belong_to_their_owner(hubs: House) -> None:
     hub = await hubs.start(registered("a", Scripted()), **SETTINGS)
     one = await hub.crons.create(OWNER, hourly(metadata={"a": 1}))
     two = await hub.crons.create(OWNER, hourly(enabled=False))
@@ -179,7 +179,7 @@ async def test_crons_are_found_by_what_they_are_and_are_their_owner_s(hubs: Hous
     assert await found() == [two.cron_id]
 
 
-async def test_what_is_no_cron_is_refused(hubs: House) -> None:
+async def test_an_invalid_cron_is_refused(hubs: House) -> None:
     hub = await hubs.start(registered("a", Scripted()), **SETTINGS)
     for wrong, code in (
         (hourly(schedule="every day"), FaultCode.INVALID),

@@ -48,7 +48,7 @@ from tests.gateway.hubs import (
 )
 
 
-async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) -> None:
+async def test_a_run_continues_when_its_caller_disconnects(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     caller = asyncio.ensure_future(submit(hub, "a", "left alone"))
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) 
 # Cancel
 
 
-async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> None:
+async def test_an_agent_that_ends_in_time_ends_its_run(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half a ")
@@ -76,7 +76,7 @@ async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> 
     assert states(await log(hub, receipt)) == ["working", "cancelling", "cancelled"]
 
 
-async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until_it_ends(hubs: House) -> None:
+async def test_an_agent_that_ignores_a_cancel_keeps_its_slot(hubs: House) -> None:
     hub, agent = await hubs.scripted(stubborn=True, concurrency=1, limits=Limits(cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
@@ -96,7 +96,7 @@ async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until
     assert await log(hub, receipt) == ended
 
 
-async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs: House) -> None:
+async def test_the_thread_of_an_abandoned_run_continues(hubs: House) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(cancel_grace=0.05))
     old, going = await begin(hub, agent, "old")
     new, following = await begin(hub, agent, "new", thread_id=old.thread_id, strategy="interrupt")
@@ -109,7 +109,7 @@ async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs
     assert (await hub.reads.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
 
 
-async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
+async def test_a_second_cancel_changes_nothing(hubs: House) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
     receipt, going = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
@@ -120,7 +120,7 @@ async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
 
 
-async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishes(hubs: House) -> None:
+async def test_a_cancel_committed_first_wins_over_the_agents_end(hubs: House) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
     receipt, going = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
@@ -130,7 +130,7 @@ async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishe
     assert await asked(hub, receipt) == []
 
 
-async def test_a_cancel_before_the_agent_was_called_never_calls_it(hubs: House) -> None:
+async def test_a_cancel_before_the_call_prevents_it(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt, cancelled = await asyncio.gather(*_submit_and_cancel(hub, "11111111-1111-4111-8111-111111111111"))
     assert cancelled.state in (TaskState.CANCELLING, TaskState.CANCELLED)
@@ -146,7 +146,7 @@ def _submit_and_cancel(hub: Any, task_id: str) -> Iterator[Any]:
 # Time
 
 
-async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -> None:
+async def test_a_run_over_its_time_limit_fails_with_a_timeout(hubs: House) -> None:
     hub, agent = await hubs.scripted(total=0.05)
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
@@ -155,7 +155,7 @@ async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
 
 
-async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it(hubs: House) -> None:
+async def test_a_timeout_ends_the_run_of_an_uncooperative_agent(hubs: House) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(run=0.05, cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
@@ -166,7 +166,7 @@ async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it
     await within(going.closed.wait())
 
 
-async def test_a_timeout_inside_the_agent_is_the_agents_own_failure(hubs: House) -> None:
+async def test_a_timeout_error_of_the_agent_is_a_failure(hubs: House) -> None:
     hub, agent = await hubs.scripted(total=100)
     for error in (TimeoutError(), TimeoutError("upstream took long")):
         receipt = await submit(hub, "a")
@@ -190,9 +190,7 @@ class Raising:
 @pytest.mark.parametrize(
     "error", [ValueError("broken"), SystemExit(3), asyncio.CancelledError("inside"), RuntimeError("lone \ud800")]
 )
-async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
-    hubs: House, error: BaseException
-) -> None:
+async def test_any_exception_of_an_agent_fails_only_its_run(hubs: House, error: BaseException) -> None:
     hub = await hubs.start(registered("a", Raising(error)), registered("echo", Echo()))
     receipt, beside = await submit(hub, "a"), await submit(hub, "echo")
     await fails(hub, receipt, FaultCode.AGENT_FAILED)
@@ -200,7 +198,7 @@ async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
     await ends(hub, beside)
 
 
-async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hubs: House) -> None:
+async def test_a_broken_agent_refuses_runs_and_fails_waiting_ones(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     first = await submit_and_ask(hub, agent, "name")
     await hubs.stop(hub)
@@ -235,7 +233,7 @@ async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hu
         (RunEnded(status=RunStatus.PENDING), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
     ],
 )
-async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
+async def test_an_agent_sets_the_status_but_not_the_reason(
     hubs: House, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
 ) -> None:
     hub, agent = await hubs.scripted()
@@ -249,7 +247,7 @@ async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
         assert (run.output, run.usage) == (ended.output, ended.usage)
 
 
-async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs: House) -> None:
+async def test_an_agent_may_end_as_paused_with_an_open_question(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
@@ -257,7 +255,7 @@ async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs:
     assert (await hub.reads.run(OWNER, receipt.run_id)).reason is RunReason.AUTH
 
 
-async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
+async def test_an_event_after_the_end_is_refused(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).say(RunEnded()).say("more").end()
@@ -265,7 +263,7 @@ async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
 
 
 @pytest.mark.slow
-async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs: House) -> None:
+async def test_more_threads_are_followed_than_channels_are_kept(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", str(number)) for number in range(530)]
     going = [await agent.called() for _ in receipts]
@@ -285,7 +283,7 @@ async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs
         await ends(hub, receipt)
 
 
-async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends_nothing(hubs: House) -> None:
+async def test_an_agent_whose_run_moved_elsewhere_is_closed(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, going = await begin(hub, agent)
     (start,) = hub.engine.active
@@ -304,7 +302,7 @@ async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends
     await fails(hub, receipt, FaultCode.GATEWAY_RESTARTED)
 
 
-async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hubs: House) -> None:
+async def test_a_run_committed_during_the_stop_does_not_begin(hubs: House) -> None:
     """Leave the run to the next start. Otherwise its agent's server would cancel it when the loop ends."""
     hub, agent = await hubs.scripted()
     async with Held(hub) as writer:
@@ -322,7 +320,7 @@ async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hub
 
 
 @pytest.mark.parametrize("status", [RunStatus.CANCELLED, RunStatus.ERROR])
-async def test_a_run_that_nobody_cancelled_is_not_cancelled_by_a_stop(hubs: House, status: RunStatus) -> None:
+async def test_a_stop_does_not_cancel_runs(hubs: House, status: RunStatus) -> None:
     """Detach from a run. Its agent reports that it was cancelled, or has failed, and this does not count."""
     hub, agent = await hubs.scripted(stubborn=True)
     receipt, going = await begin(hub, agent)
@@ -336,7 +334,7 @@ async def test_a_run_that_nobody_cancelled_is_not_cancelled_by_a_stop(hubs: Hous
     await fails(again, receipt, FaultCode.GATEWAY_RESTARTED)
 
 
-async def test_a_hub_that_drains_waits_for_runs_and_refuses_new_ones(hubs: House) -> None:
+async def test_a_draining_hub_waits_for_runs_and_refuses_new_ones(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, going = await begin(hub, agent)
     waiting = await submit(hub, "a")

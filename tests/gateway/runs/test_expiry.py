@@ -58,7 +58,7 @@ async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: House) -> N
         await hub.reads.run(OWNER, receipt.run_id)
 
 
-async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs: House) -> None:
+async def test_a_stateless_thread_stays_during_runs_and_reads(hubs: House) -> None:
     hub, agent = await hubs.scripted(limits=SOON)
     receipt, going = await begin(hub, agent, ephemeral=True)
     reading = batches(hub, Scope(receipt.thread_id))
@@ -72,7 +72,7 @@ async def test_it_stays_while_the_agent_is_at_work_and_while_somebody_reads(hubs
     await gone(hub, receipt.thread_id)
 
 
-async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(hubs: House) -> None:
+async def test_an_unanswered_question_of_a_stateless_run_fails(hubs: House) -> None:
     hub, agent = await hubs.scripted(limits=Limits(ephemeral_ttl=60, input_ttl=0.05))
     receipt = await submit(hub, "a", ephemeral=True)
     (await agent.called()).ask("q").end()
@@ -80,7 +80,7 @@ async def test_a_question_of_a_stateless_run_fails_when_nobody_answers_in_time(h
     assert await hub.reads.open_interrupts(OWNER, receipt.task_id) == []
 
 
-async def test_other_questions_wait_for_ever(hubs: House) -> None:
+async def test_questions_of_other_runs_have_no_timeout(hubs: House) -> None:
     hub, agent = await hubs.scripted(limits=SOON)
     waiting = await submit_and_ask(hub, agent, "q")
     passing = await submit(hub, "a", ephemeral=True)
@@ -89,7 +89,7 @@ async def test_other_questions_wait_for_ever(hubs: House) -> None:
     assert (await hub.reads.task(OWNER, waiting.task_id)).state is TaskState.INPUT_REQUIRED
 
 
-async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change(hubs: House) -> None:
+async def test_a_threads_time_to_live_counts_from_its_last_change(hubs: House) -> None:
     now = 1_000_000_000
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     thread = await hub.create_thread(OWNER, ThreadChange(ttl=100))
@@ -108,7 +108,7 @@ async def test_a_thread_with_a_time_to_live_ends_that_long_after_its_last_change
     assert await hub.reads.thread(OWNER, other.thread_id)
 
 
-async def test_a_thread_that_keeps_its_newest_state_is_pruned_and_not_erased(hubs: House) -> None:
+async def test_a_thread_that_keeps_its_newest_state_is_pruned(hubs: House) -> None:
     now = 1_000_000_000
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: now, lambda: now))
     thread = await hub.create_thread(OWNER, ThreadChange(ttl=100, keeps_latest=True))
@@ -134,7 +134,7 @@ async def test_a_thread_that_keeps_its_newest_state_is_pruned_and_not_erased(hub
     assert (await hub.reads.thread(OWNER, thread.thread_id)).keeps_latest
 
 
-async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
+async def test_expiry_continues_after_a_restart(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo", ephemeral=True)
     await hubs.stop(hub)
@@ -142,7 +142,7 @@ async def test_a_restart_goes_on_with_what_is_to_expire(hubs: House) -> None:
     await gone(hub, receipt.thread_id)
 
 
-async def test_a_thread_that_was_there_before_is_not_made_ephemeral(hubs: House) -> None:
+async def test_an_existing_thread_does_not_become_ephemeral(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()), limits=SOON)
     thread = await hub.create_thread(OWNER, ThreadChange())
     submission = Submission(

@@ -57,7 +57,7 @@ async def code_of(hub: Hub, **fields: Any) -> FaultCode:
     return error.value.fault.code
 
 
-async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_there(hubs: House) -> None:
+async def test_a_fork_of_another_thread_starts_with_its_state(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
@@ -75,7 +75,7 @@ async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_ther
     assert [message.text for message in whole.messages] == ["one", "re one", "two", "re two"]
 
 
-async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) -> None:
+async def test_a_fork_of_the_same_thread_begins_a_branch(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
@@ -89,7 +89,7 @@ async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) ->
     assert said(after) == ["one", "re one", "three", "re three"]
 
 
-async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_past_does_not(hubs: House) -> None:
+async def test_only_an_empty_thread_accepts_a_fork(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     thread = await hub.create_thread(OWNER, ThreadChange())
@@ -98,7 +98,7 @@ async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_pas
     assert await code_of(hub, thread_id=thread.thread_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
 
 
-async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) -> None:
+async def test_unknown_and_foreign_runs_cannot_be_forked(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     foreign = await submit(hub, "a", "one", owner="bob")
     (await agent.called()).say("re one").end()
@@ -121,7 +121,7 @@ async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) 
     assert await (await hub.reads.threads(OWNER, ThreadFilter(), limit=9)).all() == []
 
 
-async def test_a_run_that_has_not_ended_is_no_start_and_one_that_was_removed_is_gone(hubs: House) -> None:
+async def test_active_and_removed_runs_cannot_be_forked(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, going = await begin(hub, agent, "one")
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.CONFLICT
@@ -131,7 +131,7 @@ async def test_a_run_that_has_not_ended_is_no_start_and_one_that_was_removed_is_
     assert await code_of(hub, fork=Fork(task_id=first.task_id)) is FaultCode.NOT_FOUND
 
 
-async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_cannot_know_them(hubs: House) -> None:
+async def test_state_changes_reach_an_agent_without_memory(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, call = await turn(hub, agent, "one", state={"note": 1, "kept": True})
     assert call.state == {"note": 1, "kept": True}
@@ -157,7 +157,7 @@ async def test_the_state_of_a_busy_thread_is_not_changed(hubs: House) -> None:
     await finish(hub, going, first)
 
 
-async def test_a_thread_that_was_changed_by_its_caller_after_a_run_is_no_more_what_the_server_knows(
+async def test_a_fork_of_a_changed_state_has_no_origin(
     hubs: House,
 ) -> None:
     hub, agent = await hubs.scripted(remembers=False)
@@ -184,7 +184,7 @@ class Keeping(Scripted):
         return StateSaved(checkpoint_id=str(uuid4()), source="update", as_node=as_node, values=members(call.data))
 
 
-async def test_an_agent_that_keeps_the_state_changes_it_itself(hubs: House) -> None:
+async def test_an_agent_with_a_state_applies_the_changes_itself(hubs: House) -> None:
     agent = Keeping()
     hub = await hubs.start(RegisteredAgent(AgentInfo(name="a", stateful=True), agent))
     thread_id = str(uuid4())

@@ -55,7 +55,7 @@ class Flood:
             yield PartDelta(text=f"{number} ")
 
 
-async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -> None:
+async def test_an_agent_that_never_awaits_does_not_block_others(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("flood", Flood()), registered("a", agent))
     other, going = await begin(hub, agent)
@@ -69,7 +69,7 @@ async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -
     ]
 
 
-async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs: House) -> None:
+async def test_files_reach_the_agent_with_bytes_and_return_by_hash(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))

@@ -49,7 +49,7 @@ from tests.gateway.hubs import (
 )
 
 
-def test_every_field_of_an_input_is_limited_or_says_why_not() -> None:
+def test_every_field_of_an_input_has_a_limit_or_exemption() -> None:
     assert set(RunInput.__struct_fields__) == {*LIMITED, *UNLIMITED}
     assert not set(LIMITED) & set(UNLIMITED)
 
@@ -57,7 +57,7 @@ def test_every_field_of_an_input_is_limited_or_says_why_not() -> None:
 # A plain run
 
 
-async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hubs: House) -> None:
+async def test_a_plain_run_is_recorded_in_the_encoders_order(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "hello")
     task = await ends(hub, receipt)
@@ -79,7 +79,7 @@ async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hu
     assert [record.run_id for record in records if record.event.kind == "task_changed"] == [None, None]
 
 
-async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -> None:
+async def test_the_receipt_shows_exactly_the_records_of_the_run(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo")
     second = await submit(hub, "echo", thread_id=first.thread_id)
@@ -89,7 +89,7 @@ async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -
     assert {record.task_id for record in await log(hub, second) if record.seq > second.seq} == {second.task_id}
 
 
-async def test_history_of_a_conversation_held_elsewhere_is_said_before_the_input(hubs: House) -> None:
+async def test_a_history_from_the_caller_precedes_the_input(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, going = await begin(hub, agent, "now", history=(*text("before"), Message.of("answered")))
     assert [message.text for message in going.call.history] == ["before", "answered"]
@@ -103,7 +103,7 @@ async def test_history_of_a_conversation_held_elsewhere_is_said_before_the_input
 # Ids and names
 
 
-async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House) -> None:
+async def test_a_used_id_is_a_conflict_without_changes(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     task_id, run_id = str(uuid4()), str(uuid4())
     first = await submit(hub, "echo", task_id=task_id, run_id=run_id)
@@ -116,7 +116,7 @@ async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House
     assert await log(hub, first) == before
 
 
-async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) -> None:
+async def test_one_of_two_concurrent_submissions_of_an_id_wins(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     task_id = str(uuid4())
     results = await asyncio.gather(*(submit(hub, "echo", task_id=task_id) for _ in range(8)), return_exceptions=True)
@@ -127,7 +127,7 @@ async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) ->
     await ends(hub, winner)
 
 
-async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs: House) -> None:
+async def test_an_unknown_thread_id_creates_the_thread_unless_rejected(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = str(uuid4())
     with refused(FaultCode.NOT_FOUND):
@@ -137,7 +137,7 @@ async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs
     assert (await hub.reads.thread(OWNER, thread_id)).metadata == {"a": 1}
 
 
-async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: House) -> None:
+async def test_an_alias_is_unique_per_owner_protocol_and_agent(hubs: House) -> None:
     hub = await hubs.start(registered("a", Echo()), registered("b", Echo()))
     first = await submit(hub, "a", protocol="a2a", alias="context/1")
     again = await submit(hub, "a", protocol="a2a", alias="context/1")
@@ -177,7 +177,7 @@ async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) 
 # A busy thread: the multitask strategies
 
 
-async def test_reject_on_a_busy_thread_is_a_conflict_that_leaves_no_trace(hubs: House) -> None:
+async def test_reject_on_a_busy_thread_is_a_conflict_without_changes(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     before = await log(hub, first)
@@ -190,7 +190,7 @@ async def test_reject_on_a_busy_thread_is_a_conflict_that_leaves_no_trace(hubs: 
     await converse(hub, agent, thread_id=first.thread_id, strategy="reject")
 
 
-async def test_reject_counts_runs_that_only_wait(hubs: House) -> None:
+async def test_reject_also_counts_waiting_runs(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     blocking, going = await begin(hub, agent)
     waiting = await submit(hub, "a")
@@ -199,7 +199,7 @@ async def test_reject_counts_runs_that_only_wait(hubs: House) -> None:
     await finish(hub, going, blocking)
 
 
-async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> None:
+async def test_enqueued_inputs_run_in_order(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", "0")]
     for number in range(1, 4):
@@ -218,7 +218,7 @@ async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> 
     assert started == [receipt.run_id for receipt in receipts]
 
 
-async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_old_agent_ended(hubs: House) -> None:
+async def test_interrupt_starts_the_new_run_after_the_old_agents_end(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     old = await submit(hub, "a", "old")
     first = (await agent.called()).open("half")
@@ -239,7 +239,7 @@ async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_o
     assert ended < begun
 
 
-async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: House) -> None:
+async def test_rollback_restores_the_thread_before_the_old_run(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     before = await converse(hub, agent, "kept", says="kept too")
     old = await submit(hub, "a", "old", thread_id=before.thread_id)
@@ -256,7 +256,7 @@ async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: Hou
         assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
 
 
-async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
+async def test_a_rolled_back_run_is_in_no_history(hubs: House) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     old = await submit(hub, "a", "old")
     (await agent.called()).say("said before the rollback").open("half")
@@ -264,7 +264,7 @@ async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
     assert (await agent.called()).call.history == ()
 
 
-async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> None:
+async def test_an_input_may_supersede_a_paused_task(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -283,7 +283,7 @@ async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> N
 # Another input of an open task
 
 
-async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> None:
+async def test_a_follow_up_is_the_next_run_of_its_task(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     second = await submit(hub, "a", "second", follow_up=first.task_id)
@@ -299,7 +299,7 @@ async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> Non
 
 
 @pytest.mark.parametrize("state", ["ended", "cancelling", "waiting", "unknown", "of another agent", "interrupt"])
-async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, state: str) -> None:
+async def test_a_follow_up_is_refused_if_the_task_accepts_none(hubs: House, state: str) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", Echo()))
     first, going = await begin(hub, agent)
@@ -328,7 +328,7 @@ async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, sta
     going.end()
 
 
-async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked_on(hubs: House) -> None:
+async def test_an_earlier_input_waits_until_the_answer_is_processed(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -344,7 +344,7 @@ async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked
     await finish(hub, going, first)
 
 
-async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlier(hubs: House) -> None:
+async def test_a_waiting_answer_runs_before_earlier_inputs(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -363,7 +363,7 @@ async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlie
     await ends(hub, first)
 
 
-async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> None:
+async def test_a_failed_task_cancels_its_queued_inputs(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
@@ -376,7 +376,7 @@ async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> No
 # Questions
 
 
-async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_task(hubs: House) -> None:
+async def test_an_answer_is_the_next_run_of_the_task(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).say("Let me see.").ask("name").end()
@@ -398,7 +398,7 @@ async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_t
     assert tail[:4] == ["run_created", "interrupt_answered", "task_changed", "run_started"]
 
 
-async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hubs: House) -> None:
+async def test_a_partial_answer_is_a_run_that_calls_no_agent(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     partly = await answer(hub, first.task_id, values={"send": True})
@@ -448,7 +448,7 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, ki
     await finish(hub, going, first)
 
 
-async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_task_waits_for(hubs: House) -> None:
+async def test_open_questions_decide_whether_authentication_is_required(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).ask("name").ask("login", kind="auth").end()
@@ -466,7 +466,7 @@ async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_t
         ({"values": {}}, FaultCode.INVALID),
     ],
 )
-async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields: Any, code: FaultCode) -> None:
+async def test_an_answer_without_an_open_question_changes_nothing(hubs: House, fields: Any, code: FaultCode) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     before = await log(hub, first)
@@ -477,7 +477,7 @@ async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields
     assert await log(hub, first) == before
 
 
-async def test_a_question_takes_one_answer(hubs: House) -> None:
+async def test_a_question_accepts_one_answer(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     await answer(hub, first.task_id, "Bob")
@@ -491,7 +491,7 @@ async def test_a_question_takes_one_answer(hubs: House) -> None:
         await answer(hub, str(uuid4()), "Ann")
 
 
-async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_another(hubs: House) -> None:
+async def test_question_ids_are_unique_within_a_task(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     second = await submit_and_ask(hub, agent, "name", thread_id=first.thread_id)
@@ -527,7 +527,7 @@ async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> Non
 # Cancel
 
 
-async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(hubs: House) -> None:
+async def test_a_cancelled_waiting_run_never_calls_its_agent(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     second = await submit(hub, "a", thread_id=first.thread_id)
@@ -541,7 +541,7 @@ async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(
     assert not agent.waiting
 
 
-async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(hubs: House) -> None:
+async def test_cancelling_a_paused_task_closes_its_questions(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     assert (await hub.cancel(OWNER, first.task_id)).state is TaskState.CANCELLED
@@ -554,7 +554,7 @@ async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(h
         await answer(hub, first.task_id, "late")
 
 
-async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None:
+async def test_cancelling_a_task_cancels_its_queued_inputs(hubs: House) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
@@ -617,7 +617,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     await hub.cancel(OWNER, blocking.task_id)
 
 
-async def test_a_burst_of_one_owner_refuses_no_other(hubs: House) -> None:
+async def test_a_burst_of_one_owner_does_not_affect_others(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=10)))
     first, going = await begin(hub, agent)
     for _ in range(10):
@@ -633,7 +633,7 @@ async def test_a_burst_of_one_owner_refuses_no_other(hubs: House) -> None:
     await hub.cancel("bob", other.task_id)
 
 
-async def test_runs_that_start_later_fill_no_queue(hubs: House) -> None:
+async def test_delayed_runs_do_not_count_for_queue_limits(hubs: House) -> None:
     bounds = Queue(agent=2, thread=2, owner=3)
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=bounds))
     far = 28 * 365 * 86_400_000_000
@@ -650,7 +650,7 @@ async def test_runs_that_start_later_fill_no_queue(hubs: House) -> None:
     going.end()
 
 
-async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
+async def test_a_refused_input_creates_no_thread(hubs: House) -> None:
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=1)))
     await submit(hub, "a")
     await agent.called()
@@ -675,7 +675,7 @@ class Moved:
         return self.now
 
 
-async def test_a_run_does_not_start_before_its_time(hubs: House) -> None:
+async def test_a_delayed_run_does_not_start_early(hubs: House) -> None:
     clock = Moved()
     hub, agent = await hubs.scripted(clock=Clock(clock, clock))
     second = await submit(hub, "a", "second", start_in=120_000)
@@ -696,7 +696,7 @@ async def test_a_run_does_not_start_before_its_time(hubs: House) -> None:
 
 
 @pytest.mark.parametrize("when", [-1, 2**63, 10**30])
-async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when: int) -> None:
+async def test_an_out_of_range_time_fails_only_its_submission(hubs: House, when: int) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     fine, wrong = await asyncio.gather(submit(hub, "echo"), submit(hub, "echo", start_in=when), return_exceptions=True)
     assert isinstance(wrong, FaultError) and wrong.fault.code is FaultCode.INVALID
@@ -704,7 +704,7 @@ async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when:
     await ends(hub, fine)
 
 
-async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
+async def test_a_run_with_a_past_start_time_starts_at_once(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     await submit_to_end(hub, "echo", start_in=0)
 
@@ -712,7 +712,7 @@ async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
 # Metadata of threads
 
 
-async def test_the_thread_begins_with_its_metadata(hubs: House) -> None:
+async def test_a_new_thread_has_the_metadata_of_the_submission(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", thread_metadata={"project": "x"}, metadata={"task": "y"})
     records = await log(hub, receipt)

@@ -180,7 +180,7 @@ async def row(hub: Hub) -> Any:
     return await hub.journal.query(lambda connection: connection.execute(select(table)).one())
 
 
-async def test_a_webhook_of_a_submission_is_told_everything_in_order(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_receives_all_events_in_order(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt, going = await begin(
         hub, agent, webhook=hook(receiver, config={"token": "s"}), alias="my thread", protocol="test"
@@ -195,7 +195,7 @@ async def test_a_webhook_of_a_submission_is_told_everything_in_order(hubs: House
     assert await delivered(hub, receipt.task_id) == [(task.last_seq, True)]
 
 
-async def test_a_webhook_that_is_set_later_is_told_what_comes_afterwards(hubs: House, receiver: Receiver) -> None:
+async def test_a_later_webhook_receives_only_later_events(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt, going = await begin(hub, agent)
     going.say(Custom(name="before"))
@@ -206,7 +206,7 @@ async def test_a_webhook_that_is_set_later_is_told_what_comes_afterwards(hubs: H
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
 
 
-async def test_an_answer_may_bring_its_webhook_along(hubs: House, receiver: Receiver) -> None:
+async def test_an_answer_may_set_a_webhook(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit_and_ask(hub, agent, "name")
     await answer(hub, receipt.task_id, "Bob", webhook=hook(receiver))
@@ -214,7 +214,7 @@ async def test_an_answer_may_bring_its_webhook_along(hubs: House, receiver: Rece
     assert await receiver.receives(2) == ["working", "completed"]
 
 
-async def test_a_delivery_is_tried_again_until_the_receiver_takes_it(hubs: House, receiver: Receiver) -> None:
+async def test_a_delivery_is_retried_until_it_is_accepted(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500, 302, 404]
     receipt = await submit(hub, "a", webhook=hook(receiver))
@@ -223,7 +223,7 @@ async def test_a_delivery_is_tried_again_until_the_receiver_takes_it(hubs: House
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
 
 
-async def test_what_is_posted_is_signed_and_each_try_has_the_same_id(hubs: House, receiver: Receiver) -> None:
+async def test_deliveries_are_signed_and_retries_keep_the_id(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs, webhook_secret="secret")
     receiver.statuses = [500]
     await submit(hub, "a", webhook=hook(receiver))
@@ -241,7 +241,7 @@ async def test_what_is_posted_is_signed_and_each_try_has_the_same_id(hubs: House
     assert first == again != other
 
 
-async def test_a_failing_webhook_is_given_up_and_stays_so_after_a_restart(
+async def test_a_failing_webhook_stays_failed_after_a_restart(
     hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub, agent = await scripted(hubs)
@@ -263,7 +263,7 @@ async def test_a_failing_webhook_is_given_up_and_stays_so_after_a_restart(
 
 
 @pytest.mark.parametrize("again", ["the same webhook", "other credentials", "another URL", "the command"])
-async def test_a_webhook_begins_again_where_its_delivery_stopped(hubs: House, receiver: Receiver, again: str) -> None:
+async def test_a_retried_webhook_continues_at_its_cursor(hubs: House, receiver: Receiver, again: str) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 4
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
@@ -305,7 +305,7 @@ HOURS: Final = (HOUR / 1e6, 2 * HOUR / 1e6, 3 * HOUR / 1e6)
         (410, None, None),
     ],
 )
-async def test_the_next_try_is_in_the_database_and_keeps_to_the_schedule_and_retry_after(
+async def test_the_next_attempt_is_stored_and_follows_the_schedule(
     hubs: House,
     receiver: Receiver,
     caplog: pytest.LogCaptureFixture,
@@ -334,7 +334,7 @@ async def test_the_next_try_is_in_the_database_and_keeps_to_the_schedule_and_ret
     assert receiver.got == ["working"]
 
 
-async def test_a_restart_neither_forgets_nor_hurries_a_try(hubs: House, receiver: Receiver) -> None:
+async def test_a_restart_keeps_the_time_of_the_next_attempt(hubs: House, receiver: Receiver) -> None:
     wall, agent = Wall(), Scripted()
     receiver.statuses = [500] * 3
 
@@ -373,7 +373,7 @@ async def test_a_restart_neither_forgets_nor_hurries_a_try(hubs: House, receiver
     assert (ended.done, ended.failures, ended.next_try, ended.reason) == (True, 0, None, None)
 
 
-async def test_a_clock_that_is_set_delays_no_try_for_longer_than_a_pause(hubs: House, receiver: Receiver) -> None:
+async def test_a_clock_change_delays_an_attempt_at_most_one_pause(hubs: House, receiver: Receiver) -> None:
     wall = Wall()
     hub, agent = await scripted(hubs, clock=Clock(wall), pauses=HOURS)
     receiver.statuses = [500]
@@ -389,7 +389,7 @@ async def test_a_clock_that_is_set_delays_no_try_for_longer_than_a_pause(hubs: H
     assert await receiver.receives(3) == ["working", "working", "input_required"]
 
 
-async def test_each_body_has_the_whole_schedule_and_is_accepted_once(hubs: House, receiver: Receiver) -> None:
+async def test_each_body_has_its_own_schedule_and_is_accepted_once(hubs: House, receiver: Receiver) -> None:
     class Twice(Saying):
         def write(self, record: Record) -> Iterator[bytes]:
             for body in super().write(record):
@@ -405,7 +405,7 @@ async def test_each_body_has_the_whole_schedule_and_is_accepted_once(hubs: House
     assert receiver.got == [body for body in each for _ in range(2)]
 
 
-async def test_a_cursor_that_the_database_refuses_moves_when_it_can(
+async def test_a_refused_cursor_update_is_retried(
     hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Refuse the write, as with a full disk: the body is not posted again meanwhile, and the webhook does not end."""
@@ -425,7 +425,7 @@ async def test_a_cursor_that_the_database_refuses_moves_when_it_can(
     assert caplog.text.count("store its cursor") == 1
 
 
-async def test_an_unforeseen_error_is_logged_once_and_the_delivery_begins_again(
+async def test_an_unexpected_error_is_logged_once_and_delivery_continues(
     hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = iter(range(3))
@@ -465,7 +465,7 @@ async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, rece
     await gone(hub, receipt.thread_id)
 
 
-async def test_a_receiver_that_is_not_there_holds_nobody_up(hubs: House) -> None:
+async def test_an_unreachable_receiver_delays_no_other(hubs: House) -> None:
     stopped = Receiver()
     await stopped.start()
     await stopped.stop()
@@ -474,7 +474,7 @@ async def test_a_receiver_that_is_not_there_holds_nobody_up(hubs: House) -> None
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_a_restart_goes_on_where_the_receiver_took_the_last_one(hubs: House, receiver: Receiver) -> None:
+async def test_a_restart_continues_after_the_last_accepted_delivery(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
     going.say(Custom(name="a"))
@@ -491,7 +491,7 @@ async def test_a_restart_goes_on_where_the_receiver_took_the_last_one(hubs: Hous
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_what_happened_while_the_gateway_was_away_is_told_at_its_start(hubs: House, receiver: Receiver) -> None:
+async def test_events_of_a_recovery_are_delivered_at_the_start(hubs: House, receiver: Receiver) -> None:
     hub, agent = await hubs.scripted(writers={"test-1": Saying})
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await agent.called()
@@ -502,7 +502,7 @@ async def test_what_happened_while_the_gateway_was_away_is_told_at_its_start(hub
     assert receipt.task_id
 
 
-async def test_a_deleted_webhook_is_told_nothing_more(hubs: House, receiver: Receiver) -> None:
+async def test_a_deleted_webhook_receives_nothing_more(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id, webhook_id="x"))
@@ -516,7 +516,7 @@ async def test_a_deleted_webhook_is_told_nothing_more(hubs: House, receiver: Rec
     assert receiver.got.count("completed") == 1
 
 
-async def test_a_webhook_of_the_same_id_replaces_the_one_before(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_with_the_same_id_replaces_the_earlier_one(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     other = Receiver()
     await other.start()
@@ -532,7 +532,7 @@ async def test_a_webhook_of_the_same_id_replaces_the_one_before(hubs: House, rec
     await other.stop()
 
 
-async def test_the_same_webhook_again_goes_on_where_it_is(hubs: House, receiver: Receiver) -> None:
+async def test_setting_the_same_webhook_again_keeps_its_cursor(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receiver.hold = asyncio.Event()
     receiver.statuses = [500]
@@ -551,7 +551,7 @@ async def test_the_same_webhook_again_goes_on_where_it_is(hubs: House, receiver:
     assert receiver.got == bodies
 
 
-async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_for_one_body_is_deleted_afterwards(hubs: House, receiver: Receiver) -> None:
     class Once(Saying):
         once = True
 
@@ -566,7 +566,7 @@ async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver
     assert receiver.got == ["working"] * 3
 
 
-async def test_a_task_has_so_many_webhooks_and_no_more(hubs: House, receiver: Receiver) -> None:
+async def test_the_number_of_webhooks_of_a_task_is_limited(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs, limits=Limits(webhooks=2))
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
     second = hook(receiver, task_id=receipt.task_id, webhook_id="second")
@@ -584,7 +584,7 @@ async def test_a_task_has_so_many_webhooks_and_no_more(hubs: House, receiver: Re
     await finish(hub, await agent.called(), receipt)
 
 
-async def test_a_webhook_of_a_task_that_has_ended_is_done_at_once(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_of_an_ended_task_is_finished_at_once(hubs: House, receiver: Receiver) -> None:
     hub = await house(hubs, Echo())
     receipt = await submit(hub, "a")
     task = await ends(hub, receipt)
@@ -593,7 +593,7 @@ async def test_a_webhook_of_a_task_that_has_ended_is_done_at_once(hubs: House, r
     assert receiver.got == []
 
 
-async def test_two_webhooks_of_a_task_do_not_wait_for_each_other(hubs: House, receiver: Receiver) -> None:
+async def test_webhooks_of_a_task_are_delivered_independently(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     slow = Receiver()
     await slow.start()
@@ -623,13 +623,13 @@ async def test_the_webhook_of_a_deleted_thread_ends_quietly(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_an_unknown_dialect_hurts_nobody(hubs: House, receiver: Receiver) -> None:
+async def test_an_unknown_dialect_delays_no_other_webhook(hubs: House, receiver: Receiver) -> None:
     hub = await hubs.start(registered("a", Echo()))
     await ends(hub, await submit(hub, "a", webhook=hook(receiver)))
     assert receiver.got == []
 
 
-async def test_an_address_that_is_not_allowed_is_refused_before_anything_is_made(hubs: House) -> None:
+async def test_a_forbidden_address_is_refused_without_changes(hubs: House) -> None:
     hub = await house(hubs, Echo())
     for url in ("http://10.0.0.1/", "file:///etc/passwd", "http://[::1]/", "nonsense"):
         with refused(FaultCode.INVALID):
@@ -642,7 +642,7 @@ async def test_an_address_that_is_not_allowed_is_refused_before_anything_is_made
     assert await hub.reads.webhooks(OWNER, receipt.task_id) == []
 
 
-async def test_a_caller_that_goes_away_takes_no_webhook_along(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_is_set_even_if_its_caller_disconnects(hubs: House, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     async with Held(hub) as writer:
         caller = asyncio.ensure_future(submit(hub, "a", webhook=hook(receiver)))

@@ -38,7 +38,7 @@ async def search_names(assistants: Assistants, owner: str = "alice", **filters: 
     return names
 
 
-async def test_own_ones_are_listed_with_those_that_everybody_has(assistants: Assistants) -> None:
+async def test_a_list_has_own_and_default_assistants(assistants: Assistants) -> None:
     await assistants.create("alice", OWN)
     await assistants.create("alice", OWN.replace(assistant_id="2", agent="ask", name="Other", metadata={"a": 1}))
     assert await search_names(assistants) == ["Other", "Mine", "echo"]
@@ -50,7 +50,7 @@ async def test_own_ones_are_listed_with_those_that_everybody_has(assistants: Ass
     assert await search_names(assistants, order="agent", descending=False, limit=1, offset=1) == ["echo"]
 
 
-async def test_what_an_owner_changed_takes_the_place_of_what_everybody_has(assistants: Assistants) -> None:
+async def test_an_owners_change_hides_the_default_assistant(assistants: Assistants) -> None:
     changed = await assistants.change("alice", "0", AssistantChange(name="changed"), SYSTEM)
     assert (changed.version, changed.agent) == (2, "echo")
     assert await search_names(assistants) == ["changed"]
@@ -62,7 +62,7 @@ async def test_what_an_owner_changed_takes_the_place_of_what_everybody_has(assis
     assert await search_names(assistants) == ["echo"]
 
 
-async def test_a_version_is_made_of_the_one_in_use_and_numbered_after_the_newest(assistants: Assistants) -> None:
+async def test_a_new_version_follows_the_newest_number(assistants: Assistants) -> None:
     await assistants.create("alice", OWN.replace(metadata={"a": 1}))
     await assistants.change("alice", "1", AssistantChange(name="second", metadata={"b": 2}))
     back = await assistants.use_version("alice", "1", 1)
@@ -72,7 +72,7 @@ async def test_a_version_is_made_of_the_one_in_use_and_numbered_after_the_newest
     assert await assistants.get("alice", "1") == third
 
 
-async def test_what_is_not_there_or_too_large_is_refused_and_nothing_is_kept(assistants: Assistants) -> None:
+async def test_unknown_and_too_large_assistants_are_refused(assistants: Assistants) -> None:
     await assistants.create("alice", OWN)
     for refused, code in (
         (assistants.create("alice", OWN), FaultCode.CONFLICT),

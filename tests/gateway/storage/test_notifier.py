@@ -45,7 +45,7 @@ def server() -> Generator[PostgresServer]:
 
 
 @pytest.mark.slow
-async def test_a_commit_waits_for_no_flush_of_another_node(server: PostgresServer, tmp_path: Path) -> None:
+async def test_a_commit_does_not_wait_for_another_nodes_flush(server: PostgresServer, tmp_path: Path) -> None:
     """Let another session notify inside its transaction, which holds the lock of NOTIFY until its commit is flushed."""
     url = server.add_schema("flush")
     async with opened(url, tmp_path) as a, opened(url, tmp_path) as b:
@@ -82,7 +82,7 @@ def test_a_notice_does_not_wait_for_the_flush(server: PostgresServer) -> None:
     engine.dispose()
 
 
-async def test_notices_of_one_thread_are_merged_while_none_can_be_sent(
+async def test_unsent_notices_of_one_thread_are_merged(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "_ANSWER", 0.1)
@@ -144,7 +144,7 @@ async def test_a_journal_closes_while_its_notice_is_not_answered(wire: Wire, tmp
         await within(a.journal.close(0.8))
 
 
-async def test_a_notifier_whose_server_is_away_stops(url: str) -> None:
+async def test_a_notifier_stops_while_its_server_is_down(url: str) -> None:
     """Stop a notifier that has never been able to connect."""
     with Wire(url).running() as wire:
         alone = Notifier("n", open_database(wire.url, shared=True))
@@ -177,7 +177,7 @@ async def test_a_commit_whose_node_dies_before_its_notice_reaches_readers(wire: 
 
 
 @pytest.mark.usefixtures("looks")
-async def test_readers_end_where_the_notice_of_an_erasure_is_lost(wire: Wire, url: str, tmp_path: Path) -> None:
+async def test_readers_end_even_if_the_erasure_notice_is_lost(wire: Wire, url: str, tmp_path: Path) -> None:
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         pk = await within(b.write(create()))
         reader = b.records()
@@ -189,7 +189,7 @@ async def test_readers_end_where_the_notice_of_an_erasure_is_lost(wire: Wire, ur
         assert [remote for remote in b.heard if remote.pk == pk] == [Remote(pk, 1, erased=True)]
 
 
-async def test_an_awaited_thread_is_found_where_its_notice_is_lost(
+async def test_an_awaited_thread_is_found_despite_a_lost_notice(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("babelgate.gateway.storage.subscription._LOOK", 0.2)

@@ -55,7 +55,7 @@ class Writer:
                 self.refused += 1
 
 
-async def test_what_was_acknowledged_outlives_a_server_that_is_killed(server: PostgresServer) -> None:
+async def test_acknowledged_changes_survive_a_killed_server(server: PostgresServer) -> None:
     journal, stop = Journal(server.url), asyncio.Event()
     await journal.open()
     writers = [Writer(journal, f"t{number}") for number in range(_THREADS)]
@@ -80,7 +80,7 @@ async def test_what_was_acknowledged_outlives_a_server_that_is_killed(server: Po
     await within(journal.close())
 
 
-async def test_a_gateway_serves_again_when_its_server_is_back(server: PostgresServer, tmp_path: Path) -> None:
+async def test_a_gateway_recovers_with_its_server(server: PostgresServer, tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo}, database=server.add_schema("gateway")) as gateway:
 
         async def say(text: str) -> int:
@@ -111,9 +111,7 @@ class Talk:
         await self.end.wait()
 
 
-async def test_what_an_agent_says_while_the_server_is_away_is_stored_when_it_is_back(
-    server: PostgresServer, tmp_path: Path
-) -> None:
+async def test_output_during_an_outage_is_stored_afterwards(server: PostgresServer, tmp_path: Path) -> None:
     talk = Talk()
     async with running(tmp_path, {"talk": talk}, database=server.add_schema("patient")) as gateway:
         run_id = await _start(gateway)
@@ -128,9 +126,7 @@ async def test_what_an_agent_says_while_the_server_is_away_is_stored_when_it_is_
 
 
 @pytest.mark.parametrize("cluster", [False, True])
-async def test_a_run_outlives_a_time_in_which_the_server_takes_no_writes(
-    server: PostgresServer, tmp_path: Path, cluster: bool
-) -> None:
+async def test_a_run_survives_a_read_only_server(server: PostgresServer, tmp_path: Path, cluster: bool) -> None:
     """Make the server read-only, like a demoted primary: its sessions stay open, and refuse writes (25006)."""
     talk, database = Talk(), server.add_schema(f"read_only_{cluster}".lower())
     shared: dict[str, Any] = {"cluster": True, "blobs": str(tmp_path / "blobs")} if cluster else {}
@@ -150,7 +146,7 @@ async def test_a_run_outlives_a_time_in_which_the_server_takes_no_writes(
         assert [part["content"] for message in run["output"] for part in message["parts"]] == ["one", "two"]
 
 
-async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
+async def test_a_run_with_refused_output_ends_after_the_outage(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fail also the read of the log that precedes the end of the run, because the server is still away."""
@@ -168,7 +164,7 @@ async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
 
 
 @pytest.mark.parametrize(("status", "posts"), [(200, 1), (500, 2)])
-async def test_a_try_while_the_server_was_away_counts_when_it_is_back(
+async def test_a_delivery_attempt_during_an_outage_is_counted(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, posts: int
 ) -> None:
     """Keep the server away for longer than the patience. A delivery that the receiver accepted is not repeated."""

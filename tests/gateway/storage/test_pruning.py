@@ -49,7 +49,7 @@ async def looks_the_same(caller: Caller, thread_id: str, before: Any) -> None:
     await caller.gateway.hub.journal.query(check_database)
 
 
-async def test_a_graphs_thread_keeps_its_newest_state_and_goes_on_from_it(tmp_path: Path) -> None:
+async def test_a_pruned_graph_continues_from_its_newest_state(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "tools") as caller:
         thread_id = await caller.thread()
         for number in range(6):
@@ -84,7 +84,7 @@ async def test_a_graphs_thread_keeps_its_newest_state_and_goes_on_from_it(tmp_pa
         await looks_the_same(caller, thread_id, before)
 
 
-async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: Path) -> None:
+async def test_a_pruned_graph_can_be_answered(tmp_path: Path) -> None:
     inner = builder(State, {"count": writes({"count": 2}), "ask": asks("Right?")}).compile()
     graph = wrap_graph(builder(State, {"before": writes({"count": 1}), "inner": inner}), "within")[1]
     answers: list[Any] = []
@@ -107,7 +107,7 @@ async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: P
     assert len(texts[1]) == 4
 
 
-async def test_the_states_of_other_agents_are_shown_no_more_and_what_was_said_stays(tmp_path: Path) -> None:
+async def test_pruning_hides_old_states_and_keeps_messages(tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo, **agents("chat")}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
@@ -145,7 +145,7 @@ async def _events(caller: Caller, thread_id: str, last: Any) -> list[Any]:
     raise AssertionError("the stream has ended")
 
 
-async def test_a_reader_who_is_there_is_told_nothing_of_it_and_then_the_next_run_as_ever(tmp_path: Path) -> None:
+async def test_readers_are_not_affected_by_pruning(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "tools") as caller:
         thread_id = await caller.thread()
         for text in ("one", "two"):
@@ -170,7 +170,7 @@ async def test_a_reader_who_is_there_is_told_nothing_of_it_and_then_the_next_run
         assert [each for each in replayed if each["method"] != "tasks"] == live[: live.index(replayed[-1]) + 1]
 
 
-async def test_a_thread_where_a_run_is_active_and_one_that_is_not_there_are_left_alone(tmp_path: Path) -> None:
+async def test_active_and_unknown_threads_are_not_pruned(tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
@@ -187,7 +187,7 @@ async def test_a_thread_where_a_run_is_active_and_one_that_is_not_there_are_left
             await gateway.hub.prune_thread("bob", thread_id)
 
 
-async def test_what_fails_in_the_middle_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_during_pruning_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         thread_id = await caller.thread()
         await caller.wait(thread_id, "steps", {"items": []})
@@ -204,7 +204,7 @@ async def test_what_fails_in_the_middle_changes_nothing(tmp_path: Path, monkeypa
         assert await caller.gateway.hub.journal.query(_sizes) == sizes
 
 
-async def test_a_plan_counts_no_more_where_the_thread_has_gone_on(tmp_path: Path) -> None:
+async def test_an_outdated_plan_is_dropped(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         thread_id, hub = await caller.thread(), caller.gateway.hub
         await caller.wait(thread_id, "steps", {"items": []})
@@ -220,7 +220,7 @@ class Deltas(TypedDict):
     items: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(each for some in new for each in some)])]
 
 
-async def test_checkpoints_by_which_a_later_one_is_told_stay(tmp_path: Path) -> None:
+async def test_checkpoints_needed_by_later_ones_are_kept(tmp_path: Path) -> None:
     """Use a `DeltaChannel` of langgraph 1.2, whose value is computed from the writes of all checkpoints."""
     graphs = {"deltas": wrap_graph(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
     async with running(tmp_path, graphs) as gateway:

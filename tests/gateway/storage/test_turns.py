@@ -16,7 +16,7 @@ from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, registered, r
 EACH_DATABASE: Final = True
 
 
-async def test_turns_are_runs_and_what_callers_say_between_them(hubs: House) -> None:
+async def test_turns_are_runs_and_updates_of_callers(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("echo", Echo()), registered("a", agent))
     thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
@@ -49,7 +49,7 @@ async def test_turns_are_runs_and_what_callers_say_between_them(hubs: House) -> 
     await ends(hub, going)
 
 
-async def test_of_a_long_thread_little_is_read(hubs: House) -> None:
+async def test_a_page_of_turns_reads_little_of_a_long_thread(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
     for _ in range(20):

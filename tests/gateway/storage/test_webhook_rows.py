@@ -51,7 +51,7 @@ async def prepare(hubs: House) -> tuple[Hub, Receipt]:
     return hub, receipt
 
 
-async def test_pending_and_given_up_webhooks_are_listed(hubs: House) -> None:
+async def test_pending_and_failed_webhooks_are_listed(hubs: House) -> None:
     hub, receipt = await prepare(hubs)
     webhooks = await hub.journal.query(list_webhooks)
     assert [each.webhook_id for each in webhooks] == ["given up", "pending", "waiting"]
@@ -60,7 +60,7 @@ async def test_pending_and_given_up_webhooks_are_listed(hubs: House) -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, "task", "waiting", "pending", "other"])
-async def test_failed_webhooks_begin_again_at_their_cursor(hubs: House, wanted: str | None) -> None:
+async def test_failed_webhooks_continue_at_their_cursor(hubs: House, wanted: str | None) -> None:
     hub, receipt = await prepare(hubs)
     before = await stored(hub)
     failed = ["given up", "waiting"] if wanted in (None, "task") else [each for each in ("waiting",) if each == wanted]
@@ -88,7 +88,7 @@ CHANGES: dict[str, Callable[[Due], Due]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_row_that_somebody_has_changed_is_left_alone(hubs: House, change: str) -> None:
+async def test_a_row_changed_meanwhile_is_not_updated(hubs: House, change: str) -> None:
     hub, receipt = await prepare(hubs)
     due = await hub.journal.query(due_webhook, OWNER, receipt.task_id, "waiting")
     assert due is not None

@@ -55,7 +55,7 @@ MADE = {
 """Reply of the graph of each function to a caller whose configuration says mint."""
 
 
-async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> None:
+async def test_the_factory_builds_a_graph_for_each_run(tmp_path: Path) -> None:
     async with served(tmp_path, *MADE) as caller:
         for name, words in MADE.items():
             assert await last(caller, name, config=MINT) == words
@@ -68,11 +68,11 @@ async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> N
     + [(name, True) for name in ("blocking", "called", "plain")]
     + [(name, False) for name in ("nothing", "odd", "Called", "says", "MINT")],
 )
-async def test_a_function_that_says_what_it_is_needs_no_word_of_it_in_the_settings(name: str, is_factory: bool) -> None:
+async def test_an_annotated_factory_needs_no_setting(name: str, is_factory: bool) -> None:
     assert can_make_graphs(getattr(factories, name, MINT)) is is_factory
 
 
-async def test_such_a_function_is_a_graph_where_a_python_callable_may_stand(tmp_path: Path) -> None:
+async def test_an_annotated_factory_works_as_a_python_agent(tmp_path: Path) -> None:
     async with served(tmp_path, "both", kind="python") as caller:
         assert await last(caller, "both", config=MINT) == "both mint threads.create_run"
 
@@ -93,7 +93,7 @@ async def test_a_caller_with_a_key_is_the_user(tmp_path: Path) -> None:
         assert await last(caller, "runtime") == "runtime threads.create_run alice {}"
 
 
-async def test_it_is_told_what_the_graph_is_for(tmp_path: Path, log: list[str]) -> None:
+async def test_the_factory_receives_the_purpose_of_the_graph(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "runtime") as caller:
         assert log == ["assistants.read"], "its schemas are asked for when the gateway starts"
         log.clear()
@@ -109,7 +109,7 @@ async def test_it_is_told_what_the_graph_is_for(tmp_path: Path, log: list[str]) 
     assert log == ["threads.create_run", "threads.update", "assistants.read", "assistants.read"]
 
 
-async def test_its_threads_are_kept_and_questions_wait_over_a_restart(tmp_path: Path) -> None:
+async def test_threads_and_questions_of_a_factory_survive_a_restart(tmp_path: Path) -> None:
     async with served(tmp_path, "asking") as caller:
         thread_id = await caller.thread()
         (question,) = (await caller.wait(thread_id, "asking", SAID, config=MINT))["__interrupt__"]
@@ -120,7 +120,7 @@ async def test_its_threads_are_kept_and_questions_wait_over_a_restart(tmp_path: 
         assert (await caller.state(thread_id))["next"] == []
 
 
-async def test_what_is_entered_for_a_run_is_left_with_it(tmp_path: Path, log: list[str]) -> None:
+async def test_a_context_manager_is_left_after_its_run(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "entered", "blocking") as caller:
         log.clear()
         await last(caller, "entered")
@@ -130,9 +130,7 @@ async def test_what_is_entered_for_a_run_is_left_with_it(tmp_path: Path, log: li
         assert log == ["in False", "out"], "and what blocks does not block the gateway"
 
 
-async def test_a_failure_reaches_what_was_entered_and_is_told_though_that_keeps_it_to_itself(
-    tmp_path: Path, log: list[str]
-) -> None:
+async def test_a_failure_suppressed_by_the_context_manager_is_reported(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "failing") as caller:
         log.clear()
         thread_id = await caller.thread()
@@ -142,7 +140,7 @@ async def test_a_failure_reaches_what_was_entered_and_is_told_though_that_keeps_
     assert log == ["in False", "failed no more", "out"]
 
 
-async def test_a_run_that_is_cancelled_leaves_what_it_entered(tmp_path: Path, log: list[str]) -> None:
+async def test_a_cancelled_run_leaves_its_context_manager(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "waiting") as caller:
         log.clear()
         thread_id = await caller.thread()
@@ -152,7 +150,7 @@ async def test_a_run_that_is_cancelled_leaves_what_it_entered(tmp_path: Path, lo
         assert log == ["waits", "out"]
 
 
-async def test_one_that_needs_a_config_is_served_without_its_schemas(tmp_path: Path) -> None:
+async def test_a_factory_that_needs_a_config_is_served_without_schemas(tmp_path: Path) -> None:
     async with served(tmp_path, "needy") as caller:
         assert await last(caller, "needy", config=MINT) == "needy mint"
         failed = await caller.wait(await caller.thread(), "needy", SAID)
@@ -168,7 +166,7 @@ async def test_one_that_needs_a_config_is_served_without_its_schemas(tmp_path: P
         ("absent", "the module tests.gateway.factories has no absent"),
     ],
 )
-async def test_what_makes_no_graph_is_broken(name: str, reason: str) -> None:
+async def test_a_factory_that_returns_no_graph_is_broken(name: str, reason: str) -> None:
     settings = Settings.model_validate({"agents": {"a": {"graph": f"tests.gateway.factories:{name}"}}})
     (found,) = (await connect(settings)).all()
     assert found.broken is not None
@@ -178,7 +176,7 @@ async def test_what_makes_no_graph_is_broken(name: str, reason: str) -> None:
 # The store
 
 
-async def test_a_graph_has_the_memory_of_its_caller(tmp_path: Path) -> None:
+async def test_a_graph_uses_the_store_of_its_caller(tmp_path: Path) -> None:
     async with served(tmp_path, "memory", keys={"alice": "a-key", "bob": "b-key"}) as caller:
         http = caller.gateway.http
         for key, count in (("a-key", 1), ("a-key", 2), ("b-key", 1)):

@@ -106,19 +106,19 @@ FORMS: list[object] = [
 
 
 @pytest.mark.parametrize("target", FORMS)
-async def test_every_form_answers_and_passes_the_contract(target: object):
+async def test_every_form_of_agent_passes_the_contract(target: object):
     assert (await tell(target, "you")).text == "hello you"
     await check_agent(lambda: agent(target))
 
 
-async def test_a_function_may_take_nothing():
+async def test_a_function_may_have_no_parameters():
     def clock() -> str:
         return "noon"
 
     assert (await tell(clock)).text == "noon"
 
 
-async def test_an_object_that_is_an_agent_stays_as_it_is():
+async def test_an_agent_object_is_not_wrapped():
     class Native:
         """Speaks events."""
 
@@ -140,7 +140,7 @@ async def test_an_object_that_is_an_agent_stays_as_it_is():
         (lambda *, a: a, "needs 'a' too"),  # type: ignore[misc]
     ],
 )
-def test_what_cannot_be_called_as_an_agent_is_refused_in_one_line(target: object, complaint: str):
+def test_an_object_that_is_no_agent_is_refused(target: object, complaint: str):
     with pytest.raises(TypeError, match=complaint) as raised:
         wrap(target, "agent")
     assert "\n" not in str(raised.value)
@@ -188,7 +188,7 @@ class Nested(TypedDict, total=False):
     by_name: dict[str, Count]
 
 
-def test_typed_dicts_may_hold_others():
+def test_typed_dicts_may_be_nested():
     def count(text: str) -> Nested: ...
 
     schema = wrap(count, "count")[0].schemas["output"]
@@ -197,7 +197,7 @@ def test_typed_dicts_may_hold_others():
     assert schema["$defs"]["Count"]["properties"] == {"words": {"title": "Words", "type": "integer"}}
 
 
-def test_a_plain_dict_is_an_object_and_text_has_no_schema():
+def test_a_dict_has_an_object_schema_and_text_has_none():
     def some(text: str) -> dict[str, int]: ...
 
     assert wrap(some, "some")[0].schemas["output"] == {"type": "object", "additionalProperties": {"type": "integer"}}
@@ -221,7 +221,7 @@ def test_the_first_paragraph_of_the_docstring_is_the_description():
     assert wrap(plain, "a")[0].description == ""
 
 
-def test_an_agent_that_knows_better_says_so():
+def test_an_agent_may_override_its_info():
     class Known(Greeter):
         info = AgentInfo(name="ignored", description="Better.", version="2")
 

@@ -64,7 +64,7 @@ async def answering(text: str) -> str:
     return text
 
 
-async def test_the_answer_of_a_function_is_one_whole_message_in_three_events():
+async def test_the_answer_of_a_function_is_one_message():
     reply = await tell(answering)
     assert kinds(reply.events) == ["message_started", "part_added", "message_ended"]
 
@@ -80,7 +80,7 @@ async def test_an_empty_answer_stays_an_empty_answer():
         assert [message.parts for message in (await tell(target)).messages] == [(TextPart(text=""),)]
 
 
-async def test_tokens_are_deltas_of_one_message_cut_where_the_agent_cut_them():
+async def test_each_token_is_one_delta_of_the_message():
     def talk(text: str) -> Iterator[str]:
         yield from ("a", "b", "", "c")
 
@@ -97,7 +97,7 @@ async def test_tokens_are_deltas_of_one_message_cut_where_the_agent_cut_them():
     ]
 
 
-async def test_nothing_returned_and_nothing_yielded_say_nothing():
+async def test_an_agent_without_output_sends_no_message():
     def nothing(text: str) -> None: ...
 
     def nothing_either(text: str) -> Iterator[str]:
@@ -111,7 +111,7 @@ async def test_nothing_returned_and_nothing_yielded_say_nothing():
         assert (reply.events, reply.fault) == ([], None)
 
 
-async def test_parts_join_the_open_message_and_messages_stand_alone():
+async def test_parts_join_the_open_message_and_messages_are_separate():
     def talk(text: str) -> Iterator[object]:
         yield "a"
         yield DataPart(data={"n": 1})
@@ -130,7 +130,7 @@ async def test_parts_join_the_open_message_and_messages_stand_alone():
 
 
 @pytest.mark.parametrize("named", [None, "", "mine"])
-async def test_a_message_with_or_without_an_id_is_said_whole(named: str | None):
+async def test_a_message_is_sent_whole_with_or_without_an_id(named: str | None):
     def talk(text: str) -> Iterator[Message]:
         yield Message(message_id=named, parts=(TextPart(text="a"), TextPart(text="b")))
 
@@ -139,7 +139,7 @@ async def test_a_message_with_or_without_an_id_is_said_whole(named: str | None):
     assert message.message_id == named if named else message.message_id
 
 
-async def test_a_step_ends_where_the_next_begins_or_with_the_run():
+async def test_a_step_ends_with_the_next_step_or_the_run():
     def work(text: str) -> Iterator[object]:
         yield Step("plan", input={"for": text})
         yield "p"
@@ -157,7 +157,7 @@ async def test_a_step_ends_where_the_next_begins_or_with_the_run():
     assert isinstance(steps[0], StepStarted) and steps[0].input == {"for": "hi"}
 
 
-async def test_a_tool_call_is_made_and_answered():
+async def test_a_tool_call_and_its_result_are_sent():
     def work(text: str) -> Iterator[object]:
         yield ToolCall("count", {"text": text}, output=2)
 
@@ -166,7 +166,7 @@ async def test_a_tool_call_is_made_and_answered():
     assert (started.name, started.input, ended.output, started.call_id) == ("count", {"text": "hi"}, 2, ended.call_id)
 
 
-async def test_an_artifact_is_added_part_by_part_under_one_id():
+async def test_the_parts_of_an_artifact_have_one_id():
     def work(text: str) -> Iterator[object]:
         yield Artifact.of("a.txt", "text")
         yield Artifact(name="b", parts=(TextPart(text="1"), TextPart(text="2"), TextPart(text="3")), description="d")
@@ -180,7 +180,7 @@ async def test_an_artifact_is_added_part_by_part_under_one_id():
 
 
 @pytest.mark.parametrize("value", [{"a": [1, None]}, [1, 2], 5, 2.5, True, Model(words=1), Data(words=1), (1, 2)])
-async def test_json_from_a_function_is_structured_output_and_said_as_data(value: Any):
+async def test_json_from_a_function_is_output_and_data(value: Any):
     def structured(text: str) -> Any:
         return value
 
@@ -200,7 +200,7 @@ async def test_json_from_a_generator_is_data():
     assert reply.ended is None
 
 
-async def test_data_that_the_agent_changes_afterwards_was_said_as_it_was():
+async def test_data_is_copied_when_the_agent_yields_it():
     data = {"n": [1]}
 
     def talk(text: str) -> Iterator[object]:
@@ -211,7 +211,7 @@ async def test_data_that_the_agent_changes_afterwards_was_said_as_it_was():
     assert message.parts == (DataPart(data={"n": [1]}),)
 
 
-async def test_a_function_may_return_several_things_to_say():
+async def test_a_function_may_return_several_outputs():
     async def work(text: str) -> list[object]:
         return [Message.of("a"), Artifact.of("f", b"1"), Step("s")]
 
@@ -235,7 +235,7 @@ async def test_what_a_generator_returns_ends_its_answer():
     assert [message.parts for message in reply.messages] == [(TextPart(text="a"),), (DataPart(data={"n": 1}),)]
 
 
-async def test_canonical_events_are_said_as_they_are_and_mix_with_tokens():
+async def test_canonical_events_are_sent_unchanged_among_tokens():
     def talk(text: str) -> Iterator[object]:
         yield MessageStarted(message_id="m", name="planner")
         yield "a"
@@ -252,7 +252,7 @@ async def test_canonical_events_are_said_as_they_are_and_mix_with_tokens():
     assert reply.fault is None
 
 
-async def test_an_agent_that_numbers_its_parts_may_have_several_open():
+async def test_numbered_parts_may_be_open_at_the_same_time():
     def talk(text: str) -> Iterator[object]:
         yield MessageStarted(message_id="m")
         yield PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True)
@@ -306,7 +306,7 @@ def nested(levels: int) -> Any:
         (Ask, "type type, which is not JSON"),
     ],
 )
-async def test_what_cannot_be_said_is_the_agents_fault_and_ends_only_its_run(value: object, complaint: str):
+async def test_an_invalid_output_fails_only_its_run(value: object, complaint: str):
     def returns(text: str) -> object:
         return value
 
@@ -345,7 +345,7 @@ async def test_all_tokens_of_a_generator_are_its_answer(tokens: list[str]):
     assert (await tell(talk)).text == "".join(tokens)
 
 
-def test_a_call_of_a_callers_tool_is_a_question_that_is_the_same_when_it_is_asked_again():
+def test_a_repeated_caller_tool_call_keeps_its_question():
     uses = [UseTool("weather", {"city": "Paris"}), UseTool("weather", {"city": "Rome"})]
     first, again = (YieldEncoder("run").say(uses) for _ in range(2))
     assert first == again
