@@ -144,14 +144,6 @@ def test_every_call_of_the_table_works_in_a_shell(demo: Served) -> None:
         assert "error" not in answer or answer["error"] is None
 
 
-def test_an_agent_may_import_packages_that_the_gateway_does_not(tmp_path: Path) -> None:
-    """Use a variable that needs a new interpreter: a fork would have imported everything already."""
-    (tmp_path / "watcher.py").write_text(f"import watchfiles\n{AGENT}")
-    with served(tmp_path, "watcher:greet", PYTHONUNBUFFERED="1") as running:
-        answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND).json()
-        assert text_of(answer) == "Good day, Ada"
-
-
 def test_targets_of_the_command_line_replace_the_demo_agents(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     with served(tmp_path, "manners:greet", "polite=manners:greet") as running:
