@@ -85,7 +85,7 @@ async def test_forwarded_headers_are_in_the_configurable_values(
         assert not {"x-tenant", "x-other"} & received["run_config"].keys()
 
 
-async def test_the_state_of_a_subgraph_is_shown_on_request(tmp_path: Path) -> None:
+async def test_the_state_of_a_subgraph_is_included_on_request(tmp_path: Path) -> None:
     async with served(tmp_path, asking=asking()) as caller:
         thread_id = await caller.thread()
         await caller.wait(thread_id, "asking", {"run_config": "outside"})

@@ -191,7 +191,7 @@ async def test_a_refused_handshake_is_not_logged_as_an_error(process: Served) ->
 
 
 @pytest.mark.parametrize("how", ["whole", "in pieces", "compressed"])
-async def test_a_frame_over_the_limit_closes_its_own_connection_only(process: Served, how: str) -> None:
+async def test_a_frame_over_the_limit_closes_only_that_connection(process: Served, how: str) -> None:
     fitting, larger = (dumped(command("state.get", {"x": "x" * size})).decode() for size in (LIMIT - 1_000, LIMIT))
     compression = "deflate" if how == "compressed" else None
     async with (
@@ -211,7 +211,7 @@ async def test_a_frame_over_the_limit_closes_its_own_connection_only(process: Se
 
 
 @pytest.mark.parametrize("name", ["invalid UTF-8", "UTF-16"])
-async def test_invalid_utf_8_closes_its_own_connection_only(process: Served, name: str) -> None:
+async def test_invalid_utf_8_closes_only_that_connection(process: Served, name: str) -> None:
     """Close the connection with the code 1007, as RFC 6455, section 8.1, requires."""
     async with talking(process.url, AT) as other, connected(process.url, AT) as connection:
         await connection.send(BODIES[name], text=True)

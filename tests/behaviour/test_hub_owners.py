@@ -40,7 +40,7 @@ from babelgate.canonical.hub import StateUpdate, Turn
 from babelgate.canonical.store import Store
 from babelgate.gateway.hub import Hub
 from tests.gateway.owning import OwnerIds, Place, look, unknown
-from tests.given import make
+from tests.submissions import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -266,7 +266,7 @@ def _takes_owner(port: type, name: str) -> bool:
     return inspect.isfunction(value) and "owner" in inspect.signature(value).parameters
 
 
-async def test_an_alias_is_shown_to_its_owner_only(place: Place) -> None:
+async def test_an_alias_is_visible_to_its_owner_only(place: Place) -> None:
     things = await place.make()
     hub = place.gateway.hub
     thread_id = await hub.reads.thread_of("alice", "a2a", "files", things.context_id)

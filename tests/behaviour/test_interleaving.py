@@ -15,16 +15,16 @@ from babelgate.gateway.hub import Hub
 from tests.gateway.hubs import (
     OWNER,
     Activation,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
     ends,
+    eventually,
     log,
     states,
     submit,
     submit_and_ask,
-    turned,
     within,
 )
 
@@ -64,7 +64,7 @@ async def _finish(hub: Hub, receipt: Receipt, going: Activation | None) -> Any:
     assert going is not None
     going.end()
     await within(going.closed.wait())
-    await within(turned(lambda: not hub.engine.active), "the end of the run")
+    await within(eventually(lambda: not hub.engine.active), "the end of the run")
     for _ in range(3):
         await asyncio.sleep(0)
 
@@ -74,7 +74,7 @@ async def together(hub: Hub, receipt: Receipt, going: Activation | None, steps: 
 
     The results are values or faults.
     """
-    async with Held(hub) as writer:
+    async with PausedWriter(hub) as writer:
         started: list[asyncio.Future[Any]] = []
         for step in steps:
             writes = step is _finish and bool(hub.engine.active)
@@ -87,7 +87,7 @@ async def one_by_one(hub: Hub, receipt: Receipt, going: Activation | None, steps
     """Queue each step after the commit of the one before."""
     results: list[Any] = []
     for step in steps:
-        async with Held(hub) as writer:
+        async with PausedWriter(hub) as writer:
             writes = step is _finish and bool(hub.engine.active)
             started = asyncio.ensure_future(step(hub, receipt, going))
             await writer.queued(started, writes=writes)
@@ -150,7 +150,7 @@ RACES = (
 
 @WAYS
 @pytest.mark.parametrize("race", RACES, ids=str)
-async def test_the_first_commit_decides_the_outcome_of_a_question(hubs: House, race: Race, way: Any) -> None:
+async def test_the_first_commit_decides_the_outcome_of_a_question(hubs: HubFactory, race: Race, way: Any) -> None:
     hub, agent = await hubs.scripted()
     receipt = await paused(hub, agent)
     results = await way(hub, receipt, None, race.steps)
@@ -168,7 +168,7 @@ async def test_the_first_commit_decides_the_outcome_of_a_question(hubs: House, r
 
 @WAYS
 @pytest.mark.parametrize("first", [_cancel, _finish])
-async def test_the_first_of_cancel_and_finish_wins(hubs: House, first: Step, way: Any) -> None:
+async def test_the_first_of_cancel_and_finish_wins(hubs: HubFactory, first: Step, way: Any) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = await agent.called()
@@ -190,7 +190,7 @@ WORKING: list[Step] = [_finish, _cancel, _cancel, _supersede, _interrupt, _rollb
 
 
 @pytest.mark.parametrize("seed", range(50))
-async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) -> None:
+async def test_fifty_interleavings_have_one_winner_each(hubs: HubFactory, seed: int) -> None:
     """Run three to five random steps at once, in random groups."""
     draw = random.Random(seed)
     hub, agent = await hubs.scripted()

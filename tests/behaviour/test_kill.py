@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.scene import Company, Scene, together, was_cut
 from tests.gateway.stage import Nursery, Puppets, Stage, nursery, puppets
 from tests.gateway.victim import ask, paced
@@ -332,7 +332,7 @@ async def test_a_kill_does_not_change_a_webhooks_next_try(stage: Stage) -> None:
     first.refuses = True
     async with serving(first) as url, serving(second) as other:
         await submit("go", url, "first")
-        await within(turned(lambda: stage.rows(tries)[0][0] == 1), "the failed try")
+        await within(eventually(lambda: stage.rows(tries)[0][0] == 1), "the failed try")
         failed = stage.rows(tries)
         await stage.restart()
         await submit("after the kill", other, "second")  # due deliveries are made
@@ -343,5 +343,5 @@ async def test_a_kill_does_not_change_a_webhooks_next_try(stage: Stage) -> None:
             database.execute("UPDATE webhook SET next_try = 1 WHERE webhook_id = 'first'")
             database.commit()
         await stage.start()
-        await within(turned(lambda: stage.rows(tries)[0][0] == 2), "the second try")
+        await within(eventually(lambda: stage.rows(tries)[0][0] == 2), "the second try")
     assert first.updates[0] == first.updates[1]

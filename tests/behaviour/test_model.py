@@ -25,7 +25,7 @@ from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow
 from babelgate.gateway.storage.transaction import table_of
 from tests.examples import examples
-from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, registered, submit, whole, within
+from tests.gateway.hubs import OWNER, Activation, HubFactory, Scripted, answer, comparable, registered, submit, within
 from tests.gateway.invariant import check_database
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class HubMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = Path(tempfile.mkdtemp(prefix="model"))
-        self.house = House(self.folder)
+        self.house = HubFactory(self.folder)
         self.agent = Scripted()
         self.threads: list[ModelThread] = []
         self.erased: list[str] = []
@@ -359,12 +359,12 @@ class HubMachine(RuleBasedStateMachine):
             stored = self.do(self._records(scope))  # records after the end of a task are not the task's
             if task.state in TERMINAL:
                 expected = [record for record in stored if record.seq > after]
-                assert whole(self.do(self._read(scope, after))) == whole(expected)
+                assert comparable(self.do(self._read(scope, after))) == comparable(expected)
         for run in thread.runs:
             if not run.live:
                 scope = Scope(thread.thread_id, "run", run.run_id)
                 stored = [record for record in everything if scope.has_record(record) and record.seq > after]
-                assert whole(self.do(self._read(scope, after))) == whole(stored)
+                assert comparable(self.do(self._read(scope, after))) == comparable(stored)
 
     async def _records(self, scope: Scope) -> Sequence[Record]:
         return await self.hub.reads.records(OWNER, scope)

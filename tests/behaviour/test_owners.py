@@ -94,7 +94,7 @@ async def test_every_position_of_an_id_in_the_routes_is_compared() -> None:
 # Lists, conflicts, names
 
 
-async def test_a2a_lists_hold_only_the_callers_own(place: Place, things: OwnerIds) -> None:
+async def test_a2a_lists_hold_only_tasks_of_the_caller(place: Place, things: OwnerIds) -> None:
     mine = await place.bob.post("/a2a/ask/message:send", json={"message": message()}, headers=V1)
     mine_id = mine.json()["task"]["id"]
     for page in (
@@ -135,7 +135,7 @@ async def test_a_session_of_another_owner_is_not_joined(place: Place, things: Ow
     assert not any("alice" in message for message in messages)
 
 
-async def test_graph_lists_hold_only_the_callers_own(place: Place, things: OwnerIds) -> None:
+async def test_graph_lists_hold_only_resources_of_the_caller(place: Place, things: OwnerIds) -> None:
     mine = await make(place.bob)
     everything = {"limit": 1000}
     for prefix in ("", "/agent-protocol"):
@@ -176,7 +176,7 @@ async def test_a_thread_of_another_owner_is_not_joined(place: Place, things: Own
     assert await look(place.alice, things) == before
 
 
-async def test_a_run_under_another_owners_id_creates_an_own_thread(place: Place, things: OwnerIds) -> None:
+async def test_a_run_under_another_owners_id_creates_a_separate_thread(place: Place, things: OwnerIds) -> None:
     before = await look(place.alice, things)
     run = {
         "assistant_id": "echo",
@@ -212,7 +212,7 @@ async def up_to_the_end(stream: AsyncIterator[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("route", WAITING, ids=str)
-async def test_a_stream_shows_only_the_callers_own_thread(place: Place, things: OwnerIds, route: Route) -> None:
+async def test_a_stream_shows_only_the_callers_thread(place: Place, things: OwnerIds, route: Route) -> None:
     """Keep the stream silent until the caller has a thread of that id."""
     before = await look(place.alice, things)
     at, body = route.at(things.slots("langchain")), {"channels": ["values", "input", "lifecycle"]}
@@ -260,7 +260,9 @@ async def test_each_owner_has_an_item_of_the_same_name(place: Place, things: Own
 
 
 @pytest.mark.parametrize("prefix", ["", "/agent-protocol"])
-async def test_cancelling_everything_cancels_only_the_callers_own(place: Place, things: OwnerIds, prefix: str) -> None:
+async def test_cancelling_everything_cancels_only_runs_of_the_caller(
+    place: Place, things: OwnerIds, prefix: str
+) -> None:
     before = await look(place.alice, things)
     mine = await make(place.bob)
     assert (await place.bob.post(f"{prefix}/runs/cancel", json={"status": "all"})).status_code == 204
@@ -431,7 +433,7 @@ async def test_the_extended_card_needs_a_key(place: Place) -> None:
     assert (await place.bob.get("/a2a/echo/extendedAgentCard", headers=V1)).status_code == 200
 
 
-async def test_secrets_of_a_push_config_are_shown_to_its_owner(place: Place, things: OwnerIds) -> None:
+async def test_secrets_of_a_push_config_are_returned_to_its_owner(place: Place, things: OwnerIds) -> None:
     """Return the secrets to the owner, as the specification requires."""
     path = f"/a2a/ask/tasks/{things.task_id}/pushNotificationConfigs/{things.config_id}"
     assert (await place.alice.get(path, headers=V1)).json()["token"] == TOKEN

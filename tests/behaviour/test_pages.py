@@ -85,6 +85,6 @@ async def test_a_run_continues_when_a_foreign_page_disconnects(
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("headers", OWN.values(), ids=list(OWN))
-async def test_a_run_ends_when_its_own_caller_disconnects(site: Site, path: str, headers: Mapping[str, str]) -> None:
+async def test_a_run_ends_when_only_its_caller_disconnects(site: Site, path: str, headers: Mapping[str, str]) -> None:
     await site.leave("GET", path, headers)
     await within(site.agent.cancelled.wait(), "the cancel")

@@ -17,7 +17,7 @@ from babelgate.gateway.agents import registry as registries
 from babelgate.gateway.agents.registry import Registry, agent_uuid, connect
 from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Proxy, proxied
-from tests.gateway.heard import hearing
+from tests.gateway.log_capture import capture_log
 from tests.running import Running, running
 from tests.serving import listen, serving
 
@@ -74,7 +74,7 @@ async def call(gateway: Running) -> httpx.Response:
 async def test_a_call_finds_the_server_and_its_description(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
         for _ in range(2):
-            with hearing() as log:
+            with capture_log() as log:
                 refused = await call(gateway)
             assert refused.status_code == 502
             assert "Agent far is not available: its server cannot be used at the moment" in refused.json()["message"]
@@ -116,7 +116,7 @@ CALLS: Final[dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", CALLS)
-async def test_the_url_of_an_unavailable_server_is_not_shown(tmp_path: Path, path: str) -> None:
+async def test_the_url_of_an_unavailable_server_is_hidden(tmp_path: Path, path: str) -> None:
     accepted = {"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
         response = await gateway.http.post(path, json=CALLS[path], headers=accepted)
@@ -252,7 +252,7 @@ async def test_a_server_that_is_the_gateway_itself_stays_broken() -> None:
 async def test_a_stopping_gateway_does_not_wait_for_a_lookup() -> None:
     server = Counted()
     server.go.set()
-    with hearing() as log:
+    with capture_log() as log:
         async with serving(server.app()) as url:
             registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
             server.go.clear()

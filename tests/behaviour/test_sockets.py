@@ -176,7 +176,7 @@ async def test_a_thread_of_another_owner_shows_nothing(place: Place, path: str) 
     assert await look(place.alice, things) == before
 
 
-async def test_an_owners_own_ids_are_found(place: Place) -> None:
+async def test_ids_of_the_same_owner_are_found(place: Place) -> None:
     """Check that the ids of the tests above are valid for their owner."""
     things = await place.make()
     headers = {"Authorization": place.alice.headers["authorization"]}

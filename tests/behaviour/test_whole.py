@@ -36,8 +36,8 @@ from babelgate.canonical.event import (
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
-from tests.given import make
 from tests.running import Running, running
+from tests.submissions import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -6,7 +6,7 @@ from babelgate.canonical import FaultError, RunReason, RunStatus, TaskState
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, Scripted, gone, registered, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, erased, eventually, registered, submit, within
 
 Pair = tuple[Hub, Hub, Scripted, Scripted]
 """Two nodes, and the agent of each."""
@@ -27,11 +27,11 @@ async def nodes(cluster: Nodes, news_source: str, monkeypatch: pytest.MonkeyPatc
         cluster.look_no_more(a, b)
     else:
         for hub in (a, b):
-            monkeypatch.setattr(hub.cluster, "handle_remotes", hear_nothing)
+            monkeypatch.setattr(hub.cluster, "handle_remotes", ignore_commits)
     return a, b, mine, other
 
 
-def hear_nothing(remotes: object) -> None:
+def ignore_commits(remotes: object) -> None:
     """Ignore the commits of other nodes."""
 
 
@@ -80,8 +80,8 @@ async def test_an_erasure_on_another_node_stops_the_agent(nodes: Pair) -> None:
     going = await mine.called()
     await within(b.delete_thread(OWNER, receipt.thread_id))
     await within(going.cancelled.wait(), "the end of the agent")
-    await within(turned(lambda: not a.engine.active), "the end of the run")
-    await gone(b, receipt.thread_id)
+    await within(eventually(lambda: not a.engine.active), "the end of the run")
+    await erased(b, receipt.thread_id)
     again = await submit(a, "s")
     (await mine.called()).end()
     assert (await ended(a, again)).state is TaskState.COMPLETED
@@ -95,7 +95,7 @@ async def test_events_of_a_thread_erased_on_another_node_are_dropped(nodes: Pair
     await within(b.delete_thread(OWNER, receipt.thread_id))
     going.say("lost").end()
     await within(going.closed.wait(), "the end of the agent")
-    await within(turned(lambda: not a.engine.active), "the end of the run")
+    await within(eventually(lambda: not a.engine.active), "the end of the run")
     rows = "SELECT count(*) FROM event"
     assert await b.journal.query(lambda connection: connection.exec_driver_sql(rows).scalar_one()) == 0
     with pytest.raises(FaultError):

@@ -17,7 +17,7 @@ from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
 from tests.cluster import test_live, test_questions
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, House, Scripted, registered, submit, within
+from tests.gateway.hubs import OWNER, HubFactory, Scripted, registered, submit, within
 from tests.gateway.storage import test_journal, test_listing
 from tests.gateway.storage.test_journal import Writing
 from tests.poolers import POOLERS
@@ -47,15 +47,15 @@ async def cluster(
     empty(postgres_tables)
     monkeypatch.setattr(beats, "BEAT", 0.05)
     monkeypatch.setattr(beats, "_SEEN", 0.1)
-    house = House(tmp_path, url_of(postgres_tables), pooler=pooler)
+    house = HubFactory(tmp_path, url_of(postgres_tables), pooler=pooler)
     yield Nodes(house, monkeypatch)
     await house.close()
 
 
 @pytest.fixture
-async def hubs(tmp_path: Path, postgres_tables: str, pooler: str) -> AsyncGenerator[House]:
+async def hubs(tmp_path: Path, postgres_tables: str, pooler: str) -> AsyncGenerator[HubFactory]:
     empty(postgres_tables)
-    house = House(tmp_path, url_of(postgres_tables), pooler=pooler)
+    house = HubFactory(tmp_path, url_of(postgres_tables), pooler=pooler)
     yield house
     await house.close()
 

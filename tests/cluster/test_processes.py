@@ -89,7 +89,7 @@ async def theatre(folder: Path, database: str, *names: str) -> AsyncGenerator[Th
             assert "Traceback" not in stage.complaints()
 
 
-async def test_a_killed_node_is_taken_over_within_fifteen_seconds(postgres_tables: str, tmp_path: Path) -> None:
+async def test_runs_of_a_killed_node_are_adopted_within_fifteen_seconds(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     async with theatre(tmp_path, url_of(postgres_tables), "a", "b") as stage:
         a, b = (stage.nodes[name].http for name in "ab")

@@ -7,7 +7,7 @@ from babelgate.canonical.event import PartAdded, PartDelta, RunStarted
 from babelgate.gateway.hub import Hub
 from babelgate.gateway.runs.cluster import Cluster
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, Scripted, log, registered, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, eventually, log, registered, submit, within
 
 
 async def words_of(hub: Hub, receipt: Receipt) -> list[str]:
@@ -30,7 +30,7 @@ async def test_a_run_of_a_silent_node_continues_on_another(cluster: Nodes) -> No
     first = await mine.called()
     first.open("one ")
     first.more("two ")
-    await within(turned(lambda: a.journal.channels.get(a.engine.active[0].pk).seq >= 6), "two words")
+    await within(eventually(lambda: a.journal.channels.get(a.engine.active[0].pk).seq >= 6), "two words")
     cluster.silence(a)
     second = await other.called()
     assert second.call.attempt == 2
@@ -44,8 +44,8 @@ async def test_a_run_of_a_silent_node_continues_on_another(cluster: Nodes) -> No
     assert task.state is TaskState.COMPLETED
     assert "".join(await words_of(b, receipt)) == "one two three"
     assert not a.engine.active
-    cluster.hear(a)
-    await within(turned(lambda: a.engine.slots.reserve("s")), "the slot of what was let go of")
+    cluster.resume_heartbeats(a)
+    await within(eventually(lambda: a.engine.slots.reserve("s")), "the slot of what was let go of")
     a.engine.slots.release("s")
 
 
@@ -85,17 +85,17 @@ async def test_queued_runs_of_a_lost_node_start_elsewhere(cluster: Nodes) -> Non
     comes_late = await submit(a, "s")
     activation = await other.called()
     assert activation.call.run_id == comes_late.run_id
-    cluster.hear(a)
+    cluster.resume_heartbeats(a)
     activation.end()
     assert (await ended(b, comes_late)).state is TaskState.COMPLETED
-    await within(turned(lambda: a.engine.slots.reserve("s")), "a slot of a node that is there again")
+    await within(eventually(lambda: a.engine.slots.reserve("s")), "a slot of a node that is there again")
     a.engine.slots.release("s")
     back = await submit(a, "s")
     (await mine.called()).end()
     assert (await ended(b, back)).state is TaskState.COMPLETED
 
 
-async def test_runs_of_a_stopped_node_are_taken_over(cluster: Nodes) -> None:
+async def test_runs_of_a_stopped_node_are_adopted(cluster: Nodes) -> None:
     mine, other = Scripted(), Scripted()
     a = await cluster.start("a", registered("s", mine, idempotent=True))
     b = await cluster.start("b", registered("s", other, idempotent=True))
@@ -138,7 +138,7 @@ async def test_a_run_returns_to_a_node_that_was_silent(cluster: Nodes) -> None:
     stuck = await mine.called()
     cluster.silence(a)
     await other.called()
-    cluster.hear(a)
+    cluster.resume_heartbeats(a)
     cluster.silence(b)
     again = await mine.called()
     assert again.call.attempt == 3

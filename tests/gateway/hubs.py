@@ -54,7 +54,7 @@ from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transaction import Transaction
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
-from tests.given import make
+from tests.submissions import make
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -75,7 +75,7 @@ async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BO
         raise AssertionError(f"{what} did not happen within {seconds:g} s") from None
 
 
-async def turned(holds: Callable[[], bool]) -> None:
+async def eventually(holds: Callable[[], bool]) -> None:
     """Turn the event loop until a condition holds that sends no notification.
 
     After `_TURNS` turns it checks only every `_PAUSE` seconds, to leave the processor to the code that it waits for.
@@ -86,7 +86,7 @@ async def turned(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0 if turns < _TURNS else _PAUSE)
 
 
-async def gone(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
+async def erased(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
     """Wait until the thread is erased, without reading its log: a reader would keep an ephemeral thread."""
 
     async def look() -> None:
@@ -216,7 +216,7 @@ def registered(
     )
 
 
-class House:
+class HubFactory:
     """Factory of hubs on one folder. At the end it checks the invariants of every database and stops all hubs."""
 
     def __init__(self, folder: Path, postgres: str | None = None, pooler: str | None = None) -> None:
@@ -322,13 +322,13 @@ async def check_invariants(hub: Hub, blobs: Path | None = None) -> None:
 
 
 @pytest.fixture
-async def hubs(tmp_path: Path, postgres: str | None) -> AsyncGenerator[House]:
-    house = House(tmp_path, postgres)
+async def hubs(tmp_path: Path, postgres: str | None) -> AsyncGenerator[HubFactory]:
+    house = HubFactory(tmp_path, postgres)
     yield house
     await house.close()
 
 
-class Held:
+class PausedWriter:
     """Pause of the journal's writer. Commands that are queued during the pause form one group, in their order."""
 
     def __init__(self, hub: Hub) -> None:
@@ -337,7 +337,7 @@ class Held:
         self._go = threading.Event()
         self._queued = self._seen = 0
 
-    async def __aenter__(self) -> "Held":
+    async def __aenter__(self) -> "PausedWriter":
         def hold(_: Transaction) -> None:
             self._holding.set()
             assert self._go.wait(30)
@@ -366,7 +366,7 @@ class Held:
             is_counted = self._queued >= self._seen + count
             return is_counted and asking.done() if writes else is_counted or asking.done()
 
-        await within(turned(is_queued), "a command in the queue")
+        await within(eventually(is_queued), "a command in the queue")
         self._seen = self._queued
 
     async def __aexit__(self, *_: object) -> None:
@@ -504,7 +504,7 @@ async def log(hub: Hub, receipt: Receipt, kind: Any = "thread", *, owner: str = 
     return list(await hub.reads.records(owner, scopes[kind]))
 
 
-async def asked(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
+async def open_questions(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
     return await hub.reads.open_interrupts(owner, receipt.task_id)
 
 
@@ -522,6 +522,6 @@ def states(records: Sequence[Record], task_id: str | None = None) -> list[str]:
     ]
 
 
-def whole(records: Sequence[Record]) -> list[tuple[Any, ...]]:
+def comparable(records: Sequence[Record]) -> list[tuple[Any, ...]]:
     """Return records as values that can be compared and printed."""
     return [(r.seq, r.at, r.task_id, r.run_id, r.attempt, encode_event(r.event)) for r in records]

@@ -15,9 +15,9 @@ from babelgate.adapters.mcp.codec.run_id import encode_run_id, encode_state
 from babelgate.adapters.openai.codec.call_id import encode_call_id
 from babelgate.canonical.value import JsonObject
 from tests import loopback
-from tests.gateway.heard import Heard, hearing
 from tests.gateway.hubs import check_invariants
 from tests.gateway.knowledge import knowledge
+from tests.gateway.log_capture import LogCapture, capture_log
 from tests.gateway.route import AGENT_SLOT, ROUTES, Protocol
 from tests.gateway.shape import is_endless
 from tests.gateway.valid import PUSH, V1
@@ -37,7 +37,7 @@ class Place:
     alice: httpx.AsyncClient
     bob: httpx.AsyncClient
     nobody: httpx.AsyncClient
-    log: Heard
+    log: LogCapture
     responses: list[str] = field(default_factory=list[str])
     _shared: "tuple[OwnerIds, str] | None" = None
 
@@ -66,7 +66,7 @@ async def two_owners(folder: Path) -> AsyncGenerator[Place]:
         return loopback.client(base_url=url, headers=headers, event_hooks={"response": [keep]}, timeout=30)
 
     settings: dict[str, Any] = {"keys": {"alice": ALICE, "bob": BOB}, "limits": {"inline": 16}}
-    with hearing() as log:
+    with capture_log() as log:
         async with running(folder, **settings) as gateway:
             url = gateway.url
             async with client(url, ALICE) as alice, client(url, BOB) as bob, client(url, None) as nobody:

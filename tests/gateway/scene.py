@@ -14,7 +14,7 @@ from tests.gateway.hubs import within
 from tests.gateway.stage import Moment, Puppet, Puppets, Stage
 from tests.pairs.a2a import JsonRpc10
 from tests.pairs.acp import Acp
-from tests.pairs.caller import Caller, Feed, Seen
+from tests.pairs.caller import Caller, Feed, TaskView
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 
 RESTARTED: Final = "stopped while the agent was at work, and the agent can neither be asked for the rest"
@@ -25,7 +25,7 @@ def nothing() -> None:
     pass
 
 
-def was_cut(snapshot: Seen) -> bool:
+def was_cut(snapshot: TaskView) -> bool:
     return snapshot.state == "failed" and RESTARTED in snapshot.fault
 
 
@@ -97,10 +97,10 @@ class Part:
         assert response.status_code == 200, response.text
         return response.content
 
-    async def look(self) -> Seen:
+    async def look(self) -> TaskView:
         return await Acp(self.caller.http, self.agent).look(self.task_id)
 
-    async def settle(self) -> Seen:
+    async def settle(self) -> TaskView:
         """Wait until the task stops."""
         async with Acp(self.caller.http, self.agent).replay(self.task_id) as feed:
             return await feed.end()
@@ -109,7 +109,7 @@ class Part:
         """Check that a reader that reconnects receives exactly the rest, while the agent sends so many more words."""
         puppet = self.puppet
         assert self.feed is not None and puppet is not None
-        async with self.caller.come_back(self.feed) as back:
+        async with self.caller.reconnect(self.feed) as back:
             puppet.say(words)
             puppet.end()
             snapshot = await back.end()
@@ -177,7 +177,7 @@ class Scene:
 
         def each() -> None:
             assert part.feed is not None
-            if part.feed.seen.text:
+            if part.feed.task.text:
                 part.has_text.set()
             if part.puppet is not None and self.moment.armed:
                 part.puppet.say()

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import httpx
 
 from babelgate.canonical.value import Json
-from tests.gateway.heard import hearing
 from tests.gateway.hostile import LIMIT, UNKNOWN
 from tests.gateway.hubs import check_invariants
 from tests.gateway.knowledge import knowledge_of
+from tests.gateway.log_capture import capture_log
 from tests.gateway.route import Route, protocol_of, words_of
 from tests.gateway.shape import check_error, error_of, is_endless
 from tests.gateway.valid import CALL, MCP, PUSH, V1, VALID, command, rpc
@@ -34,7 +34,7 @@ Case = tuple[str, Callable[[], Awaitable[httpx.Response]]]
 
 @asynccontextmanager
 async def besieged(folder: Path) -> AsyncGenerator[Running]:
-    with hearing(logging.ERROR) as log:
+    with capture_log(logging.ERROR) as log:
         async with running(folder, limits={"body": LIMIT}) as gateway:
             yield gateway
             await check_invariants(gateway.hub)

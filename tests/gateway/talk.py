@@ -17,7 +17,7 @@ def agent(target: object, **options: Any) -> InProcess:
     return wrapped
 
 
-async def tell(target: object, content: str | Message | dict[str, Any] = "hi") -> Transcript:
+async def run_agent(target: object, content: str | Message | dict[str, Any] = "hi") -> Transcript:
     return await Dialogue(agent(target)).say(content)
 
 

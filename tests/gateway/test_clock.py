@@ -20,13 +20,13 @@ from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     begin,
     ends,
+    erased,
     finish,
     follow,
-    gone,
     log,
     reaches,
     registered,
@@ -55,7 +55,7 @@ async def forget(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
-async def test_a_delayed_run_ignores_changes_of_the_clock(hubs: House, set_by: int) -> None:
+async def test_a_delayed_run_ignores_changes_of_the_clock(hubs: HubFactory, set_by: int) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall))
     first = await submit(hub, "a", "first", start_in=SECOND // 10)
@@ -70,7 +70,7 @@ async def test_a_delayed_run_ignores_changes_of_the_clock(hubs: House, set_by: i
     assert at == sorted(at)
 
 
-async def test_a_forward_clock_starts_no_run_early(hubs: House) -> None:
+async def test_a_forward_clock_starts_no_run_early(hubs: HubFactory) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall))
     later = await submit(hub, "a", "later", start_in=HOUR)
@@ -84,7 +84,7 @@ async def test_a_forward_clock_starts_no_run_early(hubs: House) -> None:
     assert (await hub.reads.run(OWNER, later.run_id)).status is RunStatus.PENDING
 
 
-async def test_a_delay_counts_from_the_current_clock(hubs: House) -> None:
+async def test_a_delay_counts_from_the_current_clock(hubs: HubFactory) -> None:
     """Use a thread whose last record is in the future after the clock is set back."""
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
@@ -93,7 +93,7 @@ async def test_a_delay_counts_from_the_current_clock(hubs: House) -> None:
     await ends(hub, await submit(hub, "echo", thread_id=before.thread_id, start_in=SECOND // 10))
 
 
-async def test_a_delay_follows_the_clock_after_a_restart(hubs: House) -> None:
+async def test_a_delay_follows_the_clock_after_a_restart(hubs: HubFactory) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     receipt = await submit(hub, "echo", start_in=2 * HOUR)
@@ -108,18 +108,18 @@ async def test_a_delay_follows_the_clock_after_a_restart(hubs: House) -> None:
     await ends(hub, receipt)
 
 
-async def test_a_backward_clock_does_not_prolong_a_threads_life(hubs: House) -> None:
+async def test_a_backward_clock_does_not_prolong_a_threads_life(hubs: HubFactory) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
     passing = await submit(hub, "echo", ephemeral=True)
     lasting = await hub.create_thread(OWNER, ThreadChange(ttl=1))
     wall.moved = -HOUR
     await ends(hub, await submit(hub, "echo", thread_id=lasting.thread_id))
-    await gone(hub, passing.thread_id)
-    await gone(hub, lasting.thread_id)
+    await erased(hub, passing.thread_id)
+    await erased(hub, lasting.thread_id)
 
 
-async def test_a_forward_clock_does_not_shorten_a_threads_life(hubs: House) -> None:
+async def test_a_forward_clock_does_not_shorten_a_threads_life(hubs: HubFactory) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall), limits=Limits(ephemeral_ttl=0.1))
     lasting = await hub.create_thread(OWNER, ThreadChange(ttl=100))
@@ -127,11 +127,11 @@ async def test_a_forward_clock_does_not_shorten_a_threads_life(hubs: House) -> N
     await ends(hub, await submit(hub, "echo", thread_id=lasting.thread_id))
     wall.moved = 24 * HOUR
     passing = await submit(hub, "echo", ephemeral=True)
-    await gone(hub, passing.thread_id)
+    await erased(hub, passing.thread_id)
     assert await hub.reads.thread(OWNER, lasting.thread_id)
 
 
-async def test_a_question_expires_despite_a_backward_clock(hubs: House) -> None:
+async def test_a_question_expires_despite_a_backward_clock(hubs: HubFactory) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall), limits=Limits(input_ttl=0.1))
     receipt, going = await begin(hub, agent, ephemeral=True)
@@ -140,7 +140,7 @@ async def test_a_question_expires_despite_a_backward_clock(hubs: House) -> None:
     assert (await reaches(hub, receipt, TaskState.FAILED)).state is TaskState.FAILED
 
 
-async def test_a_backward_clock_at_a_restart_ages_no_thread(hubs: House) -> None:
+async def test_a_backward_clock_at_a_restart_ages_no_thread(hubs: HubFactory) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     thread = await hub.create_thread(OWNER, ThreadChange(ttl=1))
@@ -148,12 +148,12 @@ async def test_a_backward_clock_at_a_restart_ages_no_thread(hubs: House) -> None
     wall.moved = -HOUR
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     reading = asyncio.ensure_future(follow(hub, Scope(thread.thread_id)))
-    await gone(hub, thread.thread_id)  # a second after the start
+    await erased(hub, thread.thread_id)  # a second after the start
     await within(reading)
 
 
 @pytest.mark.parametrize("set_by", [-HOUR, HOUR])
-async def test_an_items_life_ignores_changes_of_the_clock(hubs: House, set_by: int) -> None:
+async def test_an_items_life_ignores_changes_of_the_clock(hubs: HubFactory, set_by: int) -> None:
     wall, passed = Wall(), [0]
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall, lambda: passed[0]))
     await hub.store.put(OWNER, ("a",), "k", {"n": 1}, ttl=60)
@@ -164,7 +164,7 @@ async def test_an_items_life_ignores_changes_of_the_clock(hubs: House, set_by: i
     assert await hub.store.get(OWNER, ("a",), "k") is None
 
 
-async def test_a_forward_clock_sweeps_no_new_file(hubs: House) -> None:
+async def test_a_forward_clock_sweeps_no_new_file(hubs: HubFactory) -> None:
     wall = Wall()
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(wall))
     blobs = FolderBlobs(hubs.folder / "blobs", 2**20)

@@ -41,12 +41,13 @@ from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
     converse,
     ends,
+    eventually,
     fails,
     finish,
     follow,
@@ -59,14 +60,13 @@ from tests.gateway.hubs import (
     submit,
     submit_and_ask,
     submit_to_end,
-    turned,
     within,
 )
 
 # Reading
 
 
-async def test_a_reader_gets_stored_and_live_records_to_the_end(hubs: House) -> None:
+async def test_a_reader_gets_stored_and_live_records_to_the_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).say("one")
@@ -76,7 +76,7 @@ async def test_a_reader_gets_stored_and_live_records_to_the_end(hubs: House) -> 
     assert await within(reading) == await log(hub, receipt, "task")
 
 
-async def test_scopes_end_with_their_run_task_or_thread(hubs: House) -> None:
+async def test_scopes_end_with_their_run_task_or_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     of_run = Scope(receipt.thread_id, "run", receipt.run_id)
@@ -98,7 +98,7 @@ async def test_scopes_end_with_their_run_task_or_thread(hubs: House) -> None:
     assert states(records) == ["working", "input_required", "working", "completed", "working", "completed"]
 
 
-async def test_a_reader_of_an_ended_scope_gets_all_records(hubs: House) -> None:
+async def test_a_reader_of_an_ended_scope_gets_all_records(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await ends(hub, await submit(hub, "echo", thread_id=receipt.thread_id))
@@ -111,7 +111,7 @@ async def test_a_reader_of_an_ended_scope_gets_all_records(hubs: House) -> None:
         assert await follow(hub, scope, 10**6) == []
 
 
-async def test_a_reader_of_an_unknown_scope_ends_at_once(hubs: House) -> None:
+async def test_a_reader_of_an_unknown_scope_ends_at_once(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     assert await follow(hub, Scope(receipt.thread_id, "task", str(uuid4()))) == []
@@ -119,7 +119,7 @@ async def test_a_reader_of_an_unknown_scope_ends_at_once(hubs: House) -> None:
         await follow(hub, Scope(str(uuid4())))
 
 
-async def test_readers_of_a_task_get_nothing_after_its_end(hubs: House) -> None:
+async def test_readers_of_a_task_get_nothing_after_its_end(hubs: HubFactory) -> None:
     """Cover readers that begin before, at and after the end of the task."""
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
@@ -136,7 +136,7 @@ async def test_readers_of_a_task_get_nothing_after_its_end(hubs: House) -> None:
     assert (await log(hub, receipt))[-1].event.kind == "run_removed"
 
 
-async def test_the_metadata_of_an_ended_run_can_be_replaced(hubs: House) -> None:
+async def test_the_metadata_of_an_ended_run_can_be_replaced(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, call = await begin(hub, agent, metadata={"a": "1", "b": "2"})
     with pytest.raises(FaultError, match="can be changed once it has ended"):
@@ -152,7 +152,7 @@ async def test_the_metadata_of_an_ended_run_can_be_replaced(hubs: House) -> None
     assert Fold(receipt.thread_id, OWNER, records).runs[receipt.run_id].metadata == {"a": "3"}
 
 
-async def test_a_slow_reader_switches_from_pages_to_memory_without_gaps(hubs: House) -> None:
+async def test_a_slow_reader_switches_from_pages_to_memory_without_gaps(hubs: HubFactory) -> None:
     """Write a log longer than the ring and than a page while the reader waits."""
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
@@ -168,7 +168,7 @@ async def test_a_slow_reader_switches_from_pages_to_memory_without_gaps(hubs: Ho
     assert len(records) > 3000
 
 
-async def test_cancelled_readers_are_removed(hubs: House) -> None:
+async def test_cancelled_readers_are_removed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit_and_ask(hub, agent, "name")
     for _ in range(20):
@@ -180,7 +180,7 @@ async def test_cancelled_readers_are_removed(hubs: House) -> None:
     assert [channel.readers for channel in channels] == [0]
 
 
-async def test_records_returns_a_whole_scope_of_any_length(hubs: House) -> None:
+async def test_records_returns_a_whole_scope_of_any_length(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a", "first")
     (await agent.called()).say(*(Custom(name=str(number)) for number in range(2500))).end()
@@ -196,7 +196,7 @@ async def test_records_returns_a_whole_scope_of_any_length(hubs: House) -> None:
 # Files
 
 
-async def test_small_files_are_inline_and_large_ones_by_hash(hubs: House) -> None:
+async def test_small_files_are_inline_and_large_ones_by_hash(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(limits=Limits(inline=10))
     parts = (TextPart(text="two files"), FilePart(name="s", inline=b"small"), FilePart(name="l", inline=b"x" * 11))
     receipt = await hub.submit(
@@ -220,7 +220,7 @@ async def test_small_files_are_inline_and_large_ones_by_hash(hubs: House) -> Non
     assert inputs(read) == [b"small", None]
 
 
-async def test_a_file_is_visible_only_to_owners_that_use_it(hubs: House) -> None:
+async def test_a_file_is_visible_only_to_owners_that_use_it(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     message = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
@@ -235,7 +235,7 @@ async def test_a_file_is_visible_only_to_owners_that_use_it(hubs: House) -> None
             await hub.reads.file(owner, blob)
 
 
-async def test_a_submission_with_a_too_large_file_changes_nothing(hubs: House) -> None:
+async def test_a_submission_with_a_too_large_file_changes_nothing(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     vars(hub)["_parts"].blobs.limit = 10
     message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
@@ -247,7 +247,7 @@ async def test_a_submission_with_a_too_large_file_changes_nothing(hubs: House) -
 # Owners
 
 
-async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House) -> None:
+async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     thread_id, task_id, run_id = (str(uuid4()) for _ in range(3))
     mine = await submit_and_ask(
@@ -320,7 +320,9 @@ class Disk:
 LARGE = "x" * 200_000
 
 
-async def test_a_full_disk_refuses_inputs_until_there_is_space(hubs: House, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_refuses_inputs_until_there_is_space(
+    hubs: HubFactory, caplog: pytest.LogCaptureFixture
+) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     disk = Disk(hub)
     await ends(hub, await submit(hub, "echo"))
@@ -335,7 +337,7 @@ async def test_a_full_disk_refuses_inputs_until_there_is_space(hubs: House, capl
     await ends(hub, await submit(hub, "echo", LARGE))
 
 
-async def test_a_gateway_on_a_nearly_full_disk_is_not_ready(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_on_a_nearly_full_disk_is_not_ready(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that the gateway is not ready even before a write has failed."""
     hub = await hubs.start(registered("echo", Echo()))
     assert await hub.ready() is None
@@ -343,7 +345,7 @@ async def test_a_gateway_on_a_nearly_full_disk_is_not_ready(hubs: House, monkeyp
     assert "bytes left" in (await hub.ready() or "")
 
 
-async def test_a_gateway_with_a_read_only_database_is_not_ready(hubs: House) -> None:
+async def test_a_gateway_with_a_read_only_database_is_not_ready(hubs: HubFactory) -> None:
     """Check that the gateway is not ready even before a caller has tried to write."""
     hub = await hubs.start(registered("echo", Echo()))
     await hub.retention.stop()  # retention writes when it starts
@@ -353,7 +355,7 @@ async def test_a_gateway_with_a_read_only_database_is_not_ready(hubs: House) -> 
     assert hub.journal.failure is not None
 
 
-async def test_output_during_a_full_disk_is_stored_later(hubs: House) -> None:
+async def test_output_during_a_full_disk_is_stored_later(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("stored ")
@@ -361,7 +363,7 @@ async def test_output_during_a_full_disk_is_stored_later(hubs: House) -> None:
     disk = Disk(hub)
     await disk.fill()
     going.more(LARGE).more("after it")
-    await within(turned(lambda: hub.journal.failure is not None), "the refusal")
+    await within(eventually(lambda: hub.journal.failure is not None), "the refusal")
     disk.empty()
     going.end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
@@ -370,7 +372,7 @@ async def test_output_during_a_full_disk_is_stored_later(hubs: House) -> None:
 
 
 async def test_a_run_with_unstorable_output_fails_with_a_whole_log(
-    hubs: House, monkeypatch: pytest.MonkeyPatch
+    hubs: HubFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
     hub, agent = await hubs.scripted(concurrency=1)
@@ -389,7 +391,7 @@ async def test_a_run_with_unstorable_output_fails_with_a_whole_log(
     await converse(hub, agent)
 
 
-async def test_a_run_fails_if_its_last_output_is_refused(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_fails_if_its_last_output_is_refused(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.2)
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
@@ -399,14 +401,14 @@ async def test_a_run_fails_if_its_last_output_is_refused(hubs: House, monkeypatc
     disk = Disk(hub)
     await disk.fill()
     going.more(LARGE)
-    await within(turned(lambda: hub.journal.failure is not None), "the refusal")
+    await within(eventually(lambda: hub.journal.failure is not None), "the refusal")
     going.end()
-    await within(turned(lambda: pump.refused is not None), "the end of all tries")
+    await within(eventually(lambda: pump.refused is not None), "the end of all tries")
     disk.empty()
     await fails(hub, receipt, FaultCode.UNAVAILABLE)
 
 
-async def test_an_unstorable_end_is_stored_later(hubs: House) -> None:
+async def test_an_unstorable_end_is_stored_later(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, waiting = await submit(hub, "a"), await submit(hub, "a", "waiting")
     going = await agent.called()
@@ -414,7 +416,7 @@ async def test_an_unstorable_end_is_stored_later(hubs: House) -> None:
     await disk.fill()
     going.end(RunEnded(output=LARGE))
     await within(going.closed.wait())
-    await within(turned(lambda: hub.journal.failure is not None), "the end on its way to the disk")
+    await within(eventually(lambda: hub.journal.failure is not None), "the end on its way to the disk")
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     disk.empty()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
@@ -425,7 +427,7 @@ async def test_an_unstorable_end_is_stored_later(hubs: House) -> None:
 # The end
 
 
-async def test_a_stopped_hub_refuses_every_call(hubs: House) -> None:
+async def test_a_stopped_hub_refuses_every_call(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await hubs.stop(hub)
@@ -442,7 +444,7 @@ async def test_a_stopped_hub_refuses_every_call(hubs: House) -> None:
     assert await follow(hub, Scope.task(receipt.task)) == []
 
 
-async def test_a_stop_under_load_takes_at_most_the_grace_period(hubs: House) -> None:
+async def test_a_stop_under_load_takes_at_most_the_grace_period(hubs: HubFactory) -> None:
     agent, stubborn = Scripted(), Scripted(stubborn=True)
     hub = await hubs.start(registered("a", agent), registered("b", stubborn), limits=Limits(cancel_grace=0.1))
     receipts = [await submit(hub, "a") for _ in range(5)]
@@ -454,7 +456,7 @@ async def test_a_stop_under_load_takes_at_most_the_grace_period(hubs: House) -> 
         assert not any(isinstance(record.event, RunEnded) for record in records)
 
 
-async def test_output_during_a_stop_is_never_stored_in_part(hubs: House) -> None:
+async def test_output_during_a_stop_is_never_stored_in_part(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt, going = await begin(hub, agent)
     going.say(*say("in time"))

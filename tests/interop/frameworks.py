@@ -16,7 +16,7 @@ from tests.interop.driver import start_server
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
-from tests.pairs.caller import Caller, Seen, recording
+from tests.pairs.caller import Caller, TaskView, recording
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
 from tests.pairs.openai import Chat, Responses
@@ -78,9 +78,9 @@ async def check(agent: Agent, caller: Caller) -> None:
             _check_question(agent, caller, asked)
             seen = [await caller.answer(asked, agent.gets)]
         elif isinstance(caller, Chat):  # a stream of which tells no usage, if nobody asks for it
-            seen = await caller.told_all(agent.word)
+            seen = await caller.run_in_each_way(agent.word)
         else:
-            seen = [await caller.told(agent.word)]
+            seen = [await caller.run_to_end(agent.word)]
         if agent.calls and isinstance(caller, LangGraph):
             await _watch_tasks(caller, agent.word)
     for each in seen:
@@ -97,7 +97,7 @@ async def check(agent: Agent, caller: Caller) -> None:
             assert not missing, (feature, missing, told.decode(errors="replace"))
 
 
-def _check_question(agent: Agent, caller: Caller, asked: Seen) -> None:
+def _check_question(agent: Agent, caller: Caller, asked: TaskView) -> None:
     assert asked.state == "input_required"
     words = [each.text for each in asked.questions]
     if isinstance(caller, A2A):
@@ -113,7 +113,7 @@ async def _watch_tasks(caller: LangGraph, word: str) -> None:
     assert answer.status_code == 200
 
 
-def _check_answer(agent: Agent, caller: Caller, seen: Seen) -> None:
+def _check_answer(agent: Agent, caller: Caller, seen: TaskView) -> None:
     assert seen.state == "completed", seen
     if isinstance(caller, A2A) and agent.in_status:
         assert (seen.text, seen.data) == ("", ()), seen

@@ -82,7 +82,7 @@ async def test_a_whole_message_is_said_once(client: OfficialClient) -> None:
     assert texts((await client.call("run_sync", agent="message", input="Hello"))["output"]) == ["Hello!"]
 
 
-async def test_a_question_is_asked_and_answered(client: OfficialClient) -> None:
+async def test_a_question_can_be_answered(client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="ask", input="x")
     assert texts([run["await_request"]["message"]]) == ["What is your name?"]
     done = await client.call("run_resume_sync", run_id=run["run_id"], answer="Ada")

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, TaskView, View
 
 Wire = dict[str, Any]
 
@@ -191,9 +191,9 @@ class _View(View):
         return [self.dialect.decode(part) for part in message[self.dialect.parts]]
 
     @property
-    def seen(self) -> Seen:
+    def task(self) -> TaskView:
         if not self.task:
-            return Seen(state="")
+            return TaskView(state="")
         status = self.task["status"]
         state = self.dialect.states[status["state"]]
         status_contents = self.message(status["message"]) if "message" in status else []
@@ -208,7 +208,7 @@ class _View(View):
                     case File():
                         name = part.name or artifact["name"]
                         files[name] = files.get(name, b"") + part.content
-        return Seen(
+        return TaskView(
             state=state,
             text=text,
             data=tuple(data),
@@ -298,15 +298,15 @@ class A2A(Caller):
             assert kind == "task"
         return result, response.headers
 
-    async def _task(self, operation: str, params: Wire) -> Seen:
+    async def _task(self, operation: str, params: Wire) -> TaskView:
         task, headers = await self._call(operation, params)
         assert Ids.of(headers).task == task["id"]
         view = self._view()
         view.task = task
         self.context_id = task["contextId"]
-        return view.seen
+        return view.task
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         return await self._task("send", self._with_blocking(self._message(contents)))
 
     def _with_blocking(self, params: Wire) -> Wire:
@@ -315,7 +315,7 @@ class A2A(Caller):
     def stream(self, *contents: Content) -> AbstractAsyncContextManager[Feed]:
         return self._followed(self._view(), **self._request("stream", self._message(contents)))
 
-    def _answers(self, paused: Seen, answers: tuple[Content, ...]) -> Wire:
+    def _answers(self, paused: TaskView, answers: tuple[Content, ...]) -> Wire:
         """Return a request with the answers.
 
         A single answer is the message itself; several each name their question.
@@ -330,16 +330,16 @@ class A2A(Caller):
             contents = (Data({"resume": values}),)
         return self._message(contents, taskId=paused.task_id, contextId=paused.context_id)
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         return await self._task("send", self._with_blocking(self._answers(paused, answers)))
 
     def stream_answer(self, paused: Feed, *answers: Content) -> AbstractAsyncContextManager[Feed]:
-        return self._followed(paused.view, **self._request("stream", self._answers(paused.seen, answers)))
+        return self._followed(paused.view, **self._request("stream", self._answers(paused.task, answers)))
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         return await self._task("cancel", {"id": task_id})
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         return await self._task("get", {"id": task_id})
 
     async def losses(self, task_id: str) -> set[str]:

@@ -138,7 +138,7 @@ class Extended(ABC):
     async def look(self, task: Records) -> Records:
         """Return the records of a finished object."""
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         """Return the records after that one."""
         raise NotImplementedError(self.carries[Feature.REATTACH].how)
 
@@ -211,7 +211,7 @@ class A2A(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), **self._request("get", {"id": task.ids.task}))
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         request = self._request("subscribe", {"id": task.ids.task}, **{"Babelgate-From": str(seq)})
         return await self._fetch(Records(), **request)
 
@@ -265,7 +265,7 @@ class Acp(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), "GET", f"/acp/runs/{task.ids.task}")
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         headers = {"Accept": "text/event-stream", "Babelgate-From": str(seq)}
         return await self._fetch(Records(), "GET", f"/acp/runs/{task.ids.task}/events", headers)
 
@@ -348,7 +348,7 @@ class LangGraph(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), "GET", f"{self._url(task)}/{self.joins}")
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         headers = {"Last-Event-ID": task.places[seq]}
         params = {"stream_mode": list(self.modes)}
         return await self._fetch(Records(after=seq), "GET", f"{self._url(task)}/stream", headers, params=params)
@@ -397,7 +397,7 @@ class Responses(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), "GET", self._url(task))
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         """Replay the run from its start, and drop the earlier records."""
         again = await self._fetch(Records(), "GET", self._url(task), params={"stream": "true"})
         later = Records({number: record for number, record in again.by_number.items() if number > seq}, after=seq)

@@ -22,7 +22,7 @@ from docs.pairing import EXTENDED_AGENTS, EXTENDED_SERVERS, cell
 from tests.fidelity.probe import PROBES
 from tests.pairs.extended import EXTENDED, LABELS, TOOL, UPLOAD, Extended, Records, saying
 from tests.pairs.house import HOUSES, OWNER, House
-from tests.pairs.whole import LOGIN, NAME, OUTPUT, exact, hashed, whole_run
+from tests.pairs.whole import LOGIN, NAME, OUTPUT, every_event_run, exact, hashed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -83,7 +83,7 @@ async def test_the_last_record_of_a_failed_run_has_its_fault(house: House, calle
 async def test_a_reconnect_receives_the_records_after_any_number(house: House, caller: Extended) -> None:
     task = await caller.send("go", saying())
     for seq in (*list(task.by_number)[:-1:7], list(task.by_number)[-2]):
-        again = await caller.come_back(task, seq)
+        again = await caller.reconnect(task, seq)
         had = {
             number for number in again.by_number if number <= seq
         }  # the first event of A2A may have the record before it
@@ -94,7 +94,7 @@ async def test_a_reconnect_receives_the_records_after_any_number(house: House, c
 
 
 _GIVEN: Final[Any] = {"tools": [TOOL["name"]], "metadata": LABELS, "uploads": [list(UPLOAD[:2])]}
-WHOLE_RUN: Final = whole_run(_GIVEN, ANSWERS[LOGIN.message.text])
+WHOLE_RUN: Final = every_event_run(_GIVEN, ANSWERS[LOGIN.message.text])
 """All events of the agent once its questions are answered."""
 
 

@@ -140,7 +140,7 @@ def _aief(caller: _Caller) -> None:
 # LangGraph
 
 
-def _said(agent: str, text: str, **more: Any) -> Wire:
+def _run_body(agent: str, text: str, **more: Any) -> Wire:
     return {"assistant_id": agent, "input": {"messages": [{"role": "user", "content": text}], "topic": "it"}, **more}
 
 
@@ -150,22 +150,22 @@ def _langgraph(caller: _Caller) -> None:
     caller.ask("PATCH", mine, {"metadata": {"n": 2}})
     config = {"configurable": {"mode": "fast"}, "tags": ["a"]}
     for agent in ("everything", "remembers", "fails"):
-        caller.ask("POST", f"{mine}/runs/wait", _said(agent, "Hello", config=config, metadata={"m": agent}))
+        caller.ask("POST", f"{mine}/runs/wait", _run_body(agent, "Hello", config=config, metadata={"m": agent}))
     caller.ask("POST", f"{mine}/state", {"values": {"topic": "changed"}, "as_node": "me"})
     old = caller.ask("POST", f"{mine}/history", {"limit": 10})[-2]["checkpoint"]
-    caller.ask("POST", f"{mine}/runs/wait", _said("remembers", "From before", checkpoint_id=old["checkpoint_id"]))
+    caller.ask("POST", f"{mine}/runs/wait", _run_body("remembers", "From before", checkpoint_id=old["checkpoint_id"]))
     caller.ask("POST", f"{mine}/copy")
     asking = f"/threads/{thread_id(3)}"
-    body = _said("asks", "Who", if_not_exists="create")
+    body = _run_body("asks", "Who", if_not_exists="create")
     caller.ask("POST", f"{asking}/runs/wait", body)
     caller.ask("POST", f"{asking}/runs/wait", {"assistant_id": "asks", "command": {"resume": "Ada"}})
     queued = f"/threads/{thread_id(4)}"
     caller.ask("POST", "/threads", {"thread_id": thread_id(4)})
     for strategy in ("enqueue", "interrupt", "rollback"):
-        caller.ask("POST", f"{queued}/runs", _said("waits", strategy, multitask_strategy=strategy))
-    caller.ask("POST", f"{queued}/runs/wait", _said("remembers", "Last", multitask_strategy="interrupt"))
+        caller.ask("POST", f"{queued}/runs", _run_body("waits", strategy, multitask_strategy=strategy))
+    caller.ask("POST", f"{queued}/runs/wait", _run_body("remembers", "Last", multitask_strategy="interrupt"))
     caller.ask("POST", "/threads", {"thread_id": thread_id(5)})
-    caller.ask("POST", f"/threads/{thread_id(5)}/runs/wait", _said("remembers", "Deleted"))
+    caller.ask("POST", f"/threads/{thread_id(5)}/runs/wait", _run_body("remembers", "Deleted"))
     caller.ask("DELETE", f"/threads/{thread_id(5)}", status=204)
 
 
@@ -178,8 +178,8 @@ def _store(caller: _Caller) -> None:
 
 def _graph(caller: _Caller) -> None:
     mine = f"/threads/{thread_id(6)}"
-    caller.ask("POST", f"{mine}/runs/wait", _said("graph", "Hello", if_not_exists="create"))
+    caller.ask("POST", f"{mine}/runs/wait", _run_body("graph", "Hello", if_not_exists="create"))
     caller.ask("POST", f"{mine}/runs/wait", {"assistant_id": "graph", "command": {"resume": "yes"}})
     caller.ask("POST", f"{mine}/state", {"values": {"count": 10}, "as_node": "think"})
-    caller.ask("POST", f"{mine}/runs/wait", _said("graph", "Asked again"))
+    caller.ask("POST", f"{mine}/runs/wait", _run_body("graph", "Asked again"))
     caller.rpc("graph", "SendMessage", {"message": _message(20, "graph", "Hello")})

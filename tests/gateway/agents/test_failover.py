@@ -130,7 +130,7 @@ async def test_a_server_that_recovers_quickly_is_retried() -> None:
     assert len(client.calls) == 3
 
 
-def told(code: FaultCode, **details: Any) -> FaultError:
+def fault(code: FaultCode, **details: Any) -> FaultError:
     return FaultError(code, "told", **details)
 
 
@@ -138,20 +138,20 @@ LOST = LossNoted(feature=Feature.QUESTION, how="it cannot be said")
 
 FAILING: list[Any] = [
     unreachable(unbegun=False),
-    told(FaultCode.AGENT_TIMEOUT),
-    *(told(FaultCode.AGENT_FAILED, status=status) for status in (500, 502, 503, 504, 522)),
-    told(FaultCode.AGENT_INVALID),
-    [LOST, told(FaultCode.AGENT_FAILED, status=500)],
-    [LOST, told(FaultCode.AGENT_INVALID)],
-    [HELLO, told(FaultCode.AGENT_UNREACHABLE)],
-    [HELLO, told(FaultCode.AGENT_TIMEOUT, status=504)],
+    fault(FaultCode.AGENT_TIMEOUT),
+    *(fault(FaultCode.AGENT_FAILED, status=status) for status in (500, 502, 503, 504, 522)),
+    fault(FaultCode.AGENT_INVALID),
+    [LOST, fault(FaultCode.AGENT_FAILED, status=500)],
+    [LOST, fault(FaultCode.AGENT_INVALID)],
+    [HELLO, fault(FaultCode.AGENT_UNREACHABLE)],
+    [HELLO, fault(FaultCode.AGENT_TIMEOUT, status=504)],
 ]
 WELL: list[Any] = [
-    told(FaultCode.AGENT_FAILED),
-    *(told(FaultCode.AGENT_UNREACHABLE, status=status) for status in (307, 400, 401, 404, 408, 422, 429, 501)),
-    *(told(code, status=200) for code in (FaultCode.AGENT_TIMEOUT, FaultCode.AGENT_INVALID)),
-    [HELLO, told(FaultCode.AGENT_FAILED, status=500)],
-    [HELLO, told(FaultCode.AGENT_INVALID)],
+    fault(FaultCode.AGENT_FAILED),
+    *(fault(FaultCode.AGENT_UNREACHABLE, status=status) for status in (307, 400, 401, 404, 408, 422, 429, 501)),
+    *(fault(code, status=200) for code in (FaultCode.AGENT_TIMEOUT, FaultCode.AGENT_INVALID)),
+    [HELLO, fault(FaultCode.AGENT_FAILED, status=500)],
+    [HELLO, fault(FaultCode.AGENT_INVALID)],
 ]
 
 

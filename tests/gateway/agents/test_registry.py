@@ -23,9 +23,9 @@ from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry, agent_uuid, connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings, Timeout
-from tests.gateway.heard import hearing
+from tests.gateway.hubs import eventually
 from tests.gateway.hubs import text as texts
-from tests.gateway.hubs import turned
+from tests.gateway.log_capture import capture_log
 from tests.running import running
 from tests.serving import listen, serving
 
@@ -296,10 +296,10 @@ async def guarded(keys: list[str], status: int) -> AsyncGenerator[str]:
 
 
 @pytest.mark.parametrize("status", [200, 401])
-async def test_the_headers_of_an_upstream_are_never_shown(tmp_path: Path, status: int) -> None:
+async def test_the_headers_of_an_upstream_stay_hidden(tmp_path: Path, status: int) -> None:
     keys: list[str] = []
     texts_to_check: list[str] = []
-    with hearing(logging.DEBUG) as logs:
+    with capture_log(logging.DEBUG) as logs:
         async with guarded(keys, status) as url:
             configured = settings(a={"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}})
             registry = await connect(configured)
@@ -425,7 +425,7 @@ async def test_a_late_description_of_an_agent_is_used() -> None:
         assert (registry.get("a").broken, registry.get("a").info.schemas) == (None, {})
         assert await answer_of(registry.get("a")) == "Done."
         slow.describes.set()
-        await turned(lambda: "input" in registry.get("a").info.schemas)
+        await eventually(lambda: "input" in registry.get("a").info.schemas)
         await registry.aclose()
 
 

@@ -448,7 +448,7 @@ def _interruptible() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_tokens_are_shown_as_they_arrive(demo: Served, tmp_path: Path) -> None:
+def test_tokens_are_printed_as_they_arrive(demo: Served, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*PROGRAM, "run", "slow", "60", "--as", "a2a", "--url", demo.url],
         stdout=subprocess.PIPE,
@@ -475,7 +475,7 @@ def test_tokens_are_shown_as_they_arrive(demo: Served, tmp_path: Path) -> None:
         ("approve", 'maybe\nn\n{"approved": true}\n', "write: not approved\nsend: approved\n"),
     ],
 )
-def test_questions_are_asked_on_the_terminal(
+def test_questions_are_printed_on_the_terminal(
     here: Here, demo: Served, protocol: str, agent: str, typed: str, answer: str
 ) -> None:
     done = here("run", agent, "Hi", "--as", protocol, "--url", demo.url, stdin=typed)

@@ -173,7 +173,7 @@ async def test_files_are_replayed_byte_for_byte(recordings: Path, tmp_path: Path
     assert base64.b64encode(b"\x00\xff" * 1000).decode() in response
 
 
-async def test_two_questions_at_once_are_asked_again_with_their_schemas(recordings: Path, tmp_path: Path) -> None:
+async def test_two_questions_at_once_are_replayed_with_their_schemas(recordings: Path, tmp_path: Path) -> None:
     agents = {"approve": demo.approve, "again": Recorded(read_recording(recordings / "approve.json"))}
     answers = [{"approved": True}, {"approved": False}]
     async with asyncio.timeout(BOUND), running(tmp_path, agents) as gateway:

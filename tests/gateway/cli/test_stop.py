@@ -12,7 +12,7 @@ import pytest
 
 from babelgate.gateway.cli.stop import Stop
 from tests.gateway.command import BOUND, Served, served
-from tests.gateway.hubs import turned
+from tests.gateway.hubs import eventually
 from tests.gateway.storage.wire import Wire
 from tests.postgres import empty, url_of
 
@@ -116,7 +116,7 @@ async def test_an_agent_that_blocks_the_loop_cannot_prevent_the_stop(folder: Pat
     with serve(folder, "deaf", grace="1" if signals == 1 else FOREVER) as running:
         answer = asyncio.ensure_future(asyncio.to_thread(call, running.url, "deaf", str(folder / "blocked")))
         async with asyncio.timeout(BOUND):
-            await turned((folder / "blocked").exists)
+            await eventually((folder / "blocked").exists)
         running.process.send_signal(signal.SIGTERM)
         if signals == 2:
             running.process.send_signal(signal.SIGINT)

@@ -24,7 +24,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.sqlite import open_engine
 from tests.gateway.command import PROGRAM, ROOT, babelgate, served
-from tests.gateway.hubs import answer, asked, ends, log, reaches, submit
+from tests.gateway.hubs import answer, ends, log, open_questions, reaches, submit
 from tests.gateway.invariant import check_database
 from tests.gateway.storage.transfer.lines import read_lines, short_log, write_lines, write_threads
 from tests.opened import opened
@@ -162,7 +162,7 @@ async def test_imported_questions_can_be_answered(source: tuple[Path, Mapping[st
             ("graph", ("Ada",), "You said 'Ada'."),
         ):
             task_id = receipts[name].task_id
-            open_ones = await asked(hub, receipts[name], owner=DEFAULT_OWNER)
+            open_ones = await open_questions(hub, receipts[name], owner=DEFAULT_OWNER)
             answers = {each.interrupt_id: value for each, value in zip(open_ones, values, strict=True)}
             await answer(hub, task_id, values=answers, owner=DEFAULT_OWNER)
             task = await ends(hub, receipts[name], owner=DEFAULT_OWNER)

@@ -10,7 +10,7 @@ from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
 from tests.empty import make_database
 from tests.gateway.command import babelgate
-from tests.gateway.hubs import OWNER, House
+from tests.gateway.hubs import OWNER, HubFactory
 from tests.gateway.storage.test_webhook_rows import prepare
 from tests.postgres import new_schema, url_of
 
@@ -19,7 +19,7 @@ async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str
     return await asyncio.to_thread(babelgate, folder, "webhooks", *arguments, "--database", "sqlite:///hub.db")
 
 
-async def test_the_list_shows_undelivered_webhooks_without_secrets(hubs: House) -> None:
+async def test_the_list_shows_undelivered_webhooks_without_secrets(hubs: HubFactory) -> None:
     _, receipt = await prepare(hubs)
     done = await run(hubs.folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -37,7 +37,7 @@ async def test_the_list_shows_undelivered_webhooks_without_secrets(hubs: House) 
     assert "secret" not in done.stdout
 
 
-async def test_failed_webhooks_are_retried_while_no_gateway_runs(hubs: House) -> None:
+async def test_failed_webhooks_are_retried_while_no_gateway_runs(hubs: HubFactory) -> None:
     hub, receipt = await prepare(hubs)
     refused = await run(hubs.folder, "--retry", "all")
     assert refused.returncode == 1
@@ -69,7 +69,7 @@ async def test_retry_is_refused_while_a_single_gateway_uses_postgresql(tmp_path:
 
 
 @pytest.mark.parametrize("wanted", ["pending", "unknown"])
-async def test_a_webhook_that_has_not_failed_cannot_be_retried(hubs: House, wanted: str) -> None:
+async def test_a_webhook_that_has_not_failed_cannot_be_retried(hubs: HubFactory, wanted: str) -> None:
     hub, _ = await prepare(hubs)
     await hubs.stop(hub)
     done = await run(hubs.folder, "--retry", wanted)

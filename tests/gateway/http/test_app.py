@@ -111,7 +111,7 @@ async def test_a_wrong_key_is_401_in_the_protocols_format(
 
 
 @on_keyed
-async def test_every_protocol_has_its_own_401(keyed: Client) -> None:
+async def test_every_protocol_has_a_401_in_its_format(keyed: Client) -> None:
     for adapter in ADAPTERS:
         response = await keyed.post(f"{adapter.prefixes[0]}/echo", json={})
         assert response.status_code == 401, adapter.name

@@ -25,7 +25,7 @@ from babelgate.gateway.http.connection import ConnectionTable, protocol_options
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.command import served
 from tests.gateway.conversing import PATHS
-from tests.gateway.heard import Heard, hearing
+from tests.gateway.log_capture import LogCapture, capture_log
 from tests.running import running
 from tests.serving import serving
 
@@ -203,14 +203,14 @@ async def test_bytes_after_a_body_are_not_headers() -> None:
     [b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"\x16\x03\x01\0\0"],
 )
 async def test_a_malformed_request_is_400_and_not_logged(garbage: bytes) -> None:
-    with hearing(logging.WARNING) as logs:
+    with capture_log(logging.WARNING) as logs:
         async with listening(App()) as url, opened(url) as caller:
             await caller.send(garbage)
             assert status(await caller.rest()) == 400
     assert lines(logs) == []
 
 
-def lines(logs: Heard) -> list[str]:
+def lines(logs: LogCapture) -> list[str]:
     return [record.getMessage() for record in logs.records if record.name.startswith(("uvicorn.error", "babelgate"))]
 
 
@@ -442,7 +442,7 @@ async def test_the_oldest_idle_connection_is_closed_for_a_new_one() -> None:
 
 async def test_a_connection_is_refused_while_all_are_busy() -> None:
     app = App()
-    with hearing(logging.WARNING) as logs:
+    with capture_log(logging.WARNING) as logs:
         async with listening(app, {"total": 2}) as url, opened(url) as first, opened(url) as second:
             for caller in (first, second):
                 await caller.send(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -531,7 +531,7 @@ async def test_a_websocket_is_counted_until_it_is_closed(tmp_path: Path) -> None
     ],
 )
 async def test_a_handshake_that_cannot_be_read_is_answered(tmp_path: Path, more: str, code: int) -> None:
-    with hearing(logging.WARNING) as logs:
+    with capture_log(logging.WARNING) as logs:
         async with running(tmp_path) as gateway, opened(gateway.url) as caller:
             await caller.send(handshake(more))
             assert status(await caller.rest()) == code

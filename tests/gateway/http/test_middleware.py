@@ -15,7 +15,7 @@ from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.settings.model import Settings
-from tests.gateway.heard import hearing
+from tests.gateway.log_capture import capture_log
 
 INSTANCE = "5d0b2c6a-8f0e-4f7e-9c39-0d3f3a1f7a10"
 SERVER = "http://192.0.2.7:8000"
@@ -433,7 +433,7 @@ def parsed(line: str) -> tuple[str, str]:
 
 
 async def test_a_request_is_logged_with_owner_and_run_ids() -> None:
-    with hearing() as logs, calling(Behind(headers=IDS), keys=KEYS) as call:
+    with capture_log() as logs, calling(Behind(headers=IDS), keys=KEYS) as call:
         response = await call.http.post("/acp/runs", headers={"X-Api-Key": KEY})
         await call.http.get("/acp/runs/x")
     first, second = logs.of("babelgate.request")
@@ -454,7 +454,7 @@ async def test_a_request_is_logged_with_owner_and_run_ids() -> None:
 )
 async def test_no_query_header_or_body_is_logged(path: str, headers: Mapping[str, str], body: bytes) -> None:
     for keys in ({}, KEYS):
-        with hearing() as logs, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
+        with capture_log() as logs, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
             await call.http.post(path, headers=headers, content=body)
         assert len(logs.of("babelgate.request")) == 1
         assert "s3cret" not in "".join(logs.of("babelgate.request"))
@@ -464,7 +464,7 @@ async def test_no_query_header_or_body_is_logged(path: str, headers: Mapping[str
     "path", ["/a%0Ab", "/a%0D%0A2026-01-01 INFO babelgate.request forged", "/%1B[2J", "/é%E2%80%AE"]
 )
 async def test_a_path_cannot_forge_a_line(path: str) -> None:
-    with hearing() as logs, calling() as call:
+    with capture_log() as logs, calling() as call:
         await call.http.get(path)
     (line,) = logs.of("babelgate.request")
     assert line.isascii()
@@ -473,7 +473,7 @@ async def test_a_path_cannot_forge_a_line(path: str) -> None:
 
 
 async def test_a_request_that_is_not_logged_has_no_number() -> None:
-    with hearing(logging.WARNING) as logs, calling() as call:
+    with capture_log(logging.WARNING) as logs, calling() as call:
         response = await call.http.get("/acp/agents")
     assert logs.of("babelgate.request") == []
     assert "x-request-id" not in response.headers

@@ -20,22 +20,22 @@ from babelgate.canonical import (
 from babelgate.canonical.event import Custom, RunEnded
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
-from tests.gateway.heard import hearing
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
-    asked,
     begin,
     converse,
     ends,
+    eventually,
     fails,
     finish,
     follow,
     log,
+    open_questions,
     reaches,
     refused,
     registered,
@@ -43,12 +43,12 @@ from tests.gateway.hubs import (
     states,
     submit,
     submit_and_ask,
-    turned,
     within,
 )
+from tests.gateway.log_capture import capture_log
 
 
-async def test_a_run_continues_when_its_caller_disconnects(hubs: House) -> None:
+async def test_a_run_continues_when_its_caller_disconnects(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     caller = asyncio.ensure_future(submit(hub, "a", "left alone"))
     await asyncio.sleep(0)
@@ -63,7 +63,7 @@ async def test_a_run_continues_when_its_caller_disconnects(hubs: House) -> None:
 # Cancel
 
 
-async def test_an_agent_that_ends_in_time_ends_its_run(hubs: House) -> None:
+async def test_an_agent_that_ends_in_time_ends_its_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half a ")
@@ -76,7 +76,7 @@ async def test_an_agent_that_ends_in_time_ends_its_run(hubs: House) -> None:
     assert states(await log(hub, receipt)) == ["working", "cancelling", "cancelled"]
 
 
-async def test_an_agent_that_ignores_a_cancel_keeps_its_slot(hubs: House) -> None:
+async def test_an_agent_that_ignores_a_cancel_keeps_its_slot(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, concurrency=1, limits=Limits(cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
@@ -96,7 +96,7 @@ async def test_an_agent_that_ignores_a_cancel_keeps_its_slot(hubs: House) -> Non
     assert await log(hub, receipt) == ended
 
 
-async def test_the_thread_of_an_abandoned_run_continues(hubs: House) -> None:
+async def test_the_thread_of_an_abandoned_run_continues(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(cancel_grace=0.05))
     old, going = await begin(hub, agent, "old")
     new, following = await begin(hub, agent, "new", thread_id=old.thread_id, strategy="interrupt")
@@ -109,7 +109,7 @@ async def test_the_thread_of_an_abandoned_run_continues(hubs: House) -> None:
     assert (await hub.reads.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
 
 
-async def test_a_second_cancel_changes_nothing(hubs: House) -> None:
+async def test_a_second_cancel_changes_nothing(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
     receipt, going = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
@@ -120,17 +120,17 @@ async def test_a_second_cancel_changes_nothing(hubs: House) -> None:
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
 
 
-async def test_a_cancel_committed_first_wins_over_the_agents_end(hubs: House) -> None:
+async def test_a_cancel_committed_first_wins_over_the_agents_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
     receipt, going = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
     going.say("done after all").ask("and a question").end()
     task = await ends(hub, receipt)
     assert (task.state, task.fault) == (TaskState.CANCELLED, None)
-    assert await asked(hub, receipt) == []
+    assert await open_questions(hub, receipt) == []
 
 
-async def test_a_cancel_before_the_call_prevents_it(hubs: House) -> None:
+async def test_a_cancel_before_the_call_prevents_it(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, cancelled = await asyncio.gather(*_submit_and_cancel(hub, "11111111-1111-4111-8111-111111111111"))
     assert cancelled.state in (TaskState.CANCELLING, TaskState.CANCELLED)
@@ -146,7 +146,7 @@ def _submit_and_cancel(hub: Any, task_id: str) -> Iterator[Any]:
 # Time
 
 
-async def test_a_run_over_its_time_limit_fails_with_a_timeout(hubs: House) -> None:
+async def test_a_run_over_its_time_limit_fails_with_a_timeout(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(total=0.05)
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
@@ -155,7 +155,7 @@ async def test_a_run_over_its_time_limit_fails_with_a_timeout(hubs: House) -> No
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
 
 
-async def test_a_timeout_ends_the_run_of_an_uncooperative_agent(hubs: House) -> None:
+async def test_a_timeout_ends_the_run_of_an_uncooperative_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(run=0.05, cancel_grace=0.05))
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
@@ -166,7 +166,7 @@ async def test_a_timeout_ends_the_run_of_an_uncooperative_agent(hubs: House) -> 
     await within(going.closed.wait())
 
 
-async def test_a_timeout_error_of_the_agent_is_a_failure(hubs: House) -> None:
+async def test_a_timeout_error_of_the_agent_is_a_failure(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(total=100)
     for error in (TimeoutError(), TimeoutError("upstream took long")):
         receipt = await submit(hub, "a")
@@ -190,7 +190,7 @@ class Raising:
 @pytest.mark.parametrize(
     "error", [ValueError("broken"), SystemExit(3), asyncio.CancelledError("inside"), RuntimeError("lone \ud800")]
 )
-async def test_any_exception_of_an_agent_fails_only_its_run(hubs: House, error: BaseException) -> None:
+async def test_any_exception_of_an_agent_fails_only_its_run(hubs: HubFactory, error: BaseException) -> None:
     hub = await hubs.start(registered("a", Raising(error)), registered("echo", Echo()))
     receipt, beside = await submit(hub, "a"), await submit(hub, "echo")
     await fails(hub, receipt, FaultCode.AGENT_FAILED)
@@ -198,12 +198,12 @@ async def test_any_exception_of_an_agent_fails_only_its_run(hubs: House, error: 
     await ends(hub, beside)
 
 
-async def test_a_broken_agent_refuses_runs_and_fails_waiting_ones(hubs: House) -> None:
+async def test_a_broken_agent_refuses_runs_and_fails_waiting_ones(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     first = await submit_and_ask(hub, agent, "name")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", None, broken="no module named agent"))
-    with hearing() as logs, pytest.raises(FaultError, match="Agent a is not available") as error:
+    with capture_log() as logs, pytest.raises(FaultError, match="Agent a is not available") as error:
         await submit(hub, "a")
     assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE
     assert "no module named agent" not in error.value.fault.message, "the reason is for the operator"
@@ -234,7 +234,7 @@ async def test_a_broken_agent_refuses_runs_and_fails_waiting_ones(hubs: House) -
     ],
 )
 async def test_an_agent_sets_the_status_but_not_the_reason(
-    hubs: House, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
+    hubs: HubFactory, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
 ) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
@@ -247,7 +247,7 @@ async def test_an_agent_sets_the_status_but_not_the_reason(
         assert (run.output, run.usage) == (ended.output, ended.usage)
 
 
-async def test_an_agent_may_end_as_paused_with_an_open_question(hubs: House) -> None:
+async def test_an_agent_may_end_as_paused_with_an_open_question(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
@@ -255,7 +255,7 @@ async def test_an_agent_may_end_as_paused_with_an_open_question(hubs: House) -> 
     assert (await hub.reads.run(OWNER, receipt.run_id)).reason is RunReason.AUTH
 
 
-async def test_an_event_after_the_end_is_refused(hubs: House) -> None:
+async def test_an_event_after_the_end_is_refused(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).say(RunEnded()).say("more").end()
@@ -263,7 +263,7 @@ async def test_an_event_after_the_end_is_refused(hubs: House) -> None:
 
 
 @pytest.mark.slow
-async def test_more_threads_are_followed_than_channels_are_kept(hubs: House) -> None:
+async def test_more_threads_are_followed_than_channels_are_cached(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", str(number)) for number in range(530)]
     going = [await agent.called() for _ in receipts]
@@ -283,7 +283,7 @@ async def test_more_threads_are_followed_than_channels_are_kept(hubs: House) -> 
         await ends(hub, receipt)
 
 
-async def test_an_agent_whose_run_moved_elsewhere_is_closed(hubs: House) -> None:
+async def test_an_agent_whose_run_moved_elsewhere_is_closed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, going = await begin(hub, agent)
     (start,) = hub.engine.active
@@ -296,16 +296,16 @@ async def test_an_agent_whose_run_moved_elsewhere_is_closed(hubs: House) -> None
     await within(hub.engine.idle())
     run = await hub.reads.run(OWNER, receipt.run_id)
     assert (run.status, run.attempt) == (RunStatus.RUNNING, 2)
-    await within(turned(lambda: hub.engine.slots.reserve("a")), "its slot")
+    await within(eventually(lambda: hub.engine.slots.reserve("a")), "its slot")
     hub.engine.slots.release("a")
     await within(hub.engine.recover(begun))
     await fails(hub, receipt, FaultCode.GATEWAY_RESTARTED)
 
 
-async def test_a_run_committed_during_the_stop_does_not_begin(hubs: House) -> None:
+async def test_a_run_committed_during_the_stop_does_not_begin(hubs: HubFactory) -> None:
     """Leave the run to the next start. Otherwise its agent's server would cancel it when the loop ends."""
     hub, agent = await hubs.scripted()
-    async with Held(hub) as writer:
+    async with PausedWriter(hub) as writer:
         asking = asyncio.ensure_future(submit(hub, "a"))
         await writer.queued(asking)
         stopping = asyncio.ensure_future(hub.engine.stop())
@@ -320,7 +320,7 @@ async def test_a_run_committed_during_the_stop_does_not_begin(hubs: House) -> No
 
 
 @pytest.mark.parametrize("status", [RunStatus.CANCELLED, RunStatus.ERROR])
-async def test_a_stop_does_not_cancel_runs(hubs: House, status: RunStatus) -> None:
+async def test_a_stop_does_not_cancel_runs(hubs: HubFactory, status: RunStatus) -> None:
     """Detach from a run. Its agent reports that it was cancelled, or has failed, and this does not count."""
     hub, agent = await hubs.scripted(stubborn=True)
     receipt, going = await begin(hub, agent)
@@ -334,7 +334,7 @@ async def test_a_stop_does_not_cancel_runs(hubs: House, status: RunStatus) -> No
     await fails(again, receipt, FaultCode.GATEWAY_RESTARTED)
 
 
-async def test_a_draining_hub_waits_for_runs_and_refuses_new_ones(hubs: House) -> None:
+async def test_a_draining_hub_waits_for_runs_and_refuses_new_ones(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, going = await begin(hub, agent)
     waiting = await submit(hub, "a")

@@ -127,7 +127,7 @@ def test_missing_ids_are_filled() -> None:
     assert events[0] == MessageStarted(message_id="id1", node="node")
 
 
-def test_ids_of_the_agent_are_kept() -> None:
+def test_ids_of_the_agent_are_preserved() -> None:
     events = recorded(
         MessageStarted(message_id="m", node="n"),
         MessageEnded(message_id="m"),
@@ -362,7 +362,7 @@ def test_earlier_attempts_count_for_the_limit_of_a_run() -> None:
         mine.record(event)
 
 
-def test_a_run_end_is_kept_and_not_recorded() -> None:
+def test_a_run_end_is_remembered_but_not_recorded() -> None:
     mine = recorder()
     assert mine.record(RunEnded(output=1)) is None
     assert mine.ended == RunEnded(output=1)
@@ -518,7 +518,7 @@ def test_any_sequence_of_events_gives_a_legal_log(events: list[Event]) -> None:
 
 @examples(100)
 @given(strategies.agent_events())
-def test_recorded_events_are_read_back_as_shown(events: list[Event]) -> None:
+def test_recorded_events_are_read_back_unchanged(events: list[Event]) -> None:
     mine = recorder(10**7)
     entries = [entry for event in events if (entry := mine.record(event)) is not None]
     assert mine.close() == []

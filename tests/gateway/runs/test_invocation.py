@@ -7,7 +7,7 @@ from babelgate.canonical import Answers, FilePart, Message, RunInput, StateHisto
 from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, RunCreated, UpstreamBound
 from tests.gateway.hubs import (
     OWNER,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
@@ -39,7 +39,7 @@ WHOLE = RunInput(
 )
 
 
-async def test_every_field_of_an_input_reaches_the_agent(hubs: House) -> None:
+async def test_every_field_of_an_input_reaches_the_agent(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
     first, going = await begin(hub, agent)
@@ -63,7 +63,7 @@ async def test_every_field_of_an_input_reaches_the_agent(hubs: House) -> None:
     assert [r.event.input for r in await log(hub, first) if isinstance(r.event, RunCreated)][1:] == [whole, another]
 
 
-async def test_every_field_of_an_answers_input_reaches_the_agent(hubs: House) -> None:
+async def test_every_field_of_an_answers_input_reaches_the_agent(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
     paused = await submit_and_ask(hub, agent, "q")
@@ -74,7 +74,7 @@ async def test_every_field_of_an_answers_input_reaches_the_agent(hubs: House) ->
     await finish(hub, going, answered)
 
 
-async def test_headers_not_named_in_the_settings_are_dropped(hubs: House) -> None:
+async def test_headers_not_named_in_the_settings_are_dropped(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
     run_input = WHOLE.replace(headers={"x-tenant": "t", "cookie": "secret"})
@@ -87,7 +87,7 @@ async def test_headers_not_named_in_the_settings_are_dropped(hubs: House) -> Non
 # Earlier messages
 
 
-async def test_an_agent_without_memory_receives_the_history_in_order(hubs: House) -> None:
+async def test_an_agent_without_memory_receives_the_history_in_order(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, going = await begin(hub, agent, "one")
     await submit(hub, "a", "two", thread_id=first.thread_id)
@@ -104,14 +104,14 @@ async def test_an_agent_without_memory_receives_the_history_in_order(hubs: House
     await finish(hub, going, last)
 
 
-async def test_an_agent_with_memory_receives_no_history(hubs: House) -> None:
+async def test_an_agent_with_memory_receives_no_history(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await converse(hub, agent, "one", says="first")
     await submit(hub, "a", "two", thread_id=first.thread_id)
     assert (await agent.called()).call.history == ()
 
 
-async def test_later_runs_receive_the_upstreams_ids(hubs: House) -> None:
+async def test_later_runs_receive_the_upstreams_ids(hubs: HubFactory) -> None:
     agent, other = Scripted(), Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", other))
     first, going = await begin(hub, agent)

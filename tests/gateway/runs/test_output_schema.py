@@ -9,7 +9,7 @@ from babelgate.canonical import AgentInfo, FaultCode, TaskState
 from babelgate.canonical.event import RunEnded
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.output_schema import schema_error
-from tests.gateway.hubs import House, Scripted, ends, submit
+from tests.gateway.hubs import HubFactory, Scripted, ends, submit
 from tests.running import running
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -51,7 +51,7 @@ async def test_large_outputs_and_patterns_are_checked() -> None:
         assert where in fault.message
 
 
-async def test_a_run_with_invalid_output_fails_with_the_reason(hubs: House) -> None:
+async def test_a_run_with_invalid_output_fails_with_the_reason(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(RegisteredAgent(info=AgentInfo(name="a", schemas={"output": SCHEMA}), agent=agent))
     receipt = await submit(hub, "a")

@@ -10,15 +10,15 @@ from babelgate.gateway.runs.slots import Slots
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     begin,
     ends,
+    eventually,
     finish,
     registered,
     submit,
     submit_to_end,
-    turned,
     within,
 )
 
@@ -114,7 +114,7 @@ async def test_a_delayed_run_waits_for_its_start_time():
     starts.slots.offer_next("o", "now", Later("many", 0))
     starts.slots.offer_next("o", "soon", Later("many", 1000))
     assert starts.started == ["o/now: many"]
-    await within(turned(lambda: len(starts.started) == 2))
+    await within(eventually(lambda: len(starts.started) == 2))
     assert starts.started[1] == "o/soon: many"
 
 
@@ -136,7 +136,7 @@ async def test_closed_slots_start_no_run():
 # Behind a hub
 
 
-async def test_active_runs_do_not_exceed_the_agents_concurrency(hubs: House) -> None:
+async def test_active_runs_do_not_exceed_the_agents_concurrency(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=2)
     receipts = [await submit(hub, "a", str(number)) for number in range(5)]
     going = [await agent.called(), await agent.called()]
@@ -151,7 +151,7 @@ async def test_active_runs_do_not_exceed_the_agents_concurrency(hubs: House) -> 
         assert not agent.waiting
 
 
-async def test_a_slot_goes_to_the_longest_waiting_thread(hubs: House) -> None:
+async def test_a_slot_goes_to_the_longest_waiting_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     first, going = await begin(hub, agent, "first")
     same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
@@ -167,7 +167,7 @@ async def test_a_slot_goes_to_the_longest_waiting_thread(hubs: House) -> None:
     assert order == ["first", "other thread", "same thread", "other thread again"]
 
 
-async def test_agents_do_not_use_each_others_slots(hubs: House) -> None:
+async def test_agents_do_not_use_each_others_slots(hubs: HubFactory) -> None:
     slow = Scripted()
     hub = await hubs.start(registered("slow", slow, concurrency=1), registered("echo", Echo(), concurrency=1))
     blocked = await submit(hub, "slow")
@@ -178,7 +178,7 @@ async def test_agents_do_not_use_each_others_slots(hubs: House) -> None:
     await finish(hub, going, behind)
 
 
-async def test_a_cancelled_waiting_run_leaves_the_queue(hubs: House) -> None:
+async def test_a_cancelled_waiting_run_leaves_the_queue(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     first, going = await begin(hub, agent, "first")
     cancelled = await submit(hub, "a", "gone")

@@ -24,10 +24,9 @@ from babelgate.gateway.settings.model import Limits, Queue
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
-    asked,
     begin,
     converse,
     ends,
@@ -36,6 +35,7 @@ from tests.gateway.hubs import (
     follow,
     kinds,
     log,
+    open_questions,
     reaches,
     refused,
     registered,
@@ -57,7 +57,7 @@ def test_every_field_of_an_input_has_a_limit_or_exemption() -> None:
 # A plain run
 
 
-async def test_a_plain_run_is_recorded_in_the_encoders_order(hubs: House) -> None:
+async def test_a_plain_run_is_recorded_in_the_encoders_order(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "hello")
     task = await ends(hub, receipt)
@@ -79,7 +79,7 @@ async def test_a_plain_run_is_recorded_in_the_encoders_order(hubs: House) -> Non
     assert [record.run_id for record in records if record.event.kind == "task_changed"] == [None, None]
 
 
-async def test_the_receipt_shows_exactly_the_records_of_the_run(hubs: House) -> None:
+async def test_the_receipt_shows_exactly_the_records_of_the_run(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo")
     second = await submit(hub, "echo", thread_id=first.thread_id)
@@ -89,7 +89,7 @@ async def test_the_receipt_shows_exactly_the_records_of_the_run(hubs: House) -> 
     assert {record.task_id for record in await log(hub, second) if record.seq > second.seq} == {second.task_id}
 
 
-async def test_a_history_from_the_caller_precedes_the_input(hubs: House) -> None:
+async def test_a_history_from_the_caller_precedes_the_input(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, going = await begin(hub, agent, "now", history=(*text("before"), Message.of("answered")))
     assert [message.text for message in going.call.history] == ["before", "answered"]
@@ -103,7 +103,7 @@ async def test_a_history_from_the_caller_precedes_the_input(hubs: House) -> None
 # Ids and names
 
 
-async def test_a_used_id_is_a_conflict_without_changes(hubs: House) -> None:
+async def test_a_used_id_is_a_conflict_without_changes(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     task_id, run_id = str(uuid4()), str(uuid4())
     first = await submit(hub, "echo", task_id=task_id, run_id=run_id)
@@ -116,7 +116,7 @@ async def test_a_used_id_is_a_conflict_without_changes(hubs: House) -> None:
     assert await log(hub, first) == before
 
 
-async def test_one_of_two_concurrent_submissions_of_an_id_wins(hubs: House) -> None:
+async def test_one_of_two_concurrent_submissions_of_an_id_wins(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     task_id = str(uuid4())
     results = await asyncio.gather(*(submit(hub, "echo", task_id=task_id) for _ in range(8)), return_exceptions=True)
@@ -127,7 +127,7 @@ async def test_one_of_two_concurrent_submissions_of_an_id_wins(hubs: House) -> N
     await ends(hub, winner)
 
 
-async def test_an_unknown_thread_id_creates_the_thread_unless_rejected(hubs: House) -> None:
+async def test_an_unknown_thread_id_creates_the_thread_unless_rejected(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = str(uuid4())
     with refused(FaultCode.NOT_FOUND):
@@ -137,7 +137,7 @@ async def test_an_unknown_thread_id_creates_the_thread_unless_rejected(hubs: Hou
     assert (await hub.reads.thread(OWNER, thread_id)).metadata == {"a": 1}
 
 
-async def test_an_alias_is_unique_per_owner_protocol_and_agent(hubs: House) -> None:
+async def test_an_alias_is_unique_per_owner_protocol_and_agent(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()), registered("b", Echo()))
     first = await submit(hub, "a", protocol="a2a", alias="context/1")
     again = await submit(hub, "a", protocol="a2a", alias="context/1")
@@ -157,7 +157,7 @@ async def test_an_alias_is_unique_per_owner_protocol_and_agent(hubs: House) -> N
     await ends(hub, others[2], owner="bob")
 
 
-async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) -> None:
+async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo", "1")
     second = await submit_to_end(hub, "echo", "2", continues=first.task_id)
@@ -177,7 +177,7 @@ async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) 
 # A busy thread: the multitask strategies
 
 
-async def test_reject_on_a_busy_thread_is_a_conflict_without_changes(hubs: House) -> None:
+async def test_reject_on_a_busy_thread_is_a_conflict_without_changes(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     before = await log(hub, first)
@@ -190,7 +190,7 @@ async def test_reject_on_a_busy_thread_is_a_conflict_without_changes(hubs: House
     await converse(hub, agent, thread_id=first.thread_id, strategy="reject")
 
 
-async def test_reject_also_counts_waiting_runs(hubs: House) -> None:
+async def test_reject_also_counts_waiting_runs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     blocking, going = await begin(hub, agent)
     waiting = await submit(hub, "a")
@@ -199,7 +199,7 @@ async def test_reject_also_counts_waiting_runs(hubs: House) -> None:
     await finish(hub, going, blocking)
 
 
-async def test_enqueued_inputs_run_in_order(hubs: House) -> None:
+async def test_enqueued_inputs_run_in_order(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", "0")]
     for number in range(1, 4):
@@ -218,7 +218,7 @@ async def test_enqueued_inputs_run_in_order(hubs: House) -> None:
     assert started == [receipt.run_id for receipt in receipts]
 
 
-async def test_interrupt_starts_the_new_run_after_the_old_agents_end(hubs: House) -> None:
+async def test_interrupt_starts_the_new_run_after_the_old_agents_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     old = await submit(hub, "a", "old")
     first = (await agent.called()).open("half")
@@ -239,7 +239,7 @@ async def test_interrupt_starts_the_new_run_after_the_old_agents_end(hubs: House
     assert ended < begun
 
 
-async def test_rollback_restores_the_thread_before_the_old_run(hubs: House) -> None:
+async def test_rollback_restores_the_thread_before_the_old_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     before = await converse(hub, agent, "kept", says="kept too")
     old = await submit(hub, "a", "old", thread_id=before.thread_id)
@@ -256,7 +256,7 @@ async def test_rollback_restores_the_thread_before_the_old_run(hubs: House) -> N
         assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
 
 
-async def test_a_rolled_back_run_is_in_no_history(hubs: House) -> None:
+async def test_a_rolled_back_run_is_in_no_history(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     old = await submit(hub, "a", "old")
     (await agent.called()).say("said before the rollback").open("half")
@@ -264,7 +264,7 @@ async def test_a_rolled_back_run_is_in_no_history(hubs: House) -> None:
     assert (await agent.called()).call.history == ()
 
 
-async def test_an_input_may_supersede_a_paused_task(hubs: House) -> None:
+async def test_an_input_may_supersede_a_paused_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -274,7 +274,7 @@ async def test_an_input_may_supersede_a_paused_task(hubs: House) -> None:
     assert (await hub.reads.task(OWNER, first.task_id)).is_waiting
     await converse(hub, agent, "new", thread_id=first.thread_id, supersede=True)
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.CANCELLED
-    assert await asked(hub, first) == []
+    assert await open_questions(hub, first) == []
     assert (await hub.reads.run(OWNER, behind.run_id)).reason is RunReason.SUPERSEDED
     with refused(FaultCode.TASK_ENDED):
         await answer(hub, first.task_id, "Bob")
@@ -283,7 +283,7 @@ async def test_an_input_may_supersede_a_paused_task(hubs: House) -> None:
 # Another input of an open task
 
 
-async def test_a_follow_up_is_the_next_run_of_its_task(hubs: House) -> None:
+async def test_a_follow_up_is_the_next_run_of_its_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     second = await submit(hub, "a", "second", follow_up=first.task_id)
@@ -299,7 +299,7 @@ async def test_a_follow_up_is_the_next_run_of_its_task(hubs: House) -> None:
 
 
 @pytest.mark.parametrize("state", ["ended", "cancelling", "waiting", "unknown", "of another agent", "interrupt"])
-async def test_a_follow_up_is_refused_if_the_task_accepts_none(hubs: House, state: str) -> None:
+async def test_a_follow_up_is_refused_if_the_task_accepts_none(hubs: HubFactory, state: str) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", Echo()))
     first, going = await begin(hub, agent)
@@ -328,7 +328,7 @@ async def test_a_follow_up_is_refused_if_the_task_accepts_none(hubs: House, stat
     going.end()
 
 
-async def test_an_earlier_input_waits_until_the_answer_is_processed(hubs: House) -> None:
+async def test_an_earlier_input_waits_until_the_answer_is_processed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -344,7 +344,7 @@ async def test_an_earlier_input_waits_until_the_answer_is_processed(hubs: House)
     await finish(hub, going, first)
 
 
-async def test_a_waiting_answer_runs_before_earlier_inputs(hubs: House) -> None:
+async def test_a_waiting_answer_runs_before_earlier_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
@@ -363,7 +363,7 @@ async def test_a_waiting_answer_runs_before_earlier_inputs(hubs: House) -> None:
     await ends(hub, first)
 
 
-async def test_a_failed_task_cancels_its_queued_inputs(hubs: House) -> None:
+async def test_a_failed_task_cancels_its_queued_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
@@ -376,14 +376,14 @@ async def test_a_failed_task_cancels_its_queued_inputs(hubs: House) -> None:
 # Questions
 
 
-async def test_an_answer_is_the_next_run_of_the_task(hubs: House) -> None:
+async def test_an_answer_is_the_next_run_of_the_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).say("Let me see.").ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     run = await hub.reads.run(OWNER, first.run_id)
     assert (run.status, run.reason) == (RunStatus.PAUSED, RunReason.INPUT)
-    (question,) = await asked(hub, first)
+    (question,) = await open_questions(hub, first)
     assert (question.interrupt_id, question.message.text) == ("name", "name?")
     answered = await answer(hub, first.task_id, "Bob", messages=text("I am Bob"))
     assert answered.task_id == first.task_id and answered.run_id != first.run_id
@@ -398,14 +398,14 @@ async def test_an_answer_is_the_next_run_of_the_task(hubs: House) -> None:
     assert tail[:4] == ["run_created", "interrupt_answered", "task_changed", "run_started"]
 
 
-async def test_a_partial_answer_is_a_run_that_calls_no_agent(hubs: House) -> None:
+async def test_a_partial_answer_is_a_run_that_calls_no_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     partly = await answer(hub, first.task_id, values={"send": True})
     run = await hub.reads.run(OWNER, partly.run_id)
     assert (run.status, run.cause) == (RunStatus.PAUSED, "answer")
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.INPUT_REQUIRED
-    assert [question.interrupt_id for question in await asked(hub, first)] == ["write"]
+    assert [question.interrupt_id for question in await open_questions(hub, first)] == ["write"]
     assert not agent.waiting
     tail = [record.event.kind for record in await log(hub, first) if record.seq > partly.seq]
     assert tail == ["run_created", "interrupt_answered", "task_changed", "run_started", "run_ended", "task_changed"]
@@ -418,7 +418,7 @@ async def test_a_partial_answer_is_a_run_that_calls_no_agent(hubs: House) -> Non
     await finish(hub, going, first)
 
 
-async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
+async def test_all_answers_at_once_need_one_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, values={"send": 1, "write": 2})
@@ -427,15 +427,15 @@ async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
     await finish(hub, going, first)
 
 
-async def test_a_bare_answer_goes_to_the_oldest_question(hubs: House) -> None:
+async def test_a_bare_answer_goes_to_the_oldest_question(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, "x")
-    assert [question.interrupt_id for question in await asked(hub, first)] == ["send"]
+    assert [question.interrupt_id for question in await open_questions(hub, first)] == ["send"]
 
 
 @pytest.mark.parametrize("kind", ["input", "auth", "approval"])
-async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, kind: str) -> None:
+async def test_a_declined_question_reaches_the_agent_as_declined(hubs: HubFactory, kind: str) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).ask("q", kind=kind).end()
@@ -448,7 +448,7 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, ki
     await finish(hub, going, first)
 
 
-async def test_open_questions_decide_whether_authentication_is_required(hubs: House) -> None:
+async def test_open_questions_decide_whether_authentication_is_required(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).ask("name").ask("login", kind="auth").end()
@@ -466,7 +466,9 @@ async def test_open_questions_decide_whether_authentication_is_required(hubs: Ho
         ({"values": {}}, FaultCode.INVALID),
     ],
 )
-async def test_an_answer_without_an_open_question_changes_nothing(hubs: House, fields: Any, code: FaultCode) -> None:
+async def test_an_answer_without_an_open_question_changes_nothing(
+    hubs: HubFactory, fields: Any, code: FaultCode
+) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     before = await log(hub, first)
@@ -477,7 +479,7 @@ async def test_an_answer_without_an_open_question_changes_nothing(hubs: House, f
     assert await log(hub, first) == before
 
 
-async def test_a_question_accepts_one_answer(hubs: House) -> None:
+async def test_a_question_accepts_one_answer(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     await answer(hub, first.task_id, "Bob")
@@ -491,7 +493,7 @@ async def test_a_question_accepts_one_answer(hubs: House) -> None:
         await answer(hub, str(uuid4()), "Ann")
 
 
-async def test_question_ids_are_unique_within_a_task(hubs: House) -> None:
+async def test_question_ids_are_unique_within_a_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     second = await submit_and_ask(hub, agent, "name", thread_id=first.thread_id)
@@ -500,8 +502,8 @@ async def test_question_ids_are_unique_within_a_task(hubs: House) -> None:
     assert [(each.interrupt_id, each.value) for each in going.call.answers] == [("name", "second")]
     going.ask("name").end()
     await reaches(hub, second, TaskState.INPUT_REQUIRED)
-    assert [question.interrupt_id for question in await asked(hub, second)] == ["name-2"]
-    assert [question.interrupt_id for question in await asked(hub, first)] == ["name"]
+    assert [question.interrupt_id for question in await open_questions(hub, second)] == ["name-2"]
+    assert [question.interrupt_id for question in await open_questions(hub, first)] == ["name"]
     await answer(hub, first.task_id, values={"name": "first"})
     going = await agent.called()
     assert [each.value for each in going.call.answers] == ["first"]
@@ -513,7 +515,7 @@ async def test_question_ids_are_unique_within_a_task(hubs: House) -> None:
     await ends(hub, second)
 
 
-async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> None:
+async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     beside, going = await begin(hub, agent, thread_id=first.thread_id)
@@ -527,7 +529,7 @@ async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> Non
 # Cancel
 
 
-async def test_a_cancelled_waiting_run_never_calls_its_agent(hubs: House) -> None:
+async def test_a_cancelled_waiting_run_never_calls_its_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     second = await submit(hub, "a", thread_id=first.thread_id)
@@ -541,7 +543,7 @@ async def test_a_cancelled_waiting_run_never_calls_its_agent(hubs: House) -> Non
     assert not agent.waiting
 
 
-async def test_cancelling_a_paused_task_closes_its_questions(hubs: House) -> None:
+async def test_cancelling_a_paused_task_closes_its_questions(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     assert (await hub.cancel(OWNER, first.task_id)).state is TaskState.CANCELLED
@@ -554,7 +556,7 @@ async def test_cancelling_a_paused_task_closes_its_questions(hubs: House) -> Non
         await answer(hub, first.task_id, "late")
 
 
-async def test_cancelling_a_task_cancels_its_queued_inputs(hubs: House) -> None:
+async def test_cancelling_a_task_cancels_its_queued_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
@@ -567,7 +569,7 @@ async def test_cancelling_a_task_cancels_its_queued_inputs(hubs: House) -> None:
     assert kinds(await log(hub, first, "task"))[-4:] == ["part_ended", "message_ended", "run_ended", "task_changed"]
 
 
-async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
+async def test_a_terminal_task_cannot_be_cancelled(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     before = await log(hub, receipt)
@@ -581,7 +583,7 @@ async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
 # Limits of waiting runs
 
 
-async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None:
+async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: HubFactory) -> None:
     agent, other = Scripted(), Scripted()
     hub = await hubs.start(
         registered("a", agent, concurrency=1),
@@ -617,7 +619,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     await hub.cancel(OWNER, blocking.task_id)
 
 
-async def test_a_burst_of_one_owner_does_not_affect_others(hubs: House) -> None:
+async def test_a_burst_of_one_owner_does_not_affect_others(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=10)))
     first, going = await begin(hub, agent)
     for _ in range(10):
@@ -633,7 +635,7 @@ async def test_a_burst_of_one_owner_does_not_affect_others(hubs: House) -> None:
     await hub.cancel("bob", other.task_id)
 
 
-async def test_delayed_runs_do_not_count_for_queue_limits(hubs: House) -> None:
+async def test_delayed_runs_do_not_count_for_queue_limits(hubs: HubFactory) -> None:
     bounds = Queue(agent=2, thread=2, owner=3)
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=bounds))
     far = 28 * 365 * 86_400_000_000
@@ -650,7 +652,7 @@ async def test_delayed_runs_do_not_count_for_queue_limits(hubs: House) -> None:
     going.end()
 
 
-async def test_a_refused_input_creates_no_thread(hubs: House) -> None:
+async def test_a_refused_input_creates_no_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=1)))
     await submit(hub, "a")
     await agent.called()
@@ -675,7 +677,7 @@ class Moved:
         return self.now
 
 
-async def test_a_delayed_run_does_not_start_early(hubs: House) -> None:
+async def test_a_delayed_run_does_not_start_early(hubs: HubFactory) -> None:
     clock = Moved()
     hub, agent = await hubs.scripted(clock=Clock(clock, clock))
     second = await submit(hub, "a", "second", start_in=120_000)
@@ -696,7 +698,7 @@ async def test_a_delayed_run_does_not_start_early(hubs: House) -> None:
 
 
 @pytest.mark.parametrize("when", [-1, 2**63, 10**30])
-async def test_an_out_of_range_time_fails_only_its_submission(hubs: House, when: int) -> None:
+async def test_an_out_of_range_time_fails_only_its_submission(hubs: HubFactory, when: int) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     fine, wrong = await asyncio.gather(submit(hub, "echo"), submit(hub, "echo", start_in=when), return_exceptions=True)
     assert isinstance(wrong, FaultError) and wrong.fault.code is FaultCode.INVALID
@@ -704,7 +706,7 @@ async def test_an_out_of_range_time_fails_only_its_submission(hubs: House, when:
     await ends(hub, fine)
 
 
-async def test_a_run_with_a_past_start_time_starts_at_once(hubs: House) -> None:
+async def test_a_run_with_a_past_start_time_starts_at_once(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     await submit_to_end(hub, "echo", start_in=0)
 
@@ -712,7 +714,7 @@ async def test_a_run_with_a_past_start_time_starts_at_once(hubs: House) -> None:
 # Metadata of threads
 
 
-async def test_a_new_thread_has_the_metadata_of_the_submission(hubs: House) -> None:
+async def test_a_new_thread_has_the_metadata_of_the_submission(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", thread_metadata={"project": "x"}, metadata={"task": "y"})
     records = await log(hub, receipt)

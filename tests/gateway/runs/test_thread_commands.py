@@ -21,7 +21,7 @@ from babelgate.gateway.hub import Hub
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
@@ -57,11 +57,11 @@ async def bound_turn(hub: Hub, agent: Scripted) -> Receipt:
     return first
 
 
-def said(message_id: str, words: str) -> Message:
+def user_message(message_id: str, words: str) -> Message:
     return Message(message_id=message_id, role="user", parts=(TextPart(text=words),))
 
 
-async def test_a_thread_can_be_created_before_its_first_run(hubs: House) -> None:
+async def test_a_thread_can_be_created_before_its_first_run(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     change = ThreadChange(metadata={"a": 1}, config={"c": 2}, extra={"aief": {"agent": "echo"}})
     thread = await hub.create_thread(OWNER, change, thread_id=THREAD)
@@ -77,7 +77,7 @@ async def test_a_thread_can_be_created_before_its_first_run(hubs: House) -> None
     await ends(hub, receipt)
 
 
-async def test_a_used_id_is_a_conflict_unless_existing_is_accepted(hubs: House) -> None:
+async def test_a_used_id_is_a_conflict_unless_existing_is_accepted(hubs: HubFactory) -> None:
     hub = await hubs.start()
     thread = await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
     with refused(FaultCode.CONFLICT):
@@ -86,7 +86,7 @@ async def test_a_used_id_is_a_conflict_unless_existing_is_accepted(hubs: House) 
     assert await hub.create_thread("bob", ThreadChange(), thread_id=THREAD)
 
 
-async def test_the_id_of_an_erased_thread_can_be_reused(hubs: House) -> None:
+async def test_the_id_of_an_erased_thread_can_be_reused(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     for _ in range(2):
         await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
@@ -98,7 +98,7 @@ async def test_the_id_of_an_erased_thread_can_be_reused(hubs: House) -> None:
     await hub.delete_thread(OWNER, THREAD)
 
 
-async def test_a_run_from_an_unknown_revision_is_refused(hubs: House) -> None:
+async def test_a_run_from_an_unknown_revision_is_refused(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     for thread_id in (THREAD, None):
@@ -106,7 +106,7 @@ async def test_a_run_from_an_unknown_revision_is_refused(hubs: House) -> None:
             await submit(hub, "echo", thread_id=thread_id, checkpoint="nope")
 
 
-async def test_metadata_of_an_update_replace_those_of_the_thread(hubs: House) -> None:
+async def test_metadata_of_an_update_replace_those_of_the_thread(hubs: HubFactory) -> None:
     hub = await hubs.start()
     thread = await hub.create_thread(OWNER, ThreadChange(metadata={"a": {"x": 1}, "b": 1}))
     changed = await hub.change_thread(OWNER, thread.thread_id, ThreadChange(metadata={"a": {"y": 2}}, ttl=60))
@@ -115,7 +115,7 @@ async def test_metadata_of_an_update_replace_those_of_the_thread(hubs: House) ->
         await hub.change_thread(OWNER, THREAD, ThreadChange())
 
 
-async def test_an_upload_belongs_only_to_the_next_run(hubs: House) -> None:
+async def test_an_upload_belongs_only_to_the_next_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     upload = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
@@ -132,7 +132,7 @@ async def test_an_upload_belongs_only_to_the_next_run(hubs: House) -> None:
     await finish(hub, going, second)
 
 
-async def test_an_upload_can_come_with_an_answer(hubs: House) -> None:
+async def test_an_upload_can_come_with_an_answer(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit_and_ask(hub, agent, "file?")
     await hub.upload(OWNER, receipt.thread_id, FilePart(name="a.txt", inline=b"one"))
@@ -142,7 +142,7 @@ async def test_an_upload_can_come_with_an_answer(hubs: House) -> None:
     await finish(hub, going, receipt)
 
 
-async def test_an_answers_run_may_have_a_chosen_id(hubs: House) -> None:
+async def test_an_answers_run_may_have_a_chosen_id(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).ask("first?").ask("second?").end()
@@ -155,13 +155,13 @@ async def test_an_answers_run_may_have_a_chosen_id(hubs: House) -> None:
     await finish(hub, await agent.called(), receipt)
 
 
-async def test_an_agent_continues_from_the_callers_revision(hubs: House) -> None:
+async def test_an_agent_continues_from_the_callers_revision(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first = await converse(hub, agent, "hi", says="hello")
     _, answered = (await history_of(hub, first.thread_id)).all()[0].messages
     removed_ids = (answered.message_id or "",)
     update = StateUpdate(
-        thread_id=first.thread_id, values={"n": 1}, messages=(said("x", "by the way"),), removed_ids=removed_ids
+        thread_id=first.thread_id, values={"n": 1}, messages=(user_message("x", "by the way"),), removed_ids=removed_ids
     )
     checkpoint = await hub.update_state(OWNER, update)
     revision = (await history_of(hub, first.thread_id)).get(checkpoint)
@@ -177,7 +177,7 @@ async def test_an_agent_continues_from_the_callers_revision(hubs: House) -> None
     assert await state_of(hub, first.thread_id) == ({"n": 1}, ["hi", "by the way", "more", "sure"])
 
 
-async def test_a_run_from_an_older_revision_has_only_its_history(hubs: House) -> None:
+async def test_a_run_from_an_older_revision_has_only_its_history(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
     root = (await history_of(hub, first.thread_id)).head
@@ -192,7 +192,7 @@ async def test_a_run_from_an_older_revision_has_only_its_history(hubs: House) ->
     assert (await state_of(hub, first.thread_id))[1] == ["one", "1", "other", "3"]
 
 
-async def test_a_metadata_change_keeps_the_agents_memory(hubs: House) -> None:
+async def test_a_metadata_change_keeps_the_agents_memory(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"note": 1}, as_node="a"))
@@ -212,12 +212,12 @@ async def test_a_metadata_change_keeps_the_agents_memory(hubs: House) -> None:
     ],
 )
 async def test_a_message_change_resends_the_history_to_the_agent(
-    hubs: House, change: str, history_texts: list[str]
+    hubs: HubFactory, change: str, history_texts: list[str]
 ) -> None:
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
     last_revision, first_revision = (await history_of(hub, first.thread_id)).all()
-    news = (said("x", "by the way"),)
+    news = (user_message("x", "by the way"),)
     updates = {
         "says": StateUpdate(thread_id=first.thread_id, messages=news),
         "forgets": StateUpdate(thread_id=first.thread_id, removed_ids=(last_revision.messages[1].message_id or "",)),
@@ -231,7 +231,7 @@ async def test_a_message_change_resends_the_history_to_the_agent(
     await finish(hub, going.say("2"), second)
 
 
-async def test_the_state_cannot_be_changed_during_a_run(hubs: House) -> None:
+async def test_the_state_cannot_be_changed_during_a_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, going = await begin(hub, agent)
     with refused(FaultCode.CONFLICT):
@@ -239,7 +239,7 @@ async def test_the_state_cannot_be_changed_during_a_run(hubs: House) -> None:
     await finish(hub, going, receipt)
 
 
-async def test_a_revision_of_an_unknown_one_is_refused(hubs: House) -> None:
+async def test_a_revision_of_an_unknown_one_is_refused(hubs: HubFactory) -> None:
     hub = await hubs.start()
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     for update in (
@@ -250,7 +250,7 @@ async def test_a_revision_of_an_unknown_one_is_refused(hubs: House) -> None:
             await hub.update_state(OWNER, update)
 
 
-async def test_a_copy_has_the_same_revisions_and_is_independent(hubs: House) -> None:
+async def test_a_copy_has_the_same_revisions_and_is_independent(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first: Receipt = await submit(hub, "echo", "one", thread_metadata={"a": 1}, data={"n": 1})
     await ends(hub, first)
@@ -269,7 +269,7 @@ async def test_a_copy_has_the_same_revisions_and_is_independent(hubs: House) -> 
     assert await state_of(hub, copied.thread_id) == ({"n": 2}, ["one", "one", "two", "two", "three", "three"])
 
 
-async def test_a_caller_can_roll_back_an_active_run(hubs: House) -> None:
+async def test_a_caller_can_roll_back_an_active_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await converse(hub, agent, "one", says="1")
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
@@ -282,7 +282,7 @@ async def test_a_caller_can_roll_back_an_active_run(hubs: House) -> None:
         await hub.cancel_run(OWNER, second.run_id)
 
 
-async def test_a_rolled_back_pending_run_never_calls_its_agent(hubs: House) -> None:
+async def test_a_rolled_back_pending_run_never_calls_its_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first, going = await begin(hub, agent, "one")
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
@@ -292,7 +292,7 @@ async def test_a_rolled_back_pending_run_never_calls_its_agent(hubs: House) -> N
     assert len(agent.calls) == 1
 
 
-async def test_a_run_that_has_ended_cannot_be_cancelled(hubs: House) -> None:
+async def test_a_run_that_has_ended_cannot_be_cancelled(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     with refused(FaultCode.TASK_ENDED):

@@ -22,22 +22,22 @@ from babelgate.gateway.storage.webhook_rows import retry_webhooks
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
     begin,
     ends,
+    erased,
+    eventually,
     finish,
     follow,
-    gone,
     reaches,
     refused,
     registered,
     submit,
     submit_and_ask,
     submit_to_end,
-    turned,
     within,
 )
 from tests.gateway.test_clock import HOUR, Wall
@@ -141,7 +141,7 @@ def quick(hub: Hub, *pauses: float) -> None:
 
 
 async def house(
-    hubs: House, agent: Any, *, writer: Any = Saying, pauses: Sequence[float] = (0, 0, 0), **settings: Any
+    hubs: HubFactory, agent: Any, *, writer: Any = Saying, pauses: Sequence[float] = (0, 0, 0), **settings: Any
 ) -> Hub:
     protocols = {"test-1": "test"}
     agents = registered("a", agent, idempotent=True)
@@ -151,7 +151,7 @@ async def house(
     return hub
 
 
-async def scripted(hubs: House, **settings: Any) -> tuple[Hub, Scripted]:
+async def scripted(hubs: HubFactory, **settings: Any) -> tuple[Hub, Scripted]:
     agent = Scripted()
     return await house(hubs, agent, **settings), agent
 
@@ -161,7 +161,7 @@ async def settled(hub: Hub) -> None:
     deliveries = deliverer(hub)["_deliveries"]
     now = asyncio.get_running_loop().time
     await within(
-        turned(lambda: all(not each.working and each.until > now() + 1 for each in deliveries.values())),
+        eventually(lambda: all(not each.working and each.until > now() + 1 for each in deliveries.values())),
         "the end of all deliveries",
     )
 
@@ -180,7 +180,7 @@ async def row(hub: Hub) -> Any:
     return await hub.journal.query(lambda connection: connection.execute(select(table)).one())
 
 
-async def test_a_webhook_receives_all_events_in_order(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_receives_all_events_in_order(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt, going = await begin(
         hub, agent, webhook=hook(receiver, config={"token": "s"}), alias="my thread", protocol="test"
@@ -195,7 +195,7 @@ async def test_a_webhook_receives_all_events_in_order(hubs: House, receiver: Rec
     assert await delivered(hub, receipt.task_id) == [(task.last_seq, True)]
 
 
-async def test_a_later_webhook_receives_only_later_events(hubs: House, receiver: Receiver) -> None:
+async def test_a_later_webhook_receives_only_later_events(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt, going = await begin(hub, agent)
     going.say(Custom(name="before"))
@@ -206,7 +206,7 @@ async def test_a_later_webhook_receives_only_later_events(hubs: House, receiver:
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
 
 
-async def test_an_answer_may_set_a_webhook(hubs: House, receiver: Receiver) -> None:
+async def test_an_answer_may_set_a_webhook(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit_and_ask(hub, agent, "name")
     await answer(hub, receipt.task_id, "Bob", webhook=hook(receiver))
@@ -214,7 +214,7 @@ async def test_an_answer_may_set_a_webhook(hubs: House, receiver: Receiver) -> N
     assert await receiver.receives(2) == ["working", "completed"]
 
 
-async def test_a_delivery_is_retried_until_it_is_accepted(hubs: House, receiver: Receiver) -> None:
+async def test_a_delivery_is_retried_until_it_is_accepted(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500, 302, 404]
     receipt = await submit(hub, "a", webhook=hook(receiver))
@@ -223,7 +223,7 @@ async def test_a_delivery_is_retried_until_it_is_accepted(hubs: House, receiver:
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
 
 
-async def test_deliveries_are_signed_and_retries_keep_the_id(hubs: House, receiver: Receiver) -> None:
+async def test_deliveries_are_signed_and_retries_keep_the_id(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs, webhook_secret="secret")
     receiver.statuses = [500]
     await submit(hub, "a", webhook=hook(receiver))
@@ -242,7 +242,7 @@ async def test_deliveries_are_signed_and_retries_keep_the_id(hubs: House, receiv
 
 
 async def test_a_failing_webhook_stays_failed_after_a_restart(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 100
@@ -263,7 +263,7 @@ async def test_a_failing_webhook_stays_failed_after_a_restart(
 
 
 @pytest.mark.parametrize("again", ["the same webhook", "other credentials", "another URL", "the command"])
-async def test_a_retried_webhook_continues_at_its_cursor(hubs: House, receiver: Receiver, again: str) -> None:
+async def test_a_retried_webhook_continues_at_its_cursor(hubs: HubFactory, receiver: Receiver, again: str) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 4
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
@@ -306,7 +306,7 @@ HOURS: Final = (HOUR / 1e6, 2 * HOUR / 1e6, 3 * HOUR / 1e6)
     ],
 )
 async def test_the_next_attempt_is_stored_and_follows_the_schedule(
-    hubs: House,
+    hubs: HubFactory,
     receiver: Receiver,
     caplog: pytest.LogCaptureFixture,
     status: int,
@@ -334,7 +334,7 @@ async def test_the_next_attempt_is_stored_and_follows_the_schedule(
     assert receiver.got == ["working"]
 
 
-async def test_a_restart_keeps_the_time_of_the_next_attempt(hubs: House, receiver: Receiver) -> None:
+async def test_a_restart_keeps_the_time_of_the_next_attempt(hubs: HubFactory, receiver: Receiver) -> None:
     wall, agent = Wall(), Scripted()
     receiver.statuses = [500] * 3
 
@@ -373,7 +373,7 @@ async def test_a_restart_keeps_the_time_of_the_next_attempt(hubs: House, receive
     assert (ended.done, ended.failures, ended.next_try, ended.reason) == (True, 0, None, None)
 
 
-async def test_a_clock_change_delays_an_attempt_at_most_one_pause(hubs: House, receiver: Receiver) -> None:
+async def test_a_clock_change_delays_an_attempt_at_most_one_pause(hubs: HubFactory, receiver: Receiver) -> None:
     wall = Wall()
     hub, agent = await scripted(hubs, clock=Clock(wall), pauses=HOURS)
     receiver.statuses = [500]
@@ -389,7 +389,7 @@ async def test_a_clock_change_delays_an_attempt_at_most_one_pause(hubs: House, r
     assert await receiver.receives(3) == ["working", "working", "input_required"]
 
 
-async def test_each_body_has_its_own_schedule_and_is_accepted_once(hubs: House, receiver: Receiver) -> None:
+async def test_each_body_has_a_separate_schedule_and_is_accepted_once(hubs: HubFactory, receiver: Receiver) -> None:
     class Twice(Saying):
         def write(self, record: Record) -> Iterator[bytes]:
             for body in super().write(record):
@@ -406,7 +406,7 @@ async def test_each_body_has_its_own_schedule_and_is_accepted_once(hubs: House, 
 
 
 async def test_a_refused_cursor_update_is_retried(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Refuse the write, as with a full disk: the body is not posted again meanwhile, and the webhook does not end."""
     hub, agent = await scripted(hubs)
@@ -416,7 +416,7 @@ async def test_a_refused_cursor_update_is_retried(
     disk: Any = await hub.journal.write(lambda tx: tx.connection.connection.dbapi_connection)
     disk.execute("PRAGMA query_only=ON")
     receiver.hold.set()
-    await within(turned(lambda: "store its cursor" in caplog.text), "the refusal")
+    await within(eventually(lambda: "store its cursor" in caplog.text), "the refusal")
     assert receiver.got == ["working"]
     disk.execute("PRAGMA query_only=OFF")
     await finish(hub, going, receipt)
@@ -426,7 +426,7 @@ async def test_a_refused_cursor_update_is_retried(
 
 
 async def test_an_unexpected_error_is_logged_once_and_delivery_continues(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = iter(range(3))
 
@@ -446,7 +446,7 @@ async def test_an_unexpected_error_is_logged_once_and_delivery_continues(
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, receiver: Receiver) -> None:
+async def test_a_stateless_run_stays_while_its_webhook_waits(hubs: HubFactory, receiver: Receiver) -> None:
     steady = Wall()
     hub = await house(hubs, Echo(), clock=Clock(Wall(), steady), limits=Limits(ephemeral_ttl=0.001), pauses=HOURS)
     receiver.statuses = [500]
@@ -462,10 +462,10 @@ async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, rece
     await settled(hub)
     steady.moved += HOUR
     await look(pk)
-    await gone(hub, receipt.thread_id)
+    await erased(hub, receipt.thread_id)
 
 
-async def test_an_unreachable_receiver_delays_no_other(hubs: House) -> None:
+async def test_an_unreachable_receiver_delays_no_other(hubs: HubFactory) -> None:
     stopped = Receiver()
     await stopped.start()
     await stopped.stop()
@@ -474,7 +474,7 @@ async def test_an_unreachable_receiver_delays_no_other(hubs: House) -> None:
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_a_restart_continues_after_the_last_accepted_delivery(hubs: House, receiver: Receiver) -> None:
+async def test_a_restart_continues_after_the_last_accepted_delivery(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
     going.say(Custom(name="a"))
@@ -491,7 +491,7 @@ async def test_a_restart_continues_after_the_last_accepted_delivery(hubs: House,
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_events_of_a_recovery_are_delivered_at_the_start(hubs: House, receiver: Receiver) -> None:
+async def test_events_of_a_recovery_are_delivered_at_the_start(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await hubs.scripted(writers={"test-1": Saying})
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await agent.called()
@@ -502,7 +502,7 @@ async def test_events_of_a_recovery_are_delivered_at_the_start(hubs: House, rece
     assert receipt.task_id
 
 
-async def test_a_deleted_webhook_receives_nothing_more(hubs: House, receiver: Receiver) -> None:
+async def test_a_deleted_webhook_receives_nothing_more(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id, webhook_id="x"))
@@ -516,7 +516,7 @@ async def test_a_deleted_webhook_receives_nothing_more(hubs: House, receiver: Re
     assert receiver.got.count("completed") == 1
 
 
-async def test_a_webhook_with_the_same_id_replaces_the_earlier_one(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_with_the_same_id_replaces_the_earlier_one(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     other = Receiver()
     await other.start()
@@ -532,7 +532,7 @@ async def test_a_webhook_with_the_same_id_replaces_the_earlier_one(hubs: House, 
     await other.stop()
 
 
-async def test_setting_the_same_webhook_again_keeps_its_cursor(hubs: House, receiver: Receiver) -> None:
+async def test_setting_the_same_webhook_again_keeps_its_cursor(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receiver.hold = asyncio.Event()
     receiver.statuses = [500]
@@ -551,7 +551,7 @@ async def test_setting_the_same_webhook_again_keeps_its_cursor(hubs: House, rece
     assert receiver.got == bodies
 
 
-async def test_a_webhook_for_one_body_is_deleted_afterwards(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_for_one_body_is_deleted_afterwards(hubs: HubFactory, receiver: Receiver) -> None:
     class Once(Saying):
         once = True
 
@@ -566,7 +566,7 @@ async def test_a_webhook_for_one_body_is_deleted_afterwards(hubs: House, receive
     assert receiver.got == ["working"] * 3
 
 
-async def test_the_number_of_webhooks_of_a_task_is_limited(hubs: House, receiver: Receiver) -> None:
+async def test_the_number_of_webhooks_of_a_task_is_limited(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs, limits=Limits(webhooks=2))
     receipt, going = await begin(hub, agent, webhook=hook(receiver))
     second = hook(receiver, task_id=receipt.task_id, webhook_id="second")
@@ -584,7 +584,7 @@ async def test_the_number_of_webhooks_of_a_task_is_limited(hubs: House, receiver
     await finish(hub, await agent.called(), receipt)
 
 
-async def test_a_webhook_of_an_ended_task_is_finished_at_once(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_of_an_ended_task_is_finished_at_once(hubs: HubFactory, receiver: Receiver) -> None:
     hub = await house(hubs, Echo())
     receipt = await submit(hub, "a")
     task = await ends(hub, receipt)
@@ -593,7 +593,7 @@ async def test_a_webhook_of_an_ended_task_is_finished_at_once(hubs: House, recei
     assert receiver.got == []
 
 
-async def test_webhooks_of_a_task_are_delivered_independently(hubs: House, receiver: Receiver) -> None:
+async def test_webhooks_of_a_task_are_delivered_independently(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     slow = Receiver()
     await slow.start()
@@ -611,7 +611,7 @@ async def test_webhooks_of_a_task_are_delivered_independently(hubs: House, recei
 
 
 async def test_the_webhook_of_a_deleted_thread_ends_quietly(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit(hub, "a", webhook=hook(receiver))
@@ -623,13 +623,13 @@ async def test_the_webhook_of_a_deleted_thread_ends_quietly(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_an_unknown_dialect_delays_no_other_webhook(hubs: House, receiver: Receiver) -> None:
+async def test_an_unknown_dialect_delays_no_other_webhook(hubs: HubFactory, receiver: Receiver) -> None:
     hub = await hubs.start(registered("a", Echo()))
     await ends(hub, await submit(hub, "a", webhook=hook(receiver)))
     assert receiver.got == []
 
 
-async def test_a_forbidden_address_is_refused_without_changes(hubs: House) -> None:
+async def test_a_forbidden_address_is_refused_without_changes(hubs: HubFactory) -> None:
     hub = await house(hubs, Echo())
     for url in ("http://10.0.0.1/", "file:///etc/passwd", "http://[::1]/", "nonsense"):
         with refused(FaultCode.INVALID):
@@ -642,9 +642,9 @@ async def test_a_forbidden_address_is_refused_without_changes(hubs: House) -> No
     assert await hub.reads.webhooks(OWNER, receipt.task_id) == []
 
 
-async def test_a_webhook_is_set_even_if_its_caller_disconnects(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_is_set_even_if_its_caller_disconnects(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    async with Held(hub) as writer:
+    async with PausedWriter(hub) as writer:
         caller = asyncio.ensure_future(submit(hub, "a", webhook=hook(receiver)))
         await writer.queued(caller)
         caller.cancel()

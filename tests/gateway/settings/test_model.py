@@ -392,5 +392,5 @@ def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: py
         ),
     ],
 )
-def test_a_database_is_shown_without_its_password(url: str, expected: str) -> None:
+def test_the_password_of_a_database_url_is_hidden(url: str, expected: str) -> None:
     assert Settings(database=url).database_shown == expected

@@ -15,7 +15,7 @@ from babelgate.canonical import FaultCode, FaultError, TaskState, ThreadChange
 from babelgate.gateway.storage import migrations
 from babelgate.gateway.storage.database import HEAD, REVISIONS, migrate
 from babelgate.gateway.storage.sqlite import open_engine
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, reaches, registered, submit
 from tests.gateway.storage.revisions import migrate_to
 
 SCHEMA = Path(migrations.__file__).parent / "schema.sql"
@@ -57,7 +57,7 @@ def _tables(connection: Connection) -> list[str]:
     return inspect(connection).get_table_names()
 
 
-async def test_a_second_hub_does_not_touch_the_firsts_runs(hubs: House) -> None:
+async def test_a_second_hub_does_not_touch_the_firsts_runs(hubs: HubFactory) -> None:
     await hubs.start(registered("echo", Echo()))
     second = hubs.make(registered("echo", Echo()))
     with pytest.raises(FaultError) as error:
@@ -65,7 +65,7 @@ async def test_a_second_hub_does_not_touch_the_firsts_runs(hubs: House) -> None:
     assert error.value.fault.code is FaultCode.CONFLICT
 
 
-async def test_the_instance_id_is_created_once(hubs: House) -> None:
+async def test_the_instance_id_is_created_once(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     instance = hub.instance
     await hubs.stop(hub)
@@ -73,7 +73,7 @@ async def test_the_instance_id_is_created_once(hubs: House) -> None:
     assert (await hubs.start(registered("echo", Echo()), name="other.db")).instance != instance
 
 
-async def test_a_file_that_is_no_database_is_refused_unchanged(hubs: House) -> None:
+async def test_a_file_that_is_no_database_is_refused_unchanged(hubs: HubFactory) -> None:
     (hubs.folder / "hub.db").write_bytes(b"this is no database, whatever its name is" * 100)
     before = (hubs.folder / "hub.db").read_bytes()
     hub = hubs.make(registered("echo", Echo()))
@@ -85,7 +85,7 @@ async def test_a_file_that_is_no_database_is_refused_unchanged(hubs: House) -> N
     assert again.instance
 
 
-def test_the_known_revisions_are_complete() -> None:
+def test_the_list_of_revisions_is_complete() -> None:
     scripts = ScriptDirectory(str(Path(migrations.__path__[0])))
     assert [script.revision for script in scripts.walk_revisions()][::-1] == list(REVISIONS)
 
@@ -168,7 +168,7 @@ def test_the_previous_release_can_write_to_the_migrated_database(tmp_path: Path)
     engine.dispose()
 
 
-async def test_thread_statuses_are_migrated_from_their_runs(hubs: House) -> None:
+async def test_thread_statuses_are_migrated_from_their_runs(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     await hub.create_thread(OWNER, ThreadChange())

@@ -51,7 +51,7 @@ from babelgate.gateway.storage.short_form import lengthen
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
@@ -67,12 +67,12 @@ from tests.gateway.hubs import (
     text,
     within,
 )
-from tests.given import make
+from tests.submissions import make
 
 SECRET = "the words that nobody may find again"
 
 
-def everywhere(house: House) -> str:
+def everywhere(house: HubFactory) -> str:
     """Return the whole content of the database as one text."""
     with sqlite3.connect(house.folder / "hub.db") as connection:
         dump = "\n".join(connection.iterdump())
@@ -88,7 +88,7 @@ def everywhere(house: House) -> str:
 # Threads
 
 
-async def test_a_deleted_thread_is_not_found_and_keeps_its_id(hubs: House) -> None:
+async def test_a_deleted_thread_is_not_found_and_keeps_its_id(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo", SECRET, alias="name", protocol="p", thread_metadata={"a": SECRET})
     url = "http://127.0.0.1:1/"
@@ -120,7 +120,7 @@ async def test_a_deleted_thread_is_not_found_and_keeps_its_id(hubs: House) -> No
     assert (await hub.reads.task(OWNER, other_task.task_id)).state is TaskState.COMPLETED
 
 
-async def test_a_tombstone_survives_a_restart(hubs: House) -> None:
+async def test_a_tombstone_survives_a_restart(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await hub.delete_thread(OWNER, receipt.thread_id)
@@ -130,7 +130,7 @@ async def test_a_tombstone_survives_a_restart(hubs: House) -> None:
         await submit(hub, "echo", thread_id=receipt.thread_id)
 
 
-async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> None:
+async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt = await submit(hub, "a")
     going = (await agent.called()).open("half")
@@ -154,7 +154,7 @@ async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> 
     assert not agent.waiting
 
 
-async def test_a_slow_reader_ends_when_its_thread_is_deleted(hubs: House) -> None:
+async def test_a_slow_reader_ends_when_its_thread_is_deleted(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, going = await begin(hub, agent)
     going.say(*(Custom(name=str(number)) for number in range(1200)))
@@ -171,7 +171,7 @@ async def test_a_slow_reader_ends_when_its_thread_is_deleted(hubs: House) -> Non
 
 
 @pytest.mark.parametrize("kind", ["thread", "run"])
-async def test_other_readers_continue_past_a_removed_run(hubs: House, kind: Any) -> None:
+async def test_other_readers_continue_past_a_removed_run(hubs: HubFactory, kind: Any) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo")
     await hub.remove_run(OWNER, first.run_id)
@@ -189,7 +189,7 @@ def is_end(record: Record) -> bool:
     return isinstance(record.event, RunEnded)
 
 
-async def test_a_reader_that_begins_during_a_deletion_ends(hubs: House) -> None:
+async def test_a_reader_that_begins_during_a_deletion_ends(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     private(hub.reads, "_keys").clear()  # as after a long time without use
@@ -214,7 +214,7 @@ async def test_a_reader_that_begins_during_a_deletion_ends(hubs: House) -> None:
         await hub.reads.records(OWNER, Scope(receipt.thread_id))
 
 
-async def test_a_disconnected_caller_of_a_deletion_leaves_no_reader(hubs: House) -> None:
+async def test_a_disconnected_caller_of_a_deletion_leaves_no_reader(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, going = await begin(hub, agent)
     reader = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
@@ -226,7 +226,7 @@ async def test_a_disconnected_caller_of_a_deletion_leaves_no_reader(hubs: House)
     await within(going.closed.wait())
 
 
-async def test_files_used_only_by_a_deleted_thread_are_swept(hubs: House) -> None:
+async def test_files_used_only_by_a_deleted_thread_are_swept(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
 
     async def send(*files: bytes, **fields: Any) -> Any:
@@ -282,7 +282,7 @@ async def chatty(hub: Hub, agent: Scripted, **fields: Any) -> Any:
     return receipt, answered
 
 
-async def test_a_removed_run_is_emptied_and_keeps_its_numbers(hubs: House) -> None:
+async def test_a_removed_run_is_emptied_and_keeps_its_numbers(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, answered = await chatty(hub, agent)
     await hub.change_run(OWNER, receipt.run_id, {"m": SECRET})
@@ -312,7 +312,7 @@ async def submit_states(hub: Hub, agent: Scripted, *states: StateSaved, thread_i
     return receipt
 
 
-async def test_a_removed_runs_states_stay_only_as_later_bases(hubs: House) -> None:
+async def test_a_removed_runs_states_stay_only_as_later_bases(hubs: HubFactory) -> None:
     """Remove a run whose state a later run continues. That state is deleted only with the later run."""
     agent = Scripted()
     hub = await hubs.start(RegisteredAgent(AgentInfo(name="a", remembers=True, stateful=True), agent))
@@ -341,7 +341,7 @@ async def test_a_removed_runs_states_stay_only_as_later_bases(hubs: House) -> No
     assert head.values == {"messages": ["other"]}
 
 
-async def test_readers_after_a_removal_ignore_cached_records(hubs: House) -> None:
+async def test_readers_after_a_removal_ignore_cached_records(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, answered = await chatty(hub, agent)
     for run_id in (receipt.run_id, answered.run_id):
@@ -349,7 +349,7 @@ async def test_readers_after_a_removal_ignore_cached_records(hubs: House) -> Non
     assert SECRET not in str(await follow(hub, Scope.task(receipt.task)))
 
 
-async def test_a_removal_deletes_files_that_only_the_run_uses(hubs: House) -> None:
+async def test_a_removal_deletes_files_that_only_the_run_uses(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
 
     async def gives(*files: bytes, thread_id: str | None = None) -> Any:
@@ -368,7 +368,7 @@ async def test_a_removal_deletes_files_that_only_the_run_uses(hubs: House) -> No
         await hub.reads.file(OWNER, only)
 
 
-async def test_a_run_of_an_open_task_cannot_be_removed(hubs: House) -> None:
+async def test_a_run_of_an_open_task_cannot_be_removed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, going = await begin(hub, agent)
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
@@ -387,7 +387,7 @@ async def test_a_run_of_an_open_task_cannot_be_removed(hubs: House) -> None:
         await hub.remove_run("bob", receipt.run_id)
 
 
-async def test_removals_that_fail_change_nothing(hubs: House) -> None:
+async def test_removals_that_fail_change_nothing(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo", "here")
     before = await log(hub, receipt)

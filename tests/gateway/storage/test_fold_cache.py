@@ -18,7 +18,7 @@ from babelgate.gateway.runs.invocation import Transcript
 from babelgate.gateway.storage import journal
 from babelgate.gateway.storage.fold_cache import SnapshotCache
 from tests import strategies
-from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
 from tests.running import Running, running
 
 THREAD = "thread"
@@ -154,7 +154,7 @@ async def test_a_distant_earlier_snapshot_starts_from_the_best_base() -> None:
         assert log.read[0] == (begins, until)
 
 
-async def test_the_start_of_a_run_is_known_after_later_records() -> None:
+async def test_the_start_of_a_run_is_found_after_later_records() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(7)
     await snapshots.get(1, "a", fold, log.page, None)
@@ -230,7 +230,7 @@ async def test_the_number_of_small_snapshots_is_bounded() -> None:
     assert log.read[0] == (0, None)
 
 
-async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
+async def test_a_removed_run_is_in_no_snapshot(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", "secret")
     await ends(hub, receipt)
@@ -243,7 +243,7 @@ async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
     assert "secret" not in str(vars((await history()).fold))
 
 
-async def test_a_thread_that_reuses_an_id_has_a_new_snapshot(hubs: House) -> None:
+async def test_a_thread_that_reuses_an_id_has_a_new_snapshot(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", "secret")
     await ends(hub, receipt)

@@ -22,7 +22,7 @@ from babelgate.gateway.storage.tables import EventRow
 from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.commits import Commits
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 
 EACH_DATABASE: Final = True
 EVENT: Final = table_of(EventRow)
@@ -485,7 +485,7 @@ async def test_a_standby_takes_the_database_when_the_other_ends(
     await within(writing.journal.write(create("t")))
     second = Writing(tmp_path, postgres)
     opening = asyncio.ensure_future(second.journal.open(wait=True))
-    await within(turned(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
+    await within(eventually(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
     assert await within(writing.journal.write(change("t"))) == 2
     assert not opening.done()
     await within(writing.journal.close())

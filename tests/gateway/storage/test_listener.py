@@ -27,7 +27,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.reads import Reads
 from babelgate.gateway.storage.transaction import Published, Transaction
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, url_of
 
@@ -165,7 +165,7 @@ async def test_notices_of_a_thread_arrive_in_commit_order(nodes: Sequence[Node])
     for _ in range(5):
         await within(a.write(change()))
     await within(a.write(erase))
-    await within(turned(lambda: bool(b.heard) and b.heard[-1].erased), "the notices")
+    await within(eventually(lambda: bool(b.heard) and b.heard[-1].erased), "the notices")
     assert b.heard[0].created and not any(remote.created for remote in b.heard[1:])
     assert [remote.pk for remote in b.heard] == [pk] * len(b.heard)
     seqs = [remote.seq for remote in b.heard]
@@ -176,7 +176,7 @@ async def test_a_waiting_reader_learns_of_a_thread_created_elsewhere(nodes: Sequ
     a, b = nodes
     waiting = asyncio.ensure_future(b.reads.await_thread("o", "t"))
     await within(a.write(create("another one")))
-    await within(turned(lambda: len(b.heard) == 1), "the notice")
+    await within(eventually(lambda: len(b.heard) == 1), "the notice")
     assert not waiting.done()
     await within(a.write(create()))
     assert await within(waiting) is True
@@ -247,7 +247,7 @@ async def test_a_reader_ends_if_its_thread_is_erased_meanwhile(nodes: Sequence[N
     async def slow(owner: str, thread_id: str) -> int:
         pk = await key(owner, thread_id)
         await within(a.write(erase))
-        await within(turned(lambda: any(remote.erased for remote in b.heard)), "the notice")
+        await within(eventually(lambda: any(remote.erased for remote in b.heard)), "the notice")
         return pk
 
     vars(b.reads)["key"] = slow
@@ -382,7 +382,7 @@ async def test_a_foreign_notification_is_ignored(nodes: Sequence[Node], postgres
         for payload in ("", "what?", '["n",[["x"]]]'):
             other.execute("SELECT pg_notify('babelgate_' || md5(current_schema()), %s)", (payload,))
     await within(a.write(create()))
-    await within(turned(lambda: len(b.heard) == 1), "the notice")
+    await within(eventually(lambda: len(b.heard) == 1), "the notice")
     assert await within(b.journal.row(Thread, "o", "t")) is not None
 
 

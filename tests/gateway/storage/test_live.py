@@ -9,7 +9,7 @@ from babelgate.canonical import Record
 from babelgate.canonical.event import Custom
 from babelgate.gateway.storage import live
 from babelgate.gateway.storage.live import Channel, Channels
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 
 
 def some(first: int, last: int) -> Sequence[Record]:
@@ -171,7 +171,7 @@ def test_a_closed_channel_makes_room_for_another() -> None:
     channels.close(2)  # never had a reader
 
 
-def test_a_new_channel_is_kept_while_all_others_are_used() -> None:
+def test_a_new_channel_stays_while_all_others_are_used() -> None:
     channels = Channels(idle=4)
     used = [channels.get(pk) for pk in range(1, 8)]
     for pk, channel in enumerate(used, 1):
@@ -204,7 +204,7 @@ async def test_records_are_dropped_soon_after_the_last_run(monkeypatch: pytest.M
     await within(fired.wait())
     assert seqs(channel.after(1)) == [2, 3]
     channel.unpin()
-    await within(turned(lambda: channel.after(1) is None), "the end of the lingering")
+    await within(eventually(lambda: channel.after(1) is None), "the end of the lingering")
     assert seqs(channel.after(3)) == []
     publish(channel, 4, 5)
     assert seqs(channel.after(3)) == [4, 5]

@@ -31,7 +31,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unsettled, Unstored
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.revisions import migrate_to
 from tests.gateway.storage.wire import Commit, Wire
 from tests.postgres import connect, empty, new_schema, new_tables, run, url_of
@@ -312,7 +312,7 @@ async def test_commands_work_again_after_an_outage(wire: Wire, monkeypatch: pyte
                 await within(journal.page(pk, 0))
         assert journal.failure is not None and "secret" not in journal.failure
         wire.mend()
-        await within(turned(lambda: journal.failure is None), "the connection")
+        await within(eventually(lambda: journal.failure is None), "the connection")
         assert await within(journal.write(change("t"))) == 2
         assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
 
@@ -324,7 +324,7 @@ async def test_a_caller_learns_the_outcome_of_a_cut_commit(wire: Wire, stored: b
         pk = await within(journal.write(create("t")))
         setattr(wire, "cut_after" if stored else "cut_before", b"COMMIT")
         written = journal.write(change("t"))
-        await within(turned(lambda: journal.failure is not None), "the cut")
+        await within(eventually(lambda: journal.failure is not None), "the cut")
         with pytest.raises(Unstored):  # later commands do not wait for the connection
             await within(journal.write(create("u")))
         assert not written.done() and [len(each.records) for each in published] == [1]
@@ -334,7 +334,7 @@ async def test_a_caller_learns_the_outcome_of_a_cut_commit(wire: Wire, stored: b
         else:
             with pytest.raises(Unstored):
                 await within(written)
-        await within(turned(lambda: journal.failure is None), "the connection")
+        await within(eventually(lambda: journal.failure is None), "the connection")
         next_seq = await within(journal.write(change("t")))
         assert next_seq == (3 if stored else 2)
         seqs = list(range(1, next_seq + 1))
@@ -373,7 +373,7 @@ async def test_a_late_commit_stores_no_refused_command(wire: Wire) -> None:
         with pytest.raises(Unstored):
             await within(refused)
         wire.deliver()
-        await within(turned(lambda: not is_there(lost)), "the end of the session that was lost")
+        await within(eventually(lambda: not is_there(lost)), "the end of the session that was lost")
         assert await within(journal.write(change("t"))) == 2
         assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
 
@@ -382,7 +382,7 @@ async def test_a_commit_with_unknown_outcome_is_not_reported_as_refused(wire: Wi
     async with opened(wire.url, []) as journal:
         wire.cut_before = b"COMMIT"
         written = journal.write(create("t"))
-        await within(turned(lambda: journal.failure is not None), "the cut")
+        await within(eventually(lambda: journal.failure is not None), "the cut")
     with pytest.raises(Unsettled):
         await within(written)
 
@@ -424,7 +424,7 @@ async def test_a_gateway_stops_writing_after_another_used_its_database(wire: Wir
         async with opened(url, []) as other:
             assert await within(other.write(change("t"))) == 2
         wire.mend()
-        await within(turned(lambda: journal.is_superseded), "what has happened meanwhile")
+        await within(eventually(lambda: journal.is_superseded), "what has happened meanwhile")
         with pytest.raises(Unstored):
             await within(journal.write(change("t")))
         assert "Restart" in (journal.failure or "")

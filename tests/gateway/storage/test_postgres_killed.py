@@ -14,7 +14,7 @@ from babelgate.gateway.hub import Parts
 from babelgate.gateway.runs import webhooks
 from babelgate.gateway.storage import unavailable
 from babelgate.gateway.storage.journal import Journal
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.runs.test_webhooks import Receiver
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.running import Running, running
@@ -65,11 +65,11 @@ async def test_acknowledged_changes_survive_a_killed_server(server: PostgresServ
         before = sum(len(writer.acknowledged) for writer in writers)
         more = before + 50
 
-        await within(turned(lambda wanted=more: sum(len(w.acknowledged) for w in writers) > wanted), "commits")
+        await within(eventually(lambda wanted=more: sum(len(w.acknowledged) for w in writers) > wanted), "commits")
         await asyncio.to_thread(server.kill)
-        await within(turned(lambda: journal.failure is not None), "the loss")
+        await within(eventually(lambda: journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
-        await within(turned(lambda: journal.failure is None), "the connection")
+        await within(eventually(lambda: journal.failure is None), "the connection")
     stop.set()
     await within(asyncio.gather(*writing))
     for writer in writers:
@@ -93,7 +93,7 @@ async def test_a_gateway_recovers_with_its_server(server: PostgresServer, tmp_pa
         assert (await within(gateway.http.get("/readyz"))).status_code == 503
         assert (await within(gateway.http.get("/healthz"))).status_code == 200
         await asyncio.to_thread(server.start)
-        await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
+        await within(eventually(lambda: gateway.hub.journal.failure is None), "the connection")
         assert await within(say("three")) == 200
         assert (await within(gateway.http.get("/readyz"))).status_code == 200
 
@@ -117,7 +117,7 @@ async def test_output_during_an_outage_is_stored_afterwards(server: PostgresServ
         run_id = await _start(gateway)
         await asyncio.to_thread(server.kill)
         talk.more.set()
-        await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
+        await within(eventually(lambda: gateway.hub.journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
         talk.end.set()
         run = await _end(gateway, run_id)
@@ -156,9 +156,9 @@ async def test_a_run_with_refused_output_ends_after_the_outage(
         run_id = await _start(gateway)
         await asyncio.to_thread(server.kill)
         talk.more.set()
-        await within(turned(lambda: not gateway.hub.engine.active), "the refusal")
+        await within(eventually(lambda: not gateway.hub.engine.active), "the refusal")
         await asyncio.to_thread(server.start)
-        await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
+        await within(eventually(lambda: gateway.hub.journal.failure is None), "the connection")
         await within(gateway.hub.engine.idle(), "the end")
         assert (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()["status"] == "failed"
 
@@ -189,11 +189,11 @@ async def test_a_delivery_attempt_during_an_outage_is_counted(
         await receiver.receives(1)
         await asyncio.to_thread(server.kill)
         receiver.hold.set()  # the outcome of the delivery cannot be stored
-        await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
+        await within(eventually(lambda: gateway.hub.journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
         parts: Parts = vars(gateway.hub)["_parts"]
         deliveries = vars(parts.deliverer)["_deliveries"]
-        await within(turned(lambda: not deliveries), "the end of the delivery")
+        await within(eventually(lambda: not deliveries), "the end of the delivery")
         assert receiver.got == [receiver.got[0]] * posts
         left = await gateway.hub.journal.query(
             lambda connection: connection.exec_driver_sql("SELECT count(*) FROM webhook").scalar_one()

@@ -49,10 +49,10 @@ def test_an_unknown_parameter_name_is_an_error(tmp_path: Path) -> None:
 def test_cached_statements_equal_freshly_compiled_ones(url: str) -> None:
     writer, readers = open_database(url).open_writer().dialect, open_database(url).open_readers(1).dialect
     assert sql_of(writer) is sql_of(readers)
-    compiled = _made(Sql(writer))
-    assert _made(sql_of(writer)) == compiled
+    compiled = _statements(Sql(writer))
+    assert _statements(sql_of(writer)) == compiled
     assert len(compiled) > 10
 
 
-def _made(sql: Sql) -> dict[str, dict[str, Any]]:
+def _statements(sql: Sql) -> dict[str, dict[str, Any]]:
     return {name: vars(statement) for name, statement in vars(sql).items()}

@@ -25,7 +25,7 @@ from tests.running import running
 _TABLES = tuple(map(table_of, (EventRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow)))
 
 
-def said(text: str) -> Any:
+def user_input(text: str) -> Any:
     return {"messages": [{"role": "user", "content": text}]}
 
 
@@ -53,7 +53,7 @@ async def test_a_pruned_graph_continues_from_its_newest_state(tmp_path: Path) ->
     async with graphs_running(tmp_path, "tools") as caller:
         thread_id = await caller.thread()
         for number in range(6):
-            await caller.wait(thread_id, "tools", said(f"{number}" * 2000))
+            await caller.wait(thread_id, "tools", user_input(f"{number}" * 2000))
         before, history = await caller.state(thread_id), await caller.history(thread_id)
         runs = await caller.get(f"/threads/{thread_id}/runs")
         sizes = await caller.gateway.hub.journal.query(_sizes)
@@ -66,7 +66,7 @@ async def test_a_pruned_graph_continues_from_its_newest_state(tmp_path: Path) ->
         for old in (history[1], history[-1]):
             answer = await caller.gateway.http.get(f"/threads/{thread_id}/state/{old['checkpoint_id']}")
             assert answer.status_code == 404
-            body = {"assistant_id": "tools", "checkpoint_id": old["checkpoint_id"], "input": said("x")}
+            body = {"assistant_id": "tools", "checkpoint_id": old["checkpoint_id"], "input": user_input("x")}
             answer = await caller.gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)
             assert answer.status_code == 404
         assert await caller.get(f"/threads/{thread_id}/runs") == runs
@@ -74,7 +74,7 @@ async def test_a_pruned_graph_continues_from_its_newest_state(tmp_path: Path) ->
         assert await caller.gateway.hub.journal.query(_sizes) == now
     async with graphs_running(tmp_path, "tools") as caller:
         await looks_the_same(caller, thread_id, before)
-        values = await caller.wait(thread_id, "tools", said("more"))
+        values = await caller.wait(thread_id, "tools", user_input("more"))
         assert values["messages"][: len(before["values"]["messages"])] == before["values"]["messages"]
         last = await caller.history(thread_id)
         assert last[-1]["checkpoint_id"] == before["checkpoint_id"]
@@ -93,7 +93,7 @@ async def test_a_pruned_graph_can_be_answered(tmp_path: Path) -> None:
         for pruned in (False, True):
             thread_id = await caller.thread()
             for text in ("one", "two"):
-                await caller.wait(thread_id, "within", said(text))
+                await caller.wait(thread_id, "within", user_input(text))
                 if pruned:
                     before = await caller.state(thread_id)
                     deep = await caller.get(f"/threads/{thread_id}/state?subgraphs=true")
@@ -111,11 +111,11 @@ async def test_pruning_hides_old_states_and_keeps_messages(tmp_path: Path) -> No
     async with running(tmp_path, {"echo": demo.echo, **agents("chat")}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
-        await caller.wait(thread_id, "echo", {**said("one"), "lang": "de"})
+        await caller.wait(thread_id, "echo", {**user_input("one"), "lang": "de"})
         await caller.update(thread_id, {"kept": 1, "messages": [{"role": "user", "content": "aside"}]})
-        await caller.wait(thread_id, "chat", said("two"))
-        await caller.wait(thread_id, "chat", said("three"))
-        await caller.wait(thread_id, "echo", said("four"))
+        await caller.wait(thread_id, "chat", user_input("two"))
+        await caller.wait(thread_id, "chat", user_input("three"))
+        await caller.wait(thread_id, "echo", user_input("four"))
         before = await caller.state(thread_id)
         stream = await _events(caller, thread_id, before)
         assert await prune(caller, thread_id) == 1
@@ -125,7 +125,7 @@ async def test_pruning_hides_old_states_and_keeps_messages(tmp_path: Path) -> No
         ]
         states = [each for each in await _events(caller, thread_id, before) if each["method"] == "values"]
         assert all(each in stream for each in states), "a state is told as it was, or not at all"
-        last = await caller.wait(thread_id, "echo", said("five"))
+        last = await caller.wait(thread_id, "echo", user_input("five"))
         assert [m["content"] for m in last["messages"]][-4:] == ["four", "four", "five", "five"]
         copied = await caller.post(f"/threads/{thread_id}/copy")
         assert copied["values"] == last
@@ -149,7 +149,7 @@ async def test_readers_are_not_affected_by_pruning(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "tools") as caller:
         thread_id = await caller.thread()
         for text in ("one", "two"):
-            await caller.wait(thread_id, "tools", said(text))
+            await caller.wait(thread_id, "tools", user_input(text))
         before = await caller.state(thread_id)
         last = (await _events(caller, thread_id, before))[-1]["seq"]
         body = {"channels": ["values", "checkpoints", "messages"], "since": last}
@@ -157,7 +157,7 @@ async def test_readers_are_not_affected_by_pruning(tmp_path: Path) -> None:
         async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=body) as stream:
             lines = stream.aiter_lines()
             assert await prune(caller, thread_id) == 1
-            after = await caller.wait(thread_id, "tools", said("three"))
+            after = await caller.wait(thread_id, "tools", user_input("three"))
             while not live or live[-1]["params"]["data"] != after:
                 line = await within(anext(lines), "an event")
                 if line.startswith("data: "):
@@ -174,8 +174,8 @@ async def test_active_and_unknown_threads_are_not_pruned(tmp_path: Path) -> None
     async with running(tmp_path, {"echo": demo.echo}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
-        await caller.wait(thread_id, "echo", said("one"))
-        later = {"assistant_id": "echo", "input": said("two"), "after_seconds": 1000}
+        await caller.wait(thread_id, "echo", user_input("one"))
+        later = {"assistant_id": "echo", "input": user_input("two"), "after_seconds": 1000}
         run = await caller.post(f"/threads/{thread_id}/runs", later)
         history = await caller.history(thread_id)
         assert await prune(caller, thread_id, "00000000-0000-4000-8000-000000000000") == 0
@@ -220,7 +220,7 @@ class Deltas(TypedDict):
     items: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(each for some in new for each in some)])]
 
 
-async def test_checkpoints_needed_by_later_ones_are_kept(tmp_path: Path) -> None:
+async def test_checkpoints_needed_by_later_ones_stay(tmp_path: Path) -> None:
     """Use a `DeltaChannel` of langgraph 1.2, whose value is computed from the writes of all checkpoints."""
     graphs = {"deltas": wrap_graph(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
     async with running(tmp_path, graphs) as gateway:

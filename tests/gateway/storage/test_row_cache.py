@@ -7,7 +7,7 @@ import pytest
 from babelgate.canonical import FaultError, Run, Task, TaskState, Thread
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.row_cache import RowCache, RowChange
-from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -55,7 +55,7 @@ def test_the_least_recently_changed_threads_are_evicted_first() -> None:
     assert sum(cache.get(Task, A, str(number)) is not None for number in range(20)) == 0
 
 
-async def test_a_hub_returns_stored_rows_without_removed_data(hubs: House) -> None:
+async def test_a_hub_returns_stored_rows_without_removed_data(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a")
     await ends(hub, receipt)

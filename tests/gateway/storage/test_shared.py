@@ -25,7 +25,7 @@ from babelgate.gateway.settings.model import Limits, Queue
 from babelgate.gateway.storage import database, deletion, postgres, queries
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import Erased, Transaction
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.invariant import check_database
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, new_schema, url_of
@@ -453,7 +453,7 @@ async def test_no_run_is_adopted_between_check_and_commit(nodes: Sequence[Journa
     taking = b.write(lifecycle.restart, begun)
     waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE thread%'"
     with connect(postgres_tables) as other:
-        await within(turned(lambda: taking.done() or other.execute(waits).fetchone() != (0,)), "either")
+        await within(eventually(lambda: taking.done() or other.execute(waits).fetchone() != (0,)), "either")
     assert not taking.done()
     go.set()
     assert await within(put) == 1
@@ -601,7 +601,7 @@ async def test_a_gateway_frozen_in_a_transaction_blocks_no_other(
         go.set()
         with pytest.raises(FaultError):  # Unstored, or the fault of the command that was executing statements
             await within(standing)
-        await within(turned(lambda: still.failure is None), "the connection")
+        await within(eventually(lambda: still.failure is None), "the connection")
         assert await within(still.write(change("t"))) == 3
 
 

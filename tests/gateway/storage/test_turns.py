@@ -11,12 +11,12 @@ from babelgate.canonical import FaultCode, FaultError, Message, Scope
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.hub import StateUpdate, ThreadChange
 from babelgate.canonical.state import RunStatus
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, registered, run_is, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, registered, run_is, submit
 
 EACH_DATABASE: Final = True
 
 
-async def test_turns_are_runs_and_updates_of_callers(hubs: House) -> None:
+async def test_turns_are_runs_and_updates_of_callers(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("echo", Echo()), registered("a", agent))
     thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
@@ -49,7 +49,7 @@ async def test_turns_are_runs_and_updates_of_callers(hubs: House) -> None:
     await ends(hub, going)
 
 
-async def test_a_page_of_turns_reads_little_of_a_long_thread(hubs: House) -> None:
+async def test_a_page_of_turns_reads_little_of_a_long_thread(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
     for _ in range(20):

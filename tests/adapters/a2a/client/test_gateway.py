@@ -38,8 +38,8 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
 from tests.adapters.a2a.talk import Reminded
-from tests.given import make
 from tests.running import Running, running
+from tests.submissions import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -190,9 +190,7 @@ async def test_the_next_turn_is_on_the_same_thread_there(way: Way) -> None:
         ("login", TaskState.AUTH_REQUIRED, "Who are you?", "In as Ada."),
     ],
 )
-async def test_a_question_is_asked_and_answered(
-    way: Way, agent: str, state: TaskState, question: str, answer: str
-) -> None:
+async def test_a_question_can_be_answered(way: Way, agent: str, state: TaskState, question: str, answer: str) -> None:
     receipt, fold = await way.play(agent, "go")
     [asked] = fold.open_interrupts(receipt.task_id)
     assert (fold.tasks[receipt.task_id].state, asked.message.text) == (state, question)

@@ -9,7 +9,7 @@ from tests.adapters.a2a.receiver import Receiver
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import URL as GATEWAY
 from tests.adapters.a2a.site import Site, message, message_0_3
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -157,7 +157,7 @@ async def test_a_given_up_config_is_still_returned_and_continues_when_it_is_crea
     await site.result("ask", "SendMessage", message("Ada", taskId=task_id))
     refused = await receiver.until("TASK_STATE_WORKING")
     given_up = ("default", task_id, "p1")
-    await within(turned(lambda: given_up not in vars(deliverer)["_deliveries"]), "the end of the tries")
+    await within(eventually(lambda: given_up not in vars(deliverer)["_deliveries"]), "the end of the tries")
     made = await site.result("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"})
     assert made == config
     page = await site.result("ask", "ListTaskPushNotificationConfigs", {"taskId": task_id})

@@ -41,7 +41,7 @@ from tests.adapters.a2a.log import CONTEXT, TASK, Log, said, streamed, task_of
 from tests.adapters.a2a.schema import Form, check
 from tests.examples import examples
 from tests.strategies import records as logs
-from tests.strategies import started_over, taken_up
+from tests.strategies import resumed_logs, started_over
 
 DIALECTS: tuple[type[Dialect], ...] = (Codec, Codec_0_3, RestCodec)
 HELLO = Message(message_id="in", role="user", parts=(TextPart(text="Hello"),), extra={"a2a": {"messageId": "mine"}})
@@ -198,7 +198,7 @@ def content(parts: Sequence[Part]) -> str:
 
 
 @examples(40)
-@given(taken_up())
+@given(resumed_logs())
 def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(made: tuple[list[Record], list[Record]]) -> None:
     (writer, updates), (as_if, others) = map(written, made)
     assert updates == others

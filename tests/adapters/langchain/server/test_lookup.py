@@ -6,10 +6,10 @@ import pytest
 
 from babelgate.adapters.langchain.server.lookup import apply_task_cancel, find_run, read_history
 from babelgate.canonical import FaultError, RunStatus, TaskState
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, asked, ends, reaches, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, open_questions, reaches, registered, submit
 
 
-async def test_a_run_is_found_on_its_own_thread_by_its_owner_and_until_it_is_removed(hubs: House) -> None:
+async def test_a_run_is_found_on_its_own_thread_by_its_owner_and_until_it_is_removed(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
@@ -22,20 +22,20 @@ async def test_a_run_is_found_on_its_own_thread_by_its_owner_and_until_it_is_rem
         await find_run(hub, OWNER, receipt.run_id)
 
 
-async def test_a_run_that_waits_is_shown_cancelled_once_its_task_is(hubs: House) -> None:
+async def test_a_run_that_waits_is_shown_cancelled_once_its_task_is(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("Which?").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    assert await asked(hub, receipt)
+    assert await open_questions(hub, receipt)
     paused = await find_run(hub, OWNER, receipt.run_id)
     assert (await apply_task_cancel(hub, OWNER, paused)).status is RunStatus.PAUSED
     await hub.cancel(OWNER, receipt.task_id)
     assert (await apply_task_cancel(hub, OWNER, paused)).status is RunStatus.CANCELLED
 
 
-async def test_the_history_of_a_thread_is_that_of_a_seq_and_an_unknown_thread_is_named(hubs: House) -> None:
+async def test_the_history_of_a_thread_is_that_of_a_seq_and_an_unknown_thread_is_named(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)

@@ -47,7 +47,7 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
 from tests.adapters.langchain.log import EVERYTHING, RUN, RUN_2, THREAD, Log, frames, ids_of, small_frames
-from tests.strategies import records, started_over, taken_up
+from tests.strategies import records, resumed_logs, started_over
 
 HELLO = Message(message_id="u1", role="user", parts=(TextPart(text="Hello"),))
 QUESTION = InterruptRaised(interrupt_id="q1", message=Message.of("Name?"))
@@ -157,7 +157,7 @@ def test_what_was_streamed_as_values_last_is_the_state(made: list[Record]) -> No
         assert told[-1] == encode_values(history.head)
 
 
-@given(taken_up(), st.sampled_from(["langgraph", "agent-protocol"]))
+@given(resumed_logs(), st.sampled_from(["langgraph", "agent-protocol"]))
 def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(
     logs: tuple[list[Record], list[Record]], dialect: Any
 ) -> None:

@@ -161,7 +161,7 @@ async def test_a_new_input_closes_the_open_question_of_the_thread(graphs: Caller
     assert spoken(values) == ["Hi", "Hi", "You said 'Ann'."]
 
 
-async def shown(thread: Thread) -> tuple[Any, Any]:
+async def listed_questions(thread: Thread) -> tuple[Any, Any]:
     """Return the questions of a thread, as the thread and its state list them."""
     state = await thread.state()
     listed = (await thread.caller.get(f"/threads/{thread.thread_id}"))["interrupts"]
@@ -173,7 +173,7 @@ async def test_a_state_update_closes_the_question(graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
     (question,) = (await thread.wait(SAID))["__interrupt__"]
     await thread.update({"count": 5}, as_node="before")
-    assert await shown(thread) == ([], [])
+    assert await listed_questions(thread) == ([], [])
     assert (await thread.state())["next"] == ["ask"]
     late = {"assistant_id": "ask", "command": {"resume": {question["id"]: "Ann"}}}
     answer = await graphs.gateway.http.post(f"/threads/{thread.thread_id}/runs/wait", json=late)
@@ -202,7 +202,7 @@ async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -
     early = next(state for state in await thread.history() if state["next"] == ["before"])
     for more in ({}, {"checkpoint_id": early["checkpoint"]["checkpoint_id"]}, {}):
         (question,) = (await thread.wait(None, **more))["__interrupt__"]
-        assert await shown(thread) == ([[question]], [question, question])
+        assert await listed_questions(thread) == ([[question]], [question, question])
         await thread.update({"count": 5}, as_node="before")
     (question,) = (await thread.wait(None))["__interrupt__"]
     assert spoken(await thread.resume("Ann"))[-1] == "You said 'Ann'."
@@ -405,7 +405,7 @@ async def test_a_copy_of_a_thread_continues_independently(graphs: Caller) -> Non
 @pytest.mark.parametrize(
     "body", [{"config": {"durability": "exit"}}, {"durability": "exit"}, {"checkpoint_during": False}]
 )
-async def test_with_durability_exit_only_the_last_state_is_kept(graphs: Caller, body: Any) -> None:
+async def test_durability_exit_stores_only_the_last_state(graphs: Caller, body: Any) -> None:
     thread = await begin(graphs, "steps")
     frames = await thread.stream({"items": []}, "values", **body)
     streamed = [data["items"] for mode, _, data in frames if mode == "values"]
@@ -597,7 +597,7 @@ def texts(task: Any) -> list[Any]:
     return [part.get("text", part.get("data")) for artifact in task["artifacts"] for part in artifact["parts"]]
 
 
-async def test_a_question_asked_over_acp_is_answered_over_langgraph(graphs: Caller) -> None:
+async def test_a_question_over_acp_is_answered_over_langgraph(graphs: Caller) -> None:
     http = graphs.gateway.http
     run = await acp(http, "ask", "Hi")
     assert run["status"] == "awaiting"
@@ -606,7 +606,7 @@ async def test_a_question_asked_over_acp_is_answered_over_langgraph(graphs: Call
     assert (await http.get(f"/acp/runs/{run['run_id']}")).json()["status"] == "completed"
 
 
-async def test_a_graphs_question_is_asked_and_answered_over_a2a(graphs: Caller) -> None:
+async def test_a_graphs_question_is_answered_over_a2a(graphs: Caller) -> None:
     http = graphs.gateway.http
     task = await a2a(http, "ask", {"kind": "text", "text": "Hi"})
     assert task["status"]["state"] == "input-required"

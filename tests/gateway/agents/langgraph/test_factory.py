@@ -11,7 +11,7 @@ from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.settings.model import Settings
 from tests.gateway import factories
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.platform import Caller
 from tests.running import running
 
@@ -145,7 +145,7 @@ async def test_a_cancelled_run_leaves_its_context_manager(tmp_path: Path, log: l
         log.clear()
         thread_id = await caller.thread()
         run = await caller.post(f"/threads/{thread_id}/runs", {"assistant_id": "waiting", "input": SAID})
-        await within(turned(lambda: log == ["waits"]), "the node")
+        await within(eventually(lambda: log == ["waits"]), "the node")
         await caller.post(f"/threads/{thread_id}/runs/{run['run_id']}/cancel?wait=true")
         assert log == ["waits", "out"]
 

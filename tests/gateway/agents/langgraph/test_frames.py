@@ -71,13 +71,13 @@ class Names:
         )
 
 
-def told(frames: list[Frame], mode: str) -> list[Any]:
+def data_of(frames: list[Frame], mode: str) -> list[Any]:
     """Return the data of a mode, in a form in which both streams can be compared."""
     named = Names()
-    return [named((list(ns), _told(mode, data))) for each, ns, data in frames if each == mode]
+    return [named((list(ns), _comparable(mode, data))) for each, ns, data in frames if each == mode]
 
 
-def _told(mode: str, data: Any) -> Any:
+def _comparable(mode: str, data: Any) -> Any:
     if mode == "checkpoints":
         parent: Any = data["parent_config"] or {}
         metadata: Any = {name: data["metadata"][name] for name in ("source", "step")}
@@ -100,7 +100,7 @@ def _told(mode: str, data: Any) -> Any:
     return encoded
 
 
-def heard(frames: list[Frame]) -> list[Any]:
+def messages_of(frames: list[Frame]) -> list[Any]:
     """Return the messages of a stream: the sum of their chunks, and the node that produced them."""
     named, whole, where = Names(), dict[str, Any](), dict[str, Any]()
     for mode, ns, data in frames:
@@ -126,18 +126,18 @@ def _sum(pieces: list[Any]) -> Any:
 def both(alone: list[Frame], behind: list[Frame]) -> None:
     for mode in MODES:
         if mode != "messages":
-            assert told(behind, mode) == told(alone, mode), mode
-    assert heard(behind) == heard([(mode, ns, plain(data)) for mode, ns, data in alone])
+            assert data_of(behind, mode) == data_of(alone, mode), mode
+    assert messages_of(behind) == messages_of([(mode, ns, plain(data)) for mode, ns, data in alone])
 
 
-def asked(behind: bool) -> tuple[str, ...]:
+def modes_for(behind: bool) -> tuple[str, ...]:
     return tuple("messages-tuple" if mode == "messages" and behind else mode for mode in MODES)
 
 
 @pytest.mark.parametrize("name", INPUTS)
 async def test_a_graph_streams_the_same_frames_behind_the_gateway(name: str, graphs: Caller) -> None:
     alone = await Alone(name).stream(INPUTS[name])
-    behind = await graphs.stream(await graphs.thread(), name, INPUTS[name], *asked(True))
+    behind = await graphs.stream(await graphs.thread(), name, INPUTS[name], *modes_for(True))
     assert behind[0][0] == "metadata"
     both(alone, behind)
 
@@ -146,8 +146,8 @@ async def test_a_graph_streams_the_same_frames_behind_the_gateway(name: str, gra
 async def test_an_asking_graph_streams_the_same_frames_as_langgraph(name: str, graphs: Caller) -> None:
     alone = Alone(name)
     thread = await begin(graphs, name)
-    both(await alone.stream(SAID), await thread.stream(SAID, *asked(True)))
-    resumed = await thread.stream(None, *asked(True), command={"resume": QUESTIONS[name]})
+    both(await alone.stream(SAID), await thread.stream(SAID, *modes_for(True)))
+    resumed = await thread.stream(None, *modes_for(True), command={"resume": QUESTIONS[name]})
     both(await alone.stream(Command(resume=QUESTIONS[name])), resumed)
 
 
@@ -155,7 +155,7 @@ async def test_a_second_input_streams_the_same_frames_as_langgraph(graphs: Calle
     alone = Alone("chat")
     thread = await begin(graphs, "chat")
     for _ in range(2):
-        both(await alone.stream(SAID), await thread.stream(SAID, *asked(True)))
+        both(await alone.stream(SAID), await thread.stream(SAID, *modes_for(True)))
 
 
 async def test_without_stream_subgraphs_no_frames_of_subgraphs_are_sent(graphs: Caller) -> None:

@@ -19,7 +19,7 @@ from babelgate.gateway.agents.langgraph.inputs import (
     resume_command,
     to_base_message,
 )
-from tests.given import make
+from tests.submissions import make
 
 TEXT = {"type": "string"}
 A, B = "a" * 32, "b" * 32

@@ -14,7 +14,7 @@ from babelgate.canonical import Ask, Event, FaultCode, FaultError
 from babelgate.canonical.agent import DETACH
 from babelgate.conformance.contract import Dialogue
 from babelgate.conformance.contract.dialogue import start_run
-from tests.gateway.talk import agent, tell, within
+from tests.gateway.talk import agent, run_agent, within
 
 # Failures
 
@@ -60,7 +60,7 @@ async def test_an_exception_is_reported_and_logged(
 ):
     for target in raising(error):
         caplog.clear()
-        reply = await tell(target)
+        reply = await run_agent(target)
         assert reply.fault is not None
         assert (reply.fault.code, reply.fault.message) == (FaultCode.AGENT_FAILED, message)
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
@@ -69,7 +69,7 @@ async def test_an_exception_is_reported_and_logged(
 
 async def test_a_fault_raised_by_the_agent_keeps_its_message():
     for target in raising(FaultError(FaultCode.UNSUPPORTED, "Only German", language="de")):
-        reply = await tell(target)
+        reply = await run_agent(target)
         assert reply.fault is not None
         assert (reply.fault.code, reply.fault.message) == (FaultCode.UNSUPPORTED, "Only German")
         assert reply.fault.details == {"language": "de"}
@@ -77,7 +77,7 @@ async def test_a_fault_raised_by_the_agent_keeps_its_message():
 
 async def test_a_stop_iteration_in_a_function_does_not_hang():
     for target in raising(StopIteration("x")):
-        reply = await within(tell(target))
+        reply = await within(run_agent(target))
         assert reply.fault is not None and reply.fault.code is FaultCode.AGENT_FAILED
 
 
@@ -85,7 +85,7 @@ async def test_a_very_long_exception_message_is_cut():
     def fail(text: str) -> str:
         raise RuntimeError("x" * 1_000_000)
 
-    reply = await tell(fail)
+    reply = await run_agent(fail)
     assert reply.fault is not None and len(reply.fault.message) < 20_000
 
 
@@ -224,7 +224,7 @@ async def test_an_exception_while_closing_is_only_logged(caplog: pytest.LogCaptu
 # Threads and contexts
 
 
-async def test_each_synchronous_agent_runs_in_its_own_thread():
+async def test_each_synchronous_agent_runs_in_a_separate_thread():
     threads: set[int] = set()
     together = threading.Barrier(40)
 
@@ -323,4 +323,4 @@ async def test_an_iterable_that_is_no_generator_is_sent():
     def counts(text: str) -> Countdown:
         return Countdown()
 
-    assert (await tell(counts)).text == "210"
+    assert (await run_agent(counts)).text == "210"

@@ -20,7 +20,7 @@ class Call:
             raise self.error
 
 
-async def test_a_parked_call_can_be_taken_once():
+async def test_a_parked_call_can_be_resumed_once():
     paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     call = Call()
     paused.park("o", "t", call)
@@ -29,7 +29,7 @@ async def test_a_parked_call_can_be_taken_once():
     assert not call.closed.is_set()
 
 
-async def test_another_owners_call_cannot_be_taken():
+async def test_another_owners_call_cannot_be_resumed():
     paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     paused.park("o", "t", Call())
     assert paused.take("p", "t") is None

@@ -12,7 +12,7 @@ from babelgate.canonical import AgentInfo, Event, Invocation
 from babelgate.canonical.event import Custom
 from babelgate.conformance.contract import check_agent
 from babelgate.gateway.agents.python.agent import wrap
-from tests.gateway.talk import agent, tell
+from tests.gateway.talk import agent, run_agent
 
 
 class Greeter:
@@ -107,7 +107,7 @@ FORMS: list[object] = [
 
 @pytest.mark.parametrize("target", FORMS)
 async def test_every_form_of_agent_passes_the_contract(target: object):
-    assert (await tell(target, "you")).text == "hello you"
+    assert (await run_agent(target, "you")).text == "hello you"
     await check_agent(lambda: agent(target))
 
 
@@ -115,7 +115,7 @@ async def test_a_function_may_have_no_parameters():
     def clock() -> str:
         return "noon"
 
-    assert (await tell(clock)).text == "noon"
+    assert (await run_agent(clock)).text == "noon"
 
 
 async def test_an_agent_object_is_not_wrapped():

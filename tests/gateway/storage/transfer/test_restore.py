@@ -16,7 +16,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transfer.form import Reader, RecordLine, ThreadLine, TransferError
 from babelgate.gateway.storage.transfer.restore import Restored, check_section, restore_thread
-from tests.gateway.hubs import Echo, House, registered, submit_to_end, within
+from tests.gateway.hubs import Echo, HubFactory, registered, submit_to_end, within
 from tests.gateway.storage.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
 
 EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
@@ -162,21 +162,21 @@ CREATED = TaskCreated(task_id=TASK, agent="echo")
     ],
     ids=["task", "run", "run of no task"],
 )
-async def test_an_illegal_log_is_refused_as_a_whole(hubs: House, tmp_path: Path, log: list[RecordLine]) -> None:
+async def test_an_illegal_log_is_refused_as_a_whole(hubs: HubFactory, tmp_path: Path, log: list[RecordLine]) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     begun = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
     write_threads(tmp_path / "x.jsonl", [(new_id(), [*begun, *log])])
     await is_refused(hub, tmp_path / "x.jsonl", FaultCode.INVALID, "Nothing of it was imported.")
 
 
-async def test_an_id_of_another_thread_is_a_conflict(hubs: House, tmp_path: Path) -> None:
+async def test_an_id_of_another_thread_is_a_conflict(hubs: HubFactory, tmp_path: Path) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     write_threads(tmp_path / "x.jsonl", [(new_id(), short_log(receipt.task_id))])
     await is_refused(hub, tmp_path / "x.jsonl", FaultCode.CONFLICT, "taken already")
 
 
-async def test_an_import_restores_erased_threads_but_extends_none(hubs: House, tmp_path: Path) -> None:
+async def test_an_import_restores_erased_threads_but_extends_none(hubs: HubFactory, tmp_path: Path) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = new_id()
     log = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
@@ -190,7 +190,7 @@ async def test_an_import_restores_erased_threads_but_extends_none(hubs: House, t
     assert (await hub.reads.task("alice", TASK)).state is TaskState.SUBMITTED
 
 
-async def test_events_of_earlier_releases_are_converted(hubs: House, tmp_path: Path) -> None:
+async def test_events_of_earlier_releases_are_converted(hubs: HubFactory, tmp_path: Path) -> None:
     """Import a `run_created` with a member `webhook`, which it once had, and an unknown member, which is kept."""
     hub = await hubs.start(registered("echo", Echo()))
     created: dict[str, Any] = {"kind": "run_created", "run_id": RUN, "webhook": None, "novel": 1}

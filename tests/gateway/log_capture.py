@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 
-class Heard(logging.Handler):
+class LogCapture(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
@@ -29,8 +29,8 @@ class Heard(logging.Handler):
 
 
 @contextmanager
-def hearing(level: int = logging.INFO) -> Generator[Heard]:
-    capture, root = Heard(), logging.getLogger()
+def capture_log(level: int = logging.INFO) -> Generator[LogCapture]:
+    capture, root = LogCapture(), logging.getLogger()
     before = root.level
     root.addHandler(capture)
     root.setLevel(level)
