@@ -22,5 +22,5 @@ def compare(path: Path, text: str, accept: bool) -> None:
     """Assert that the golden equals the text, or write it if `pytest --accept` runs."""
     if accept:
         path.write_text(text)
-    assert path.exists(), f"{path} is missing: pytest --accept writes it, and you read it"
+    assert path.exists(), f"{path} is missing: run pytest --accept and review the file"
     assert path.read_text() == text

@@ -95,9 +95,7 @@ def _in(path: str, tree: Sequence[ast.AST], used: Mapping[str, set[str]]) -> Ite
     }
     for call, function, pattern_node in _calls(tree):
         where = f"{path}:{call.lineno}"
-        assert isinstance(pattern_node, ast.Constant), (
-            f"{where}: a pattern that is made as the program runs is in no test"
-        )
+        assert isinstance(pattern_node, ast.Constant), f"{where}: a pattern created at run time cannot be tested"
         methods = used.get(names.get(id(call), ""), set()) if function == "compile" else {function}
         flags = next((each.value for each in call.keywords if each.arg == "flags"), None)
         places = {

@@ -234,7 +234,7 @@ async def test_a_diverging_agent_starts_over_and_its_last_attempt_counts(hubs: H
     fold = Fold(cut.receipt.thread_id, OWNER, await log(cut.hub, cut.receipt))
     assert not fold.artifacts
     names = {record.event.message_id for record in [*cut.before, *after] if isinstance(record.event, MessageStarted)}
-    assert len(names) == 2, "what is void and what holds are not added up under one id"
+    assert len(names) == 2, "a void part must not share its id with a valid one"
 
 
 async def test_an_agent_that_emits_less_starts_over_at_its_end(hubs: HubFactory) -> None:

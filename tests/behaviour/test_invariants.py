@@ -423,7 +423,7 @@ async def test_i16_ten_thousand_readers_need_little_memory(hubs: HubFactory) -> 
     await finish(hub, going, receipt)
     await within(everybody.wait(), seconds=30)
     await asyncio.gather(*readers)
-    assert pages == 0  # they all read from memory
+    assert pages == 0  # all readers read from memory
     assert len([record async for batch in stuck for record in batch]) > 20
 
 

@@ -78,7 +78,7 @@ async def test_the_ids_of_another_owner_count_as_unknown(place: Place, position:
     things, before = await place.shared_ids()
     foreign = await answer_to(place.bob, position, things, url)
     assert foreign == await answer_to(place.bob, position, nothing, url)
-    assert await look(place.alice, things) == before, "and nothing happened to them"
+    assert await look(place.alice, things) == before, "Alice's resources must not change"
     if not position.alike:
         is_read = position.ask(nothing)[0] in ("GET", "HEAD")
         answer = await answer_to(place.alice, position, things if is_read else await place.make(), url)

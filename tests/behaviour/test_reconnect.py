@@ -221,16 +221,16 @@ async def test_concurrent_calls_share_one_lookup(
             registry.look()
             server.go.set()
             found = await asyncio.gather(*calls)
-        assert server.requests == 2, "at the start, and once for all three"
+        assert server.requests == 2, "once at the start, and once for all three calls"
         for each in found:
             assert each.broken == f"{url}: The agent's server answered 503: not yet"
         server.works = True
         monkeypatch.setattr(registries, "_MIN_INTERVAL", 60.0)
         registry.look()
-        assert server.requests == 2, "it was looked for just now"
+        assert server.requests == 2, "the last attempt was a moment ago"
         assert (await registry.get_reachable("far")).broken is None
         assert (await registry.get_reachable("far")).broken is None
-        assert server.requests == 3, "nobody looks for one that is there"
+        assert server.requests == 3, "an available server must not be requested"
         await registry.aclose()
 
 

@@ -241,7 +241,9 @@ async def test_an_invalid_upload_is_refused(gateway: Running, name: str) -> None
     headers = {"Content-Type": kind.encode("latin-1")} if kind else {}
     cases = [(name, sending(gateway, route, at, content=body, headers=headers))]
     assert await problems(gateway, route, cases, refused=True) == []
-    assert (await gateway.http.get(at)).json()["pagination"]["total_items"] == 1, "and nothing of it is kept"
+    assert (await gateway.http.get(at)).json()["pagination"]["total_items"] == 1, (
+        "a refused request must not store anything"
+    )
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if set(route.slots) - FREE_SLOT], ids=str)

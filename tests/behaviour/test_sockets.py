@@ -150,7 +150,7 @@ async def test_the_ids_of_another_owner_count_as_unknown(place: Place, path: str
             )
             assert socket.events == []
     assert replies_[0] == replies_[1]
-    assert await look(place.alice, things) == before, "and nothing happened to them"
+    assert await look(place.alice, things) == before, "Alice's resources must not change"
 
 
 @pytest.mark.parametrize("path", PATHS[:4])

@@ -65,7 +65,7 @@ def test_the_command_line_accepts_the_protocol(gateway: Served, tmp_path: Path) 
     chosen = ("add", f"far={gateway.url}/toy#echo", "--protocol", "toy")
     assert babelgate(tmp_path, *chosen, PYTHONPATH=PATH).returncode == 0
     unknown = babelgate(tmp_path, *chosen)
-    assert unknown.returncode == 2, "without the package it is no protocol"
+    assert unknown.returncode == 2, "without the package, the protocol must be unknown"
     assert "'toy' is not one of" in unknown.stderr
 
 

@@ -55,7 +55,7 @@ async def test_a_stale_generator_is_not_resumed(cluster: Nodes, monkeypatch: pyt
     a = await cluster.start("a", agent())
     b = await cluster.start("b", agent())
     assert a.cluster is not None
-    monkeypatch.setattr(a.cluster, "handle_remotes", ignore_commits)  # it learns of nothing in time
+    monkeypatch.setattr(a.cluster, "handle_remotes", ignore_commits)  # it receives no notice in time
     cluster.look_no_more(a)
     receipt = await submit(a, "ask")
     await reached(a, receipt, TaskState.INPUT_REQUIRED)

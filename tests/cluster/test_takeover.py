@@ -81,7 +81,7 @@ async def test_queued_runs_of_a_lost_node_start_elsewhere(cluster: Nodes) -> Non
         activation.end()
     for receipt in (waits, later):
         assert (await ended(b, receipt)).state is TaskState.COMPLETED
-    assert not mine.waiting, "its slot is free again, and it begins nothing while it cannot say that it is there"
+    assert not mine.waiting, "a silent node must free its slot and begin no run"
     comes_late = await submit(a, "s")
     activation = await other.called()
     assert activation.call.run_id == comes_late.run_id

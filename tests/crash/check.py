@@ -206,24 +206,24 @@ class Checks:
             ending = "cut off"
         match ending:
             case "completed":
-                assert view.text == whole, f"it said {view.text!r} instead of {whole!r}"
-                assert agent not in ASKING or run.answering or not run.task_id, "nobody answered"
+                assert view.text == whole, f"the output is {view.text!r} instead of {whole!r}"
+                assert agent not in ASKING or run.answering or not run.task_id, "the run has not been answered"
             case "input_required":
-                assert agent in ASKING and not run.answered, "it asks again"
+                assert agent in ASKING and not run.answered, "the run asks again"
                 before = expected(agent, run.text, attempts, answered=False)
-                assert view.text == before, f"it said {view.text!r} instead of {before!r}"
+                assert view.text == before, f"the output is {view.text!r} instead of {before!r}"
             case "cut off":
-                assert agent not in REPEATABLE, "it could have been started again"
-                assert whole.startswith(view.text), f"it said {view.text!r} instead of the start of {whole!r}"
+                assert agent not in REPEATABLE, "the run should have been started again"
+                assert whole.startswith(view.text), f"the output is {view.text!r} instead of the start of {whole!r}"
             case "cancelled":
-                assert run.cancelling, "nobody cancelled it"
+                assert run.cancelling, "the run has not been cancelled"
                 alike = [expected(agent, run.text, number) for number in range(1, attempts + 1)]
-                assert any(each.startswith(view.text) for each in alike), f"it said {view.text!r}"
+                assert any(each.startswith(view.text) for each in alike), f"the output is {view.text!r}"
             case _:
-                raise AssertionError(f"it {ending}: {view.fault}")
-        assert not run.cancelled or ending == "cancelled", f"its cancel was acknowledged, and it {ending}"
+                raise AssertionError(f"the run is {ending}: {view.fault}")
+        assert not run.cancelled or ending == "cancelled", f"the cancel was acknowledged, but the run is {ending}"
         if agent == "files" and ending == "completed":
-            assert view.files == dict([file_of(run.text)]), f"it put out {view.files}"
+            assert view.files == dict([file_of(run.text)]), f"its output files are {view.files}"
 
     async def _replays(self, run: Run) -> None:
         """Check that a replay begins with all frames that were received before."""

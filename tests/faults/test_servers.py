@@ -196,7 +196,7 @@ async def test_each_failed_attempt_is_logged_once(stage: Stage) -> None:
     stage.now += COOLDOWN
     await serves(stage, "acp.watched.1")
     codes = [line.partition(" code=")[2].partition(" ")[0] for line in log.of("babelgate.upstream")]
-    assert codes == ["agent_unreachable"] * 2, "the second failure is the last one before the server is left alone"
+    assert codes == ["agent_unreachable"] * 2, "the server must be skipped after the second failure"
 
 
 @pytest.mark.usefixtures("hurried")

@@ -1,4 +1,4 @@
-"""Background tasks, and threads that must not hold up the end."""
+"""Tests of background tasks, and of threads that must not delay the shutdown."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The system's clock is set back and forth while the gateway runs: what waits, waits as long as it was to."""
+"""Tests of changes of the system's clock while the gateway runs: delays and lifetimes stay the same."""
 
 import ast
 import asyncio
@@ -187,16 +187,18 @@ def test_only_the_clock_reads_the_systems_time() -> None:
         root = Path(package.__path__[0])
         for path in root.rglob("*.py"):
             text = path.read_text()
-            # To parse all of them takes a second.
+            # Parsing all modules takes a second.
             tree = ast.parse(text) if re.search(rf"\.\s*(?:{'|'.join(names)})\b", text) else ast.Module([], [])
             for node in ast.walk(tree):
                 is_named_so = isinstance(node, ast.Attribute) and node.attr in names
                 if is_named_so and ast.unparse(node) in READS_THE_TIME:
                     found.add(str(path.relative_to(root.parent)).replace(os.sep, "/"))
-    # An HTTP date says when to come again by the time of the day (RFC 9110, 10.2.3); a bench names its folder by it;
-    # ids are ordered by it, and stay different where it is set back; who is posted to holds the time of a signature
-    # against that of the day (Standard Webhooks 1.0); a compaction, and what was sent ahead over a WebSocket, say when
-    # they were made, and are stored nowhere.
+    # These modules need the real time:
+    # - HTTP dates of Retry-After (RFC 9110, 10.2.3)
+    # - names of the folders of benches
+    # - ids, which stay unique if the clock is set back
+    # - signatures, whose time receivers compare with their clock (Standard Webhooks 1.0)
+    # - creation times of compactions and of early WebSocket messages, which are not stored
     assert found == {
         "gateway/clock.py",
         "gateway/ids.py",

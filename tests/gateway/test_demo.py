@@ -1,4 +1,4 @@
-"""The demo agents, word for word."""
+"""Tests of the exact output of the demo agents."""
 
 import asyncio
 from typing import Any
@@ -150,7 +150,7 @@ async def test_a_thousand_slow_agents_run_at_once():
     began = loop.time()
     transcripts = await within(asyncio.gather(*(tell("slow", "0.2") for _ in range(1000))))
     assert len(transcripts) == 1000
-    assert loop.time() - began < 60, "one after the other they take 200 seconds"
+    assert loop.time() - began < 60, "sequential runs would take 200 seconds"
 
 
 async def test_fail_raises_with_the_callers_text():

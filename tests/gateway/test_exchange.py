@@ -1,4 +1,4 @@
-"""The connection of the request that a task answers."""
+"""Tests of closing the connection of the request that a task answers."""
 
 import asyncio
 

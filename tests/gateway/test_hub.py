@@ -297,7 +297,7 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: HubFac
 
 
 class Disk:
-    """The database's disk, as the writer finds it."""
+    """Disk of the database, which a test can fill."""
 
     def __init__(self, hub: Hub) -> None:
         self.hub = hub

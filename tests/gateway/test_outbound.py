@@ -1,4 +1,4 @@
-"""Calls to addresses that callers name reach public ones and those that the configuration allows, and nothing else."""
+"""Tests of requests to URLs of callers: they reach only public addresses and those that the configuration allows."""
 
 import asyncio
 import json
@@ -134,7 +134,7 @@ async def test_a_public_address_is_allowed_and_pinned(url: str) -> None:
 async def test_an_address_that_is_not_public_is_refused(address: str) -> None:
     message = await refusal(Fetcher(resolve=Names([address])), "http://inside.example/")
     assert "not a public address: inside.example" in message
-    assert address not in message, "what a name of the inside leads to is nothing that a caller should learn"
+    assert address not in message, "a caller must not learn the address of an internal name"
 
 
 @pytest.mark.parametrize("address", ["2606:2800:21f:cb07::1", "::ffff:93.184.215.14", "64:ff9b::5db8:d70e"])
@@ -234,7 +234,7 @@ async def test_the_connection_uses_the_address_that_was_checked() -> None:
     fetcher = Fetcher(LOOPBACK, resolve=names)
     async with peer() as server:
         assert await fetcher.get(f"http://rebinding.example:{server.port}/") == b"hello"
-        assert len(names.lookups) == 1, "resolved once: there is no second answer to be lied to by"
+        assert len(names.lookups) == 1, "the name is resolved once, so a second answer cannot differ"
         assert f"Host: rebinding.example:{server.port}\r\n" in server.requests[0]
         with pytest.raises(FaultError):
             await fetcher.get(f"http://rebinding.example:{server.port}/")
@@ -359,7 +359,7 @@ async def test_an_endless_body_is_read_up_to_the_limit(head: bytes) -> None:
         with pytest.raises(FaultError, match="more than 300000 bytes"):
             await fetcher.get(f"http://127.0.0.1:{server.port}/")
         assert (await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"")).status == 200, (
-            "a body that nobody reads"
+            "a body that is not read"
         )
 
 

@@ -196,7 +196,7 @@ async def test_a_thread_over_the_limit_needs_bounded_memory(tmp_path: Path) -> N
         while 413 not in statuses and len(statuses) < 20:
             values = {"values": {f"text {len(statuses)}": TEXT}}
             statuses.append((await gateway.http.post(f"/threads/{thread_id}/state", json=values)).status_code)
-        assert statuses == [200] * (64 // 7 + 1) + [413], "what is too large grows no further"
+        assert statuses == [200] * (64 // 7 + 1) + [413], "a too large answer must not grow further"
         for path in ("state", "history"):
             async with gateway.watched() as strain:
                 answer = await gateway.http.get(f"/threads/{thread_id}/{path}")

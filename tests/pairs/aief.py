@@ -193,6 +193,6 @@ class Aief(Caller):
 def _body(contents: tuple[Content, ...]) -> Wire:
     texts = [one for one in contents if isinstance(one, str)]
     values = [one.value for one in contents if isinstance(one, Data)]
-    assert len(texts) < 2 and len(values) < 2, "a body has one text, and one object beside it"
+    assert len(texts) < 2 and len(values) < 2, "a body has one text and one object"
     body: Wire = {"input": texts[0]} if texts else {}
     return {**body, "additional_input": values[0]} if values else body

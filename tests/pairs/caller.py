@@ -173,7 +173,7 @@ class Feed:
         self._chunks = response.aiter_raw()
         return self
 
-    def join(self, ids: Ids, chunks: AsyncGenerator[bytes]) -> None:
+    def read_chunks(self, ids: Ids, chunks: AsyncGenerator[bytes]) -> None:
         """Read the chunks of several responses as if they were one stream."""
         self.ids, self._chunks = ids, chunks
 

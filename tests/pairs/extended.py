@@ -56,7 +56,7 @@ class Records:
         assert set(envelope) <= {"after", "events", "next"}, envelope
         if self.after is None:
             self.after = envelope["after"]
-        assert envelope["after"] == self.last, "what comes follows what there is"
+        assert envelope["after"] == self.last, "an envelope must follow the received records"
         for record in envelope["events"]:
             assert record["seq"] > self.last
             self.by_number[record["seq"]] = record
@@ -65,18 +65,18 @@ class Records:
 
     def read_whole(self, envelope: Wire) -> None:
         """Add the envelope of a finished object, which may repeat records."""
-        assert set(envelope) == {"after", "events"}, "all of it fits into one"
+        assert set(envelope) == {"after", "events"}, "one envelope must contain everything"
         numbers = [record["seq"] for record in envelope["events"]]
         assert numbers == sorted(set(numbers))
         self.after = envelope["after"] if self.after is None else self.after
         for record in envelope["events"]:
             stored = self.by_number.setdefault(record["seq"], record)
-            assert stored == record, "a record is the same whenever it is told"
+            assert stored == record, "a repeated record must be identical"
 
     def join(self, later: "Records") -> None:
         """Add later records of the same task."""
         for seq, record in later.by_number.items():
-            assert self.by_number.setdefault(seq, record) == record, "a record is the same whenever it is told"
+            assert self.by_number.setdefault(seq, record) == record, "a repeated record must be identical"
         self.ids = later.ids
 
     @property

@@ -130,7 +130,7 @@ class House:
 def _house(kind: Kind, front: Running, players: Cast) -> House:
     async def await_cancel(_: Run) -> None:
         if kind.side.carries[Feature.CANCEL].level == "dropped":
-            assert not players.closed.is_set(), "it was told, and nobody can have done that"
+            assert not players.closed.is_set(), "no agent can have been cancelled"
             return
         async with asyncio.timeout(BOUND):
             await players.closed.wait()

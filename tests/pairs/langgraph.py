@@ -148,7 +148,7 @@ class _View(View):
                 assert set(payload) == {"run_id", "attempt"}
                 assert payload["run_id"] == self.ids.run
                 if payload["run_id"] in self.started:
-                    assert payload["attempt"] > 1, "a run that starts again says so"
+                    assert payload["attempt"] > 1, "a run that starts again must announce it"
                     self.output, self.progress = deepcopy(self.before[-1])
                     self.taken_back, self.chunks = {**self.taken_back, **self.chunks}, {}
                 else:
@@ -158,7 +158,7 @@ class _View(View):
             case "messages":
                 chunk, about = payload
                 assert about["thread_id"] == self.ids.thread
-                assert chunk["id"], "chunks are added up by it"
+                assert chunk["id"], "clients accumulate chunks by id"
                 key, speakers = self.speaker
                 if chunk[key] not in speakers:
                     self.progress.append(chunk["content"])

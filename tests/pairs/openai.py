@@ -104,7 +104,7 @@ class _View(View):
         self.done = False
 
     def read(self, frame: Frame) -> None:
-        assert not self.done and self.error is None, "something comes after the end"
+        assert not self.done and self.error is None, "the stream must end after [DONE]"
         if frame.bare == b"[DONE]":
             assert self.finish is not None
             self.done = True
@@ -126,7 +126,7 @@ class _View(View):
                 assert [call["index"] for call in value] == list(range(len(calls), len(calls) + len(value)))
                 calls += value
             elif name == "role":
-                assert name not in self.message, "clients add up what they are told"
+                assert name not in self.message, "clients add up the deltas"
                 self.message[name] = value
             elif isinstance(value, str):
                 self.message[name] = self.message.get(name, "") + value
@@ -252,7 +252,7 @@ class _ResponseView(View):
             if self.ended:
                 self.before = self.task
             self.items, self.texts, self.number, self.ended = {}, {}, -1, False
-        assert not self.ended, "nothing comes after the end"
+        assert not self.ended, "the stream must not continue after its end"
         assert event["sequence_number"] == self.number + 1
         self.number += 1
         match event["type"].removeprefix("response."):
@@ -418,7 +418,7 @@ class Responses(_OpenAI):
         """Yield the task's responses, one after the other."""
         async with aclosing(self._chunks(task_id)) as chunks:
             feed = Feed(view or _ResponseView(), before=skip, skip=skip)
-            feed.join(Ids(Ids.thread_of(task_id), task_id, None), chunks)
+            feed.read_chunks(Ids(Ids.thread_of(task_id), task_id, None), chunks)
             yield feed
 
     async def _chunks(self, task_id: str) -> AsyncGenerator[bytes]:

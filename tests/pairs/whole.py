@@ -95,7 +95,7 @@ LOGIN: Final = InterruptRaised(interrupt_id="i3", ask="auth", message=Message.of
 
 
 class EveryEventAgent:
-    """An agent that emits its input without the text, then all of `SAID`, and then asks two questions at once and a
+    """An agent that emits its input without the text, then all of `EVENTS`, and then asks two questions at once and a
     third.
 
     At the end it emits the answer to the third.
@@ -130,7 +130,7 @@ def every_event_agent() -> RegisteredAgent:
 
 
 def every_event_run(input_data: Any, login: Any) -> Sequence[Event]:
-    """Return all events of the agent: its input, `SAID`, its questions, and the answer to the last one."""
+    """Return all events of the agent: its input, `EVENTS`, its questions, and the answer to the last one."""
     return (*_message("heard", DataPart(data=input_data)), *EVENTS, *QUESTIONS, LOGIN, *ended([["answer", login]]))
 
 

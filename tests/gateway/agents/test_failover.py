@@ -94,7 +94,7 @@ async def test_another_server_runs_the_task_after_a_failed_connection() -> None:
     assert hello == HELLO
     assert agent.health == {"http://0": "failing", "http://1": "ok"}
     await events(agent)
-    assert len(dead.calls) == 1, "one that is well goes first"
+    assert len(dead.calls) == 1, "a healthy server is preferred"
 
 
 async def test_a_conversation_stays_on_its_server() -> None:
@@ -105,7 +105,7 @@ async def test_a_conversation_stays_on_its_server() -> None:
     two = Client(unreachable())
     agent = of(one, two)
     await fails(agent, server="http://1", task="1")
-    assert one.calls == [], "the other one does not know it"
+    assert one.calls == [], "the other server does not have the conversation"
 
 
 async def test_a_fork_prefers_the_server_of_its_origin() -> None:

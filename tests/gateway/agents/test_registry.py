@@ -182,7 +182,7 @@ async def test_a_server_without_a_name_adds_all_agents() -> None:
     async with server("Weather_Man", "echo") as one, server("echo") as two:
         registry = await connect(settings(echo={"python": "babelgate.gateway.demo:echo"}), [one, two])
     assert [each.info.name for each in registry.all()] == ["echo", "weather_man", "echo-2", "echo-3"]
-    assert isinstance(registry.get("echo").agent, InProcess), "who is named keeps the name"
+    assert isinstance(registry.get("echo").agent, InProcess), "a configured name must not change"
 
 
 async def test_a_server_that_refuses_the_headers_is_broken() -> None:
@@ -318,7 +318,7 @@ async def test_the_headers_of_an_upstream_stay_hidden(tmp_path: Path, status: in
                 texts_to_check += [f"{answer.headers} {answer.text}" for answer in answers]
             await registry.aclose()
     assert set(keys) == {f"Bearer {SECRET}"}
-    assert len(keys) == 2, "at the start, and with the call"
+    assert len(keys) == 2, "once at the start, and once for the call"
     for text in (*texts_to_check, logs.text):
         assert SECRET not in text
 

@@ -368,7 +368,7 @@ async def test_responses_of_unfinished_runs_are_cut_at_a_stop(tmp_path: Path) ->
                 ]
                 async with asyncio.timeout(BOUND):
                     while await _tasks(http) < 4:
-                        pass  # the waits are not with the gateway yet
+                        pass  # the gateway has not received the waits yet
                 running.process.send_signal(signal.SIGTERM)
                 for lines in streams:
                     with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
@@ -576,7 +576,7 @@ def test_the_schema_is_printed(here: Here) -> None:
     assert json.loads(done.stdout)["title"] == "babelgate.yaml"
 
 
-# Help, and how targets are read
+# Help and targets
 
 
 def test_help_lists_every_command_with_examples(here: Here) -> None:

@@ -59,7 +59,7 @@ def state(running: Served, agent: str) -> str:
 
 
 def wait_for(running: Served, agent: str, wanted: str) -> None:
-    for _ in range(10_000):  # each look is a call
+    for _ in range(10_000):  # each poll is a call
         if state(running, agent) == wanted:
             return
     raise AssertionError(f"{agent} did not become {wanted}")

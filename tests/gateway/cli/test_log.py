@@ -69,7 +69,7 @@ RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|E
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """The URL of a webhook's receiver that takes nothing."""
+    """URL of a webhook receiver that refuses every delivery."""
 
     class Refusing(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

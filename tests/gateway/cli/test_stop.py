@@ -1,4 +1,4 @@
-"""SIGTERM at a gateway that is running runs: what ends by itself, what is stopped, and how long it may take."""
+"""Tests of SIGTERM during runs: which runs end by themselves, which are cut off, and how long the stop may take."""
 
 import asyncio
 import signal
@@ -17,7 +17,7 @@ from tests.gateway.storage.wire import Wire
 from tests.postgres import empty, url_of
 
 FOREVER = "600"
-"""Seconds of a grace that no test waits for."""
+"""Grace period that no test waits for, in seconds."""
 AGENTS = """
 import asyncio, pathlib, time
 

@@ -260,7 +260,7 @@ async def test_readyz_lists_broken_agents(tmp_path: Path) -> None:
         called = await http.post("/acp/runs", json={**RUN, "agent_name": "bad"})
         assert called.status_code == 502
     async with gateway(tmp_path, None, registry=registry, **KEYS) as http:
-        assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "reasons are not for everybody"
+        assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "the reason must not be public"
         with_key = await http.get("/readyz", headers={"X-Api-Key": "a-key"})
         assert "no.such.module" in with_key.json()["agents"]["bad"]
 

@@ -211,7 +211,7 @@ async def test_pages_of_allowed_origins_may_call(
     with calling(cors=cors, public_url=public_url) as call:
         preflight = await call.http.options("/acp/runs", headers={"Origin": origin, **PREFLIGHT})
         assert (preflight.status_code, preflight.content) == (204, b"")
-        assert call.behind.scopes == [], "a preflight is the middleware's own business"
+        assert call.behind.scopes == [], "the middleware answers preflights itself"
         response = await call.http.post("/acp/runs", headers={"Origin": origin})
         for answer in (preflight, response):
             assert answer.headers.get("access-control-allow-origin") == (origin if granted else None)
@@ -345,7 +345,9 @@ async def test_the_host_reported_by_a_trusted_proxy_is_checked() -> None:
             assert (await call.http.get("/acp/agents", headers=headers)).status_code == status, headers
     with calling(hosts=["a.example"]) as call:
         headers = {"Host": "a.example", "X-Forwarded-Host": "evil.example"}
-        assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200, "nobody believes it anyway"
+        assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200, (
+            "an untrusted header must be ignored"
+        )
 
 
 @pytest.mark.parametrize(

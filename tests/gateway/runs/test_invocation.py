@@ -48,7 +48,9 @@ async def test_every_field_of_an_input_reaches_the_agent(hubs: HubFactory) -> No
     history = await hub.reads.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
     assert history.head is not None
     whole = WHOLE.replace(checkpoint=history.head.checkpoint_id)
-    assert not {name for name in RunInput.__struct_fields__ if not getattr(whole, name)}, "this test gives every member"
+    assert not {name for name in RunInput.__struct_fields__ if not getattr(whole, name)}, (
+        "this test must set every field"
+    )
 
     at_once = await hub.submit(OWNER, Submission(agent="a", thread_id=thread_id, input=whole))
     going = await agent.called()

@@ -1,4 +1,4 @@
-"""Tests of the pauses between the tries of a delivery, with jitter and the receiver's `Retry-After`."""
+"""Tests of the pauses between the attempts of a delivery, with jitter and the receiver's `Retry-After`."""
 
 import pytest
 

@@ -94,7 +94,7 @@ def test_a_thread_is_queued_only_once():
     starts.slots.release("a")
     assert starts.started == ["o/1: a"]
     starts.slots.offer("o", "1", "a")
-    assert starts.started == ["o/1: a"] * 2, "and may wait again when it has had its turn"
+    assert starts.started == ["o/1: a"] * 2, "a thread may be queued again after its run"
 
 
 def test_runs_active_at_the_start_may_exceed_the_limit():

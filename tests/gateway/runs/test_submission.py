@@ -184,7 +184,7 @@ async def test_reject_on_a_busy_thread_is_a_conflict_without_changes(hubs: HubFa
     with refused(FaultCode.CONFLICT) as error:
         await submit(hub, "a", thread_id=first.thread_id, strategy="reject")
     assert error.value.fault.details == {"reason": BUSY}
-    assert "strategy" not in error.value.fault.message, "whose choice it is, the caller's protocol says"
+    assert "strategy" not in error.value.fault.message, "the message must not mention a setting of one protocol"
     assert await log(hub, first) == before
     await finish(hub, going, first)
     await converse(hub, agent, thread_id=first.thread_id, strategy="reject")
@@ -629,7 +629,7 @@ async def test_a_burst_of_one_owner_does_not_affect_others(hubs: HubFactory) -> 
     other = await submit(hub, "a", "from bob", owner="bob")
     await finish(hub, going, first)
     served = await agent.called()
-    assert served.call.text == "hi", "the burst was there first"
+    assert served.call.text == "hi", "the burst came first"
     served.end()
     assert (await agent.called()).call.text == "from bob"
     await hub.cancel("bob", other.task_id)

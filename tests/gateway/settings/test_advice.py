@@ -1,4 +1,4 @@
-"""Settings that are valid and probably not meant."""
+"""Tests of advice about settings that are valid but probably not intended."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Settings come from flags, variables, a file and defaults, and every mistake is one line that says where it is."""
+"""Tests of settings from flags, variables, a file and defaults, and of error messages with a location."""
 
 import json
 import re
@@ -91,7 +91,7 @@ def test_every_key_of_the_file_is_applied(file: Path) -> None:
     planner = settings.agents["planner"]
     assert planner.headers["Authorization"].get_secret_value() == "Bearer t"
     assert planner.timeout == Timeout(total=120)
-    assert planner.timeout.connect == 5, "a plain number is the total, and the rest keeps its default"
+    assert planner.timeout.connect == 5, "a plain number sets only the total"
     assert settings.agents["slow"].timeout == Timeout(connect=5, read=60, total=120)
     assert list(settings.agents) == ["echo", "weather", "planner", "slow"]
 
@@ -122,7 +122,7 @@ def test_without_agents_the_demo_agents_are_served(file: Path) -> None:
     assert tuple(load().agents) == DEMO
     assert tuple(written(file, "").agents) == DEMO
     assert tuple(written(file, "agents:\n").agents) == DEMO
-    assert load(None, {"agents": {}}).agents == {}, "the command line names its own"
+    assert load(None, {"agents": {}}).agents == {}, "the command line must name the flag"
 
 
 def test_files_are_stored_next_to_the_database(file: Path) -> None:
@@ -137,7 +137,7 @@ def test_sizes_have_units(file: Path, text: str, size: int) -> None:
     assert written(file, f"limits: {{body: {text}}}").limits.body == size
 
 
-# Where values come from
+# Sources of values
 
 
 def test_a_flag_overrides_a_variable_and_a_variable_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

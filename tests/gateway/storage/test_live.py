@@ -179,7 +179,7 @@ def test_a_new_channel_stays_while_all_others_are_used() -> None:
         channel.readers += 1
     for pk in range(8, 30):
         channel = channels.get(pk)
-        assert channels.get(pk) is channel, f"the channel of thread {pk} went before anybody could read it"
+        assert channels.get(pk) is channel, f"the channel of thread {pk} was dropped before it could be read"
         channel.readers += 1
         used.append(channel)
     assert [channels.get(pk) for pk in range(1, 30)] == used
@@ -187,7 +187,7 @@ def test_a_new_channel_stays_while_all_others_are_used() -> None:
         channel.readers -= 1
     for pk in range(30, 80):
         channels.get(pk)
-    assert channels.get(1) is not used[0], "a channel that nobody reads is kept"
+    assert channels.get(1) is not used[0], "a channel without readers was not dropped"
 
 
 async def test_records_are_dropped_soon_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:

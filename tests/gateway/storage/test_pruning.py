@@ -60,7 +60,7 @@ async def test_a_pruned_graph_continues_from_its_newest_state(tmp_path: Path) ->
         assert await prune(caller, thread_id) == 1
         await looks_the_same(caller, thread_id, before)
         now = await caller.gateway.hub.journal.query(_sizes)
-        assert now[0][0] == sizes[0][0] + 1, "the numbers of the log stay, and one says that it was pruned"
+        assert now[0][0] == sizes[0][0] + 1, "the log keeps its numbers and records the pruning"
         assert now[1][0] == 1, "a checkpoint"
         assert sum(size for _, size in now) < 0.7 * sum(size for _, size in sizes)
         for old in (history[1], history[-1]):
@@ -70,7 +70,7 @@ async def test_a_pruned_graph_continues_from_its_newest_state(tmp_path: Path) ->
             answer = await caller.gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)
             assert answer.status_code == 404
         assert await caller.get(f"/threads/{thread_id}/runs") == runs
-        assert await prune(caller, thread_id) == 1, "there is nothing left to prune, which is no failure"
+        assert await prune(caller, thread_id) == 1, "pruning again must succeed"
         assert await caller.gateway.hub.journal.query(_sizes) == now
     async with graphs_running(tmp_path, "tools") as caller:
         await looks_the_same(caller, thread_id, before)
@@ -124,7 +124,7 @@ async def test_pruning_hides_old_states_and_keeps_messages(tmp_path: Path) -> No
             each["method"] for each in await _events(caller, thread_id, before) if each["method"] == "messages"
         ]
         states = [each for each in await _events(caller, thread_id, before) if each["method"] == "values"]
-        assert all(each in stream for each in states), "a state is told as it was, or not at all"
+        assert all(each in stream for each in states), "a state must be complete or absent"
         last = await caller.wait(thread_id, "echo", user_input("five"))
         assert [m["content"] for m in last["messages"]][-4:] == ["four", "four", "five", "five"]
         copied = await caller.post(f"/threads/{thread_id}/copy")

@@ -62,5 +62,5 @@ async def test_a_page_of_turns_reads_little_of_a_long_thread(hubs: HubFactory) -
     ]
     of_runs = [record for record in log if record.run_id in {turn.run_id for turn in turns}]
     assert [record for record in records if record.run_id is not None] == of_runs
-    assert len(records) == len(of_runs) + 3, "and the records that create their tasks"
+    assert len(records) == len(of_runs) + 3, "including the records that create their tasks"
     assert [each async for each in hub.reads.turn_log(OWNER, thread_id, ())] == []

@@ -37,7 +37,7 @@ async def last(caller: Caller, agent: str, **body: Any) -> str:
     return values["messages"][-1]["content"]
 
 
-MADE = {
+REPLIES = {
     "nothing": "nothing",
     "annotated": "annotated",
     "config": "config mint",
@@ -56,8 +56,8 @@ MADE = {
 
 
 async def test_the_factory_builds_a_graph_for_each_run(tmp_path: Path) -> None:
-    async with served(tmp_path, *MADE) as caller:
-        for name, words in MADE.items():
+    async with served(tmp_path, *REPLIES) as caller:
+        for name, words in REPLIES.items():
             assert await last(caller, name, config=MINT) == words
             assert await last(caller, name, context=MINT["configurable"]) == words
 
@@ -95,7 +95,7 @@ async def test_a_caller_with_a_key_is_the_user(tmp_path: Path) -> None:
 
 async def test_the_factory_receives_the_purpose_of_the_graph(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "runtime") as caller:
-        assert log == ["assistants.read"], "its schemas are asked for when the gateway starts"
+        assert log == ["assistants.read"], "the gateway reads the schemas at its start"
         log.clear()
         thread_id = await caller.thread()
         await caller.wait(thread_id, "runtime", SAID)
@@ -127,7 +127,7 @@ async def test_a_context_manager_is_left_after_its_run(tmp_path: Path, log: list
         assert log == ["in", "out"]
         log.clear()
         await last(caller, "blocking")
-        assert log == ["in False", "out"], "and what blocks does not block the gateway"
+        assert log == ["in False", "out"], "a blocking factory must not block the gateway"
 
 
 async def test_a_failure_suppressed_by_the_context_manager_is_reported(tmp_path: Path, log: list[str]) -> None:
@@ -188,4 +188,4 @@ async def test_a_graph_uses_the_store_of_its_caller(tmp_path: Path) -> None:
             assert second.startswith("['k', 'count'] [('notes', 'deep')]")
         http.headers["x-api-key"] = "a-key"
         found = (await http.get("/store/items", params={"key": "count", "namespace": "notes"})).json()
-        assert found["value"] == {"n": 2}, "it is what callers of the store see"
+        assert found["value"] == {"n": 2}, "callers of the store must see the items"

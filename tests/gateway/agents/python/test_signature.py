@@ -120,7 +120,7 @@ async def test_a_function_may_have_no_parameters():
 
 async def test_an_agent_object_is_not_wrapped():
     class Native:
-        """Speaks events."""
+        """Agent that yields canonical events."""
 
         async def run(self, call: Invocation) -> AsyncIterator[Event]:
             yield Custom(value=call.text)
