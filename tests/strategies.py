@@ -588,7 +588,7 @@ def started_over(draw: Draw) -> tuple[list[Record], list[Record]]:
     assume(started)
     start: int = draw(st.sampled_from(started))
     run_id = log[start].run_id
-    emitted = [r.event for r in log if r.run_id == run_id and isinstance(r.event, _SAID)]
+    emitted = [r.event for r in log if r.run_id == run_id and isinstance(r.event, _OUTPUT)]
     cut: int = draw(st.integers(0, len(emitted)))
     void = [*map(_renamed, emitted[:cut]), *map(_renamed, _closings(emitted[:cut]))]
     place = start + 1 + isinstance(log[start + 1].event, TaskChanged)
@@ -604,7 +604,7 @@ def started_over(draw: Draw) -> tuple[list[Record], list[Record]]:
     return [*log[:place], *numbered, *rest], [*log[:place], *neutral, *rest]
 
 
-_SAID = (
+_OUTPUT = (
     MessageStarted,
     PartAdded,
     PartDelta,

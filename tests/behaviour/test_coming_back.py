@@ -69,17 +69,17 @@ async def restarted(hubs: HubFactory, hub: Hub, agent: Any, **options: Any) -> H
 async def test_a_graceful_stop_ends_readers_but_not_the_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     await hubs.stop(hub)
     before = await within(reading)
-    assert going.cancelled.is_set()
+    assert activation.cancelled.is_set()
     assert not any(isinstance(r.event, RunEnded) or r.event.kind == "part_ended" for r in before)
     hub = await hubs.start(registered("a", agent, idempotent=True))
-    going = await agent.called()
-    assert (going.call.attempt, going.call.text) == (2, "work")
-    going.say("all of it").end()
+    activation = await agent.called()
+    assert (activation.call.attempt, activation.call.text) == (2, "work")
+    activation.say("all of it").end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     records = await log(hub, receipt, "task")
     assert records[: len(before)] == before
@@ -266,13 +266,13 @@ async def test_a_run_restarted_many_times_emits_everything_once(hubs: HubFactory
     receipt = await submit(hub, "a", "work")
     words = [f"{number} " for number in range(8)]
     for attempt in range(1, 5):
-        going = await agent.called()
-        assert going.call.attempt == attempt
-        going.say(*opened("", *words[: 2 * attempt]))
+        activation = await agent.called()
+        assert activation.call.attempt == attempt
+        activation.say(*opened("", *words[: 2 * attempt]))
         await follow(hub, Scope.task(receipt.task), until=is_last(words[2 * attempt - 1]))
         hub = await restarted(hubs, hub, agent, idempotent=True)
-    going = await agent.called()
-    going.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
+    activation = await agent.called()
+    activation.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     events = [record.event for record in await log(hub, receipt)]
     assert [event.text for event in events if isinstance(event, PartDelta)] == words
@@ -299,9 +299,9 @@ async def test_a_restarted_idempotent_agent_asks_its_questions_again(hubs: HubFa
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     (question,) = await open_questions(hub, receipt)
     await answer(hub, receipt.task_id, values={question.interrupt_id: "Bob"})
-    going = await agent.called()
-    assert [value.value for value in going.call.answers] == ["Bob"]
-    await finish(hub, going, receipt)
+    activation = await agent.called()
+    assert [value.value for value in activation.call.answers] == ["Bob"]
+    await finish(hub, activation, receipt)
 
 
 async def test_queued_and_paused_runs_survive_a_restart(hubs: HubFactory) -> None:
@@ -315,10 +315,10 @@ async def test_queued_and_paused_runs_survive_a_restart(hubs: HubFactory) -> Non
     hub = await restarted(hubs, hub, agent, concurrency=1)
     assert await log(hub, paused) == before
     for number in (0, 1, 2):
-        going = await agent.called()
-        assert going.call.text == str(number)
+        activation = await agent.called()
+        assert activation.call.text == str(number)
         assert not agent.waiting
-        going.end()
+        activation.end()
     for receipt in (*queued, other):
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     await answer(hub, paused.task_id, "Bob")
@@ -349,16 +349,16 @@ async def test_an_interrupted_cancel_or_rollback_completes_at_the_next_start(hub
         submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback"),
     )
     await hubs.stop(hub)
-    for going in (one, two):
-        going.end()
-        await within(going.closed.wait())
+    for activation in (one, two):
+        activation.end()
+        await within(activation.closed.wait())
     hub = await hubs.start(registered("a", agent, idempotent=True))
     assert (await hub.reads.task(OWNER, cancelled.task_id)).state is TaskState.CANCELLED
     run = await hub.reads.run(OWNER, old.run_id)
     assert (run.reason, run.removed) == (RunReason.ROLLED_BACK, True)
-    going = await agent.called()
-    assert going.call.text == "new"
-    going.end()
+    activation = await agent.called()
+    assert activation.call.text == "new"
+    activation.end()
 
 
 class Remote:
@@ -455,11 +455,11 @@ async def test_a_stop_while_agents_finish_loses_nothing(hubs: HubFactory) -> Non
     for number in range(8):
         (await agent.called()).say(f"answer {number}").end()
     hub = await restarted(hubs, hub, agent, idempotent=True)
-    for going in agent.calls[8:]:
-        going.say("again").end()
+    for activation in agent.calls[8:]:
+        activation.say("again").end()
     for receipt in receipts:
-        going = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
-        if going is None and not (await hub.reads.task(OWNER, receipt.task_id)).is_terminal:
+        activation = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
+        if activation is None and not (await hub.reads.task(OWNER, receipt.task_id)).is_terminal:
             (await agent.called()).say("again").end()
     for receipt in receipts:
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED

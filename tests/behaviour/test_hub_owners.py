@@ -246,7 +246,7 @@ async def test_the_hub_treats_another_owners_things_as_missing(place: Place, nam
     assert result != await outcome(CALLS[name], hub, "alice", nothing)
 
 
-MAKES: Final = {"create_thread", "store.put", "assistants.create", "crons.create"}
+CREATING_CALLS: Final = {"create_thread", "store.put", "assistants.create", "crons.create"}
 """Calls that create something for the caller, even if another owner has used the same name. See `test_owners`."""
 
 ELSEWHERE: Final = {"aliases", "await_thread"}
@@ -258,7 +258,7 @@ async def test_every_hub_call_with_an_owner_is_compared() -> None:
     calls |= {f"store.{name}" for name in vars(Store) if _takes_owner(Store, name)}
     calls |= {f"assistants.{name}" for name in vars(Assistants) if _takes_owner(Assistants, name)}
     calls |= {f"crons.{name}" for name in vars(Crons) if _takes_owner(Crons, name)}
-    assert calls - MAKES - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
+    assert calls - CREATING_CALLS - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
 
 
 def _takes_owner(port: type, name: str) -> bool:

@@ -89,9 +89,11 @@ EACH_DATABASE: Final = True
 async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
     """Return the last run of a thread on which nearly everything has happened."""
     first = await submit(hub, "a", "first")
-    going = (await agent.called()).open("half a ").more("sentence")
+    activation = (await agent.called()).open("half a ").more("sentence")
     queued = await submit(hub, "a", "queued", thread_id=first.thread_id)
-    going.say(ToolStarted(name="t"), StepStarted(name="s"), ArtifactAdded(part=TextPart(text="x"))).ask("p", "q").end()
+    activation.say(ToolStarted(name="t"), StepStarted(name="s"), ArtifactAdded(part=TextPart(text="x"))).ask(
+        "p", "q"
+    ).end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     (await agent.called()).say("queued, and answered").end(RunEnded(output={"a": 1}, usage={"tokens": 3}))
     await ends(hub, queued)
@@ -144,19 +146,19 @@ async def test_i2_rows_equal_the_fold_of_the_log(hubs: HubFactory) -> None:
 async def test_i3_readers_see_only_committed_records(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("")
+    activation = (await agent.called()).open("")
     count = 0
     with sqlite3.connect(hubs.folder / "hub.db") as other:
         async with aclosing(hub.reads.follow(OWNER, Scope(receipt.thread_id))) as reading:
             for number in range(50):
-                going.more(str(number))
+                activation.more(str(number))
                 batch = await within(anext(reading))
                 (stored,) = other.execute("SELECT max(seq) FROM event").fetchone()
                 assert stored >= batch[-1].seq
                 count += len(batch)
     other.close()
     assert count > 0
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
 
 
 async def test_i4_readers_from_one_position_get_the_same_records(hubs: HubFactory) -> None:
@@ -167,13 +169,13 @@ async def test_i4_readers_from_one_position_get_the_same_records(hubs: HubFactor
     receipt = await submit(hub, "a")
     scope = Scope.task(receipt.task)
     live = [asyncio.ensure_future(follow(hub, scope)) for _ in range(3)]
-    going = (await agent.called()).open("")
+    activation = (await agent.called()).open("")
     for number in range(1500):
-        going.more(f"{number} ")
+        activation.more(f"{number} ")
         if number % 300 == 0:
             live.append(asyncio.ensure_future(follow(hub, scope)))
             await follow(hub, scope, until=lambda record, n=number: f'"{n} "' in encode_event(record.event).decode())
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     replayed = await follow(hub, scope)
     vars(hub.journal.channels)["_channels"].clear()
     from_disk = await follow(hub, scope)
@@ -209,15 +211,15 @@ async def test_i7_the_end_of_a_run_closes_everything(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     for how in ("end", "fail", "pause", "cancel"):
         receipt = await submit(hub, "a")
-        going = (await agent.called()).open("half").say(ToolStarted(name="t"), StepStarted(name="s"))
+        activation = (await agent.called()).open("half").say(ToolStarted(name="t"), StepStarted(name="s"))
         await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "step_started")
         if how == "fail":
-            going.fail(ValueError("broken"))
+            activation.fail(ValueError("broken"))
         elif how == "cancel":
             await hub.cancel(OWNER, receipt.task_id)
         else:
-            going.ask("q") if how == "pause" else None
-            going.end()
+            activation.ask("q") if how == "pause" else None
+            activation.end()
         await follow(hub, Scope(receipt.thread_id, "run", receipt.run_id))
         kinds = [record.event.kind for record in await log(hub, receipt, "run")]
         assert kinds[-5:] == ["part_ended", "message_ended", "tool_ended", "step_ended", "run_ended"]
@@ -239,7 +241,7 @@ async def test_i8_a_task_waits_until_each_question_is_answered_once(hubs: HubFac
 async def test_i9_an_old_attempt_or_ended_run_cannot_append(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     (start,) = hub.engine.active
     event = (Custom(), b'{"kind":"custom"}')
 
@@ -259,7 +261,7 @@ async def test_i9_an_old_attempt_or_ended_run_cannot_append(hubs: HubFactory) ->
     await reject_commits_of(0)
     await reject_commits_of(2)
     await within(hub.journal.write(lifecycle.append, start=start, events=[event]))
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     await reject_commits_of(1)
 
 
@@ -297,12 +299,12 @@ async def test_i10_acknowledged_changes_are_stored(hubs: HubFactory) -> None:
 async def test_i11_the_first_commit_of_cancel_and_end_wins(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     async with PausedWriter(hub) as writer:
         cancel = asyncio.ensure_future(hub.cancel(OWNER, receipt.task_id))
         await writer.queued(cancel)
-        going.say("finished all the same").end()
-        await within(going.closed.wait())
+        activation.say("finished all the same").end()
+        await within(activation.closed.wait())
     assert (await within(cancel)).state is TaskState.CANCELLING
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
     with refused(FaultCode.TASK_ENDED):
@@ -350,8 +352,8 @@ async def test_i15_a_second_restart_changes_nothing_more(hubs: HubFactory) -> No
     await hubs.stop(hub)
     stuck.end()
     hub = await hubs.start(*agents)
-    going = await agent.called()  # the first that waited has the only slot
-    assert going.call.run_id == waiting[0].run_id
+    activation = await agent.called()  # the first that waited has the only slot
+    assert activation.call.run_id == waiting[0].run_id
     for receipt, state in (
         (paused, TaskState.INPUT_REQUIRED),
         (cancelling, TaskState.CANCELLED),
@@ -362,8 +364,8 @@ async def test_i15_a_second_restart_changes_nothing_more(hubs: HubFactory) -> No
         assert (await hub.reads.task(OWNER, receipt.task_id)).state is state
     assert (await hub.reads.run(OWNER, running.run_id)).fault is not None
     for receipt in waiting:
-        await finish(hub, going, receipt)
-        going = await agent.called() if receipt is not waiting[-1] else going
+        await finish(hub, activation, receipt)
+        activation = await agent.called() if receipt is not waiting[-1] else activation
     everything = [paused, cancelling, running, *waiting, scheduled]
     before = [await log(hub, receipt) for receipt in everything]
     for _ in range(2):
@@ -386,7 +388,7 @@ def attribute(value: object, name: str) -> Any:
 async def test_i16_ten_thousand_readers_need_little_memory(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     count = 10_000
     done = 0
     everybody = asyncio.Event()
@@ -419,8 +421,8 @@ async def test_i16_ten_thousand_readers_need_little_memory(hubs: HubFactory) -> 
     tracemalloc.stop()
     assert used / count < 6_000
     for number in range(20):
-        going.say(Custom(name=str(number)))
-    await finish(hub, going, receipt)
+        activation.say(Custom(name=str(number)))
+    await finish(hub, activation, receipt)
     await within(everybody.wait(), seconds=30)
     await asyncio.gather(*readers)
     assert pages == 0  # all readers read from memory
@@ -430,10 +432,10 @@ async def test_i16_ten_thousand_readers_need_little_memory(hubs: HubFactory) -> 
 async def test_i16_the_memory_for_readers_is_bounded(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     stuck = hub.reads.follow(OWNER, Scope.task(receipt.task))
     await within(anext(stuck))
-    going.say(*(Custom(name=str(number)) for number in range(5000))).end()
+    activation.say(*(Custom(name=str(number)) for number in range(5000))).end()
     await ends(hub, receipt)  # the run did not wait for the reader that stands still
     (channel,) = vars(hub.journal.channels)["_channels"].values()
     assert len(attribute(channel, "_records")) <= 512
@@ -454,12 +456,12 @@ async def test_i17_a_file_is_stored_before_its_event(hubs: HubFactory) -> None:
         await writer.queued(asking)
         assert stored() == {b"from the caller"}
     receipt = await within(asking)
-    going = await agent.called()
+    activation = await agent.called()
     async with PausedWriter(hub) as writer:
-        going.say(ArtifactAdded(part=FilePart(inline=b"from the agent")))
+        activation.say(ArtifactAdded(part=FilePart(inline=b"from the agent")))
         await writer.queued(asyncio.get_running_loop().create_future())
         assert b"from the agent" in stored()
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
 
 
 # Agents that misbehave

@@ -141,7 +141,7 @@ class HubMachine(RuleBasedStateMachine):
             raise AssertionError(f"this should have been refused as {code}")
 
     def activation(self, run: ModelRun) -> Activation:
-        return next(going for going in self.agent.calls if going.call.run_id == run.run_id)
+        return next(each for each in self.agent.calls if each.call.run_id == run.run_id)
 
     def check(self) -> None:
         """Wait until the hub agrees with the model."""
@@ -161,7 +161,7 @@ class HubMachine(RuleBasedStateMachine):
     async def _difference(self) -> str | None:
         at_work = {start.run.run_id for start in self.hub.engine.active}
         expected = {thread.running.run_id for thread in self.threads if thread.running is not None}
-        if at_work != expected or not expected <= {going.call.run_id for going in self.agent.calls}:
+        if at_work != expected or not expected <= {each.call.run_id for each in self.agent.calls}:
             return f"at work are {at_work}, not {expected}"
         tasks, runs, open_questions = await self.hub.journal.query(_rows)
         for task in self.tasks():
@@ -310,20 +310,20 @@ class HubMachine(RuleBasedStateMachine):
     def step_of_agent(self, data: st.DataObject, step: str) -> None:
         running = [thread.running for thread in self.threads if thread.running is not None]
         run = data.draw(st.sampled_from(running))
-        thread, task, going = run.task.thread, run.task, self.activation(run)
+        thread, task, activation = run.task.thread, run.task, self.activation(run)
         if step == "say":
-            going.say("words")
+            activation.say("words")
         elif step == "open":
-            going.open("half")
+            activation.open("half")
         elif step == "fail":
-            going.fail(ValueError("broken"))
+            activation.fail(ValueError("broken"))
             thread.stop(run, RunStatus.ERROR, TaskState.FAILED)
         else:
             names = [f"q{thread.questions + n}" for n in range(step.count("ask") + step.count("two"))]
             thread.questions += len(names)
             if names:
-                going.ask(*names)
-            going.end()
+                activation.ask(*names)
+            activation.end()
             task.open_questions += names
             run.status = RunStatus.PAUSED if names else RunStatus.SUCCESS
             if names:

@@ -99,9 +99,9 @@ async def test_an_interrupting_input_affects_only_its_owners_thread(hubs: HubFac
 async def test_each_owner_answers_a_question_of_the_same_id(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
-    for receipt, going in begun.values():
-        going.ask("q").end()
-        await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=going.call.owner)
+    for receipt, activation in begun.values():
+        activation.ask("q").end()
+        await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=activation.call.owner)
     bobs = await answer(hub, TASK, "Bob", owner=BOB)
     his = await agent.called()
     assert (his.call.owner, his.call.answers[0].value) == (BOB, "Bob")

@@ -48,7 +48,7 @@ BOUND: Final = 30.0
 WIRES: Final[Mapping[str, str]] = {"acp": "/acp", "aief": "/agent/all"}
 """Path of the agents' server in a gateway, by protocol."""
 
-ASKED: Final = (
+QUESTIONS: Final = (
     InterruptRaised(interrupt_id="i1", message=Message.of("Which?")),
     InterruptRaised(interrupt_id="i2", message=Message.of("And which?")),
 )
@@ -68,7 +68,7 @@ class Speaker:
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         self.calls.append(call)
-        for event in DONE if call.answers else ASKED:
+        for event in DONE if call.answers else QUESTIONS:
             yield event
 
 

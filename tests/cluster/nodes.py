@@ -17,7 +17,7 @@ from tests.postgres import empty, url_of
 
 _TIMES = {"BEAT": 0.05, "_SEEN": 0.1}
 """Settings of the heartbeat, in seconds."""
-_GONE = nodes.GONE
+_LEASE = nodes.GONE
 _SOON = 0.4
 """Seconds without a heartbeat after which a silent node counts as gone.
 
@@ -71,7 +71,7 @@ class Nodes:
     def resume_heartbeats(self, hub: Hub) -> None:
         """Let the node send heartbeats again."""
         assert hub.cluster is not None
-        self._monkeypatch.setattr(nodes, "GONE", _GONE)
+        self._monkeypatch.setattr(nodes, "GONE", _LEASE)
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", type(hub.cluster.nodes).beat.__get__(hub.cluster.nodes))
 
 

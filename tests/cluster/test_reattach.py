@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 QUICK: Final = {"BEAT": 0.05, "_SEEN": 0.1}
 """Settings of the heartbeat, in seconds. No node counts as gone until the test lowers `nodes.GONE`."""
-GONE: Final = nodes.GONE
+LEASE: Final = nodes.GONE
 SOON: Final = 0.4
 """Seconds without a heartbeat after which a killed node counts as gone."""
 CALLERS: Final[tuple[type[Caller], ...]] = (langgraph.LangGraph, a2a.JsonRpc10, acp.Acp)
@@ -150,7 +150,7 @@ async def test_a_suspended_node_disconnects_without_cancelling_the_run(
         monkeypatch.setattr(nodes, "GONE", SOON)
         await far.attached()
         await far.say("two ")
-        monkeypatch.setattr(nodes, "GONE", GONE)
+        monkeypatch.setattr(nodes, "GONE", LEASE)
         a.signal(signal.SIGCONT)
         await far.say("three")
         await all_read(readers, "one two three")

@@ -161,10 +161,10 @@ def mutations(valid: Json, wrong: Sequence[Json] = WRONG) -> Iterator[tuple[str,
         name = ".".join(str(step) for step in path)
         for value in wrong:
             yield f"{name} = {_short(value)}", _changed(valid, path, value)
-        yield f"without {name}", _changed(valid, path, _GONE)
+        yield f"without {name}", _changed(valid, path, _MISSING)
 
 
-_GONE: Final = object()
+_MISSING: Final = object()
 
 
 def _paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -183,7 +183,7 @@ def _changed(valid: Json, path: Sequence[str | int], value: object) -> Json:
     holder = copy
     for step in path[:-1]:
         holder = holder[step]
-    if value is _GONE:
+    if value is _MISSING:
         del holder[path[-1]]
     else:
         holder[path[-1]] = value

@@ -63,9 +63,9 @@ async def test_a_delayed_run_ignores_changes_of_the_clock(hubs: HubFactory, set_
     wall.moved = set_by
     await forget(hub)
     for receipt, words in ((first, "first"), (second, "second")):
-        going = await agent.called()
-        assert going.call.text == words
-        await finish(hub, going, receipt)
+        activation = await agent.called()
+        assert activation.call.text == words
+        await finish(hub, activation, receipt)
     at = [record.at for record in await log(hub, first)]
     assert at == sorted(at)
 
@@ -76,9 +76,9 @@ async def test_a_forward_clock_starts_no_run_early(hubs: HubFactory) -> None:
     later = await submit(hub, "a", "later", start_in=HOUR)
     wall.moved = 24 * HOUR
     await forget(hub)
-    now, going = await begin(hub, agent, "now", thread_id=later.thread_id)
-    assert going.call.text == "now"
-    await finish(hub, going, now)
+    now, activation = await begin(hub, agent, "now", thread_id=later.thread_id)
+    assert activation.call.text == "now"
+    await finish(hub, activation, now)
     await within(hub.engine.idle())
     assert not agent.waiting
     assert (await hub.reads.run(OWNER, later.run_id)).status is RunStatus.PENDING
@@ -134,9 +134,9 @@ async def test_a_forward_clock_does_not_shorten_a_threads_life(hubs: HubFactory)
 async def test_a_question_expires_despite_a_backward_clock(hubs: HubFactory) -> None:
     wall, agent = Wall(), Scripted()
     hub = await hubs.start(registered("a", agent), clock=Clock(wall), limits=Limits(input_ttl=0.1))
-    receipt, going = await begin(hub, agent, ephemeral=True)
+    receipt, activation = await begin(hub, agent, ephemeral=True)
     wall.moved = -HOUR
-    going.ask("q").end()
+    activation.ask("q").end()
     assert (await reaches(hub, receipt, TaskState.FAILED)).state is TaskState.FAILED
 
 

@@ -69,10 +69,10 @@ from tests.gateway.hubs import (
 async def test_a_reader_gets_stored_and_live_records_to_the_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).say("one")
+    activation = (await agent.called()).say("one")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
-    going.say("two").end()
+    activation.say("two").end()
     assert await within(reading) == await log(hub, receipt, "task")
 
 
@@ -156,13 +156,13 @@ async def test_a_slow_reader_switches_from_pages_to_memory_without_gaps(hubs: Hu
     """Write a log longer than the ring and than a page while the reader waits."""
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("")
+    activation = (await agent.called()).open("")
     reading = hub.reads.follow(OWNER, Scope.task(receipt.task))
     async with aclosing(reading):
         records = list(await within(anext(reading)))
         for number in range(3000):
-            going.more(f"{number} ")
-        await finish(hub, going, receipt)
+            activation.more(f"{number} ")
+        await finish(hub, activation, receipt)
         records += [record async for batch in reading for record in batch]
     assert records == await log(hub, receipt, "task")
     assert len(records) > 3000
@@ -358,14 +358,14 @@ async def test_a_gateway_with_a_read_only_database_is_not_ready(hubs: HubFactory
 async def test_output_during_a_full_disk_is_stored_later(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("stored ")
+    activation = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     disk = Disk(hub)
     await disk.fill()
-    going.more(LARGE).more("after it")
+    activation.more(LARGE).more("after it")
     await within(eventually(lambda: hub.journal.failure is not None), "the refusal")
     disk.empty()
-    going.end()
+    activation.end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     texts = [record.event.text for record in await log(hub, receipt) if isinstance(record.event, PartDelta)]
     assert "".join(texts) == LARGE + "after it"
@@ -377,12 +377,12 @@ async def test_a_run_with_unstorable_output_fails_with_a_whole_log(
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
     hub, agent = await hubs.scripted(concurrency=1)
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("stored ")
+    activation = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     disk = Disk(hub)
     await disk.fill()
-    going.more(LARGE).more("after the loss").say(MessageStarted(message_id="later"))
-    await within(going.closed.wait())
+    activation.more(LARGE).more("after the loss").say(MessageStarted(message_id="later"))
+    await within(activation.closed.wait())
     disk.empty()
     await fails(hub, receipt, FaultCode.UNAVAILABLE)
     records = await log(hub, receipt)
@@ -395,14 +395,14 @@ async def test_a_run_fails_if_its_last_output_is_refused(hubs: HubFactory, monke
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.2)
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("stored ")
+    activation = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     (pump,) = hub.engine.pumps()
     disk = Disk(hub)
     await disk.fill()
-    going.more(LARGE)
+    activation.more(LARGE)
     await within(eventually(lambda: hub.journal.failure is not None), "the refusal")
-    going.end()
+    activation.end()
     await within(eventually(lambda: pump.refused is not None), "the end of all tries")
     disk.empty()
     await fails(hub, receipt, FaultCode.UNAVAILABLE)
@@ -411,11 +411,11 @@ async def test_a_run_fails_if_its_last_output_is_refused(hubs: HubFactory, monke
 async def test_an_unstorable_end_is_stored_later(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, waiting = await submit(hub, "a"), await submit(hub, "a", "waiting")
-    going = await agent.called()
+    activation = await agent.called()
     disk = Disk(hub)
     await disk.fill()
-    going.end(RunEnded(output=LARGE))
-    await within(going.closed.wait())
+    activation.end(RunEnded(output=LARGE))
+    await within(activation.closed.wait())
     await within(eventually(lambda: hub.journal.failure is not None), "the end on its way to the disk")
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     disk.empty()
@@ -458,10 +458,10 @@ async def test_a_stop_under_load_takes_at_most_the_grace_period(hubs: HubFactory
 
 async def test_output_during_a_stop_is_never_stored_in_part(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
-    receipt, going = await begin(hub, agent)
-    going.say(*say("in time"))
+    receipt, activation = await begin(hub, agent)
+    activation.say(*say("in time"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
-    going.say("on the edge")
+    activation.say("on the edge")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", agent, idempotent=True))
     await finish(hub, await agent.called(), receipt)

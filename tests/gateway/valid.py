@@ -60,8 +60,8 @@ STEP: Final[JsonObject] = {"input": "hello", "additional_input": {"a": [1]}}
 UPLOAD: Final = "POST /ap/v1/agent/tasks/{task_id}/artifacts"
 """The one route that reads a form."""
 
-SAID: Final[JsonObject] = {"id": "m1", "role": "user", "content": "hello"}
-INPUT: Final[JsonObject] = {"messages": [SAID], "a": [1]}
+LANGCHAIN_MESSAGE: Final[JsonObject] = {"id": "m1", "role": "user", "content": "hello"}
+INPUT: Final[JsonObject] = {"messages": [LANGCHAIN_MESSAGE], "a": [1]}
 RUN: Final[JsonObject] = {
     "assistant_id": "echo",
     "input": INPUT,
@@ -114,7 +114,7 @@ EVENTS: Final[JsonObject] = {
     "depth": 1,
     "since": 5,
 }
-STATE: Final[JsonObject] = {"values": {"messages": [SAID], "a": {"b": 1}}, "as_node": "echo"}
+STATE: Final[JsonObject] = {"values": {"messages": [LANGCHAIN_MESSAGE], "a": {"b": 1}}, "as_node": "echo"}
 
 BLOCKS: Final[Mapping[str, JsonObject]] = {
     "text": {

@@ -50,10 +50,10 @@ async def stubborn(call: Invocation) -> AsyncGenerator[str]:
     """Ignore cancellation."""
     async with held(call) as orders:
         yield "On it."
-        going = True
-        while going:
+        is_open = True
+        while is_open:
             try:
-                going = bool(await orders.readline())
+                is_open = bool(await orders.readline())
             except asyncio.CancelledError:
                 continue
 

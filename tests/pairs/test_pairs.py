@@ -9,14 +9,14 @@ import pytest
 
 from babelgate.canonical import FULL, Feature
 from tests.pairs.caller import Caller, Data, Feed, File, Question, TaskView, recording
-from tests.pairs.cast import APPROVAL, VARIED, WHOLE
+from tests.pairs.cast import APPROVAL, VARIED, VARIED_VALUES
 from tests.pairs.house import House
 from tests.pairs.scenario import pairs
 from tests.pairs.values import messages_in, objects_in, values_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAID: Final = (Feature.REASONING, Feature.TOOL_ACTIVITY, Feature.CITATION, Feature.CUSTOM)
+METADATA_FEATURES: Final = (Feature.REASONING, Feature.TOOL_ACTIVITY, Feature.CITATION, Feature.CUSTOM)
 """Features in the output of the agent `metadata`, in addition to its answer."""
 WEATHER: Final = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
 
@@ -240,11 +240,11 @@ async def test_a_thought_is_separate_from_the_answer(house: House, caller: Calle
     assert view == TaskView("completed", text="As cited.", asides=("Thinking about it.",))
 
 
-@pairs("metadata", shows=SAID)
+@pairs("metadata", shows=METADATA_FEATURES)
 async def test_exactly_the_lost_features_are_reported(house: House, caller: Caller) -> None:
     view = await caller.run_to_end("two words")
     assert view.lasting == TaskView("completed", text="As cited.")
-    expected = named(house, caller, {*SAID, Feature.TEXT, *house.kind.shows})
+    expected = named(house, caller, {*METADATA_FEATURES, Feature.TEXT, *house.kind.shows})
     assert await caller.losses(view.task_id) == {str(feature) for feature in expected}
 
 
@@ -271,7 +271,7 @@ async def test_features_that_are_not_lost_arrive(house: House, caller: Caller) -
     steps = [name for name in values.get(Feature.STEP, ()) if name != "varied"]  # the step of the whole agent
     found = {**values, Feature.STEP: steps}
     whole = [feature for feature in VARIED if house.cell(caller, feature).level == "full"]
-    assert {feature: found.get(feature) for feature in whole} == {feature: WHOLE[feature] for feature in whole}
+    assert {feature: found.get(feature) for feature in whole} == {feature: VARIED_VALUES[feature] for feature in whole}
 
 
 @pairs("noted", Feature.METADATA)

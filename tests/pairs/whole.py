@@ -138,7 +138,9 @@ def every_event_run(input_data: Any, login: Any) -> Sequence[Event]:
 
 
 _KINDS: Final = frozenset(type(event) for event in EVENTS)
-_OWN: Final = frozenset({"extra", "node", "index", "checkpoint_id", "parent_id", "source", "step", "as_node"})
+_GATEWAY_MEMBERS: Final = frozenset(
+    {"extra", "node", "index", "checkpoint_id", "parent_id", "source", "step", "as_node"}
+)
 """Members that each gateway sets itself."""
 
 
@@ -151,7 +153,9 @@ def exact(events: Sequence[Event]) -> Sequence[Any]:
         elif isinstance(event, InterruptRaised):
             found.append((event.interrupt_id, event.ask, event.message.parts, event.value, event.answer_schema))
         elif type(event) in _KINDS:
-            found.append({name: value for name, value in msgspec.to_builtins(event).items() if name not in _OWN})
+            found.append(
+                {name: value for name, value in msgspec.to_builtins(event).items() if name not in _GATEWAY_MEMBERS}
+            )
     return found
 
 

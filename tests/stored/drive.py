@@ -9,7 +9,7 @@ import httpx
 _VERSION_HEADER = {"A2A-Version": "1.0"}
 _FILE = b64encode(b"a caller's file").decode()
 _HOOK = "http://127.0.0.1:9/hook"
-_WHOLE = ("everything", "remembers")
+_RICH_AGENTS = ("everything", "remembers")
 """Agents that also accept files and data."""
 Wire = dict[str, Any]
 
@@ -61,7 +61,7 @@ def _run(agent: str, text: str, **more: Any) -> Wire:
         {"content_type": "text/plain", "content": text},
         {"content_type": "text/x-note", "content": _FILE, "content_encoding": "base64", "name": "note.txt"},
     ]
-    parts = parts if agent in _WHOLE else parts[:1]
+    parts = parts if agent in _RICH_AGENTS else parts[:1]
     return {"agent_name": agent, "input": [{"role": "user", "parts": parts}], **more}
 
 
@@ -91,7 +91,7 @@ def _message(number: int, agent: str, text: str, **more: Any) -> Wire:
         {"raw": _FILE, "filename": "note.txt", "mediaType": "text/x-note"},
         {"url": "https://example.com/far.pdf", "mediaType": "application/pdf"},
     ]
-    parts = parts if agent in _WHOLE else parts[:1]
+    parts = parts if agent in _RICH_AGENTS else parts[:1]
     return {"messageId": f"new-{number}", "role": "ROLE_USER", "parts": parts, "metadata": {"n": number}, **more}
 
 
@@ -101,7 +101,7 @@ def _old_message(number: int, agent: str, text: str, **more: Any) -> Wire:
         {"kind": "data", "data": {"key": "value"}},
         {"kind": "file", "file": {"bytes": _FILE, "name": "note.txt", "mimeType": "text/x-note"}},
     ]
-    parts = parts if agent in _WHOLE else parts[:1]
+    parts = parts if agent in _RICH_AGENTS else parts[:1]
     return {"kind": "message", "messageId": f"old-{number}", "role": "user", "parts": parts, **more}
 
 

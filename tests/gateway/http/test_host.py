@@ -10,7 +10,7 @@ from babelgate.gateway.settings.model import Settings
 LOCAL = "192.0.2.7"
 """Address of this machine that the client connected to."""
 
-OWN = (
+ACCEPTED = (
     "",
     "localhost",
     "localhost:8000",
@@ -52,7 +52,7 @@ def hosts(**settings: Any) -> Hosts:
     return Hosts.of(Settings.model_validate(settings))
 
 
-@pytest.mark.parametrize("host", OWN)
+@pytest.mark.parametrize("host", ACCEPTED)
 def test_loopback_names_are_accepted(host: str) -> None:
     assert hosts().is_permitted(host, LOCAL)
 

@@ -75,9 +75,9 @@ async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: HubFactory) -> Non
     for times in (1, 2):
         wall.moved += HOUR
         hub.crons.look()
-        going = await agent.called()
-        assert going.call.text == "hourly"
-        going.end()
+        activation = await agent.called()
+        assert activation.call.text == "hourly"
+        activation.end()
         after = await moved_on(hub, cron)
         assert after.next_run == (cron.next_run or 0) + HOUR
         assert await count_runs(hub) == times

@@ -53,9 +53,9 @@ async def test_a_run_continues_when_its_caller_disconnects(hubs: HubFactory) -> 
     caller = asyncio.ensure_future(submit(hub, "a", "left alone"))
     await asyncio.sleep(0)
     caller.cancel()
-    going = await agent.called()
-    scope = Scope(going.call.thread_id, "task", going.call.task_id)
-    going.end()
+    activation = await agent.called()
+    scope = Scope(activation.call.thread_id, "task", activation.call.task_id)
+    activation.end()
     assert states(await follow(hub, scope)) == ["working", "completed"]
     await converse(hub, agent, "the slot is free again")
 
@@ -66,11 +66,11 @@ async def test_a_run_continues_when_its_caller_disconnects(hubs: HubFactory) -> 
 async def test_an_agent_that_ends_in_time_ends_its_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half a ")
+    activation = (await agent.called()).open("half a ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
     await ends(hub, receipt)
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     run = await hub.reads.run(OWNER, receipt.run_id)
     assert (run.status, run.reason) == (RunStatus.CANCELLED, RunReason.CALLER)
     assert states(await log(hub, receipt)) == ["working", "cancelling", "cancelled"]
@@ -79,18 +79,18 @@ async def test_an_agent_that_ends_in_time_ends_its_run(hubs: HubFactory) -> None
 async def test_an_agent_that_ignores_a_cancel_keeps_its_slot(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, concurrency=1, limits=Limits(cancel_grace=0.05))
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "next")
     await hub.cancel(OWNER, receipt.task_id)
     await ends(hub, receipt)
-    assert not going.closed.is_set()
+    assert not activation.closed.is_set()
     ended = await log(hub, receipt)
     other = await submit(hub, "a", "another thread")
     assert (await hub.reads.run(OWNER, waiting.run_id)).status is RunStatus.PENDING
     assert not agent.waiting
-    going.say(Custom(name="dropped"))  # the agent yields an event, and is closed
+    activation.say(Custom(name="dropped"))  # the agent yields an event, and is closed
     (await agent.called()).end()
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     (await agent.called()).end()
     await asyncio.gather(ends(hub, waiting), ends(hub, other))
     assert await log(hub, receipt) == ended
@@ -98,12 +98,12 @@ async def test_an_agent_that_ignores_a_cancel_keeps_its_slot(hubs: HubFactory) -
 
 async def test_the_thread_of_an_abandoned_run_continues(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(cancel_grace=0.05))
-    old, going = await begin(hub, agent, "old")
+    old, activation = await begin(hub, agent, "old")
     new, following = await begin(hub, agent, "new", thread_id=old.thread_id, strategy="interrupt")
     assert following.call.text == "new"
-    assert not going.closed.is_set()
-    going.say("too late").end()
-    await within(going.closed.wait())
+    assert not activation.closed.is_set()
+    activation.say("too late").end()
+    await within(activation.closed.wait())
     await finish(hub, following.say("in time"), new)
     assert "too late" not in str(await log(hub, new))
     assert (await hub.reads.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
@@ -111,20 +111,20 @@ async def test_the_thread_of_an_abandoned_run_continues(hubs: HubFactory) -> Non
 
 async def test_a_second_cancel_changes_nothing(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
     before = await log(hub, receipt)
     assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
     assert await log(hub, receipt) == before
-    going.end()
+    activation.end()
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
 
 
 async def test_a_cancel_committed_first_wins_over_the_agents_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
-    going.say("done after all").ask("and a question").end()
+    activation.say("done after all").ask("and a question").end()
     task = await ends(hub, receipt)
     assert (task.state, task.fault) == (TaskState.CANCELLED, None)
     assert await open_questions(hub, receipt) == []
@@ -149,21 +149,21 @@ def _submit_and_cancel(hub: Any, task_id: str) -> Iterator[Any]:
 async def test_a_run_over_its_time_limit_fails_with_a_timeout(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(total=0.05)
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     await fails(hub, receipt, FaultCode.AGENT_TIMEOUT)
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
 
 
 async def test_a_timeout_ends_the_run_of_an_uncooperative_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(run=0.05, cancel_grace=0.05))
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     assert (await ends(hub, receipt)).state is TaskState.FAILED
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
-    assert not going.closed.is_set()
-    going.end()
-    await within(going.closed.wait())
+    assert not activation.closed.is_set()
+    activation.end()
+    await within(activation.closed.wait())
 
 
 async def test_a_timeout_error_of_the_agent_is_a_failure(hubs: HubFactory) -> None:
@@ -266,7 +266,7 @@ async def test_an_event_after_the_end_is_refused(hubs: HubFactory) -> None:
 async def test_more_threads_are_followed_than_channels_are_cached(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", str(number)) for number in range(530)]
-    going = [await agent.called() for _ in receipts]
+    activations = [await agent.called() for _ in receipts]
 
     async def hear(receipt: Receipt) -> None:
         await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -275,9 +275,9 @@ async def test_more_threads_are_followed_than_channels_are_cached(hubs: HubFacto
         for receipt in receipts:
             readers.create_task(hear(receipt))
         await asyncio.sleep(0)
-        for each in going:
+        for each in activations:
             each.open("a word")
-    for each in going:
+    for each in activations:
         each.end()
     for receipt in receipts:
         await ends(hub, receipt)
@@ -285,14 +285,14 @@ async def test_more_threads_are_followed_than_channels_are_cached(hubs: HubFacto
 
 async def test_an_agent_whose_run_moved_elsewhere_is_closed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     (start,) = hub.engine.active
     seq = (await log(hub, receipt))[-1].seq
     with pytest.raises(lifecycle.Moved):
         await within(hub.journal.write(lifecycle.restart, start, seq - 1))
     begun = await within(hub.journal.write(lifecycle.restart, start, seq))
-    going.say("lost")
-    await within(going.closed.wait(), "the end of the agent")
+    activation.say("lost")
+    await within(activation.closed.wait(), "the end of the agent")
     await within(hub.engine.idle())
     run = await hub.reads.run(OWNER, receipt.run_id)
     assert (run.status, run.attempt) == (RunStatus.RUNNING, 2)
@@ -323,10 +323,10 @@ async def test_a_run_committed_during_the_stop_does_not_begin(hubs: HubFactory) 
 async def test_a_stop_does_not_cancel_runs(hubs: HubFactory, status: RunStatus) -> None:
     """Detach from a run. Its agent reports that it was cancelled, or has failed, and this does not count."""
     hub, agent = await hubs.scripted(stubborn=True)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     stopping = asyncio.ensure_future(hub.engine.stop())
-    await within(going.cancelled.wait(), "the stop")
-    going.end(RunEnded(status=status))
+    await within(activation.cancelled.wait(), "the stop")
+    activation.end(RunEnded(status=status))
     await within(stopping)
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     await within(hub.stop())
@@ -336,7 +336,7 @@ async def test_a_stop_does_not_cancel_runs(hubs: HubFactory, status: RunStatus) 
 
 async def test_a_draining_hub_waits_for_runs_and_refuses_new_ones(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     waiting = await submit(hub, "a")
     draining = asyncio.ensure_future(hub.drain())
     await asyncio.sleep(0)
@@ -344,7 +344,7 @@ async def test_a_draining_hub_waits_for_runs_and_refuses_new_ones(hubs: HubFacto
         await submit(hub, "a")
     assert await hub.ready() == "the gateway is shutting down"
     assert not draining.done()
-    going.end()
+    activation.end()
     await within(draining)
     assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
     assert (await hub.reads.run(OWNER, waiting.run_id)).status is RunStatus.PENDING

@@ -69,18 +69,18 @@ def recorder(limit: int = LIMIT) -> EventValidator:
 
 
 def recorded(*events: Event, close: bool = True) -> list[Event]:
-    mine = recorder()
-    entries = [mine.record(event) for event in events]
-    return [each[0] for each in (*entries, *(mine.close() if close else ())) if each is not None]
+    validator = recorder()
+    entries = [validator.record(event) for event in events]
+    return [each[0] for each in (*entries, *(validator.close() if close else ())) if each is not None]
 
 
 def refused(*events: Event, limit: int = LIMIT) -> str:
     """Return the message with which the last of the events is refused, as a fault of the agent."""
-    mine = recorder(limit)
+    validator = recorder(limit)
     for event in events[:-1]:
-        mine.record(event)
+        validator.record(event)
     with pytest.raises(FaultError) as error:
-        mine.record(events[-1])
+        validator.record(events[-1])
     assert error.value.fault.code is FaultCode.AGENT_INVALID
     assert error.value.fault.blame == "upstream"
     return error.value.fault.message
@@ -333,8 +333,8 @@ def test_unencodable_text_and_invalid_values_are_refused(event: Event) -> None:
 
 def test_only_an_event_over_the_limit_is_refused() -> None:
     size = len(encode_event(Custom(name="c", value="")))
-    mine = recorder()
-    assert mine.record(Custom(name="c", value="x" * (LIMIT - size))) is not None
+    validator = recorder()
+    assert validator.record(Custom(name="c", value="x" * (LIMIT - size))) is not None
     assert "limit" in refused(Custom(name="c", value="x" * (LIMIT - size + 1)))
     assert "limit" in refused(RunEnded(output="x" * LIMIT))
     assert "limit" in refused(MessageStarted(), opened(), PartDelta(text="é" * (LIMIT // 2)))
@@ -343,36 +343,36 @@ def test_only_an_event_over_the_limit_is_refused() -> None:
 def test_the_total_output_of_a_run_is_limited() -> None:
     event = Custom(name="c", value="x" * 1000)
     size = len(encode_event(event))
-    mine = EventValidator("node", LIMIT, output_limit=3 * size)
+    validator = EventValidator("node", LIMIT, output_limit=3 * size)
     for _ in range(3):
-        assert mine.record(event) is not None
+        assert validator.record(event) is not None
     with pytest.raises(FaultError, match=f"more in one run than the limit of {3 * size} bytes") as error:
-        mine.record(MessageStarted())
+        validator.record(MessageStarted())
     assert error.value.fault.code is FaultCode.AGENT_INVALID
-    assert mine.close() == []
+    assert validator.close() == []
 
 
 def test_earlier_attempts_count_for_the_limit_of_a_run() -> None:
     event = Custom(name="c", value="x" * 1000)
     size = len(encode_event(event))
-    mine = EventValidator("node", LIMIT, output_limit=3 * size)
-    mine.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
-    assert mine.record(event) is not None
+    validator = EventValidator("node", LIMIT, output_limit=3 * size)
+    validator.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
+    assert validator.record(event) is not None
     with pytest.raises(FaultError, match="more in one run"):
-        mine.record(event)
+        validator.record(event)
 
 
 def test_a_run_end_is_remembered_but_not_recorded() -> None:
-    mine = recorder()
-    assert mine.record(RunEnded(output=1)) is None
-    assert mine.ended == RunEnded(output=1)
+    validator = recorder()
+    assert validator.record(RunEnded(output=1)) is None
+    assert validator.ended == RunEnded(output=1)
 
 
 def test_a_pause_with_a_question_is_recorded_as_success() -> None:
-    mine = recorder()
-    mine.record(InterruptRaised())
-    mine.record(RunEnded(status=RunStatus.PAUSED, reason=RunReason.AUTH, usage={"a": 1}))
-    assert mine.ended == RunEnded(usage={"a": 1})
+    validator = recorder()
+    validator.record(InterruptRaised())
+    validator.record(RunEnded(status=RunStatus.PAUSED, reason=RunReason.AUTH, usage={"a": 1}))
+    assert validator.ended == RunEnded(usage={"a": 1})
 
 
 def test_files_of_an_event_are_stored() -> None:
@@ -398,19 +398,19 @@ def test_files_of_an_event_are_stored() -> None:
     ids=lambda events: "+".join(event.kind for event in events),
 )
 def test_a_refused_event_opens_and_closes_nothing(events: Sequence[Event]) -> None:
-    mine = recorder()
-    accepted = [entry[0] for event in events[:-1] if (entry := mine.record(event)) is not None]
+    validator = recorder()
+    accepted = [entry[0] for event in events[:-1] if (entry := validator.record(event)) is not None]
     with pytest.raises(FaultError):
-        mine.record(events[-1])
-    legal([*accepted, *(event for event, _ in mine.close())])
+        validator.record(events[-1])
+    legal([*accepted, *(event for event, _ in validator.close())])
 
 
 def test_a_refused_event_consumes_no_number_and_no_id() -> None:
-    mine = recorder()
+    validator = recorder()
     bad: dict[str, Any] = {"extra": {"a": float("nan")}}
     question = InterruptRaised(interrupt_id="q", message=Message(message_id="m"))
     for event in (MessageStarted(), opened(), PartDelta(text="one")):
-        mine.record(event)
+        validator.record(event)
     refused_next: list[Event] = [
         PartDelta(text="two", **bad),
         PartAdded(part=TextPart(text="two"), **bad),
@@ -419,27 +419,27 @@ def test_a_refused_event_consumes_no_number_and_no_id() -> None:
     ]
     for event in refused_next:
         with pytest.raises(FaultError):
-            mine.record(event)
-    entry = mine.record(PartAdded(part=TextPart(text="three")))
+            validator.record(event)
+    entry = validator.record(PartAdded(part=TextPart(text="three")))
     assert entry is not None
     assert isinstance(entry[0], PartAdded)
     assert entry[0].index == 1
     with pytest.raises(FaultError, match="not begun"):
-        mine.record(ArtifactAdded(artifact_id="a", part=TextPart(text="two"), append=True))
+        validator.record(ArtifactAdded(artifact_id="a", part=TextPart(text="two"), append=True))
     with pytest.raises(FaultError, match="no open question"):
-        mine.record(RunEnded(status=RunStatus.PAUSED))
-    assert mine.record(question) is not None
+        validator.record(RunEnded(status=RunStatus.PAUSED))
+    assert validator.record(question) is not None
 
 
 @pytest.mark.parametrize("kind", [ToolStarted, StepStarted])
 def test_an_item_started_twice_is_ended_once(kind: Any) -> None:
     started = kind(name="n", **{"call_id" if kind is ToolStarted else "step_id": "x"})
-    mine = recorder()
-    mine.record(started)
-    mine.record(started)
+    validator = recorder()
+    validator.record(started)
+    validator.record(started)
     with pytest.raises(FaultError):
-        mine.record(started.replace(extra={"a": float("nan")}))
-    assert len(mine.close()) == 1
+        validator.record(started.replace(extra={"a": float("nan")}))
+    assert len(validator.close()) == 1
 
 
 # Any agent
@@ -503,25 +503,25 @@ def blind() -> st.SearchStrategy[Event]:
 @examples(150)
 @given(st.lists(blind(), max_size=25))
 def test_any_sequence_of_events_gives_a_legal_log(events: list[Event]) -> None:
-    mine = recorder()
+    validator = recorder()
     accepted: list[Event] = []
     for event in events:
         try:
-            entry = mine.record(event)
+            entry = validator.record(event)
         except FaultError as error:
             assert error.fault.code is FaultCode.AGENT_INVALID
             break  # the run ends at the first mistake
         assert entry is not None
         accepted.append(entry[0])
-    legal([*accepted, *(event for event, _ in mine.close())])
+    legal([*accepted, *(event for event, _ in validator.close())])
 
 
 @examples(100)
 @given(strategies.agent_events())
 def test_recorded_events_are_read_back_unchanged(events: list[Event]) -> None:
-    mine = recorder(10**7)
-    entries = [entry for event in events if (entry := mine.record(event)) is not None]
-    assert mine.close() == []
+    validator = recorder(10**7)
+    entries = [entry for event in events if (entry := validator.record(event)) is not None]
+    assert validator.close() == []
     for event, body in entries:
         assert decode_event(body) == event
     assert [event for event, _ in entries] == recorded(*events, close=False)
@@ -532,16 +532,16 @@ def test_recorded_events_are_read_back_unchanged(events: list[Event]) -> None:
 def test_text_added_to_the_newest_part_is_read_back(
     texts: list[str], message_id: str | None, index: int | None
 ) -> None:
-    mine = recorder(10**7)
+    validator = recorder(10**7)
     for event in (MessageStarted(message_id="m"), opened()):
-        mine.record(event)
+        validator.record(event)
     for text in texts:
         delta = PartDelta(text=text, message_id=message_id, index=index)
         if any("\ud800" <= sign <= "\udfff" for sign in text):
             with pytest.raises(FaultError, match="not JSON"):
-                mine.record(delta)
+                validator.record(delta)
             continue
-        event, body = cast("tuple[Event, bytes]", mine.record(delta))
+        event, body = cast("tuple[Event, bytes]", validator.record(delta))
         assert event == decode_event(body) == PartDelta(message_id="m", index=0, text=text)
 
 
@@ -562,12 +562,12 @@ def test_a_state_is_stored_as_its_changes_and_read_whole() -> None:
 
 
 def test_a_state_is_copied_when_it_is_sent() -> None:
-    mine, values = recorder(), {"said": ["a" * 100]}
-    mine.record(StateSaved(values=values))
+    validator, values = recorder(), {"said": ["a" * 100]}
+    validator.record(StateSaved(values=values))
     values["said"].append("b" * 20)
-    event = (mine.record(StateSaved(values=values)) or (None, b""))[0]
+    event = (validator.record(StateSaved(values=values)) or (None, b""))[0]
     assert isinstance(event, StateSaved) and event.change is not None
     assert event.change.new == {"in": {"said": {"keep": 1, "add": ["b" * 20]}}}
     for _ in range(2):
         named = StateSaved(checkpoint_id="mine", values=values)
-        assert (mine.record(named) or (None, b""))[0] == named
+        assert (validator.record(named) or (None, b""))[0] == named

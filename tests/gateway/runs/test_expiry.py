@@ -60,10 +60,10 @@ async def test_a_stateless_runs_thread_is_erased_after_its_end(hubs: HubFactory)
 
 async def test_a_stateless_thread_stays_during_runs_and_reads(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(limits=SOON)
-    receipt, going = await begin(hub, agent, ephemeral=True)
+    receipt, activation = await begin(hub, agent, ephemeral=True)
     reading = batches(hub, Scope(receipt.thread_id))
     await anext(reading)
-    await finish(hub, going.say("hello"), receipt)
+    await finish(hub, activation.say("hello"), receipt)
     marker = await submit(hub, "a", ephemeral=True)  # ends later and has no reader, so it is erased first
     (await agent.called()).end()
     await erased(hub, marker.thread_id)

@@ -41,10 +41,10 @@ def bound(words: str) -> dict[str, str]:
 
 async def turn(hub: Hub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
     """Run a complete turn, in which the agent's server is bound to ids that are derived from the text."""
-    receipt, going = await begin(hub, agent, words, **fields)
-    going.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
+    receipt, activation = await begin(hub, agent, words, **fields)
+    activation.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
     await ends(hub, receipt)
-    return receipt, going.call
+    return receipt, activation.call
 
 
 def messages_of(call: Invocation) -> list[str]:
@@ -123,9 +123,9 @@ async def test_unknown_and_foreign_runs_cannot_be_forked(hubs: HubFactory) -> No
 
 async def test_active_and_removed_runs_cannot_be_forked(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    first, going = await begin(hub, agent, "one")
+    first, activation = await begin(hub, agent, "one")
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.CONFLICT
-    await finish(hub, going.say("re one"), first)
+    await finish(hub, activation.say("re one"), first)
     await hub.remove_run(OWNER, first.run_id)
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.NOT_FOUND
     assert await code_of(hub, fork=Fork(task_id=first.task_id)) is FaultCode.NOT_FOUND
@@ -150,11 +150,11 @@ async def test_state_changes_reach_an_agent_without_memory(hubs: HubFactory) -> 
 
 async def test_the_state_of_a_busy_thread_is_not_changed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    first, going = await begin(hub, agent, "one")
+    first, activation = await begin(hub, agent, "one")
     assert await code_of(hub, thread_id=first.thread_id, state={"k": 1}) is FaultCode.CONFLICT
     assert await code_of(hub, follow_up=first.task_id, state={"k": 1}) is FaultCode.INVALID
     assert await code_of(hub, follow_up=first.task_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
 
 
 async def test_a_fork_of_a_changed_state_has_no_origin(

@@ -58,9 +58,9 @@ class Flood:
 async def test_an_agent_that_never_awaits_does_not_block_others(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("flood", Flood()), registered("a", agent))
-    other, going = await begin(hub, agent)
+    other, activation = await begin(hub, agent)
     flood = await submit(hub, "flood")
-    await finish(hub, going, other)
+    await finish(hub, activation, other)
     await ends(hub, flood)
     records = await log(hub, flood)
     assert sum(record.event.kind == "part_delta" for record in records) == 1000
@@ -73,12 +73,12 @@ async def test_files_reach_the_agent_with_bytes_and_return_by_hash(hubs: HubFact
     hub, agent = await hubs.scripted()
     sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))
-    going = await agent.called()
-    (file,) = going.call.files
+    activation = await agent.called()
+    (file,) = activation.call.files
     assert (file.name, file.inline, file.size) == ("a.txt", b"abc", 3)
     question = InterruptRaised(message=Message(parts=(FilePart(name="q", inline=b"question"),)))
-    going.say(ArtifactAdded(name="copy", part=file), ArtifactAdded(name="by hash", part=FilePart(blob=file.blob)))
-    going.say(question).end()
+    activation.say(ArtifactAdded(name="copy", part=file), ArtifactAdded(name="by hash", part=FilePart(blob=file.blob)))
+    activation.say(question).end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     artifacts = [r.event.part for r in await log(hub, receipt) if isinstance(r.event, ArtifactAdded)]
     assert [part.blob for part in artifacts if isinstance(part, FilePart)] == [file.blob, file.blob]

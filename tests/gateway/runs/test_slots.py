@@ -139,30 +139,30 @@ async def test_closed_slots_start_no_run():
 async def test_active_runs_do_not_exceed_the_agents_concurrency(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=2)
     receipts = [await submit(hub, "a", str(number)) for number in range(5)]
-    going = [await agent.called(), await agent.called()]
+    activations = [await agent.called(), await agent.called()]
     assert not agent.waiting
     assert len(hub.engine.active) == 2
     for number, receipt in enumerate(receipts):
-        mine = going.pop(0)
+        mine = activations.pop(0)
         assert mine.call.text == str(number)
         await finish(hub, mine, receipt)
         if number < 3:
-            going.append(await agent.called())
+            activations.append(await agent.called())
         assert not agent.waiting
 
 
 async def test_a_slot_goes_to_the_longest_waiting_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
     other = await submit(hub, "a", "other thread")
     last = await submit(hub, "a", "other thread again", thread_id=other.thread_id)
     order: list[str] = []
     for _ in range(4):
-        order.append(going.call.text)
-        going.end()
+        order.append(activation.call.text)
+        activation.end()
         if len(order) < 4:
-            going = await agent.called()
+            activation = await agent.called()
     await asyncio.gather(*(ends(hub, receipt) for receipt in (first, same, other, last)))
     assert order == ["first", "other thread", "same thread", "other thread again"]
 
@@ -171,21 +171,21 @@ async def test_agents_do_not_use_each_others_slots(hubs: HubFactory) -> None:
     slow = Scripted()
     hub = await hubs.start(registered("slow", slow, concurrency=1), registered("echo", Echo(), concurrency=1))
     blocked = await submit(hub, "slow")
-    going = await slow.called()
+    activation = await slow.called()
     behind = await submit(hub, "echo", thread_id=blocked.thread_id)
     await submit_to_end(hub, "echo")
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.PENDING
-    await finish(hub, going, behind)
+    await finish(hub, activation, behind)
 
 
 async def test_a_cancelled_waiting_run_leaves_the_queue(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     cancelled = await submit(hub, "a", "gone")
     last = await submit(hub, "a", "last")
     await hub.cancel(OWNER, cancelled.task_id)
-    going.end()
-    going = await agent.called()
-    assert going.call.text == "last"
-    going.end()
+    activation.end()
+    activation = await agent.called()
+    assert activation.call.text == "last"
+    activation.end()
     await asyncio.gather(ends(hub, first), ends(hub, last))

@@ -91,13 +91,13 @@ async def test_the_receipt_shows_exactly_the_records_of_the_run(hubs: HubFactory
 
 async def test_a_history_from_the_caller_precedes_the_input(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    first, going = await begin(hub, agent, "now", history=(*text("before"), Message.of("answered")))
-    assert [message.text for message in going.call.history] == ["before", "answered"]
-    assert going.call.text == "now"
-    await finish(hub, going.say("then"), first)
+    first, activation = await begin(hub, agent, "now", history=(*text("before"), Message.of("answered")))
+    assert [message.text for message in activation.call.history] == ["before", "answered"]
+    assert activation.call.text == "now"
+    await finish(hub, activation.say("then"), first)
     await submit(hub, "a", "later", thread_id=first.thread_id, history=text("elsewhere"))
-    going = await agent.called()
-    assert [message.text for message in going.call.history] == ["before", "answered", "now", "then", "elsewhere"]
+    activation = await agent.called()
+    assert [message.text for message in activation.call.history] == ["before", "answered", "now", "then", "elsewhere"]
 
 
 # Ids and names
@@ -179,24 +179,24 @@ async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: HubFact
 
 async def test_reject_on_a_busy_thread_is_a_conflict_without_changes(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     before = await log(hub, first)
     with refused(FaultCode.CONFLICT) as error:
         await submit(hub, "a", thread_id=first.thread_id, strategy="reject")
     assert error.value.fault.details == {"reason": BUSY}
     assert "strategy" not in error.value.fault.message, "the message must not mention a setting of one protocol"
     assert await log(hub, first) == before
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     await converse(hub, agent, thread_id=first.thread_id, strategy="reject")
 
 
 async def test_reject_also_counts_waiting_runs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    blocking, going = await begin(hub, agent)
+    blocking, activation = await begin(hub, agent)
     waiting = await submit(hub, "a")
     with refused(FaultCode.CONFLICT):
         await submit(hub, "a", thread_id=waiting.thread_id, strategy="reject")
-    await finish(hub, going, blocking)
+    await finish(hub, activation, blocking)
 
 
 async def test_enqueued_inputs_run_in_order(hubs: HubFactory) -> None:
@@ -209,10 +209,10 @@ async def test_enqueued_inputs_run_in_order(hubs: HubFactory) -> None:
         *[RunStatus.PENDING] * 3,
     ]
     for number, receipt in enumerate(receipts):
-        going = await agent.called()
-        assert going.call.text == str(number)
+        activation = await agent.called()
+        assert activation.call.text == str(number)
         assert not agent.waiting
-        going.say(f"answer {number}").end()
+        activation.say(f"answer {number}").end()
         await ends(hub, receipt)
     started = [record.run_id for record in await log(hub, receipts[0]) if isinstance(record.event, RunStarted)]
     assert started == [receipt.run_id for receipt in receipts]
@@ -266,9 +266,9 @@ async def test_a_rolled_back_run_is_in_no_history(hubs: HubFactory) -> None:
 
 async def test_an_input_may_supersede_a_paused_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     await converse(hub, agent, "beside", thread_id=first.thread_id)
     assert (await hub.reads.task(OWNER, first.task_id)).is_waiting
@@ -285,14 +285,14 @@ async def test_an_input_may_supersede_a_paused_task(hubs: HubFactory) -> None:
 
 async def test_a_follow_up_is_the_next_run_of_its_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     second = await submit(hub, "a", "second", follow_up=first.task_id)
     assert (second.task_id, second.thread_id) == (first.task_id, first.thread_id)
-    going.end()
-    going = await agent.called()
-    assert (going.call.text, going.call.cause) == ("second", "follow_up")
+    activation.end()
+    activation = await agent.called()
+    assert (activation.call.text, activation.call.cause) == ("second", "follow_up")
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     records = await log(hub, first)
     assert states(records) == ["working", "completed"]
     assert sum(isinstance(record.event, TaskCreated) for record in records) == 1
@@ -302,16 +302,16 @@ async def test_a_follow_up_is_the_next_run_of_its_task(hubs: HubFactory) -> None
 async def test_a_follow_up_is_refused_if_the_task_accepts_none(hubs: HubFactory, state: str) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", Echo()))
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     task_id, name, code, fields = first.task_id, "a", FaultCode.TASK_ENDED, dict[str, Any]()
     match state:
         case "ended":
-            await finish(hub, going, first)
+            await finish(hub, activation, first)
         case "cancelling":
-            going.stubborn = True
+            activation.stubborn = True
             await hub.cancel(OWNER, first.task_id)
         case "waiting":
-            going.ask("name").end()
+            activation.ask("name").end()
             await reaches(hub, first, TaskState.INPUT_REQUIRED)
             code = FaultCode.CONFLICT
         case "unknown":
@@ -324,50 +324,50 @@ async def test_a_follow_up_is_refused_if_the_task_accepts_none(hubs: HubFactory,
     with refused(code):
         await submit(hub, name, follow_up=task_id, **fields)
     assert await log(hub, first) == before
-    going.stubborn = False
-    going.end()
+    activation.stubborn = False
+    activation.end()
 
 
 async def test_an_earlier_input_waits_until_the_answer_is_processed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.PENDING
     answered = await answer(hub, first.task_id, "Bob")
-    going = await agent.called()
-    assert (going.call.cause, going.call.run_id) == ("answer", answered.run_id)
-    going.end()
-    going = await agent.called()
-    assert going.call.run_id == behind.run_id
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert (activation.call.cause, activation.call.run_id) == ("answer", answered.run_id)
+    activation.end()
+    activation = await agent.called()
+    assert activation.call.run_id == behind.run_id
+    await finish(hub, activation, first)
 
 
 async def test_a_waiting_answer_runs_before_earlier_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
     beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     busy = await agent.called()
     assert busy.call.run_id == beside.run_id
     answered = await answer(hub, first.task_id, "Bob")
     busy.end()
     order: list[str] = []
     for _ in range(2):
-        going = await agent.called()
-        order.append(going.call.run_id)
-        going.end()
+        activation = await agent.called()
+        order.append(activation.call.run_id)
+        activation.end()
     assert order == [answered.run_id, behind.run_id]
     await ends(hub, first)
 
 
 async def test_a_failed_task_cancels_its_queued_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
-    going.fail(ValueError("broken"))
+    activation.fail(ValueError("broken"))
     await fails(hub, first, FaultCode.AGENT_FAILED)
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
     assert not agent.waiting
@@ -387,11 +387,13 @@ async def test_an_answer_is_the_next_run_of_the_task(hubs: HubFactory) -> None:
     assert (question.interrupt_id, question.message.text) == ("name", "name?")
     answered = await answer(hub, first.task_id, "Bob", messages=text("I am Bob"))
     assert answered.task_id == first.task_id and answered.run_id != first.run_id
-    going = await agent.called()
-    assert going.call.cause == "answer"
-    assert [(each.interrupt_id, each.action, each.value) for each in going.call.answers] == [("name", "answer", "Bob")]
-    assert going.call.text == "I am Bob"
-    await finish(hub, going.say("Hello"), first)
+    activation = await agent.called()
+    assert activation.call.cause == "answer"
+    assert [(each.interrupt_id, each.action, each.value) for each in activation.call.answers] == [
+        ("name", "answer", "Bob")
+    ]
+    assert activation.call.text == "I am Bob"
+    await finish(hub, activation.say("Hello"), first)
     records = await log(hub, first)
     assert states(records) == ["working", "input_required", "working", "completed"]
     tail = [record.event.kind for record in records if record.seq > answered.seq]
@@ -410,21 +412,21 @@ async def test_a_partial_answer_is_a_run_that_calls_no_agent(hubs: HubFactory) -
     tail = [record.event.kind for record in await log(hub, first) if record.seq > partly.seq]
     assert tail == ["run_created", "interrupt_answered", "task_changed", "run_started", "run_ended", "task_changed"]
     await answer(hub, first.task_id, False)
-    going = await agent.called()
-    assert [(answered.interrupt_id, answered.value) for answered in going.call.answers] == [
+    activation = await agent.called()
+    assert [(answered.interrupt_id, answered.value) for answered in activation.call.answers] == [
         ("write", False),
         ("send", True),
     ]
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
 
 
 async def test_all_answers_at_once_need_one_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, values={"send": 1, "write": 2})
-    going = await agent.called()
-    assert [each.value for each in going.call.answers] == [2, 1]
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert [each.value for each in activation.call.answers] == [2, 1]
+    await finish(hub, activation, first)
 
 
 async def test_a_bare_answer_goes_to_the_oldest_question(hubs: HubFactory) -> None:
@@ -443,9 +445,9 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: HubFactor
     await reaches(hub, first, waiting)
     assert (await hub.reads.run(OWNER, first.run_id)).reason is (RunReason.AUTH if kind == "auth" else RunReason.INPUT)
     await answer(hub, first.task_id, action="decline")
-    going = await agent.called()
-    assert [each.action for each in going.call.answers] == ["decline"]
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert [each.action for each in activation.call.answers] == ["decline"]
+    await finish(hub, activation, first)
 
 
 async def test_open_questions_decide_whether_authentication_is_required(hubs: HubFactory) -> None:
@@ -483,10 +485,10 @@ async def test_a_question_accepts_one_answer(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     await answer(hub, first.task_id, "Bob")
-    going = await agent.called()
+    activation = await agent.called()
     with refused(FaultCode.NOT_AWAITING):
         await answer(hub, first.task_id, "Ann")
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     with refused(FaultCode.TASK_ENDED):
         await answer(hub, first.task_id, "Ann")
     with refused(FaultCode.NOT_FOUND):
@@ -498,31 +500,31 @@ async def test_question_ids_are_unique_within_a_task(hubs: HubFactory) -> None:
     first = await submit_and_ask(hub, agent, "name")
     second = await submit_and_ask(hub, agent, "name", thread_id=first.thread_id)
     await answer(hub, second.task_id, "second")
-    going = await agent.called()
-    assert [(each.interrupt_id, each.value) for each in going.call.answers] == [("name", "second")]
-    going.ask("name").end()
+    activation = await agent.called()
+    assert [(each.interrupt_id, each.value) for each in activation.call.answers] == [("name", "second")]
+    activation.ask("name").end()
     await reaches(hub, second, TaskState.INPUT_REQUIRED)
     assert [question.interrupt_id for question in await open_questions(hub, second)] == ["name-2"]
     assert [question.interrupt_id for question in await open_questions(hub, first)] == ["name"]
     await answer(hub, first.task_id, values={"name": "first"})
-    going = await agent.called()
-    assert [each.value for each in going.call.answers] == ["first"]
-    going.end()
+    activation = await agent.called()
+    assert [each.value for each in activation.call.answers] == ["first"]
+    activation.end()
     await answer(hub, second.task_id, values={"name-2": "third"})
-    going = await agent.called()
-    assert [each.value for each in going.call.answers] == ["third"]
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert [each.value for each in activation.call.answers] == ["third"]
+    await finish(hub, activation, first)
     await ends(hub, second)
 
 
 async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
-    beside, going = await begin(hub, agent, thread_id=first.thread_id)
+    beside, activation = await begin(hub, agent, thread_id=first.thread_id)
     answered = await answer(hub, first.task_id, "Bob")
     assert (await hub.reads.run(OWNER, answered.run_id)).status is RunStatus.PENDING
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
-    await finish(hub, going, beside)
+    await finish(hub, activation, beside)
     await finish(hub, await agent.called(), first)
 
 
@@ -531,7 +533,7 @@ async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: HubFactory) -
 
 async def test_a_cancelled_waiting_run_never_calls_its_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     second = await submit(hub, "a", thread_id=first.thread_id)
     task = await hub.cancel(OWNER, second.task_id)
     assert task.state is TaskState.CANCELLED
@@ -539,7 +541,7 @@ async def test_a_cancelled_waiting_run_never_calls_its_agent(hubs: HubFactory) -
     run = await hub.reads.run(OWNER, second.run_id)
     assert (run.status, run.reason, run.attempt) == (RunStatus.CANCELLED, RunReason.CALLER, 0)
     assert states(await log(hub, second, "task")) == ["cancelling", "cancelled"]
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     assert not agent.waiting
 
 
@@ -558,13 +560,13 @@ async def test_cancelling_a_paused_task_closes_its_questions(hubs: HubFactory) -
 
 async def test_cancelling_a_task_cancels_its_queued_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
-    going.open("half")
+    activation.open("half")
     task = await hub.cancel(OWNER, first.task_id)
     assert task.state is TaskState.CANCELLING
     assert (await ends(hub, first)).state is TaskState.CANCELLED
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
     assert kinds(await log(hub, first, "task"))[-4:] == ["part_ended", "message_ended", "run_ended", "task_changed"]
 
@@ -590,7 +592,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: HubFactory) ->
         registered("b", other, concurrency=1),
         limits=Limits(queue=Queue(agent=4, thread=2, owner=5)),
     )
-    busy, going = await begin(hub, agent)
+    busy, activation = await begin(hub, agent)
     for _ in range(2):
         await submit(hub, "a", thread_id=busy.thread_id)
 
@@ -613,7 +615,7 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: HubFactory) ->
     await full("b", "this caller")
     await submit(hub, "b", owner="bob")
     await hub.cancel(OWNER, busy.task_id)
-    await within(going.closed.wait())
+    await within(activation.closed.wait())
     await agent.called()
     await submit(hub, "b")  # one run less is waiting
     await hub.cancel(OWNER, blocking.task_id)
@@ -621,13 +623,13 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: HubFactory) ->
 
 async def test_a_burst_of_one_owner_does_not_affect_others(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=10)))
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     for _ in range(10):
         await submit(hub, "a")
     with refused(FaultCode.QUEUE_FULL, "agent a"):
         await submit(hub, "a")
     other = await submit(hub, "a", "from bob", owner="bob")
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     served = await agent.called()
     assert served.call.text == "hi", "the burst came first"
     served.end()
@@ -644,12 +646,12 @@ async def test_delayed_runs_do_not_count_for_queue_limits(hubs: HubFactory) -> N
         await submit(hub, "a", thread_id=delayed.thread_id, start_in=far)
     with refused(FaultCode.QUEUE_FULL, "3 runs of this caller already start at a later time"):
         await submit(hub, "a", start_in=far)
-    _, going = await begin(hub, agent, "now", owner="bob")
+    _, activation = await begin(hub, agent, "now", owner="bob")
     await submit(hub, "a", thread_id=delayed.thread_id)
     await submit(hub, "a")
     with refused(FaultCode.QUEUE_FULL, "agent a"):
         await submit(hub, "a")
-    going.end()
+    activation.end()
 
 
 async def test_a_refused_input_creates_no_thread(hubs: HubFactory) -> None:
@@ -682,19 +684,19 @@ async def test_a_delayed_run_does_not_start_early(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(clock=Clock(clock, clock))
     second = await submit(hub, "a", "second", start_in=120_000)
     first = await submit(hub, "a", "first", thread_id=second.thread_id, start_in=60_000)
-    now, going = await begin(hub, agent, "now", thread_id=second.thread_id)
-    assert going.call.text == "now"
-    await finish(hub, going, now)
+    now, activation = await begin(hub, agent, "now", thread_id=second.thread_id)
+    assert activation.call.text == "now"
+    await finish(hub, activation, now)
     assert not agent.waiting
     clock.now += 60_000
-    going = await agent.called()
-    assert going.call.text == "first"
+    activation = await agent.called()
+    assert activation.call.text == "first"
     assert not agent.waiting
     clock.now += 60_000
-    await finish(hub, going, first)
-    going = await agent.called()
-    assert going.call.text == "second"
-    await finish(hub, going, second)
+    await finish(hub, activation, first)
+    activation = await agent.called()
+    assert activation.call.text == "second"
+    await finish(hub, activation, second)
 
 
 @pytest.mark.parametrize("when", [-1, 2**63, 10**30])

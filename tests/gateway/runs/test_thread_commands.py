@@ -52,8 +52,8 @@ async def state_of(hub: Hub, thread_id: str) -> tuple[dict[str, object], list[st
 
 async def bound_turn(hub: Hub, agent: Scripted) -> Receipt:
     """Run a whole turn in which the agent's server names its context."""
-    first, going = await begin(hub, agent, "one")
-    await finish(hub, going.say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1"), first)
+    first, activation = await begin(hub, agent, "one")
+    await finish(hub, activation.say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1"), first)
     return first
 
 
@@ -122,14 +122,14 @@ async def test_an_upload_belongs_only_to_the_next_run(hubs: HubFactory) -> None:
     assert (upload.name, upload.origin, upload.folder) == ("a.txt", "caller", "folder/")
     await hub.upload(OWNER, THREAD, FilePart(name="b.txt", inline=b"two"))
     assert len((await hub.reads.thread(OWNER, THREAD)).uploads) == 2
-    first, going = await begin(hub, agent, "hi", thread_id=THREAD)
-    assert [(file.name, file.inline) for file in going.call.files] == [("a.txt", b"one"), ("b.txt", b"two")]
-    assert going.call.text == "hi"
-    await finish(hub, going, first)
+    first, activation = await begin(hub, agent, "hi", thread_id=THREAD)
+    assert [(file.name, file.inline) for file in activation.call.files] == [("a.txt", b"one"), ("b.txt", b"two")]
+    assert activation.call.text == "hi"
+    await finish(hub, activation, first)
     assert (await hub.reads.thread(OWNER, THREAD)).uploads == ()
-    second, going = await begin(hub, agent, "again", thread_id=THREAD)
-    assert going.call.files == ()
-    await finish(hub, going, second)
+    second, activation = await begin(hub, agent, "again", thread_id=THREAD)
+    assert activation.call.files == ()
+    await finish(hub, activation, second)
 
 
 async def test_an_upload_can_come_with_an_answer(hubs: HubFactory) -> None:
@@ -137,9 +137,9 @@ async def test_an_upload_can_come_with_an_answer(hubs: HubFactory) -> None:
     receipt = await submit_and_ask(hub, agent, "file?")
     await hub.upload(OWNER, receipt.thread_id, FilePart(name="a.txt", inline=b"one"))
     await answer(hub, receipt.task_id, "here")
-    going = await agent.called()
-    assert [file.inline for file in going.call.files] == [b"one"]
-    await finish(hub, going, receipt)
+    activation = await agent.called()
+    assert [file.inline for file in activation.call.files] == [b"one"]
+    await finish(hub, activation, receipt)
 
 
 async def test_an_answers_run_may_have_a_chosen_id(hubs: HubFactory) -> None:
@@ -171,9 +171,9 @@ async def test_an_agent_continues_from_the_callers_revision(hubs: HubFactory) ->
         ["hi", "by the way"],
         "update",
     )
-    second, going = await begin(hub, agent, "more", thread_id=first.thread_id)
-    assert [message.text for message in going.call.history] == ["hi", "by the way"]
-    await finish(hub, going.say("sure"), second)
+    second, activation = await begin(hub, agent, "more", thread_id=first.thread_id)
+    assert [message.text for message in activation.call.history] == ["hi", "by the way"]
+    await finish(hub, activation.say("sure"), second)
     assert await state_of(hub, first.thread_id) == ({"n": 1}, ["hi", "by the way", "more", "sure"])
 
 
@@ -182,13 +182,13 @@ async def test_a_run_from_an_older_revision_has_only_its_history(hubs: HubFactor
     first = await bound_turn(hub, agent)
     root = (await history_of(hub, first.thread_id)).head
     assert root is not None
-    second, going = await begin(hub, agent, "two", thread_id=first.thread_id)
-    assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
-    await finish(hub, going.say("2"), second)
-    third, going = await begin(hub, agent, "other", thread_id=first.thread_id, checkpoint=root.checkpoint_id)
-    assert going.call.upstream == {}
-    assert [message.text for message in going.call.history] == ["one", "1"]
-    await finish(hub, going.say("3"), third)
+    second, activation = await begin(hub, agent, "two", thread_id=first.thread_id)
+    assert (activation.call.upstream, activation.call.history) == ({"context": "c1"}, ())
+    await finish(hub, activation.say("2"), second)
+    third, activation = await begin(hub, agent, "other", thread_id=first.thread_id, checkpoint=root.checkpoint_id)
+    assert activation.call.upstream == {}
+    assert [message.text for message in activation.call.history] == ["one", "1"]
+    await finish(hub, activation.say("3"), third)
     assert (await state_of(hub, first.thread_id))[1] == ["one", "1", "other", "3"]
 
 
@@ -196,9 +196,9 @@ async def test_a_metadata_change_keeps_the_agents_memory(hubs: HubFactory) -> No
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"note": 1}, as_node="a"))
-    second, going = await begin(hub, agent, "two", thread_id=first.thread_id)
-    assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
-    await finish(hub, going.say("2"), second)
+    second, activation = await begin(hub, agent, "two", thread_id=first.thread_id)
+    assert (activation.call.upstream, activation.call.history) == ({"context": "c1"}, ())
+    await finish(hub, activation.say("2"), second)
     assert await state_of(hub, first.thread_id) == ({"note": 1}, ["one", "1", "two", "2"])
 
 
@@ -226,17 +226,17 @@ async def test_a_message_change_resends_the_history_to_the_agent(
     if change in updates:
         await hub.update_state(OWNER, updates[change])
     history = news if change == "spoke elsewhere" else ()
-    second, going = await begin(hub, agent, "two", thread_id=first.thread_id, history=history)
-    assert (going.call.upstream, [message.text for message in going.call.history]) == ({}, history_texts)
-    await finish(hub, going.say("2"), second)
+    second, activation = await begin(hub, agent, "two", thread_id=first.thread_id, history=history)
+    assert (activation.call.upstream, [message.text for message in activation.call.history]) == ({}, history_texts)
+    await finish(hub, activation.say("2"), second)
 
 
 async def test_the_state_cannot_be_changed_during_a_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     with refused(FaultCode.CONFLICT):
         await hub.update_state(OWNER, StateUpdate(thread_id=receipt.thread_id, values={"n": 1}))
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
 
 
 async def test_a_revision_of_an_unknown_one_is_refused(hubs: HubFactory) -> None:
@@ -284,11 +284,11 @@ async def test_a_caller_can_roll_back_an_active_run(hubs: HubFactory) -> None:
 
 async def test_a_rolled_back_pending_run_never_calls_its_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "one")
+    first, activation = await begin(hub, agent, "one")
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
     removed = await hub.cancel_run(OWNER, second.run_id, rollback=True)
     assert (removed.status, removed.removed) == (RunStatus.CANCELLED, True)
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     assert len(agent.calls) == 1
 
 

@@ -182,12 +182,12 @@ async def row(hub: Hub) -> Any:
 
 async def test_a_webhook_receives_all_events_in_order(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    receipt, going = await begin(
+    receipt, activation = await begin(
         hub, agent, webhook=hook(receiver, config={"token": "s"}), alias="my thread", protocol="test"
     )
-    going.say(*(Custom(name=name) for name in "abc"))
+    activation.say(*(Custom(name=name) for name in "abc"))
     assert await receiver.receives(4) == ["working", "1 a", "2 b", "3 c"]
-    going.end()
+    activation.end()
     assert await receiver.receives(5) == ["working", "1 a", "2 b", "3 c", "completed"]
     assert b"x-token: s" in receiver.headers[0].lower()
     assert b"x-thread: my thread" in receiver.headers[0].lower()
@@ -197,11 +197,11 @@ async def test_a_webhook_receives_all_events_in_order(hubs: HubFactory, receiver
 
 async def test_a_later_webhook_receives_only_later_events(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    receipt, going = await begin(hub, agent)
-    going.say(Custom(name="before"))
+    receipt, activation = await begin(hub, agent)
+    activation.say(Custom(name="before"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
-    going.say(Custom(name="after")).end()
+    activation.say(Custom(name="after")).end()
     assert await receiver.receives(2) == ["2 after", "completed"]  # the writer has seen the first one
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
 
@@ -246,14 +246,14 @@ async def test_a_failing_webhook_stays_failed_after_a_restart(
 ) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 100
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     assert await receiver.receives(4) == ["working"] * 4
     await settled(hub)
     given_up = await row(hub)
     assert (given_up.done, given_up.failures, given_up.next_try, given_up.reason) == (True, 4, None, "status 500")
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert all(word in warning for word in (receipt.task_id, "webhook=w", "status 500", "webhooks --retry w"))
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     await hubs.stop(hub)
     hub = await house(hubs, agent)
     await settled(hub)
@@ -266,21 +266,21 @@ async def test_a_failing_webhook_stays_failed_after_a_restart(
 async def test_a_retried_webhook_continues_at_its_cursor(hubs: HubFactory, receiver: Receiver, again: str) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 4
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(4)
     await settled(hub)
-    going.say(Custom(name="missed"))
+    activation.say(Custom(name="missed"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     before = hook(receiver, task_id=receipt.task_id)
     if again == "the command":
-        await finish(hub, going, receipt)
+        await finish(hub, activation, receipt)
         assert await hub.journal.write(retry_webhooks, "w") == [(receipt.task_id, "w")]
         await hubs.stop(hub)
         hub = await house(hubs, agent)
     else:
         fields = {"other credentials": {"config": {"token": "t"}}, "another URL": {"url": f"{receiver.url}/other"}}
         await hub.set_webhook(OWNER, replace(before, **fields.get(again, {})))
-        await finish(hub, going, receipt)
+        await finish(hub, activation, receipt)
     await settled(hub)
     bodies = ["completed"] if again == "another URL" else ["working", "1 missed", "completed"]
     assert receiver.got[4:] == bodies
@@ -318,7 +318,7 @@ async def test_the_next_attempt_is_stored_and_follows_the_schedule(
     quick(hub, *HOURS)
     receiver.statuses, receiver.retry_after = [status], retry_after
     before = wall()
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(1)
     await settled(hub)
     failed = await row(hub)
@@ -330,7 +330,7 @@ async def test_the_next_attempt_is_stored_and_follows_the_schedule(
         assert before + pause <= failed.next_try <= wall() + pause
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert hub.journal.channels.get(1).readers == 0  # the delivery holds only a timer
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     assert receiver.got == ["working"]
 
 
@@ -398,8 +398,8 @@ async def test_each_body_has_a_separate_schedule_and_is_accepted_once(hubs: HubF
 
     hub, agent = await scripted(hubs, writer=Twice, pauses=(0, HOURS[0]))
     receiver.statuses = [500, 200, 500, 200, 500, 200, 500, 200]
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
-    await finish(hub, going, receipt)
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
+    await finish(hub, activation, receipt)
     await settled(hub)
     each = ["working", "working again", "completed", "completed again"]
     assert receiver.got == [body for body in each for _ in range(2)]
@@ -411,7 +411,7 @@ async def test_a_refused_cursor_update_is_retried(
     """Refuse the write, as with a full disk: the body is not posted again meanwhile, and the webhook does not end."""
     hub, agent = await scripted(hubs)
     receiver.hold = asyncio.Event()
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(1)
     disk: Any = await hub.journal.write(lambda tx: tx.connection.connection.dbapi_connection)
     disk.execute("PRAGMA query_only=ON")
@@ -419,7 +419,7 @@ async def test_a_refused_cursor_update_is_retried(
     await within(eventually(lambda: "store its cursor" in caplog.text), "the refusal")
     assert receiver.got == ["working"]
     disk.execute("PRAGMA query_only=OFF")
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     assert await receiver.receives(2) == ["working", "completed"]
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
     assert caplog.text.count("store its cursor") == 1
@@ -437,9 +437,9 @@ async def test_an_unexpected_error_is_logged_once_and_delivery_continues(
             return super().write(record)
 
     hub, agent = await scripted(hubs, writer=Failing)
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
-    going.say(Custom(name="a"))
-    await finish(hub, going, receipt)
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
+    activation.say(Custom(name="a"))
+    await finish(hub, activation, receipt)
     assert await receiver.receives(3) == ["working", "1 a", "completed"]
     [error] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert error.exc_info is not None and receipt.task_id in error.getMessage()
@@ -476,11 +476,11 @@ async def test_an_unreachable_receiver_delays_no_other(hubs: HubFactory) -> None
 
 async def test_a_restart_continues_after_the_last_accepted_delivery(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
-    going.say(Custom(name="a"))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
+    activation.say(Custom(name="a"))
     await receiver.receives(2)
     receiver.hold = asyncio.Event()
-    going.say(Custom(name="b"))
+    activation.say(Custom(name="b"))
     await receiver.receives(3)
     await hubs.stop(hub)  # before the receiver accepts the body
     receiver.hold.set()
@@ -506,12 +506,12 @@ async def test_a_deleted_webhook_receives_nothing_more(hubs: HubFactory, receive
     hub, agent = await scripted(hubs)
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id, webhook_id="x"))
-    going = await agent.called()
+    activation = await agent.called()
     await receiver.receives(1)
     assert [found.webhook_id for found in await hub.reads.webhooks(OWNER, receipt.task_id)] == ["w", "x"]
     assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is True
     assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is False
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     await delivered(hub, receipt.task_id)
     assert receiver.got.count("completed") == 1
 
@@ -520,12 +520,12 @@ async def test_a_webhook_with_the_same_id_replaces_the_earlier_one(hubs: HubFact
     hub, agent = await scripted(hubs)
     other = Receiver()
     await other.start()
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(1)
     await hub.set_webhook(OWNER, hook(other, task_id=receipt.task_id))
     (found,) = await hub.reads.webhooks(OWNER, receipt.task_id)
     assert found.url == other.url
-    going.end()
+    activation.end()
     assert await other.receives(1) == ["completed"]
     assert receiver.got == ["working"]
     await delivered(hub, receipt.task_id)
@@ -568,13 +568,13 @@ async def test_a_webhook_for_one_body_is_deleted_afterwards(hubs: HubFactory, re
 
 async def test_the_number_of_webhooks_of_a_task_is_limited(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs, limits=Limits(webhooks=2))
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     second = hook(receiver, task_id=receipt.task_id, webhook_id="second")
     third = hook(receiver, task_id=receipt.task_id, webhook_id="third")
     await hub.set_webhook(OWNER, second)
     with refused(FaultCode.INVALID, match="at most 2 webhooks"):
         await hub.set_webhook(OWNER, third)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     with pytest.raises(FaultError, match="at most 2 webhooks"):
         await answer(hub, receipt.task_id, "Bob", webhook=third)

@@ -16,7 +16,7 @@ from babelgate.gateway.settings.model import DEMO, AgentSettings, Settings, Time
 
 ROOT = Path(__file__).parents[3]
 
-WHOLE = """
+FULL_FILE = """
 host: 127.0.0.1
 port: 8000
 public_url: https://agents.example.com/
@@ -72,7 +72,7 @@ def problems(file: Path, text: str) -> list[str]:
 
 
 def test_every_key_of_the_file_is_applied(file: Path) -> None:
-    settings = written(file, WHOLE)
+    settings = written(file, FULL_FILE)
     assert settings.public_url == "https://agents.example.com"
     assert settings.keys["alice"].get_secret_value() == "a-key"
     assert settings.network.allow == (ip_network("127.0.0.0/8"), ip_network("::1"))
@@ -318,7 +318,7 @@ def test_a_key_is_never_printed(file: Path, text: str) -> None:
 
 
 def test_secrets_are_not_in_the_repr_of_the_settings(file: Path) -> None:
-    settings = written(file, WHOLE)
+    settings = written(file, FULL_FILE)
     for text in (repr(settings), str(settings), settings.model_dump_json()):
         assert "a-key" not in text
         assert "Bearer t" not in text
@@ -353,7 +353,7 @@ def validator() -> Any:
 @pytest.mark.parametrize(
     ("text", "valid"),
     [
-        (WHOLE, True),
+        (FULL_FILE, True),
         ("agents: {}", True),
         ("agents: {a: {python: m:a, timeout: 3}}", True),
         ("limits: {body: 100}", True),

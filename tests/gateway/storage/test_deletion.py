@@ -133,7 +133,7 @@ async def test_a_tombstone_survives_a_restart(hubs: HubFactory) -> None:
 async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "waits", thread_id=receipt.thread_id)
     other = await submit(hub, "a", "elsewhere")
     scopes = (
@@ -147,7 +147,7 @@ async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: HubFactory
     await hub.delete_thread(OWNER, receipt.thread_id)
     for records in await within(asyncio.gather(*readers)):
         assert not any(isinstance(record.event, RunEnded) for record in records)
-    await within(going.closed.wait())
+    await within(activation.closed.wait())
     following = await agent.called()  # the slot is free, and the run that waited on the thread is gone
     assert following.call.text == "elsewhere"
     await finish(hub, following, other)
@@ -156,8 +156,8 @@ async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: HubFactory
 
 async def test_a_slow_reader_ends_when_its_thread_is_deleted(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
-    going.say(*(Custom(name=str(number)) for number in range(1200)))
+    receipt, activation = await begin(hub, agent)
+    activation.say(*(Custom(name=str(number)) for number in range(1200)))
     await follow(hub, Scope.task(receipt.task), until=lambda r: isinstance(r.event, Custom) and r.event.name == "1199")
     reading = hub.reads.follow(OWNER, Scope(receipt.thread_id))
     first = await within(anext(reading))
@@ -216,14 +216,14 @@ async def test_a_reader_that_begins_during_a_deletion_ends(hubs: HubFactory) -> 
 
 async def test_a_disconnected_caller_of_a_deletion_leaves_no_reader(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     reader = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "task_changed")
     caller = asyncio.ensure_future(hub.delete_thread(OWNER, receipt.thread_id))
     await asyncio.sleep(0)
     caller.cancel()
     await within(reader)
-    await within(going.closed.wait())
+    await within(activation.closed.wait())
 
 
 async def test_files_used_only_by_a_deleted_thread_are_swept(hubs: HubFactory) -> None:
@@ -370,12 +370,12 @@ async def test_a_removal_deletes_files_that_only_the_run_uses(hubs: HubFactory) 
 
 async def test_a_run_of_an_open_task_cannot_be_removed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
     for run_id in (receipt.run_id, behind.run_id):
         with refused(FaultCode.CONFLICT):
             await hub.remove_run(OWNER, run_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     with refused(FaultCode.CONFLICT):
         await hub.remove_run(OWNER, receipt.run_id)

@@ -169,9 +169,9 @@ async def test_the_start_of_a_run_is_found_after_later_records() -> None:
 async def test_each_caller_gets_a_copy() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(2)
-    mine = await snapshots.get(1, "a", fold, log.page, None)
-    mine.apply(log.records[0])
-    mine.fold.tasks["t"] = mine.fold.runs["r"] = None  # pyright: ignore[reportArgumentType]
+    fold_copy = await snapshots.get(1, "a", fold, log.page, None)
+    fold_copy.apply(log.records[0])
+    fold_copy.fold.tasks["t"] = fold_copy.fold.runs["r"] = None  # pyright: ignore[reportArgumentType]
     other = await snapshots.get(1, "a", fold, log.page, None)
     assert (other.seq, list(other.fold.tasks), list(other.fold.runs)) == (2, [], ["1", "2"])
 

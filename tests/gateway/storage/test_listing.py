@@ -24,9 +24,9 @@ async def test_the_status_of_a_thread_follows_its_runs(hubs: HubFactory) -> None
     thread = await hub.create_thread(OWNER, ThreadChange())
     assert await status(hub, thread.thread_id) == "idle"
     receipt = await submit(hub, "a", thread_id=thread.thread_id)
-    going = await agent.called()
+    activation = await agent.called()
     assert await status(hub, thread.thread_id) == "busy"
-    going.ask("q").end()
+    activation.ask("q").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     assert await status(hub, thread.thread_id) == "interrupted"
     await hub.cancel(OWNER, receipt.task_id)

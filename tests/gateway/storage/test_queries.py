@@ -67,7 +67,7 @@ async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: HubFactor
     two = await submit(hub, "echo", thread_id=one.thread_id)
     ended = await ends(hub, two)
     three = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
 
     async def found(**where: Any) -> set[str]:
         page = await hub.reads.tasks(OWNER, TaskFilter(**where), limit=10)
@@ -81,7 +81,7 @@ async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: HubFactor
     assert await found(changed_after=ended.changed_at) == {two.task_id, three.task_id}
     assert await found(changed_after=ended.changed_at + 1) == {three.task_id}
     assert await found(agent="echo", states=frozenset({TaskState.WORKING})) == set()
-    going.end()
+    activation.end()
     await ends(hub, three)
 
 

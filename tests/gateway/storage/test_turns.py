@@ -26,11 +26,11 @@ async def test_turns_are_runs_and_updates_of_callers(hubs: HubFactory) -> None:
     for each in receipts:
         await ends(hub, each)
     await hub.remove_run(OWNER, receipts[1].run_id)
-    going = await submit(hub, "a", thread_id=thread_id)
-    await run_is(hub, going.run_id, thread_id, RunStatus.RUNNING)
+    active = await submit(hub, "a", thread_id=thread_id)
+    await run_is(hub, active.run_id, thread_id, RunStatus.RUNNING)
 
     oldest = await hub.reads.turns(OWNER, thread_id, limit=10, descending=False)
-    assert [turn.run_id for turn in oldest] == [None, receipts[0].run_id, receipts[2].run_id, going.run_id]
+    assert [turn.run_id for turn in oldest] == [None, receipts[0].run_id, receipts[2].run_id, active.run_id]
     assert [turn.message_id for turn in oldest] == ["m", None, None, None]
     ended = await hub.reads.run(OWNER, receipts[0].run_id)
     assert (oldest[1].seq, oldest[1].until, oldest[1].task_id) == (ended.first_seq, ended.last_seq, ended.task_id)
@@ -46,7 +46,7 @@ async def test_turns_are_runs_and_updates_of_callers(hubs: HubFactory) -> None:
             await read
         assert caught.value.fault.code is FaultCode.NOT_FOUND
     (await agent.called()).end()
-    await ends(hub, going)
+    await ends(hub, active)
 
 
 async def test_a_page_of_turns_reads_little_of_a_long_thread(hubs: HubFactory) -> None:

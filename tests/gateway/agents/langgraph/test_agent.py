@@ -25,7 +25,7 @@ from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAID = {"messages": [{"role": "user", "content": "Hi"}]}
+INPUT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 def spoken(values: Any) -> list[str]:
@@ -38,9 +38,9 @@ def spoken(values: Any) -> list[str]:
 async def test_a_conversation_continues_over_runs_and_a_restart(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "chat") as caller:
         thread_id = await caller.thread()
-        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Hi", "Hello big world"]
+        assert spoken(await caller.wait(thread_id, "chat", INPUT)) == ["Hi", "Hello big world"]
     async with graphs_running(tmp_path, "chat") as caller:
-        values = await caller.wait(thread_id, "chat", SAID)
+        values = await caller.wait(thread_id, "chat", INPUT)
         assert spoken(values) == ["Hi", "Hello big world"] * 2
         assert values["count"] == 2
         assert (await caller.state(thread_id))["values"] == values
@@ -54,8 +54,8 @@ async def test_each_thread_of_each_owner_has_a_separate_state(tmp_path: Path) ->
             http.headers["x-api-key"] = key
             await caller.thread(thread_id=thread_id)
             for count in range(1, runs + 1):
-                assert (await caller.wait(thread_id, "chat", SAID))["count"] == count
-        assert (await caller.wait(await caller.thread(), "chat", SAID))["count"] == 1
+                assert (await caller.wait(thread_id, "chat", INPUT))["count"] == count
+        assert (await caller.wait(await caller.thread(), "chat", INPUT))["count"] == 1
 
 
 async def test_the_first_run_of_a_graph_receives_the_threads_messages(tmp_path: Path) -> None:
@@ -64,14 +64,14 @@ async def test_the_first_run_of_a_graph_receives_the_threads_messages(tmp_path: 
         caller = Caller(gateway)
         thread_id = await caller.thread()
         await caller.wait(thread_id, "echo", {"messages": [{"role": "user", "content": "Before"}]})
-        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Before", "Before", "Hi", "Hello big world"]
-        values = await caller.wait(thread_id, "chat", SAID)
+        assert spoken(await caller.wait(thread_id, "chat", INPUT)) == ["Before", "Before", "Hi", "Hello big world"]
+        values = await caller.wait(thread_id, "chat", INPUT)
         assert spoken(values) == ["Before", "Before", "Hi", "Hello big world", "Hi", "Hello big world"]
 
 
 async def test_the_usage_of_a_model_is_reported_for_the_run(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     (run,) = await graphs.get(f"/threads/{thread.thread_id}/runs")
     used = {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}
     assert run["metadata"]["babelgate"]["usage"] == used
@@ -83,7 +83,7 @@ async def test_the_usage_of_a_model_is_reported_for_the_run(graphs: Caller) -> N
 async def test_a_question_stays_open_over_a_restart(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "ask") as caller:
         thread_id = await caller.thread()
-        (question,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
+        (question,) = (await caller.wait(thread_id, "ask", INPUT))["__interrupt__"]
         assert question["value"] == {"question": "What is your name?"}
         assert question["response_schema"] == {"type": "string", "minLength": 1}
         state = await caller.state(thread_id)
@@ -120,14 +120,14 @@ async def test_an_approval_of_another_protocol_reaches_the_graph(tmp_path: Path)
 @pytest.mark.parametrize("answer", ["Ann", 7, True, 0, False, "", {}, {"a": 1}, [1, None], None])
 async def test_an_answer_of_any_type_reaches_the_node_unchanged(answer: Any, graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     values = await thread.resume(answer)
     assert spoken(values)[-1] == f"You said {answer!r}."
 
 
 async def test_parallel_questions_are_answered_by_id_in_any_order(graphs: Caller) -> None:
     thread = await begin(graphs, "several")
-    questions = (await thread.wait(SAID))["__interrupt__"]
+    questions = (await thread.wait(INPUT))["__interrupt__"]
     ids = {("L" if each["value"] == "Left?" else "R"): each["id"] for each in questions}
     assert set(ids) == {"L", "R"}
     await thread.resume({ids["R"]: "r"})
@@ -139,13 +139,13 @@ async def test_parallel_questions_are_answered_by_id_in_any_order(graphs: Caller
 
 
 async def test_parallel_questions_are_listed_in_the_order_of_the_graph(graphs: Caller) -> None:
-    questions = (await graphs.wait(await graphs.thread(), "turns", SAID))["__interrupt__"]
+    questions = (await graphs.wait(await graphs.thread(), "turns", INPUT))["__interrupt__"]
     assert [each["value"] for each in questions] == ["First?", "Second?"]
 
 
 async def test_a_node_that_asks_twice_is_answered_twice(graphs: Caller) -> None:
     thread = await begin(graphs, "twice")
-    (first,) = (await thread.wait(SAID))["__interrupt__"]
+    (first,) = (await thread.wait(INPUT))["__interrupt__"]
     (second,) = (await thread.resume("one"))["__interrupt__"]
     assert (first["value"], second["value"]) == ("First?", "Second?")
     assert first["id"] != second["id"]
@@ -154,8 +154,8 @@ async def test_a_node_that_asks_twice_is_answered_twice(graphs: Caller) -> None:
 
 async def test_a_new_input_closes_the_open_question_of_the_thread(graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
-    (first,) = (await thread.wait(SAID))["__interrupt__"]
-    (second,) = (await thread.wait(SAID))["__interrupt__"]
+    (first,) = (await thread.wait(INPUT))["__interrupt__"]
+    (second,) = (await thread.wait(INPUT))["__interrupt__"]
     assert first["id"] != second["id"]
     values = await thread.resume("Ann")
     assert spoken(values) == ["Hi", "Hi", "You said 'Ann'."]
@@ -171,7 +171,7 @@ async def listed_questions(thread: Thread) -> tuple[Any, Any]:
 async def test_a_state_update_closes_the_question(graphs: Caller) -> None:
     """Check the behavior of langgraph-api 0.16.7."""
     thread = await begin(graphs, "ask")
-    (question,) = (await thread.wait(SAID))["__interrupt__"]
+    (question,) = (await thread.wait(INPUT))["__interrupt__"]
     await thread.update({"count": 5}, as_node="before")
     assert await listed_questions(thread) == ([], [])
     assert (await thread.state())["next"] == ["ask"]
@@ -185,7 +185,7 @@ async def test_a_state_update_closes_the_question(graphs: Caller) -> None:
 
 async def test_a_state_update_cancels_the_asking_task(graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     hub = graphs.gateway.hub
     (question,) = await open_questions(hub, "default", thread.thread_id)
     await thread.update({"count": 5}, as_node="before")
@@ -198,7 +198,7 @@ async def test_a_state_update_cancels_the_asking_task(graphs: Caller) -> None:
 async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -> None:
     """Run from the newest state, from a checkpoint, and after a change of the state, as on langgraph-api 0.16.7."""
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     early = next(state for state in await thread.history() if state["next"] == ["before"])
     for more in ({}, {"checkpoint_id": early["checkpoint"]["checkpoint_id"]}, {}):
         (question,) = (await thread.wait(None, **more))["__interrupt__"]
@@ -212,10 +212,10 @@ async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -
 async def test_an_answer_may_name_the_checkpoint_that_asks(graphs: Caller, where: str) -> None:
     """Send a checkpoint with an answer, as `useStream` does: it sends the newest one each time."""
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     asks = (await thread.history())[0]["checkpoint"]
     if where == "earlier":
-        await thread.wait(SAID)
+        await thread.wait(INPUT)
     values = await thread.resume("Ann", checkpoint=asks)
     assert spoken(values) == ["Hi", "You said 'Ann'."]
     assert await thread.status() == "idle"
@@ -366,12 +366,12 @@ async def test_an_update_of_an_earlier_state_begins_a_branch(graphs: Caller) -> 
 
 async def test_messages_of_the_state_are_changed_by_id(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    values = await thread.wait(SAID)
+    values = await thread.wait(INPUT)
     first, second = (message["id"] for message in values["messages"])
     changed = {"messages": [{"role": "user", "content": "Ho", "id": first}, {"type": "remove", "id": second}]}
     await thread.update(changed, as_node="answer")
     assert spoken((await thread.state())["values"]) == ["Ho"]
-    assert spoken(await thread.wait(SAID)) == ["Ho", "Hi", "Hello big world"]
+    assert spoken(await thread.wait(INPUT)) == ["Ho", "Hi", "Hello big world"]
 
 
 async def test_a_new_thread_of_a_graph_has_a_state(graphs: Caller) -> None:
@@ -393,10 +393,10 @@ async def test_a_rejected_state_update_reports_the_graphs_error(graphs: Caller) 
 
 async def test_a_copy_of_a_thread_continues_independently(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    values = await thread.wait(SAID)
+    values = await thread.wait(INPUT)
     copy = replace(thread, thread_id=(await graphs.post(f"/threads/{thread.thread_id}/copy"))["thread_id"])
     assert (await copy.state())["values"] == values
-    assert (await copy.wait(SAID))["count"] == 2
+    assert (await copy.wait(INPUT))["count"] == 2
     assert (await thread.state())["values"] == values
     early = (await copy.history())[-2]["checkpoint"]["checkpoint_id"]
     assert spoken(await copy.wait(None, checkpoint_id=early)) == ["Hi", "Hello big world"]
@@ -423,19 +423,19 @@ async def test_a_graph_starts_from_a_revision_of_another_agent(tmp_path: Path) -
         for words in ("One", "Two"):
             await caller.wait(thread_id, "echo", {"messages": [{"role": "user", "content": words}]})
         after_one = (await caller.history(thread_id))[2]["checkpoint"]["checkpoint_id"]
-        values = await caller.wait(thread_id, "chat", SAID, checkpoint_id=after_one)
+        values = await caller.wait(thread_id, "chat", INPUT, checkpoint_id=after_one)
         assert spoken(values) == ["One", "One", "Hi", "Hello big world"]
 
 
 async def test_deleting_a_run_deletes_its_checkpoints(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    before = await thread.wait(SAID)
-    await thread.wait(SAID)
+    before = await thread.wait(INPUT)
+    await thread.wait(INPUT)
     newest = (await graphs.get(f"/threads/{thread.thread_id}/runs"))[0]["run_id"]
     answer = await graphs.gateway.http.delete(f"/threads/{thread.thread_id}/runs/{newest}")
     assert answer.status_code < 300
     assert (await thread.state())["values"] == before
-    assert (await thread.wait(SAID))["count"] == 2
+    assert (await thread.wait(INPUT))["count"] == 2
 
 
 # Failures

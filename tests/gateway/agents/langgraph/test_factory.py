@@ -15,7 +15,7 @@ from tests.gateway.hubs import eventually, within
 from tests.gateway.platform import Caller
 from tests.running import running
 
-SAID = {"messages": [{"role": "user", "content": "Hi"}]}
+INPUT = {"messages": [{"role": "user", "content": "Hi"}]}
 MINT = {"configurable": {"flavour": "mint"}}
 
 
@@ -33,7 +33,7 @@ async def served(folder: Path, *names: str, kind: str = "graph", **settings: Any
 
 
 async def last(caller: Caller, agent: str, **body: Any) -> str:
-    values = await caller.wait(await caller.thread(), agent, SAID, **body)
+    values = await caller.wait(await caller.thread(), agent, INPUT, **body)
     return values["messages"][-1]["content"]
 
 
@@ -98,7 +98,7 @@ async def test_the_factory_receives_the_purpose_of_the_graph(tmp_path: Path, log
         assert log == ["assistants.read"], "the gateway reads the schemas at its start"
         log.clear()
         thread_id = await caller.thread()
-        await caller.wait(thread_id, "runtime", SAID)
+        await caller.wait(thread_id, "runtime", INPUT)
         await caller.update(thread_id, {"messages": [{"role": "user", "content": "More"}]})
         (found,) = await caller.post("/assistants/search", {"graph_id": "runtime"})
         drawn = await caller.get(f"/assistants/{found['assistant_id']}/graph")
@@ -112,7 +112,7 @@ async def test_the_factory_receives_the_purpose_of_the_graph(tmp_path: Path, log
 async def test_threads_and_questions_of_a_factory_survive_a_restart(tmp_path: Path) -> None:
     async with served(tmp_path, "asking") as caller:
         thread_id = await caller.thread()
-        (question,) = (await caller.wait(thread_id, "asking", SAID, config=MINT))["__interrupt__"]
+        (question,) = (await caller.wait(thread_id, "asking", INPUT, config=MINT))["__interrupt__"]
         assert question["value"] == "Name?"
     async with served(tmp_path, "asking") as caller:
         values = await caller.resume(thread_id, "asking", "Ann", config=MINT)
@@ -134,7 +134,7 @@ async def test_a_failure_suppressed_by_the_context_manager_is_reported(tmp_path:
     async with served(tmp_path, "failing") as caller:
         log.clear()
         thread_id = await caller.thread()
-        body = {"assistant_id": "failing", "input": SAID}
+        body = {"assistant_id": "failing", "input": INPUT}
         answer = await caller.post(f"/threads/{thread_id}/runs/wait", body)
     assert answer == {"__error__": {"error": "ValueError", "message": "no more"}}
     assert log == ["in False", "failed no more", "out"]
@@ -144,7 +144,7 @@ async def test_a_cancelled_run_leaves_its_context_manager(tmp_path: Path, log: l
     async with served(tmp_path, "waiting") as caller:
         log.clear()
         thread_id = await caller.thread()
-        run = await caller.post(f"/threads/{thread_id}/runs", {"assistant_id": "waiting", "input": SAID})
+        run = await caller.post(f"/threads/{thread_id}/runs", {"assistant_id": "waiting", "input": INPUT})
         await within(eventually(lambda: log == ["waits"]), "the node")
         await caller.post(f"/threads/{thread_id}/runs/{run['run_id']}/cancel?wait=true")
         assert log == ["waits", "out"]
@@ -153,7 +153,7 @@ async def test_a_cancelled_run_leaves_its_context_manager(tmp_path: Path, log: l
 async def test_a_factory_that_needs_a_config_is_served_without_schemas(tmp_path: Path) -> None:
     async with served(tmp_path, "needy") as caller:
         assert await last(caller, "needy", config=MINT) == "needy mint"
-        failed = await caller.wait(await caller.thread(), "needy", SAID)
+        failed = await caller.wait(await caller.thread(), "needy", INPUT)
         assert failed == {"__error__": {"error": "KeyError", "message": "'flavour'"}}
 
 
@@ -181,7 +181,7 @@ async def test_a_graph_uses_the_store_of_its_caller(tmp_path: Path) -> None:
         http = caller.gateway.http
         for key, count in (("a-key", 1), ("a-key", 2), ("b-key", 1)):
             http.headers["x-api-key"] = key
-            messages = (await caller.wait(await caller.thread(), "memory", SAID))["messages"]
+            messages = (await caller.wait(await caller.thread(), "memory", INPUT))["messages"]
             first, second = messages[-2]["content"], messages[-1]["content"]
             assert first.startswith(f"{count} ")
             assert "'count'" in first
