@@ -58,7 +58,7 @@ NAMED_SO: Final = {
 }
 PREFIXES: Final = ("is_", "has_", "can_")
 """Prefixes of the names of predicates."""
-TELL_WHETHER: Final[Mapping[str, str]] = {
+BOOLEAN_FUNCTIONS: Final[Mapping[str, str]] = {
     # Actions.
     "add_texts": "whether it could",
     "advance_cursor": "whether this gateway still delivers to the webhook",
@@ -444,7 +444,7 @@ def test_predicates_begin_with_is_has_or_can(trees: Mapping[Path, ast.Module]) -
         if isinstance(function.returns, ast.Name) and function.returns.id == "bool"
         if not function.name.startswith(("_", *PREFIXES))
     }
-    assert found == set(TELL_WHETHER)
+    assert found == set(BOOLEAN_FUNCTIONS)
 
 
 def test_models_of_messages_are_in_wire(trees: Mapping[Path, ast.Module]) -> None:
