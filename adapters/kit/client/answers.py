@@ -46,10 +46,7 @@ _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 
 class Body:
-    """Body of a response, decompressed. `read` returns its next chunk, or b"" at the end. Call `aclose` at the end.
-
-    `read` raises agent_invalid for a body that cannot be decompressed, and httpx.TransportError.
-    """
+    """Body of a response, decompressed. Call `aclose` at the end."""
 
     def __init__(self, response: httpx.Response) -> None:
         self._response = response
@@ -61,6 +58,10 @@ class Body:
         self._compressed = b""
 
     async def read(self) -> bytes:
+        """Return the next chunk, or b"" at the end.
+
+        Raises agent_invalid for a body that cannot be decompressed, and httpx.TransportError.
+        """
         if not self._encoding:
             return await self._read()
         if self._inflating is None:

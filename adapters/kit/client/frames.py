@@ -29,7 +29,7 @@ class FrameStream:
     """Frames of one response. A lost connection ends the stream, and `broken` holds its error. Call `aclose` at the
     end.
 
-    `read` and iteration raise agent_invalid for a frame that is larger than `limit` bytes, and httpx.TimeoutException.
+    Iteration raises the errors of `read`.
     """
 
     def __init__(self, response: httpx.Response, *, limit: int = ANSWER_LIMIT) -> None:
@@ -45,7 +45,10 @@ class FrameStream:
         """Position of the next slice in the chunk."""
 
     async def read(self) -> Sequence[Frame]:
-        """Return the frames that have arrived, and wait for one if there are none. Return none at the end."""
+        """Return the frames that have arrived, and wait for one if there are none. Return none at the end.
+
+        Raises agent_invalid for a frame that is larger than `limit` bytes, and httpx.TimeoutException.
+        """
         frames: list[Frame] = []
         while not frames:
             if self._failed is not None:

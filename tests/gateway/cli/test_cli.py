@@ -628,3 +628,19 @@ def test_every_option_and_its_variable_are_in_the_documentation() -> None:
                 assert f"`{parameter.envvar}`" in section
     for option in ("--help", "--version"):
         assert f"`{option}`" in section
+
+
+def test_the_documentation_of_options_has_the_words_of_the_help() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    section = _plain(page.partition("## The command line\n")[2].partition("\n## ")[0])
+    for name, command in program.commands.items():
+        assert _plain(command.get_short_help_str(200)).rstrip(".") in section, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                text = _plain(re.sub(r" *\[default: .*\]", "", parameter.help or ""))
+                assert all(words in section for words in re.split(r"[.;:(),] ?", text)), (name, parameter.opts)
+
+
+def _plain(text: str) -> str:
+    """Return a text without the marks of Markdown and without quotes."""
+    return re.sub(r"[`']", "", re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text))
