@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from babelgate.conformance.probe import Context, Opened, Options, Suite
+from babelgate.conformance.probe import Context, Opened, ProbeOptions, ProbeSuite
 from babelgate.conformance.report.model import SetReport
 from babelgate.conformance.requirement import Requirement, RequirementSet
 from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, Result, Verdict
@@ -20,14 +20,14 @@ _TIMEOUT_FACTOR: Final = 12
 """Time limit of one probe, as a multiple of the timeout for one answer."""
 
 
-def suite_of(chosen: RequirementSet) -> Suite[Any]:
+def suite_of(chosen: RequirementSet) -> ProbeSuite[Any]:
     return import_module(chosen.module).SUITE
 
 
 async def judge(
     chosen: RequirementSet,
     url: str,
-    options: Options,
+    options: ProbeOptions,
     *,
     is_told: bool = False,
     selected: Callable[[Requirement], bool] = lambda _: True,
@@ -71,7 +71,7 @@ async def judge(
 
 
 class _Runner:
-    def __init__(self, chosen: RequirementSet, suite: Suite[Any], context: Context[Any]) -> None:
+    def __init__(self, chosen: RequirementSet, suite: ProbeSuite[Any], context: Context[Any]) -> None:
         self._set = chosen
         self._suite = suite
         self._context = context

@@ -133,6 +133,8 @@ _OWNERS: Final = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDe
 
 WORDS: Final = 35
 """Maximum number of words in a sentence."""
+NAME_WORDS: Final = 10
+"""Maximum number of words in the name of a test, after `test_`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,13 +212,19 @@ def in_comments(source: str) -> Iterator[tuple[int, str, str]]:
 
 
 def in_names(tree: ast.Module) -> Iterator[tuple[int, str, str]]:
-    """Yield the line, rule and name of every local or parameter that says how its value came."""
+    """Yield the line, rule and name of every local or parameter that says how its value came, and of unclear tests."""
     for node in ast.walk(tree):
         match node:
             case ast.arg(arg=name) if name in LOCALS:
                 yield node.lineno, "name it by what it holds", name
             case ast.Name(id=name, ctx=ast.Store()) if name in LOCALS:
                 yield node.lineno, "name it by what it holds", name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if name.startswith("test_"):
+                parts = name.split("_")[1:]
+                if len(parts) > NAME_WORDS:
+                    yield node.lineno, f"a name of {len(parts)} words", name
+                if vague := LOCALS.intersection(parts):
+                    yield node.lineno, f"state the behaviour instead of '{min(vague)}'", name
             case _:
                 pass
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
-from babelgate.adapters.a2a.codec.asks import Reply
+from babelgate.adapters.a2a.codec.asks import AnswerMessage
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS, encode_offer
 from babelgate.adapters.a2a.read.questions import replies
@@ -36,7 +36,7 @@ def request(
         call = replace(call, history=())
     answers = bool(call.answers)
     before = call.upstream.get("task")
-    said = replies(call, past) if answers else Reply(_input(call))
+    said = replies(call, past) if answers else AnswerMessage(_input(call))
     if offers and call.tools:
         extensions = dict.fromkeys((*said.extensions, CLIENT_TOOLS))
         said = replace(said, parts=(*said.parts, encode_offer(call.tools)), extensions=tuple(extensions))
@@ -80,7 +80,7 @@ def _is_lossy(messages: Sequence[Message]) -> bool:
     return any(shown_part(part)[0] is not part for message in messages for part in message.parts)
 
 
-def _message(call: Invocation, said: Reply) -> Message:
+def _message(call: Invocation, said: AnswerMessage) -> Message:
     """As the caller said it last, with the parts of all it said."""
     last = call.messages[-1] if call.messages else Message()
     message_id = last.message_id or derived_id(call.run_id, "input")

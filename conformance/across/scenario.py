@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from babelgate.conformance.across.driver import Driver, Observation
-from babelgate.conformance.across.model import File, Input
+from babelgate.conformance.across.model import CallerInput, File
 from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.wire.http import Unanswered
 
@@ -35,8 +35,8 @@ class Scenario:
     """Ability that the protocol needs."""
 
 
-def _input_of(trigger: Trigger) -> Input:
-    return Input(trigger.text, data=trigger.data)
+def _input_of(trigger: Trigger) -> CallerInput:
+    return CallerInput(trigger.text, data=trigger.data)
 
 
 async def _plain(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:

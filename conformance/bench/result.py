@@ -21,11 +21,11 @@ Outcome = Literal["passed", "failed", "error", "timeout", "limit", "unreachable"
 """
 
 
-class Record(BaseModel):
+class ResultRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
-class AgentAbout(Record):
+class AgentAbout(ResultRecord):
     name: str
     target: str
     """As it was given, without secrets."""
@@ -39,7 +39,7 @@ class AgentAbout(Record):
     description: str = ""
 
 
-class TaskAbout(Record):
+class TaskAbout(ResultRecord):
     name: str
     hash: str
     category: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class TaskAbout(Record):
     description: str = ""
 
 
-class Machine(Record):
+class Machine(ResultRecord):
     system: str
     processor: str
     cpus: int
@@ -61,7 +61,7 @@ class Machine(Record):
     """Who refuses sockets to Python checks: `kernel` or `hook`."""
 
 
-class Settings(Record):
+class Settings(ResultRecord):
     repetitions: int = 1
     concurrency: int = 4
     seed: int = 0
@@ -70,7 +70,7 @@ class Settings(Record):
     currency: str = "USD"
 
 
-class Header(Record):
+class Header(ResultRecord):
     """The first line of a journal: what was asked of whom, with what, where."""
 
     kind: Literal["header"] = "header"
@@ -90,13 +90,13 @@ class Header(Record):
     machine: Machine
 
 
-class VerdictRecord(Record):
+class VerdictRecord(ResultRecord):
     check: str
     passed: bool
     why: str = ""
 
 
-class Attempt(Record):
+class Attempt(ResultRecord):
     """One agent at one task, once."""
 
     kind: Literal["attempt"] = "attempt"
@@ -134,12 +134,12 @@ class Attempt(Record):
         return self.outcome != "broken"
 
 
-class Interval(Record):
+class Interval(ResultRecord):
     low: float
     high: float
 
 
-class Times(Record):
+class Times(ResultRecord):
     """Seconds; None where there is nothing to measure."""
 
     p50: float | None = None
@@ -147,7 +147,7 @@ class Times(Record):
     first_output_p50: float | None = None
 
 
-class Figures(Record):
+class Figures(ResultRecord):
     """Of an agent over some attempts."""
 
     attempts: int
@@ -169,7 +169,7 @@ class Figures(Record):
     cost: float | None = None
 
 
-class AgentFigures(Record):
+class AgentFigures(ResultRecord):
     agent: str
     all: Figures
     score: float | None = None
@@ -178,7 +178,7 @@ class AgentFigures(Record):
     tasks: dict[str, Figures] = {}
 
 
-class Comparison(Record):
+class Comparison(ResultRecord):
     """Of two agents, on the tasks that both were at."""
 
     first: str
@@ -204,7 +204,7 @@ class Comparison(Record):
     sentence: str
 
 
-class Regression(Record):
+class Regression(ResultRecord):
     agent: str
     task: str | None
     """None for all tasks together."""
@@ -215,7 +215,7 @@ class Regression(Record):
     """`lower` and `higher` may be chance."""
 
 
-class Baseline(Record):
+class Baseline(ResultRecord):
     file: str
     started_at: str
     compared: int
@@ -227,7 +227,7 @@ class Baseline(Record):
     rows: tuple[Regression, ...] = ()
 
 
-class Report(Record):
+class Report(ResultRecord):
     """The whole of a result file."""
 
     format: int = FORMAT

@@ -99,7 +99,7 @@ class SetReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     url: str
     sets: Sequence[SetReport]
     seconds: float

@@ -30,7 +30,7 @@ from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
-from babelgate.gateway.agents.failover import Server, server_pool
+from babelgate.gateway.agents.failover import FailoverServer, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.registered_agent import Again, Describe, RegisteredAgent
@@ -483,7 +483,7 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     if missing is not None:  # a server without the agent may have it later
         log.warning("server of an agent not usable agent=%s reason=%s", name, missing)
     info, first, detected = next(iter(by_url.values()))
-    servers: list[Server] = []
+    servers: list[FailoverServer] = []
     for url in settings.servers:
         server_info, at, server = by_url.get(url, (info, url, detected))
         servers.append(_server(server.upstream, at, server_info, settings, headers))
@@ -546,7 +546,7 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
 
 def _server(
     upstream: Upstream, url: str, info: AgentInfo, settings: AgentSettings, headers: Mapping[str, str]
-) -> Server:
+) -> FailoverServer:
     """Return a server of an agent. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
         allowed = upstream.options.get(option)
@@ -557,7 +557,7 @@ def _server(
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
     client = upstream.client(url, upstream.name_of(info), headers=headers, timeout=timeout, **settings.options)
-    return Server(url, client, protocol=upstream.protocol)
+    return FailoverServer(url, client, protocol=upstream.protocol)
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:

@@ -25,8 +25,8 @@ from babelgate.conformance.bench.report.html import html
 from babelgate.conformance.bench.report.terminal import terminal
 from babelgate.conformance.bench.result import AgentAbout, Header, Report, Settings, result_schema
 from babelgate.conformance.bench.run import Budget
-from babelgate.conformance.bench.server import Server, reach
-from babelgate.conformance.bench.session import JOURNAL, Session, begin, conduct, differences
+from babelgate.conformance.bench.server import AgentClient, reach
+from babelgate.conformance.bench.session import JOURNAL, BenchSession, begin, conduct, differences
 from babelgate.conformance.bench.suite import Suite, SuiteError, load_suite
 from babelgate.conformance.bench.task import task_schema
 from babelgate.gateway.cli.embedded import Embedded, Served, embedded_gateway
@@ -198,12 +198,14 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
         abouts = [about for each in plan.agents for about in await _abouts(each, gateway, http, direct=each in direct)]
         _distinct(abouts)
         headers = {each.text: each.headers for each in direct}
-        contenders = [Contender(each.name, Server(each.url, http, headers.get(each.target, {}))) for each in abouts]
+        contenders = [
+            Contender(each.name, AgentClient(each.url, http, headers.get(each.target, {}))) for each in abouts
+        ]
         if header is None:
             header = begin(plan.suite, abouts, plan.settings, suite_format=plan.options.suite_format)
         for note in header.notes:
             click.echo(note, err=True)
-        session = Session(
+        session = BenchSession(
             plan.folder,
             header,
             plan.suite,
@@ -223,7 +225,7 @@ async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
     url = agent.url
     if url is None or agent.entry.get("agent") or agent.entry.get("protocol"):
         return False
-    return await Server(url, http, agent.headers).is_answering()
+    return await AgentClient(url, http, agent.headers).is_answering()
 
 
 def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContextManager[Embedded]:
@@ -239,7 +241,7 @@ async def _abouts(
     """Return the agents of a target. Raises CliError for an agent that does not work."""
     if direct:
         url = (agent.url or "").rstrip("/")
-        details = await Server(url, http, agent.headers).about()
+        details = await AgentClient(url, http, agent.headers).about()
         name = agent.name or legal_name(urlsplit(url).netloc)
         about = AgentAbout(name=name, target=agent.text, url=url, fronted=False, because="AIEF /ap/v1, called as it is")
         return [about.model_copy(update={key: details[key] for key in ("version", "description") if key in details})]

@@ -27,7 +27,7 @@ from babelgate.gateway.storage.blob_store import open_blobs
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.database import DatabaseError
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.transfer.export import Exported, Selection, export
+from babelgate.gateway.storage.transfer.export import Exported, ThreadSelection, export
 from babelgate.gateway.storage.transfer.form import OwnerLine, Reader, TransferError
 from babelgate.gateway.storage.transfer.restore import check_section, restore_owner, restore_thread
 
@@ -50,7 +50,7 @@ def export_threads(
     database: str | None,
 ) -> int:
     """Export threads to a file and return the exit code: 1 if a thread was left out. Raises CliError."""
-    selection = Selection(
+    selection = ThreadSelection(
         owners=frozenset(owners),
         threads=frozenset(each.lower() for each in threads),
         agents=frozenset(agents),

@@ -23,10 +23,10 @@ from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.pump import Pump
-from babelgate.gateway.runs.recovery import Recovery, start_of
+from babelgate.gateway.runs.recovery import RunRecovery, start_of
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.nodes import Adopted, Look, Nodes
+from babelgate.gateway.storage.nodes import Adopted, Heartbeat, Nodes
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.queries import LiveRun
 from babelgate.gateway.storage.transaction import Published
@@ -54,7 +54,7 @@ class Cluster:
         journal: Journal,
         name: str,
         engine: Engine,
-        recovery: Recovery,
+        recovery: RunRecovery,
         clock: Clock,
         *,
         lead: Callable[[int], None],
@@ -103,7 +103,7 @@ class Cluster:
 
     # Heartbeats
 
-    def _handle_beat(self, look: Look | None) -> None:
+    def _handle_beat(self, look: Heartbeat | None) -> None:
         # Without a heartbeat other nodes take this one for dead, and would take over every run that starts now.
         self._engine.slots.pause(on=look is None)
         if look is None:

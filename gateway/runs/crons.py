@@ -48,7 +48,7 @@ _MAX_WAIT: Final = 60.0
 """Longest time between two checks for due crons, in seconds: the system clock may have been set."""
 
 
-class Crons:
+class CronScheduler:
     """Scheduler and storage of crons."""
 
     def __init__(

@@ -22,13 +22,13 @@ from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.forks import Base, find_base
 from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
-from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import keep_messages
 from babelgate.gateway.runs.webhooks import Deliverer
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.size import check_size
 
 _MAX_DELAY: Final = 2**62
@@ -68,12 +68,12 @@ class Submissions:
     def __init__(
         self,
         journal: Journal,
-        reads: Reads,
+        reads: JournalReads,
         blobs: Blobs,
         find_agent: Callable[[str], RegisteredAgent],
         reach_agent: Callable[[str], Awaitable[RegisteredAgent]],
         engine: Engine,
-        threads: Threads,
+        threads: ThreadCommands,
         deliverer: Deliverer,
         fetcher: Fetcher,
         limits: Limits,

@@ -19,7 +19,7 @@ from pydantic_settings.exceptions import SettingsError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.advice import find_doubts, find_missing_files
 from babelgate.gateway.settings.model import Settings
-from babelgate.gateway.settings.place import Place, format_location, keys_of
+from babelgate.gateway.settings.place import SourceFinder, format_location, keys_of
 
 FILE: Final = Path("babelgate.yaml")
 """Default path of the file, in the working directory."""
@@ -72,7 +72,7 @@ def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None
         raise ConfigError(*missing)
 
 
-def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, Place]:
+def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, SourceFinder]:
     flag_values = dict(flags or {})
     variables = _variables()
     file = read_file(path) if path is not None else {}
@@ -81,7 +81,7 @@ def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObjec
         merged["agents"] = {**(merged.get("agents") or {}), **flag_values["agents"]}
     elif not merged.get("agents"):
         merged.pop("agents", None)
-    return merged, Place(path, file, variables, flag_values)
+    return merged, SourceFinder(path, file, variables, flag_values)
 
 
 # The file

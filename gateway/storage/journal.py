@@ -41,8 +41,8 @@ from babelgate.gateway.storage.row_cache import Row
 from babelgate.gateway.storage.shared import SharedTransaction
 from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
-from babelgate.gateway.storage.write_queue import Commit, Write
-from babelgate.gateway.storage.writer import Writer
+from babelgate.gateway.storage.write_queue import Commit, QueuedCommand
+from babelgate.gateway.storage.writer import JournalWriter
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -101,7 +101,9 @@ class Journal:
         self._publisher = Publisher(self.channels, on_commit)
         self._remote_commits = RemoteCommits(self.channels, () if on_remote is None else (on_remote,))
         self._notifier = Notifier(self.node, self.database) if shared else None
-        self._writer = Writer(self.database, clock or Clock(), self._hand_over, node=self.node if shared else None)
+        self._writer = JournalWriter(
+            self.database, clock or Clock(), self._hand_over, node=self.node if shared else None
+        )
         self._readers = ReaderPool(self.database, _WITHOUT_TRANSACTION)
         self._created: CreatedIds = {}
         self._closed = False
@@ -209,7 +211,7 @@ class Journal:
         if self._closed:
             done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
         else:
-            self._writer.put(Write(command, args, named, done))
+            self._writer.put(QueuedCommand(command, args, named, done))
         return done
 
     async def write_patiently(

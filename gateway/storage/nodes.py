@@ -68,7 +68,7 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Heartbeat:
     """Result of one heartbeat."""
 
     leads: bool
@@ -115,7 +115,7 @@ class Nodes:
     """Membership of this gateway in its cluster. Heartbeats have a separate thread and connection, so that neither a
     long transaction nor a busy event loop delays them."""
 
-    def __init__(self, database: Database, node_id: str, name: str, tell: Callable[[Look | None], None]) -> None:
+    def __init__(self, database: Database, node_id: str, name: str, tell: Callable[[Heartbeat | None], None]) -> None:
         """Create the membership of a node. `join` makes it effective.
 
         `tell` is called on the event loop with the result of each heartbeat. It is called with None if no heartbeat
@@ -237,11 +237,11 @@ class Nodes:
                 self._database.abort(engine)  # a new connection may get through
         self._loop.call_later(BEAT / 2, self._watch_beats)
 
-    def _handle(self, look: Look) -> None:
+    def _handle(self, look: Heartbeat) -> None:
         self._handled_at = monotonic()
         self._tell(look)
 
-    def beat(self) -> Look:
+    def beat(self) -> Heartbeat:
         """Send a heartbeat, look at those of the other nodes, and take over from nodes that are gone.
 
         Raises DBAPIError.
@@ -259,7 +259,7 @@ class Nodes:
         missing = self._watch.find_gone(monotonic(), others)
         adopted, names = self.take_over(connection, missing) if self.adopts else (Adopted(), ())
         first = min(node.node_id for node in nodes if node.age <= GONE * 1e6 or node.node_id == self.node_id)
-        return Look(first == self.node_id, not updated, names, adopted)
+        return Heartbeat(first == self.node_id, not updated, names, adopted)
 
     def take_over(self, connection: Connection, missing: Sequence[tuple[str, int]]) -> tuple[Adopted, tuple[str, ...]]:
         """Take over runs and webhooks without a living node. Return them, and the names of the nodes that are gone.

@@ -31,7 +31,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.live import Channel
 from babelgate.gateway.storage.log_pages import read_ends, read_tasks
 from babelgate.gateway.storage.notices import Remote
-from babelgate.gateway.storage.page_cache import Page, PageCache
+from babelgate.gateway.storage.page_cache import PageCache, RecordPage
 from babelgate.gateway.storage.shared import REWRITES
 from babelgate.gateway.storage.transaction import Erased, Published
 
@@ -179,7 +179,7 @@ class LogReader:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> Page | None:
+    async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> RecordPage | None:
         """Return the page with the next record, or None if there is none. `begun` = start of the read, in loop time."""
         since = max(begun, self._now() - _FRESH) if self._shared else None
         page = await self._pages.get(pk, after, until, since=since)

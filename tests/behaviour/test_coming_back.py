@@ -37,7 +37,7 @@ from babelgate.canonical.event import (
     TaskChanged,
     UpstreamBound,
 )
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
@@ -60,7 +60,7 @@ from tests.gateway.hubs import (
 )
 
 
-async def restarted(hubs: House, hub: Hub, agent: Any, **options: Any) -> Hub:
+async def restarted(hubs: House, hub: GatewayHub, agent: Any, **options: Any) -> GatewayHub:
     """Stop the hub, and start another one on its database, with the same agent."""
     await hubs.stop(hub)
     return await hubs.start(registered("a", agent, **options))
@@ -152,7 +152,7 @@ async def test_a_restart_fails_runs_that_cannot_be_repeated(hubs: House) -> None
 class Cut:
     """A run of an idempotent agent that a restart has cut off, and the agent's next start."""
 
-    hub: Hub
+    hub: GatewayHub
     receipt: Receipt
     before: list[Record]
     again: Activation

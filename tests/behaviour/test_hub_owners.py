@@ -38,19 +38,19 @@ from babelgate.canonical.assistant import Assistants
 from babelgate.canonical.cron import Crons
 from babelgate.canonical.hub import StateUpdate, Turn
 from babelgate.canonical.store import Store
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.owning import Made, Place, look, unknown
 from tests.given import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def _first(hub: Hub, owner: str, scope: Scope) -> object:
+async def _first(hub: GatewayHub, owner: str, scope: Scope) -> object:
     async with aclosing(hub.reads.follow(owner, scope)) as reading:
         return await anext(reading)
 
 
-async def _turn_log(hub: Hub, owner: str, things: Made) -> object:
+async def _turn_log(hub: GatewayHub, owner: str, things: Made) -> object:
     turns = await hub.reads.turns("alice", things.thread_id, limit=1)
     return await anext(hub.reads.turn_log(owner, things.thread_id, turns or [Turn(seq=1, until=1)]))
 
@@ -76,7 +76,7 @@ def _run(things: Made) -> Run:
     )
 
 
-async def _history(hub: Hub, owner: str, thread_id: str) -> object:
+async def _history(hub: GatewayHub, owner: str, thread_id: str) -> object:
     history = await hub.reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id))
     return history.fold.tasks
 
@@ -85,13 +85,13 @@ async def _all(found: Awaitable[Listed[Any]]) -> object:
     return await (await found).all()
 
 
-async def _threads(hub: Hub, owner: str, thread_id: str) -> object:
+async def _threads(hub: GatewayHub, owner: str, thread_id: str) -> object:
     where = ThreadFilter(ids=(thread_id,))
     found = await hub.reads.threads(owner, where, limit=10)
     return await hub.reads.count_threads(owner, where), await found.all()
 
 
-async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
+async def _assistants(hub: GatewayHub, owner: str, assistant_id: str) -> object:
     """Return whether the assistant is among the owner's. Other tests add others."""
     found = await hub.assistants.search(owner, AssistantQuery(limit=1000))
     ids = [each.assistant_id for each in await found.all()]
@@ -99,19 +99,19 @@ async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
     return assistant_id in ids
 
 
-async def _crons(hub: Hub, owner: str, cron_id: str) -> object:
+async def _crons(hub: GatewayHub, owner: str, cron_id: str) -> object:
     """Return whether the cron is among the owner's. Other tests add others."""
     ids = [each.cron_id for each in await (await hub.crons.search(owner, CronQuery(limit=1000))).all()]
     assert len(ids) == await hub.crons.count(owner, CronQuery())
     return cron_id in ids
 
 
-async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
+async def _tasks(hub: GatewayHub, owner: str, thread_id: str) -> object:
     page = await hub.reads.tasks(owner, TaskFilter(thread_id=thread_id), limit=10)
     return page.total, page.next_cursor, await page.tasks.all()
 
 
-async def _active(hub: Hub, owner: str, task_id: str) -> object:
+async def _active(hub: GatewayHub, owner: str, task_id: str) -> object:
     """Return whether the task is among the owner's, which other tests have added to."""
     found = await hub.reads.tasks_active_at(owner, 0, slack=2**62, limit=1000)
     return task_id in {task.task_id for task in found}
@@ -121,7 +121,7 @@ def _file() -> FilePart:
     return FilePart(name="a.txt", media_type="text/plain", inline=b"Bob", size=3)
 
 
-CALLS: Final[Mapping[str, Callable[[Hub, str, Made], Awaitable[object]]]] = {
+CALLS: Final[Mapping[str, Callable[[GatewayHub, str, Made], Awaitable[object]]]] = {
     "submit, following up": lambda hub, owner, things: hub.submit(owner, _input(follow_up=things.task_id)),
     "submit, continuing": lambda hub, owner, things: hub.submit(owner, _input(continues=things.ended)),
     "submit, to a thread": lambda hub, owner, things: hub.submit(
@@ -221,12 +221,14 @@ READS: Final = (
 )
 
 
-async def _read_pieces(hub: Hub, owner: str, blob: str) -> bytes:
+async def _read_pieces(hub: GatewayHub, owner: str, blob: str) -> bytes:
     _, pieces = await hub.reads.file_pieces(owner, blob)
     return b"".join([piece async for piece in pieces])
 
 
-async def outcome(call: Callable[[Hub, str, Made], Awaitable[object]], hub: Hub, owner: str, things: Made) -> str:
+async def outcome(
+    call: Callable[[GatewayHub, str, Made], Awaitable[object]], hub: GatewayHub, owner: str, things: Made
+) -> str:
     try:
         return things.hidden(f"gave {await call(hub, owner, things)!r}")
     except FaultError as error:

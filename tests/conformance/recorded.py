@@ -5,11 +5,11 @@ import json
 import os
 from typing import Any
 
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 from docs.traceability import RUNS, recorded
 
 
-def assert_recorded(who: str, report: Report, accept: bool) -> None:
+def assert_recorded(who: str, report: CheckReport, accept: bool) -> None:
     """The verdicts are those that are written down; `pytest --accept` writes them, and `make docs` the pages."""
     found = {
         each.set.name: {result.requirement.name: str(result.verdict) for result in each.results} for each in report.sets

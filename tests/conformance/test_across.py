@@ -19,8 +19,8 @@ from babelgate.conformance.across.report.html import html
 from babelgate.conformance.across.report.markdown import markdown
 from babelgate.conformance.across.report.text import lines
 from babelgate.conformance.across.scenario import SCENARIOS
-from babelgate.conformance.across.verdict import Verdict, judge
-from babelgate.conformance.probe import Options
+from babelgate.conformance.across.verdict import AcrossVerdict, judge
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 from babelgate.conformance.wire.http import Unanswered
@@ -53,21 +53,21 @@ def as_it_is(protocol: str, path: str, value: Any) -> Any:
     return value
 
 
-async def compare(url: str, *only: str, baseline: dict[str, str] | None = None) -> Verdict:
-    return judge(await play([url], Options(triggers=read_triggers("demo")), only=only), baseline)
+async def compare(url: str, *only: str, baseline: dict[str, str] | None = None) -> AcrossVerdict:
+    return judge(await play([url], ProbeOptions(triggers=read_triggers("demo")), only=only), baseline)
 
 
-async def compare_bent(gateway: Running, bend: Bend, *only: str, **options: Any) -> Verdict:
+async def compare_bent(gateway: Running, bend: Bend, *only: str, **options: Any) -> AcrossVerdict:
     async with bending(gateway.url, bend, **options) as url:
         return await compare(url, *only)
 
 
-def ids(verdict: Verdict) -> set[str]:
+def ids(verdict: AcrossVerdict) -> set[str]:
     """Of what stands against it, where each protocol has made its own runs."""
     return {each.id.removeprefix("across/") for each in verdict.against if not each.is_shared}
 
 
-def declared_ids(verdict: Verdict) -> set[str]:
+def declared_ids(verdict: AcrossVerdict) -> set[str]:
     found = (each for each in verdict.findings if each.difference.declared and not each.is_shared)
     return {each.id.removeprefix("across/") for each in found}
 
@@ -236,7 +236,7 @@ def mangling_bend(seed: int) -> Bend:
 
 async def test_a_server_that_talks_nonsense_in_every_protocol_is_told_so(gateway: Running) -> None:
     async with bending(gateway.url, mangling_bend(1)) as url:
-        options = Options(triggers=read_triggers("demo"), timeout=1.0)
+        options = ProbeOptions(triggers=read_triggers("demo"), timeout=1.0)
         verdict = judge(await play([url], options, only=["plain", "approval", "files", "fail"]))
     assert {each.scenario for each in verdict.against} == {"plain", "approval", "files", "fail"}
     for shown in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
@@ -303,7 +303,7 @@ async def test_a_difference_is_shown_with_both_wire_forms(gateway: Running) -> N
 async def test_keys_are_in_no_report(tmp_path: Path) -> None:
     headers = {"Authorization": "Bearer alices-secret"}
     async with running(tmp_path, keys={"alice": "alices-secret"}) as gateway:
-        options = Options(headers=headers, triggers=read_triggers("demo"))
+        options = ProbeOptions(headers=headers, triggers=read_triggers("demo"))
         verdict = judge(await play([gateway.url], options, only=["plain", "files"]))
     assert verdict.is_same and verdict.played == 2
     for shown in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
@@ -312,7 +312,7 @@ async def test_keys_are_in_no_report(tmp_path: Path) -> None:
 
 async def test_what_nobody_said_how_to_bring_about_is_not_played(gateway: Running) -> None:
     triggers = Triggers({"plain": Trigger("Hello", agent="echo"), "files": Trigger("", is_never=True)})
-    verdict = judge(await play([gateway.url], Options(triggers=triggers)))
+    verdict = judge(await play([gateway.url], ProbeOptions(triggers=triggers)))
     played = {each.scenario.name for each in verdict.record.played if each.shots}
     assert played == {"plain", "turns"}
     skipped = {each.scenario.name: each.skipped for each in verdict.record.played}
@@ -323,7 +323,7 @@ async def test_what_nobody_said_how_to_bring_about_is_not_played(gateway: Runnin
 
 async def test_several_urls_are_compared(gateway: Running) -> None:
     urls = [f"{gateway.url}/a2a/echo", f"{gateway.url}/acp", f"{gateway.url}/agent/echo/ap/v1"]
-    record = await play(urls, Options(), only=["plain"])
+    record = await play(urls, ProbeOptions(), only=["plain"])
     assert record.protocols[:4] == ["acp", "a2a-0.3", "a2a-1.0", "aief"]
     assert judge(record).is_same
 
@@ -331,11 +331,11 @@ async def test_several_urls_are_compared(gateway: Running) -> None:
 async def test_less_than_two_protocols_or_nobody_cannot_be_compared(gateway: Running) -> None:
     async with bending(gateway.url, as_it_is, only="/acp/") as url:
         with pytest.raises(NothingToCompare, match="ACP; two are needed"):
-            await play([url], Options())
+            await play([url], ProbeOptions())
     with pytest.raises(NothingToCompare, match="no scenario is called lunch; there are plain,"):
-        await play([gateway.url], Options(), only=["lunch"])
+        await play([gateway.url], ProbeOptions(), only=["lunch"])
     with bound_socket() as nobody, pytest.raises(Unanswered):
-        await play([f"http://127.0.0.1:{nobody.getsockname()[1]}"], Options())
+        await play([f"http://127.0.0.1:{nobody.getsockname()[1]}"], ProbeOptions())
 
 
 async def exit_code(*arguments: str) -> int:
@@ -402,9 +402,9 @@ async def table(text: str) -> AsyncGenerator[Artifact]:
 AGENTS = {agent.__name__: agent for agent in (two, again, notes, large, number, table)}
 
 
-async def compare_agent(url: str, agent: str, **triggers: Trigger) -> Verdict:
+async def compare_agent(url: str, agent: str, **triggers: Trigger) -> AcrossVerdict:
     given = {"plain": Trigger("Go", agent=agent), "stream": Trigger("Go", agent=agent), **triggers}
-    return judge(await play([url], Options(triggers=Triggers(given)), only=[*given]))
+    return judge(await play([url], ProbeOptions(triggers=Triggers(given)), only=[*given]))
 
 
 async def test_what_protocols_tell_in_forms_of_their_own_is_the_same(tmp_path: Path) -> None:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from babelgate.conformance.examine import Selection, examine
-from babelgate.conformance.probe import Options
+from babelgate.conformance.examine import RequirementSelection, examine
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.protocols.a2a.discovery import WELL_KNOWN, own_url_of, sibling_of
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers import (
     a2a_0_3,
@@ -22,9 +22,9 @@ from tests.serving import serving
 SERVERS = (acp_0_2.SERVER, mcp_2025_11_25.SERVER, mcp_2026_07_28.SERVER, openai_chat.SERVER, openai_responses.SERVER)
 
 
-async def examined(server: Server, path: str, *only: str, protocol: str = "") -> tuple[str, Report]:
+async def examined(server: Server, path: str, *only: str, protocol: str = "") -> tuple[str, CheckReport]:
     async with serving(server.make("")) as url:
-        return url, await examine(url + path, Selection(protocol, only=only), server.options)
+        return url, await examine(url + path, RequirementSelection(protocol, only=only), server.options)
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda each: each.set)
@@ -73,7 +73,7 @@ async def test_a_card_that_offers_grpc_alone_is_told_why_it_is_not_judged(card: 
             return Answer(body=card)
 
     async with serving(OfGrpc()) as url:
-        report = await examine(url, Selection("a2a"), Options())
+        report = await examine(url, RequirementSelection("a2a"), ProbeOptions())
     assert not report.sets
     assert "the card offers GRPC alone, and GRPC is not judged" in report.refused[name]
 

@@ -14,10 +14,10 @@ import pytest_asyncio
 from jsonschema import Draft202012Validator
 
 from babelgate.conformance.baseline import apply
-from babelgate.conformance.examine import Selection, SelectionError, examine
-from babelgate.conformance.probe import Options
+from babelgate.conformance.examine import RequirementSelection, SelectionError, examine
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.report import FORMS, render
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.report.text import lines
 from babelgate.conformance.requirement import load_set, set_names
 from babelgate.conformance.trigger import BEHAVIOURS
@@ -34,36 +34,36 @@ pytestmark = pytest.mark.slow
 SECRET = "open-sesame-4711"
 
 
-async def examined(violation: str = "", **selection: Any) -> Report:
+async def examined(violation: str = "", **selection: Any) -> CheckReport:
     server = a2a_1_0.SERVER
-    options = Options(
+    options = ProbeOptions(
         headers={**server.options.headers, "X-Secret": SECRET},
         other_headers=server.options.other_headers,
         triggers=server.options.triggers,
         timeout=server.options.timeout,
     )
     async with serving(server.make(violation)) as url:
-        return await examine(url + server.path, Selection(**selection), options)
+        return await examine(url + server.path, RequirementSelection(**selection), options)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def right() -> Report:
+async def right() -> CheckReport:
     return await examined()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def wrong() -> Report:
+async def wrong() -> CheckReport:
     """Of an agent that breaks cancel.ended."""
     return await examined("ended tasks are cancelled")
 
 
-def test_what_an_agent_speaks_is_found_out(right: Report) -> None:
+def test_what_an_agent_speaks_is_found_out(right: CheckReport) -> None:
     assert [each.set.name for each in right.sets] == ["a2a-1.0"]
     assert right.is_conformant
     assert right.sets[0].passes == right.sets[0].applicable > 0
 
 
-def test_every_form_of_a_report_is_well_formed_and_holds_no_secret(wrong: Report) -> None:
+def test_every_form_of_a_report_is_well_formed_and_holds_no_secret(wrong: CheckReport) -> None:
     assert not wrong.is_conformant
     forms = {form: render(wrong, form) for form in FORMS}
     for form, text in forms.items():
@@ -78,7 +78,7 @@ def test_every_form_of_a_report_is_well_formed_and_holds_no_secret(wrong: Report
     assert json.loads(forms["badge"])["color"] != "brightgreen"
 
 
-def test_the_page_loads_nothing_from_anywhere(right: Report) -> None:
+def test_the_page_loads_nothing_from_anywhere(right: CheckReport) -> None:
     class Loads(HTMLParser):
         found: list[str]
 
@@ -93,7 +93,7 @@ def test_the_page_loads_nothing_from_anywhere(right: Report) -> None:
     assert reader.found == []
 
 
-def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale(wrong: Report) -> None:
+def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale(wrong: CheckReport) -> None:
     expected = apply({"a2a-1.0/cancel.ended": "known", "acp-0.2/other": "of another set"}, wrong.sets[0])
     assert expected.is_conformant
     stale = apply({"a2a-1.0/cancel.ended": "known", "a2a-1.0/send.waits": "no more"}, wrong.sets[0])
@@ -101,7 +101,7 @@ def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale(wrong: 
     assert not stale.is_conformant
 
 
-def test_what_is_said_for_a_requirement_is_its_evidence(wrong: Report) -> None:
+def test_what_is_said_for_a_requirement_is_its_evidence(wrong: CheckReport) -> None:
     (failed,) = [each for each in wrong.sets[0].results if each.verdict is Verdict.FAIL]
     assert failed.exchange is not None and b'"CancelTask"' in failed.exchange.body
     assert failed.expected.startswith("the error TASK_NOT_CANCELABLE")
@@ -110,7 +110,7 @@ def test_what_is_said_for_a_requirement_is_its_evidence(wrong: Report) -> None:
 
 async def test_a_server_that_speaks_nothing_is_told_so_and_not_judged() -> None:
     async with serving(Dead()) as url:
-        report = await examine(url, Selection(), Options())
+        report = await examine(url, RequirementSelection(), ProbeOptions())
     assert not report.sets and not report.is_conformant
     assert "there is no agent card" in report.refused["a2a-1.0"]
 
@@ -202,14 +202,14 @@ async def test_an_agent_that_needs_longer_is_told_how_to_be_given_it() -> None:
                 return
         await inner(scope, receive, send)
 
-    options = Options(headers=server.options.headers, triggers=server.options.triggers, timeout=0.2)
+    options = ProbeOptions(headers=server.options.headers, triggers=server.options.triggers, timeout=0.2)
     async with serving(late) as url:
-        report = await examine(url + server.path, Selection("a2a", "1.0", ("cancel.ended",)), options)
+        report = await examine(url + server.path, RequirementSelection("a2a", "1.0", ("cancel.ended",)), options)
     told = "\n".join(lines(report))
     assert "got no answer in time. If your agent needs longer, give --timeout 60." in told
 
 
-def test_the_page_begins_with_failures_and_filters_by_verdict(wrong: Report) -> None:
+def test_the_page_begins_with_failures_and_filters_by_verdict(wrong: CheckReport) -> None:
     shown = render(wrong, "html")
     (judged,) = wrong.sets
     heads = [part.partition("</code>")[0] for part in shown.split("<details class=")[1:] if "<summary><b>" in part]

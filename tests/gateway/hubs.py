@@ -43,8 +43,8 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.composition import Options, create_hub
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.composition import HubOptions, create_hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.crons import CronSubmit
@@ -85,7 +85,7 @@ async def turned(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0 if turns < _TURNS else _PAUSE)
 
 
-async def gone(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
+async def gone(hub: GatewayHub, thread_id: str, owner: str = OWNER) -> None:
     """Until the thread is erased, without reading its log: a reader would keep an ephemeral thread."""
 
     async def look() -> None:
@@ -223,7 +223,7 @@ class House:
         self._pooler = pooler
         self._postgres = postgres
         """The database, if it is not to be a file in the folder."""
-        self._hubs: list[Hub] = []
+        self._hubs: list[GatewayHub] = []
         self._agents: set[Scripted] = set()
 
     def make(
@@ -241,13 +241,13 @@ class House:
         pooler: str | None = None,
         database: str | None = None,
         name: str = "hub.db",
-    ) -> Hub:
+    ) -> GatewayHub:
         """Return a hub that is not started yet. `database` = the URL by which it reaches PostgreSQL, if it has one of
         its own."""
         if self._postgres is None:
             make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
-        options = Options(
+        options = HubOptions(
             limits=limits or Limits(),
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},
@@ -266,7 +266,7 @@ class House:
         self._hubs.append(hub)
         return hub
 
-    async def start(self, *agents: RegisteredAgent, **settings: Any) -> Hub:
+    async def start(self, *agents: RegisteredAgent, **settings: Any) -> GatewayHub:
         hub = self.make(*agents, **settings)
         await hub.start()
         return hub
@@ -280,18 +280,18 @@ class House:
         total: float | None = None,
         idempotent: bool = False,
         **settings: Any,
-    ) -> tuple[Hub, Scripted]:
+    ) -> tuple[GatewayHub, Scripted]:
         """Start a hub with one scripted agent, whose name is `a`."""
         agent = Scripted(stubborn=stubborn)
         options: dict[str, Any] = {"concurrency": concurrency, "total": total, "idempotent": idempotent}
         return await self.start(registered("a", agent, remembers=remembers, **options), **settings), agent
 
-    async def stop(self, hub: Hub) -> None:
+    async def stop(self, hub: GatewayHub) -> None:
         """Check it, and stop it as SIGTERM does."""
         self._hubs.remove(hub)
         await self._stop(hub)
 
-    async def _stop(self, hub: Hub) -> None:
+    async def _stop(self, hub: GatewayHub) -> None:
         if hub.journal.is_closed or not hub.instance:
             return
         try:
@@ -314,7 +314,7 @@ class House:
             raise errors[0]
 
 
-async def check_invariants(hub: Hub, blobs: Path | None = None) -> None:
+async def check_invariants(hub: GatewayHub, blobs: Path | None = None) -> None:
     """I1 to I10, on the whole database and the pumps in memory."""
     await hub.journal.query(check_database, blobs=blobs)
     threads = [(start.owner, start.thread_id) for start in hub.engine.active]
@@ -331,7 +331,7 @@ async def hubs(tmp_path: Path, postgres: str | None) -> AsyncGenerator[House]:
 class Held:
     """The writer at a stand: what is queued meanwhile is one group, in the order in which it was queued."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: GatewayHub) -> None:
         self._journal = hub.journal
         self._holding = threading.Event()
         self._go = threading.Event()
@@ -375,13 +375,13 @@ class Held:
 # What tests do with a hub
 
 
-async def submit(hub: Hub, agent: str, words: str = "hi", *, owner: str = OWNER, **fields: Any) -> Receipt:
+async def submit(hub: GatewayHub, agent: str, words: str = "hi", *, owner: str = OWNER, **fields: Any) -> Receipt:
     return await within(
         hub.submit(owner, make(Submission, agent=agent, messages=text(words), **fields)), "the submission"
     )
 
 
-async def answer(hub: Hub, task_id: str, bare: Any = None, *, owner: str = OWNER, **fields: Any) -> Receipt:
+async def answer(hub: GatewayHub, task_id: str, bare: Any = None, *, owner: str = OWNER, **fields: Any) -> Receipt:
     return await within(hub.answer(owner, make(Answers, task_id=task_id, bare=bare, **fields)), "the answer")
 
 
@@ -393,32 +393,32 @@ def refused(code: FaultCode, match: str | None = None) -> Generator[pytest.Excep
     assert error.value.fault.code is code
 
 
-async def submit_to_end(hub: Hub, agent: str, words: str = "hi", **fields: Any) -> Receipt:
+async def submit_to_end(hub: GatewayHub, agent: str, words: str = "hi", **fields: Any) -> Receipt:
     """Submit an input, and wait until its task has ended."""
     receipt = await submit(hub, agent, words, **fields)
     await ends(hub, receipt)
     return receipt
 
 
-async def begin(hub: Hub, agent: Scripted, words: str = "hi", **fields: Any) -> tuple[Receipt, Activation]:
+async def begin(hub: GatewayHub, agent: Scripted, words: str = "hi", **fields: Any) -> tuple[Receipt, Activation]:
     """Submit an input to agent `a`, and wait until it is called."""
     return await submit(hub, "a", words, **fields), await agent.called()
 
 
-async def converse(hub: Hub, agent: Scripted, words: str = "hi", *, says: str = "", **fields: Any) -> Receipt:
+async def converse(hub: GatewayHub, agent: Scripted, words: str = "hi", *, says: str = "", **fields: Any) -> Receipt:
     """Submit an input to agent `a`, which answers it and ends."""
     receipt, going = await begin(hub, agent, words, **fields)
     await finish(hub, going.say(says) if says else going, receipt)
     return receipt
 
 
-async def finish(hub: Hub, going: Activation, receipt: Receipt) -> None:
+async def finish(hub: GatewayHub, going: Activation, receipt: Receipt) -> None:
     """End the activation, and wait until the task has ended."""
     going.end()
     await ends(hub, receipt)
 
 
-async def submit_and_ask(hub: Hub, agent: Scripted, *ids: str, **fields: Any) -> Receipt:
+async def submit_and_ask(hub: GatewayHub, agent: Scripted, *ids: str, **fields: Any) -> Receipt:
     """Submit an input to agent `a`, which asks questions of these ids and pauses."""
     receipt, going = await begin(hub, agent, **fields)
     going.ask(*ids).end()
@@ -427,7 +427,7 @@ async def submit_and_ask(hub: Hub, agent: Scripted, *ids: str, **fields: Any) ->
 
 
 async def batches(
-    hub: Hub, scope: Scope, after: int = 0, *, owner: str = OWNER
+    hub: GatewayHub, scope: Scope, after: int = 0, *, owner: str = OWNER
 ) -> AsyncGenerator[Sequence[Record], None]:
     """What a reader gets, each batch within the bound."""
     reading = hub.reads.follow(owner, scope, after)
@@ -441,7 +441,7 @@ async def batches(
 
 
 async def follow(
-    hub: Hub, scope: Scope, after: int = 0, *, until: Callable[[Record], bool] | None = None, owner: str = OWNER
+    hub: GatewayHub, scope: Scope, after: int = 0, *, until: Callable[[Record], bool] | None = None, owner: str = OWNER
 ) -> list[Record]:
     """Everything up to the end of the scope, or to the first record that `until` holds for."""
     records: list[Record] = []
@@ -454,7 +454,7 @@ async def follow(
     return records
 
 
-async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = OWNER) -> Task:
+async def reaches(hub: GatewayHub, receipt: Receipt, *wanted: TaskState, owner: str = OWNER) -> Task:
     """Wait until the task is in one of the states, or has ended; then it must be in one of them."""
 
     def there(record: Record) -> bool:
@@ -468,18 +468,18 @@ async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = O
     return task
 
 
-async def ends(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Task:
+async def ends(hub: GatewayHub, receipt: Receipt, *, owner: str = OWNER) -> Task:
     return await reaches(hub, receipt, *TERMINAL, owner=owner)
 
 
-async def fails(hub: Hub, receipt: Receipt, code: FaultCode) -> None:
+async def fails(hub: GatewayHub, receipt: Receipt, code: FaultCode) -> None:
     """Wait until the task has failed with this code."""
     task = await ends(hub, receipt)
     assert task.state is TaskState.FAILED
     assert task.fault is not None and task.fault.code is code
 
 
-async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:
+async def run_is(hub: GatewayHub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:
     """Wait for a run's status."""
     scope = Scope(thread_id, "run", run_id)
     async with aclosing(batches(hub, scope, owner=owner)) as reading:
@@ -492,7 +492,7 @@ async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owne
     return run
 
 
-async def log(hub: Hub, receipt: Receipt, kind: Any = "thread", *, owner: str = OWNER) -> list[Record]:
+async def log(hub: GatewayHub, receipt: Receipt, kind: Any = "thread", *, owner: str = OWNER) -> list[Record]:
     scopes = {
         "thread": Scope(receipt.thread_id),
         "task": Scope(receipt.thread_id, "task", receipt.task_id),
@@ -501,7 +501,7 @@ async def log(hub: Hub, receipt: Receipt, kind: Any = "thread", *, owner: str = 
     return list(await hub.reads.records(owner, scopes[kind]))
 
 
-async def asked(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
+async def asked(hub: GatewayHub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
     return await hub.reads.open_interrupts(owner, receipt.task_id)
 
 

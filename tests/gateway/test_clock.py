@@ -13,7 +13,7 @@ import pytest
 from babelgate import adapters, canonical, gateway
 from babelgate.canonical import RunStatus, Scope, TaskState, ThreadChange
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transaction import Transaction
@@ -49,7 +49,7 @@ class Wall:
         return time.time_ns() // 1000 + self.moved
 
 
-async def forget(hub: Hub) -> None:
+async def forget(hub: GatewayHub) -> None:
     """The threads that the writer has in memory."""
     await hub.journal.write(Transaction.forget)
 

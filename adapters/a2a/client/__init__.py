@@ -19,7 +19,7 @@ from babelgate.adapters.a2a.agents.interface import (
     find_interface,
     is_card,
 )
-from babelgate.adapters.a2a.client.binding import Binding, Replies, create_binding
+from babelgate.adapters.a2a.client.binding import ClientBinding, Replies, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS
 from babelgate.adapters.a2a.frameworks.agentstack import STREAMING
@@ -87,9 +87,9 @@ class _Server:
         self._url = url
         self._agent = agent
         self._interface = interface
-        self.binding: Binding | None = None
+        self.binding: ClientBinding | None = None
 
-    async def load_binding(self) -> Binding:
+    async def load_binding(self) -> ClientBinding:
         """How the server is spoken to: its card says so, which is read when it is needed first."""
         if self.binding is None:
             interface = self._interface
@@ -113,7 +113,7 @@ class _Run(UpstreamRun):
         self._refused: FaultError | None = None
         """How the server refused the message, before it had said anything."""
 
-    async def _binding(self) -> Binding:
+    async def _binding(self) -> ClientBinding:
         """With the extensions that the caller has activated for this run, and those by which the agent tells more."""
         binding, asked = await self._server.load_binding(), [*find_activated(self._call.input.extra)]
         if binding.offers and self._call.tools:
@@ -209,7 +209,7 @@ class _Run(UpstreamRun):
     async def _tell_loss(self, feature: str, how: str) -> Stage:
         yield self._reader.note(feature, how)
 
-    async def _send(self, binding: Binding, past: Sequence[Record]) -> Stage:
+    async def _send(self, binding: ClientBinding, past: Sequence[Record]) -> Stage:
         """Send the message, and read what the server says to it for as long as it says anything."""
         reader, self._refused = self._reader, None
         self._adopt(binding)
@@ -240,7 +240,7 @@ class _Run(UpstreamRun):
                 raise
         yield reader.close()
 
-    async def _look_whether_moved_on(self, binding: Binding, refused: FaultError) -> Stage:
+    async def _look_whether_moved_on(self, binding: ClientBinding, refused: FaultError) -> Stage:
         """A task may go on without an answer, when its credentials came another way (specification 1.0, 7.6), or with
         one whose receipt was lost."""
         if not self._call.answers or refused.fault.code is FaultCode.AGENT_TIMEOUT:
@@ -255,7 +255,7 @@ class _Run(UpstreamRun):
             raise refused
         yield events
 
-    async def _poll(self, binding: Binding, *, is_once: bool = False) -> Stage:
+    async def _poll(self, binding: ClientBinding, *, is_once: bool = False) -> Stage:
         """What is new in the task, until it stops or, with `is_once`, until the server has answered."""
         backoff, look = Backoff(FIRST_WAIT, LAST_WAIT), partial(_look, self._reader, binding)
         while True:
@@ -269,7 +269,7 @@ class _Run(UpstreamRun):
                 backoff.reset()
             await backoff.wait()
 
-    async def _subscribe(self, binding: Binding) -> Stage:
+    async def _subscribe(self, binding: ClientBinding) -> Stage:
         """The task's stream, which begins with the task (specification 1.0, 3.1.6). One that does not, as those of
         a2a-sdk 0.3.26, leaves open what was missed before it: then the task is looked at instead."""
         reader, begun = self._reader, False
@@ -289,15 +289,15 @@ class _Run(UpstreamRun):
                         await heard.drain()
                         return
 
-    def _adopt(self, binding: Binding) -> None:
+    def _adopt(self, binding: ClientBinding) -> None:
         interface = binding.interface
         self._reader.habits = Habits(binding.rule, interface.answers_in_status, interface.repeats_answer)
 
-    def _catch_up(self, binding: Binding) -> Stage:
+    def _catch_up(self, binding: ClientBinding) -> Stage:
         reader = self._reader
         return catch_up(reader.records, partial(self._tell_again, binding), lambda: reader.is_stopped)
 
-    async def _tell_again(self, binding: Binding, start: int) -> Stage:
+    async def _tell_again(self, binding: ClientBinding, start: int) -> Stage:
         reader = self._reader
         assert reader.task_id is not None
         async with (
@@ -311,7 +311,7 @@ class _Run(UpstreamRun):
                 if reader.is_stopped or reader.records.behind:
                     return
 
-    async def _read_whole(self, binding: Binding, reply: Json) -> Sequence[Event]:
+    async def _read_whole(self, binding: ClientBinding, reply: Json) -> Sequence[Event]:
         events = self._read(reply)
         return await with_files(events, binding.file)
 
@@ -330,7 +330,7 @@ class _Listener:
     open that somebody else cancels. The stream is not given up before: there are servers that take that for a
     cancel."""
 
-    def __init__(self, reader: EventReader, binding: Binding, replies: Replies) -> None:
+    def __init__(self, reader: EventReader, binding: ClientBinding, replies: Replies) -> None:
         self._reader = reader
         self._binding = binding
         self._replies = replies
@@ -410,7 +410,7 @@ class _Listener:
             await asyncio.wait((looking,))
 
 
-async def _look(reader: EventReader, binding: Binding) -> tuple[Json]:
+async def _look(reader: EventReader, binding: ClientBinding) -> tuple[Json]:
     assert reader.task_id is not None
     async with in_time(POLL_TIMEOUT):
         return (await binding.get(reader.task_id, reader.context_id),)

@@ -79,7 +79,7 @@ class Replies:
         await self._frames.aclose()
 
 
-class Binding(ABC):
+class ClientBinding(ABC):
     rule: DataRule = "any"
 
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
@@ -135,7 +135,7 @@ class Binding(ABC):
     def _from(self, start: int | None) -> dict[str, str]:
         return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
-    def instead(self, error: FaultError) -> "Binding | None":
+    def instead(self, error: FaultError) -> "ClientBinding | None":
         """What is left to try where the server does not know the method or the version (specification 1.0, 3.6.2 and
         5.4), or has no streams whatever its card says (3.3.4)."""
         reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
@@ -150,7 +150,7 @@ class Binding(ABC):
 _NO_VERSION: Final = "VERSION_NOT_SUPPORTED"
 
 
-def create_binding(http: HttpClient, interface: Interface, agent: str) -> Binding:
+def create_binding(http: HttpClient, interface: Interface, agent: str) -> ClientBinding:
     if interface.rest:
         dialect = v1_0.Codec if interface.version == "1.0" else v0_3_rest.Codec
         return _Rest(http, interface, dialect("", agent))
@@ -158,7 +158,7 @@ def create_binding(http: HttpClient, interface: Interface, agent: str) -> Bindin
     return _JsonRpc(http, interface, dialect("", agent))
 
 
-class _JsonRpc(Binding):
+class _JsonRpc(ClientBinding):
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(http, interface, dialect)
         self._methods = _NEW if interface.version == "1.0" else _OLD
@@ -220,7 +220,7 @@ def _decode_error_response(value: Json) -> FaultError:
     return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is no object")
 
 
-class _Rest(Binding):
+class _Rest(ClientBinding):
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(http, interface, dialect)
         # The protocol buffers' annotations: 0.3 has `/v1`, 1.0.1 `/{tenant}`, where the interface names one.

@@ -14,7 +14,7 @@ from babelgate.canonical.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ArtifactPiece:
     """How an update of an artifact came."""
 
     last: bool

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from babelgate.adapters.a2a.codec.asks import Reply, decode_asked, decode_calls, encode_answers, is_answer
+from babelgate.adapters.a2a.codec.asks import AnswerMessage, decode_asked, decode_calls, encode_answers, is_answer
 from babelgate.adapters.a2a.codec.marks import is_thought
-from babelgate.adapters.a2a.frameworks.framework import Question
+from babelgate.adapters.a2a.frameworks.framework import FrameworkQuestion
 from babelgate.adapters.a2a.frameworks.langgraph_api import INTERRUPT, is_resume, read_question, write_answers
 from babelgate.adapters.a2a.read.parts import as_extra, own_of
 from babelgate.adapters.a2a.wire import replies as w
@@ -21,13 +21,15 @@ from babelgate.canonical.event import InterruptAnswered, InterruptRaised
 from babelgate.canonical.value import Json, JsonObject
 
 
-def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only_named: bool = False) -> list[Question]:
+def questions(
+    parts: Sequence[Part], metadata: JsonObject | None = None, *, only_named: bool = False
+) -> list[FrameworkQuestion]:
     """Return the questions in a status message.
 
     Each question with an id ends with the data part that names it. A message without ids is one question, unless it has
     a framework's form. With `only_named`, the list is empty if any part belongs to no id.
     """
-    found: list[Question] = []
+    found: list[FrameworkQuestion] = []
     words: list[Part] = []
     for part in parts:
         named = read_question(part)
@@ -49,10 +51,10 @@ def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only
     if in_form := decode_asked([part for part in parts if not is_thought(part)], metadata):
         return in_form
     data = [part.data for part in words if isinstance(part, DataPart)]
-    return [Question(tuple(words), value=data[0] if len(data) == 1 else None, schema=schema)]
+    return [FrameworkQuestion(tuple(words), value=data[0] if len(data) == 1 else None, schema=schema)]
 
 
-def _questions_in_artifact(name: str | None, parts: Sequence[Part]) -> list[Question]:
+def _questions_in_artifact(name: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
     """Return the questions in an artifact, which are asked when the task stops for them; none in most artifacts."""
     named = questions(parts, only_named=True) if name == INTERRUPT else []
     return named or decode_calls(name, parts)
@@ -62,7 +64,7 @@ class QuestionTracker:
     """Of one run: what was asked before, and what is held back until the task stops for it."""
 
     def __init__(self) -> None:
-        self.held: Sequence[Question] = ()
+        self.held: Sequence[FrameworkQuestion] = ()
         self.marks: set[str] = set()
         """Times and message ids of questions that were asked before."""
         self._asked_before = False
@@ -92,7 +94,7 @@ class QuestionTracker:
             self.held = [*kept, *(each for each in asked if each.id not in known)]
         return bool(asked)
 
-    def ask(self, asked: Sequence[Question]) -> Sequence[Question]:
+    def ask(self, asked: Sequence[FrameworkQuestion]) -> Sequence[FrameworkQuestion]:
         """What is asked by a status that names no question: those that came before it in artifacts."""
         held, self.held = self.held, ()
         if not held or asked[0].id is not None:
@@ -116,7 +118,7 @@ def in_words(value: Json) -> tuple[Part, ...]:
     return () if value is None else (DataPart(data=value),)
 
 
-def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: bool) -> list[InterruptRaised]:
+def decode_interrupts(status: w.TaskStatus, asked: Sequence[FrameworkQuestion], *, auth: bool) -> list[InterruptRaised]:
     """The events. What tells the question from the next one, its message and its time, goes along."""
     message = status.message or w.Message()
     mark: JsonObject = {}
@@ -141,7 +143,7 @@ def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: 
     return events
 
 
-def replies(call: Invocation, past: Sequence[Record]) -> Reply:
+def replies(call: Invocation, past: Sequence[Record]) -> AnswerMessage:
     """The message that answers the task. A single answer is what the caller said; of several, each names its
     question; and one to a question in another form has that form, unless the caller spoke it."""
     asked: dict[str | None, Mapping[str, Any]] = {}
@@ -152,17 +154,17 @@ def replies(call: Invocation, past: Sequence[Record]) -> Reply:
     said = tuple(part for message in call.messages for part in message.parts)
     if any("form" in each for each in own):
         if any(map(is_answer, said)):
-            return Reply(said)
+            return AnswerMessage(said)
         return encode_answers(
             (each["form"], answer) for each, answer in zip(own, call.answers, strict=True) if "form" in each
         )
     named = [each.get("id") for each in own]
     if len(call.answers) > 1 and all(named):
         values = ((str(name), answer.value) for name, answer in zip(named, call.answers, strict=True))
-        return Reply((write_answers(values),))
+        return AnswerMessage((write_answers(values),))
     if len(call.answers) == 1 and said and _says(said, call.answers[0]):
-        return Reply(said)
-    return Reply(
+        return AnswerMessage(said)
+    return AnswerMessage(
         tuple(
             TextPart(text=answer.value) if isinstance(answer.value, str) else DataPart(data=answer.value)
             for answer in call.answers

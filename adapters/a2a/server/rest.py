@@ -36,7 +36,7 @@ A2A_JSON: Final = "application/a2a+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class RestGeneration:
     """Path prefix, dialect and parameter names of one generation."""
 
     prefix: str
@@ -47,8 +47,8 @@ class Binding:
     """Name of the parameter for the id of a push config's task."""
 
 
-V1_0: Final = Binding("", v1_0.Codec, config_id="id", task_of_config="taskId")
-V0_3: Final = Binding("/v1", v0_3_rest.Codec, config_id="pushNotificationConfigId", task_of_config="id")
+V1_0: Final = RestGeneration("", v1_0.Codec, config_id="id", task_of_config="taskId")
+V0_3: Final = RestGeneration("/v1", v0_3_rest.Codec, config_id="pushNotificationConfigId", task_of_config="id")
 
 
 def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
@@ -85,7 +85,9 @@ async def _frames(dialect: Dialect, stream: Stream) -> AsyncGenerator[bytes]:
             yield frame(to_json(encode_fault(error.fault, old=dialect.version == "0.3")))
 
 
-async def _answer(call: Call, binding: Binding, operate: Operation, params: JsonObject, media: str) -> Response[Any]:
+async def _answer(
+    call: Call, binding: RestGeneration, operate: Operation, params: JsonObject, media: str
+) -> Response[Any]:
     # Paths of 0.3 are below `/v1` (its protocol buffer's annotations), those of 1.0 below the base (specification 1.0,
     # 11.3).
     check_version(call, binding.dialect.version)
@@ -104,7 +106,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     return [handler for binding in (V1_0, V0_3) for handler in _routes(hub, lines, binding)]
 
 
-def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[ControllerRouterHandler]:
+def _routes(hub: Hub, lines: FanoutCache, binding: RestGeneration) -> Sequence[ControllerRouterHandler]:
     base = f"/a2a/{{agent:str}}{binding.prefix}"
 
     async def run(request: AnyRequest, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:

@@ -16,7 +16,7 @@ from babelgate.adapters.acp.agents import decode_agents, is_announced
 from babelgate.adapters.acp.client.http import HttpClient, run_path
 from babelgate.adapters.acp.client.losses import losses
 from babelgate.adapters.acp.codec.messages import dump_sent, encode_answer, encode_input, requested_agent
-from babelgate.adapters.acp.codec.parts import View, extra_of
+from babelgate.adapters.acp.codec.parts import EncodingContext, extra_of
 from babelgate.adapters.acp.read.run_events import ACTIVATION, EventReader, decode_event
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
 from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TIMEOUT, Backoff, in_time
@@ -301,9 +301,9 @@ class _Run(UpstreamRun):
     # Requests
 
     @property
-    def _view(self) -> View:
+    def _view(self) -> EncodingContext:
         """The ids that messages are encoded with."""
-        return View(run_id=self._call.task_id, session_id=self._call.thread_id, agent=self._agent)
+        return EncodingContext(run_id=self._call.task_id, session_id=self._call.thread_id, agent=self._agent)
 
     def _create(self) -> bytes:
         """Return the body that creates the run."""

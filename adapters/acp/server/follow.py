@@ -10,7 +10,7 @@ from typing import Final
 from pydantic import BaseModel
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.parts import View
+from babelgate.adapters.acp.codec.parts import EncodingContext
 from babelgate.adapters.acp.write.recorded import RecordedWriter
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.kit.server.encoding import encode
@@ -30,7 +30,7 @@ class RunStream:
         hub: Hub,
         owner: str,
         tasks: Sequence[Task],
-        view: View,
+        view: EncodingContext,
         *,
         show_after: int = 0,
         stop_after: int = 0,
@@ -179,7 +179,7 @@ class RunStream:
         return self.writer
 
 
-def _writer(view: View, *, extended: bool) -> EventWriter:
+def _writer(view: EncodingContext, *, extended: bool) -> EventWriter:
     return RecordedWriter(view) if extended else EventWriter(view)
 
 

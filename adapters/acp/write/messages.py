@@ -15,7 +15,7 @@ from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.carries import CARRIES
 from babelgate.adapters.acp.codec.messages import encode_role, message_members
 from babelgate.adapters.acp.codec.parts import (
-    View,
+    EncodingContext,
     as_received,
     encode_part,
     has_part,
@@ -141,7 +141,7 @@ class _OpenMessage:
 class MessageEncoder:
     """Encoder of a run's messages. Feed it the events in order."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: EncodingContext) -> None:
         self.view = view
         self.at = 0
         """Time of the current record."""

@@ -39,7 +39,7 @@ _TOO_MUCH: Final = f"files beyond the first {MAX_BYTES} bytes were not fetched"
 _UNLISTED: Final = "the list of files could not be read"
 
 
-class Task:
+class UpstreamTask:
     """The part of a task that belongs to one run."""
 
     def __init__(self, http: HttpClient, reader: StepReader, deadline: float, file_limit: int) -> None:

@@ -28,7 +28,7 @@ from babelgate.adapters.aief.codec import (
 from babelgate.adapters.aief.errors import encode_fault
 from babelgate.adapters.aief.server.upload import decode_key, decode_upload
 from babelgate.adapters.aief.wire import types as w
-from babelgate.adapters.aief.write.task import Next, Place, TaskView
+from babelgate.adapters.aief.write.task import Next, StepPosition, TaskView
 from babelgate.adapters.kit.aside import aside
 from babelgate.adapters.kit.extension import (
     START_HEADER,
@@ -236,7 +236,9 @@ class Server(Handlers):
             w.dump(shell), each(steps), name="steps", headers={"Babelgate-Thread": view.thread_id}
         )
 
-    async def _page_of_steps(self, request: AnyRequest, first: int, size: int) -> tuple[TaskView, list[Place], int]:
+    async def _page_of_steps(
+        self, request: AnyRequest, first: int, size: int
+    ) -> tuple[TaskView, list[StepPosition], int]:
         """Return a view with the steps of a page, the places of these steps, and the total number of steps. If no agent
         has marked steps, each run is one step, and only the runs of the page are read."""
         who, thread_id, agent = self._resolve_request(request)
@@ -249,7 +251,7 @@ class Server(Handlers):
         view = TaskView(thread_id, agent, runs.records)
         answer_places = view.answer_places()
         ahead = max(0, first - runs.total)
-        run_places = [Place(run_id, run_id) for run_id in runs.run_ids]
+        run_places = [StepPosition(run_id, run_id) for run_id in runs.run_ids]
         return (
             view,
             [*run_places, *answer_places[ahead : ahead + size - len(run_places)]],

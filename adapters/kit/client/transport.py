@@ -21,7 +21,7 @@ HEADER_LIMIT: Final = 64 * 1024
 _ERRORS: Final = (aiohttp.ClientError, OSError)
 
 
-class Transport(httpx.AsyncBaseTransport):
+class HttpTransport(httpx.AsyncBaseTransport):
     """HTTP/1.1 transport for one event loop, without a proxy and without a limit on concurrent connections. `limits`
     says how many idle connections stay open, and for how long."""
 

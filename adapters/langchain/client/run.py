@@ -26,9 +26,9 @@ from babelgate.adapters.kit.extension import (
     split_uploads,
     without_start,
 )
-from babelgate.adapters.langchain.client.attempt import Attempt
+from babelgate.adapters.langchain.client.attempt import UpstreamRunState
 from babelgate.adapters.langchain.client.resume import NOT_THERE, ResumableStream
-from babelgate.adapters.langchain.client.server import Server
+from babelgate.adapters.langchain.client.server import UpstreamServer
 from babelgate.adapters.langchain.client.thread import place
 from babelgate.adapters.langchain.client.urls import Layout, Route, check_id
 from babelgate.adapters.langchain.codec.stream_modes import EVENTS, RECORDS, has_events_mode
@@ -57,14 +57,14 @@ LOOK_TIMEOUT: Final = 10.0
 """Timeout of looking for a run whose creation was not confirmed, in seconds."""
 
 
-class Run(UpstreamRun):
+class LangGraphRun(UpstreamRun):
     """A run that is created or, with `is_attached`, found on the server."""
 
-    def __init__(self, server: Server, call: Invocation, *, is_attached: bool) -> None:
+    def __init__(self, server: UpstreamServer, call: Invocation, *, is_attached: bool) -> None:
         self._server = server
         self._call = call
         self._is_attached = is_attached
-        self._work = Attempt(EventReader(), Route("langgraph", None))
+        self._work = UpstreamRunState(EventReader(), Route("langgraph", None))
         self._records = RecordReader(of_run=True)
         """Reader of the records sent with the Babelgate extension."""
         self._follower = self._follow()
@@ -118,7 +118,7 @@ class Run(UpstreamRun):
                     continue
                 if self._server.has_extension and has_start(self._call) and is_refusal(refusal):
                     self._call = without_start(self._call)
-                    self._work = Attempt(EventReader(), Route("langgraph", None))
+                    self._work = UpstreamRunState(EventReader(), Route("langgraph", None))
                     await self._prepare_to_create()
                     self._work.notes.append(LossNoted(feature=Feature.FORK, how=NOT_FORKED))
                     continue

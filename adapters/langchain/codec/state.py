@@ -76,7 +76,7 @@ def run_status(run: Run) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class StateInput:
     """Input of a run: messages and other data."""
 
     messages: tuple[Message, ...] = ()
@@ -84,7 +84,7 @@ class Input:
     """Members of the input other than messages, or an input that has no messages."""
 
 
-def decode_input(value: Json) -> Input:
+def decode_input(value: Json) -> StateInput:
     """Decode the input of a run.
 
     Messages are in the member `messages`, or the input is a list of them, or it is a string, the caller's text.
@@ -92,14 +92,14 @@ def decode_input(value: Json) -> Input:
     invalid.
     """
     if isinstance(value, str):
-        return Input(messages=(decode_message(value),))
+        return StateInput(messages=(decode_message(value),))
     if isinstance(value, list) and value and all(is_message(item) for item in value):
-        return Input(messages=decode_messages(value))
+        return StateInput(messages=decode_messages(value))
     if isinstance(value, dict) and "messages" in value:
         other_members: JsonObject = {key: member for key, member in value.items() if key != "messages"}
         messages = decode_messages(value["messages"])
-        return Input(messages=messages, data=other_members if other_members or not messages else None)
-    return Input(data=value)
+        return StateInput(messages=messages, data=other_members if other_members or not messages else None)
+    return StateInput(data=value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ _FIELDS: Final = frozenset(
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = Agents(hub)
+    server = AssistantHandlers(hub)
     one = "/assistants/{assistant_id:str}"
     return [
         post(both("/agents/search"), status_code=200)(server.search_agents),
@@ -94,7 +94,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Agents(Handlers):
+class AssistantHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 

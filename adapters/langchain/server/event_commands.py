@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.langchain.codec import state
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.codec.subscription import get_member, strings
 from babelgate.adapters.langchain.errors.encode import fault_text
 from babelgate.adapters.langchain.server.answers import select_members
@@ -186,7 +186,7 @@ class Commands:
         run = await self._run_to_show(get_member(params, "run_id"))
         previous = await self._hub.reads.last_begun(self._owner, self._thread_id, ended_before=run.last_seq)
         begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
-        view = View(thread_id=self._thread_id, owner=self._owner, run_id=run.run_id, modes=())
+        view = StreamParameters(thread_id=self._thread_id, owner=self._owner, run_id=run.run_id, modes=())
         history = await read_history(self._hub, self._owner, self._thread_id, begins)
         events = ThreadEvents(view, _no_event, history)
         async with aclosing(self._hub.reads.log(self._owner, Scope(self._thread_id), begins)) as batches:

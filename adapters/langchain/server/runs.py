@@ -21,7 +21,7 @@ from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Pieces, list_response
 from babelgate.adapters.langchain.codec import agent_protocol, state
-from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
+from babelgate.adapters.langchain.codec.stream_modes import Dialect, StreamParameters
 from babelgate.adapters.langchain.server.answers import answer, ids, pagination, run_paths, select_members
 from babelgate.adapters.langchain.server.create_run import Started, prepare
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
@@ -42,7 +42,7 @@ from babelgate.adapters.langchain.server.parameters import (
     uuid,
     words,
 )
-from babelgate.adapters.langchain.server.stream import RunStream, stream_response
+from babelgate.adapters.langchain.server.stream import RunFrameStream, stream_response
 from babelgate.adapters.langchain.server.wait import body_of, keep_alive, outcome
 from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunCreate, RunSearch
 from babelgate.canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
@@ -69,7 +69,7 @@ _FIELDS: Final = frozenset(
 
 
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
-    server = Runs(hub, lines)
+    server = RunHandlers(hub, lines)
     runs = "/threads/{thread_id:str}/runs"
     return [
         post([*both(runs), *both("/runs")], status_code=200)(server.create),
@@ -82,7 +82,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Runs(Handlers):
+class RunHandlers(Handlers):
     def __init__(self, hub: Hub, lines: FanoutCache) -> None:
         self._hub = hub
         self._lines = lines
@@ -123,7 +123,7 @@ class Runs(Handlers):
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         extended = launch.extended or is_asked(request)
-        view = View(
+        view = StreamParameters(
             thread_id=receipt.thread_id,
             owner=launch.owner,
             run_id=receipt.run_id,
@@ -133,7 +133,7 @@ class Runs(Handlers):
             subgraphs=launch.subgraphs,
             extended=extended,
         )
-        frames = await RunStream(self._hub, view, self._lines, receipt.seq).after((0, -1), started_run=True)
+        frames = await RunFrameStream(self._hub, view, self._lines, receipt.seq).after((0, -1), started_run=True)
         cancelling_frames = DisconnectNotifier(
             frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)
         )

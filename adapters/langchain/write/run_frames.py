@@ -23,7 +23,7 @@ from babelgate.adapters.langchain.codec.state import (
     result_of,
     state_messages,
 )
-from babelgate.adapters.langchain.codec.stream_modes import RECORDS, View, base_mode, parse_modes
+from babelgate.adapters.langchain.codec.stream_modes import RECORDS, StreamParameters, base_mode, parse_modes
 from babelgate.adapters.langchain.errors.encode import encode_error
 from babelgate.adapters.langchain.write.message_chunks import Chunks
 from babelgate.canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory, TaskState
@@ -64,7 +64,7 @@ class EventWriter:
     shown may have begun before that end.
     """
 
-    def __init__(self, view: View, history: StateHistory | None = None) -> None:
+    def __init__(self, view: StreamParameters, history: StateHistory | None = None) -> None:
         self.view = view
         self.done = False
         """True once the end of the run was written. Always False for a whole thread."""

@@ -14,7 +14,7 @@ from babelgate.adapters.langchain.codec.content import decode_arguments
 from babelgate.adapters.langchain.codec.interrupts import encode_interrupts
 from babelgate.adapters.langchain.codec.message import TYPES, encode_usage
 from babelgate.adapters.langchain.codec.places import Namespace, Places
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.errors.encode import encode_error
 from babelgate.adapters.langchain.write.content_blocks import Blocks
 from babelgate.adapters.langchain.write.run_frames import EventWriter, Payload, encode_artifact
@@ -99,7 +99,7 @@ class ThreadEvents(EventWriter):
     that end.
     """
 
-    def __init__(self, view: View, wanted: Wanted, history: StateHistory | None = None) -> None:
+    def __init__(self, view: StreamParameters, wanted: Wanted, history: StateHistory | None = None) -> None:
         super().__init__(view, history)
         self.places = Places()
         self._is_wanted = wanted

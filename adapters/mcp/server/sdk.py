@@ -28,7 +28,7 @@ from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
 from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from babelgate.adapters.mcp.server.calls import DISCONNECT, Calls, MissingCapability, Retry
+from babelgate.adapters.mcp.server.calls import DISCONNECT, MissingCapability, Retry, ToolCalls
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical import FaultError, Hub
 from babelgate.canonical.value import JsonObject
@@ -53,7 +53,7 @@ _INSTRUCTIONS: Final = (
 class Endpoint:
     """The SDK's part of one gateway's endpoint."""
 
-    def __init__(self, hub: Hub, calls: Calls) -> None:
+    def __init__(self, hub: Hub, calls: ToolCalls) -> None:
         self._hub = hub
         self._server = _server(calls)
         self._sessions: StreamableHTTPSessionManager | None = None
@@ -141,7 +141,7 @@ def _session_id(ctx: Context) -> str | None:
     return ctx.request.headers.get(SESSION)  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def _server(calls: Calls) -> Server[Any]:
+def _server(calls: ToolCalls) -> Server[Any]:
     """Return the SDK's server, with the handlers of all methods."""
     levels = _LogLevels()
 
@@ -188,7 +188,7 @@ class _UpdateParams(_TaskParams):
     input_responses: dict[str, Any] = Field(alias="inputResponses")
 
 
-def _add_tasks(server: Server[Any], calls: Calls) -> None:
+def _add_tasks(server: Server[Any], calls: ToolCalls) -> None:
     """Register the methods of SEP-2663. The SDK knows neither the methods nor the results, and passes both through."""
 
     async def get_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:

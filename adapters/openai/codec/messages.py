@@ -60,7 +60,7 @@ class ToolAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ChatConversation:
     """Messages of a request, split into history and new messages."""
 
     before: Sequence[w.ChatMessage]
@@ -71,7 +71,7 @@ class Conversation:
     """Answers to questions of the gateway, among the new messages."""
 
     @classmethod
-    def of(cls, messages: Sequence[w.ChatMessage]) -> "Conversation":
+    def of(cls, messages: Sequence[w.ChatMessage]) -> "ChatConversation":
         """Split a conversation into history and new messages. Raises invalid.
 
         If it ends with the assistant's messages, these are new, too: the assistant is to continue them.

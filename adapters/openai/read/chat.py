@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from babelgate.adapters.kit.json import json_text, validate
 from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_usage
 from babelgate.adapters.openai.errors.decode import decode_error
-from babelgate.adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
+from babelgate.adapters.openai.read.messages import AnswerDecoder, Finish, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, PieceExtras
 from babelgate.canonical import (
@@ -84,7 +84,7 @@ class ChatReader:
         """Size of the unknown members of choices and deltas so far, in bytes."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
-        self._decoder = MessageDecoder()
+        self._decoder = AnswerDecoder()
 
     def read(self, value: Json) -> list[Event]:
         """Return the events of one chunk or one completion.

@@ -46,7 +46,7 @@ _APPROVAL: Final[JsonObject] = {
 """Schema of the answer to a request for approval (SPEC/responses/response_input_item_param.py, McpApprovalResponse)."""
 
 
-class MessageDecoder:
+class AnswerDecoder:
     """Builder of the canonical events of one run."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_response_usage, output_of
 from babelgate.adapters.openai.errors.decode import decode_error
-from babelgate.adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
+from babelgate.adapters.openai.read.messages import AnswerDecoder, Finish, Growing, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.adapters.openai.wire.replies import (
     ABOUT,
@@ -114,7 +114,7 @@ class ResponseReader:
         """True if the server reported that the response continues no other response."""
         self._structured = structured
         self._stored = True
-        self._decoder = MessageDecoder()
+        self._decoder = AnswerDecoder()
         self._heads: dict[int, ItemHead] = {}
         """Descriptions of output items, by index."""
         self._items_with_text: set[int] = set()

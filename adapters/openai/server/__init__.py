@@ -12,14 +12,14 @@ from babelgate.adapters.kit.server.extended import answer_file, confirm, is_aske
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.openai.agents import encode_model
 from babelgate.adapters.openai.server.answers import error_response
-from babelgate.adapters.openai.server.chat import Chat
+from babelgate.adapters.openai.server.chat import ChatCompletions
 from babelgate.adapters.openai.server.compact import Compact
 from babelgate.adapters.openai.server.conversations import Conversations
 from babelgate.adapters.openai.server.create_response import CreateResponse
 from babelgate.adapters.openai.server.lookup import find_agent
 from babelgate.adapters.openai.server.response_socket import ResponseSocket
 from babelgate.adapters.openai.server.responses import Responses
-from babelgate.adapters.openai.server.stored import Stored
+from babelgate.adapters.openai.server.stored import StoredCompletions
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.canonical import Fault, FaultCode, Hub
 
@@ -30,7 +30,7 @@ AnyRequest = Request[Any, Any, Any]
 
 def routes(hub: Hub) -> Sequence[Router]:
     """Return the routes of all endpoints."""
-    models, chat, stored, compact = Models(hub), Chat(hub), Stored(hub), Compact(hub)
+    models, chat, stored, compact = Models(hub), ChatCompletions(hub), StoredCompletions(hub), Compact(hub)
     create, responses, conversations = CreateResponse(hub), Responses(hub), Conversations(hub)
     conversation = "/conversations/{conversation_id:str}"
     completions, response = "/chat/completions", "/responses/{response_id:str}"

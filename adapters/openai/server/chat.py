@@ -18,15 +18,15 @@ from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
-from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
+from babelgate.adapters.openai.codec.messages import ChatConversation, decode_answer, decode_messages, refuse
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.completion import Completion
 from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
 from babelgate.adapters.openai.server.text_questions import (
-    Question,
     SentMessages,
+    TextQuestion,
     find_question_in,
     find_question_on,
     is_asked_by_calls,
@@ -70,7 +70,7 @@ class _Begun:
     """True if the run ends with the request, because no later request could read it."""
 
 
-class Chat(Handlers):
+class ChatCompletions(Handlers):
     """Endpoint of chat completions."""
 
     def __init__(self, hub: Hub) -> None:
@@ -86,7 +86,7 @@ class Chat(Handlers):
         extended = body.babelgate is not None or is_asked(request)
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
-        conversation = Conversation.of(body.messages)
+        conversation = ChatConversation.of(body.messages)
         in_words = not (extended or has_ask_tool(body.config()) or is_asked_by_calls(request))
         begun = await self._begin(who, body, agent, conversation, in_words=in_words)
         receipt = begun.receipt
@@ -124,7 +124,7 @@ class Chat(Handlers):
     # Runs
 
     async def _begin(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: Conversation, *, in_words: bool
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, *, in_words: bool
     ) -> _Begun:
         """Start a run, or answer questions. Raises invalid, not_found, not_awaiting."""
         sent = SentMessages(partial(decode_messages, conversation.before), partial(decode_messages, conversation.news))
@@ -218,7 +218,9 @@ class Chat(Handlers):
 
     # Answers
 
-    async def _find_question(self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place) -> Question | None:
+    async def _find_question(
+        self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place
+    ) -> TextQuestion | None:
         """Return the question that the new user messages answer."""
         thread_id, alias, is_known = place
         if thread_id is None and alias is None:
@@ -235,7 +237,7 @@ class Chat(Handlers):
         body: w.ChatCreate,
         agent: AgentInfo,
         sent: SentMessages,
-        question: Question,
+        question: TextQuestion,
         members: JsonObject,
     ) -> _Begun:
         """Answer a question that was shown as text."""
@@ -247,7 +249,7 @@ class Chat(Handlers):
         return _Begun(receipt, cancels=thread.ephemeral)
 
     async def _answer(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: Conversation, members: JsonObject
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, members: JsonObject
     ) -> _Begun:
         """Answer questions that were shown as tool calls."""
         task = await find_asking_task(self._hub, who.owner, conversation.answers[0].task_id, _WORDS)

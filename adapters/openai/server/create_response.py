@@ -20,7 +20,7 @@ from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
-from babelgate.adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
+from babelgate.adapters.openai.codec.items import ItemConversation, decode_item_answer, decode_items
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
@@ -40,8 +40,8 @@ from babelgate.adapters.openai.server.lookup import (
 )
 from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.server.text_questions import (
-    Question,
     SentMessages,
+    TextQuestion,
     find_question_in,
     find_question_on,
     is_asked_by_calls,
@@ -79,7 +79,7 @@ class CheckedRequest:
     who: Caller
     body: w.ResponseCreate
     agent: AgentInfo
-    conversation: Conversation
+    conversation: ItemConversation
     sent: SentMessages
     """Items of `conversation` as messages."""
     previous: FoundRun | None
@@ -183,7 +183,7 @@ class CreateResponse(Handlers):
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
         agent = find_agent(self._hub, body.model)
-        conversation = Conversation.of(body.input, same=_is_same(agent))
+        conversation = ItemConversation.of(body.input, same=_is_same(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
             previous = await find_previous(self._hub, who.owner, body.previous_response_id, unstored_ids)
@@ -304,7 +304,7 @@ class CreateResponse(Handlers):
 
     # Answers
 
-    async def _find_question(self, checked: CheckedRequest) -> Question | None:
+    async def _find_question(self, checked: CheckedRequest) -> TextQuestion | None:
         """Return the question that the user messages at the end of the input answer."""
         owner, agent, conversation = checked.who.owner, checked.agent.name, checked.conversation
         if not conversation.others or any(item.role != "user" for item in conversation.others):
@@ -317,7 +317,7 @@ class CreateResponse(Handlers):
             return await find_question_on(self._hub, owner, agent, checked.thread_id)
         return await find_question_in(self._hub, owner, agent, checked.sent.before)
 
-    async def _answer_in_words(self, checked: CheckedRequest, question: Question) -> Receipt:
+    async def _answer_in_words(self, checked: CheckedRequest, question: TextQuestion) -> Receipt:
         """Answer a question that was shown as text."""
         values, messages = question.answer(checked.sent.news)
         run_input = await self._input(checked, messages)

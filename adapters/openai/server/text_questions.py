@@ -57,7 +57,7 @@ class SentMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TextQuestion:
     """Oldest open question of a task. All open questions of the task were shown as text."""
 
     task: Task
@@ -70,14 +70,14 @@ class Question:
         return {self.interrupt.interrupt_id: value}, (message,) if is_text else news
 
 
-async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> Question | None:
+async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> TextQuestion | None:
     """Return the question of an agent's newest waiting task on a thread."""
     for task in await _waiting_tasks(hub, owner, TaskFilter(agent=agent, thread_id=thread_id, states=WAITING), 1):
         return await _find_question(hub, owner, task)
     return None
 
 
-async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Message]) -> Question | None:
+async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Message]) -> TextQuestion | None:
     """Return the question that ends a conversation without a thread.
 
     If an owner has several equal conversations that wait, the newest is used: the agent has the same history in each.
@@ -102,7 +102,7 @@ async def _waiting_tasks(hub: Hub, owner: str, where: TaskFilter, limit: int) ->
 
 async def _find_question(
     hub: Hub, owner: str, task: Task, last: str | None = None, digest: str | None = None
-) -> Question | None:
+) -> TextQuestion | None:
     """Return the oldest open question of a task if all of them were shown as text.
 
     `last`: the assistant's last text, which must end with a question. `digest`: digest of the conversation before that
@@ -124,7 +124,7 @@ async def _find_question(
         return None
     if digest is not None and object_in(dict(run_input.extra), "openai").get(_DIGEST) != digest:
         return None
-    return Question(task, questions[0])
+    return TextQuestion(task, questions[0])
 
 
 def _digest(messages: Sequence[Message]) -> str:

@@ -99,7 +99,7 @@ def _join_lists(before: list[Any], more: list[Any]) -> list[Any]:
     return joined
 
 
-class Piece(NamedTuple):
+class StreamPiece(NamedTuple):
     """Additions of one record to a stream: a `delta`, and members that another server sent with it."""
 
     delta: JsonObject
@@ -127,7 +127,7 @@ class CompletionWriter:
         self._run_id = run_id
         self._questions = OpenQuestions()
         self._losses = RunLosses(CHAT)
-        self._deltas: list[Piece] = []
+        self._deltas: list[StreamPiece] = []
         self._reset()
 
     def _reset(self) -> None:
@@ -210,7 +210,7 @@ class CompletionWriter:
 
     # Writing
 
-    def write(self, record: Record) -> list[Piece]:
+    def write(self, record: Record) -> list[StreamPiece]:
         """Return the pieces that a record adds to the stream."""
         event = record.event
         if self.has_ended:
@@ -316,17 +316,17 @@ class CompletionWriter:
             self._message_starts[message_id] = self._length + (len(_SEPARATOR) if self._content else 0)
         self._content.append(text)
         self._length += len(text)
-        self._deltas.append(Piece({"content": text}))
+        self._deltas.append(StreamPiece({"content": text}))
 
     def _refuse(self, text: str) -> None:
         if text:
             self._refusal.append(text)
-            self._deltas.append(Piece({"refusal": text}))
+            self._deltas.append(StreamPiece({"refusal": text}))
 
     def _think(self, field: str, text: str) -> None:
         if text:
             self._reasoning.setdefault(field, []).append(text)
-            self._deltas.append(Piece({field: text}))
+            self._deltas.append(StreamPiece({field: text}))
 
     def _add_unknown(self, extras: PieceExtras) -> None:
         delta = extras.get("delta", {})
@@ -344,8 +344,8 @@ class CompletionWriter:
                 self._logprobs[name] += tokens
             else:
                 self._logprobs.setdefault(name, tokens)
-        last = self._deltas.pop() if self._deltas else Piece({})
-        self._deltas.append(Piece({**delta, **last.delta}, extras))
+        last = self._deltas.pop() if self._deltas else StreamPiece({})
+        self._deltas.append(StreamPiece({**delta, **last.delta}, extras))
 
     def _cite(self, part: AnnotationPart, message_id: str) -> None:
         message_start = self._message_starts.get(message_id, self._length)

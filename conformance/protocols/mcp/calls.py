@@ -11,13 +11,13 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
-from babelgate.conformance.protocols.mcp.target import Ctx, Server, request
+from babelgate.conformance.protocols.mcp.target import Ctx, McpTarget, request
 from babelgate.conformance.samples import WORDS, check_repeated, decode_base64
 from babelgate.conformance.verdict import BUSY, Failed, NotApplicable, Prerequisite, check, check_shown
-from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import InvalidJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Unanswered
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 _QUIET_SECONDS: Final = 1.0
 """Seconds to wait for a response to a cancelled call, which should not arrive."""
@@ -267,5 +267,5 @@ async def _call_with_progress(ctx: Ctx) -> Called:
 def _json_of(text: Any) -> Any:
     try:
         return parse_json(str(text))
-    except NotJson:
+    except InvalidJson:
         return text

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply
 from babelgate.conformance.verdict import NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
@@ -12,7 +12,7 @@ from babelgate.conformance.wire.exchange import as_list, as_object, dig
 class Called:
     tool: Any
     arguments: dict[str, Any]
-    reply: Reply
+    reply: McpReply
 
 
 async def list_tools(ctx: Ctx) -> list[Any]:

@@ -12,9 +12,9 @@ import pytest
 from babelgate.conformance.bench.attempt import Contender
 from babelgate.conformance.bench.price import Price, Prices
 from babelgate.conformance.bench.result import Attempt, Settings
-from babelgate.conformance.bench.run import Budget, Progress, run, schedule
+from babelgate.conformance.bench.run import BenchProgress, Budget, run, schedule
 from babelgate.conformance.bench.sandbox import Matcher
-from babelgate.conformance.bench.server import Server
+from babelgate.conformance.bench.server import AgentClient
 from babelgate.conformance.bench.suite import Suite, load_suite
 from tests.bridge import client, read_body
 from tests.conformance.bench.making import attempt
@@ -87,12 +87,12 @@ async def play(
     budget: Budget = Budget(),  # noqa: B008
     prices: Prices = Prices({}),  # noqa: B008
     done: Sequence[Attempt] = (),
-    told: list[Progress] | None = None,
+    told: list[BenchProgress] | None = None,
     **settings: Any,
 ) -> tuple[str, list[Attempt]]:
     made: list[Attempt] = []
     async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
-        contenders = [Contender(name, Server("http://127.0.0.1:8000", http)) for name in names]
+        contenders = [Contender(name, AgentClient("http://127.0.0.1:8000", http)) for name in names]
         stopped = await run(
             asked,
             contenders,
@@ -101,7 +101,7 @@ async def play(
             matcher=matcher,
             budget=budget,
             keep=made.append,
-            tell=list[Progress]().append if told is None else told.append,
+            tell=list[BenchProgress]().append if told is None else told.append,
             done=done,
         )
     return stopped, made
@@ -213,7 +213,7 @@ def test_time_is_a_budget() -> None:
 
 
 async def test_progress_tells_how_many_are_done_and_which_was_the_latest(tmp_path: Path) -> None:
-    told: list[Progress] = []
+    told: list[BenchProgress] = []
     await play(many(tmp_path, 3), Scripted(), told=told, concurrency=1)
     assert [(each.done, each.total) for each in told] == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert told[0].left is None and told[0].latest is None
@@ -233,7 +233,7 @@ async def test_a_cancelled_run_keeps_what_was_over_alone(tmp_path: Path) -> None
     server.before = hang_at_the_second
     made: list[Attempt] = []
     async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
-        contenders = [Contender("one", Server("http://127.0.0.1:8000", http))]
+        contenders = [Contender("one", AgentClient("http://127.0.0.1:8000", http))]
         going = run(
             many(tmp_path, 3),
             contenders,

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-from babelgate.conformance.probe import Options
+from babelgate.conformance.probe import ProbeOptions
 from tests.conformance.servers.a2a_agent import Agent, Refused, triggers_of_the_agent
 from tests.conformance.servers.kit import TRACE, Answer, Request, triggers
 
@@ -25,7 +25,7 @@ ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
     "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
 }
 """The code of JSON-RPC in both versions; the status of HTTP and its name in 1.0."""
-OPTIONS: Final = Options(
+OPTIONS: Final = ProbeOptions(
     headers={"X-Api-Key": "alice"},
     other_headers={"X-Api-Key": "bob"},
     triggers=triggers(**triggers_of_the_agent()),

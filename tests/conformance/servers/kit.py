@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 
-from babelgate.conformance.probe import Options
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.trigger import Trigger, Triggers
 from tests.bridge import read_body
 
@@ -210,7 +210,7 @@ class Server:
     """Other servers that are right: they differ in what they declare."""
     path: str = ""
     """Of the agent, below the server's URL."""
-    options: Options = field(default_factory=Options)
+    options: ProbeOptions = field(default_factory=ProbeOptions)
     unbroken: Mapping[str, str] = field(default_factory=dict[str, str])
     """Requirements that no violation breaks, and why."""
     is_large: bool = False
@@ -228,11 +228,11 @@ def options(
     timeout: float = 5.0,
     agent: str = "",
     **given: str | Trigger,
-) -> Options:
+) -> ProbeOptions:
     """Return options for a server that tells two callers apart by a key. `agent` is the target of triggers that are
     texts."""
     texts = {name: Trigger(each, agent=agent) if isinstance(each, str) else each for name, each in given.items()}
-    return Options(
+    return ProbeOptions(
         triggers=Triggers(texts),
         headers={header: f"{scheme}first-caller"},
         other_headers={header: f"{scheme}second-caller"},

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from babelgate.gateway.cli.stop import Stop
+from babelgate.gateway.cli.stop import ShutdownController
 from tests.gateway.command import BOUND, Served, served
 from tests.gateway.hubs import turned
 from tests.gateway.storage.wire import Wire
@@ -153,7 +153,7 @@ def test_a_hangup_does_not_end_the_gateway(folder: Path) -> None:
 
 
 async def test_work_is_cancelled_when_its_time_is_over() -> None:
-    stop = Stop(60)
+    stop = ShutdownController(60)
     ended: list[bool] = []
 
     async def wait() -> None:
@@ -167,7 +167,7 @@ async def test_work_is_cancelled_when_its_time_is_over() -> None:
 
 
 async def test_a_second_request_hurries_the_end() -> None:
-    stop = Stop(60)
+    stop = ShutdownController(60)
     stop.request()
     assert stop.is_requested and stop.until_runs_stop() > 1
     waiting = asyncio.ensure_future(stop.complete(asyncio.Event().wait(), 600))

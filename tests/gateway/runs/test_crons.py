@@ -18,7 +18,7 @@ from babelgate.canonical import (
     ThreadChange,
 )
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.hubs import OWNER, House, Scripted, refused, registered, submit, within
 from tests.gateway.test_clock import HOUR, SECOND, Wall
 
@@ -36,7 +36,7 @@ async def begin(hub: Any, owner: str, cron: Cron, run_id: str) -> None:
 SETTINGS: Mapping[str, Any] = {"crons": {"test": begin}}
 
 
-async def start(hubs: House) -> tuple[Hub, Scripted, Wall]:
+async def start(hubs: House) -> tuple[GatewayHub, Scripted, Wall]:
     wall = Wall()
     return *await hubs.scripted(clock=Clock(wall), **SETTINGS), wall
 
@@ -46,13 +46,13 @@ def hourly(**fields: Any) -> Cron:
     return Cron(agent="a", assistant_id="a", protocol="test", **members)
 
 
-async def known(hub: Hub, cron: Cron) -> Cron:
+async def known(hub: GatewayHub, cron: Cron) -> Cron:
     found = await hub.crons.get(OWNER, cron.cron_id)
     assert found is not None
     return found
 
 
-async def moved_on(hub: Hub, cron: Cron) -> Cron:
+async def moved_on(hub: GatewayHub, cron: Cron) -> Cron:
     """Wait until a cron is due at another time, and return it."""
 
     async def look() -> Cron:
@@ -63,7 +63,7 @@ async def moved_on(hub: Hub, cron: Cron) -> Cron:
     return await within(look(), "the next time of the cron")
 
 
-async def count_runs(hub: Hub) -> int:
+async def count_runs(hub: GatewayHub) -> int:
     return (await hub.reads.runs(OWNER, RunFilter(), limit=100)).count
 
 

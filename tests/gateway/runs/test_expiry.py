@@ -15,7 +15,7 @@ from babelgate.canonical import (
     ThreadChange,
 )
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
@@ -39,7 +39,7 @@ from tests.gateway.hubs import (
 SOON = Limits(ephemeral_ttl=0.05, input_ttl=0.05)
 
 
-async def erased(hub: Hub, thread_id: str) -> None:
+async def erased(hub: GatewayHub, thread_id: str) -> None:
     """Wait until a thread is erased, which ends its readers."""
     try:
         await follow(hub, Scope(thread_id))

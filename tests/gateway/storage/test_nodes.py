@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from babelgate.gateway.storage.database import open_database
-from babelgate.gateway.storage.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
+from babelgate.gateway.storage.nodes import BEAT, GONE, Adopted, Heartbeat, Nodes, Watch
 from tests.gateway.hubs import within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, run, url_of
@@ -85,12 +85,12 @@ class Station:
         self.nodes.append(node)
         return node, await within(node.join())
 
-    async def beat(self, *nodes: Nodes) -> list[Look]:
+    async def beat(self, *nodes: Nodes) -> list[Heartbeat]:
         return [await asyncio.to_thread(node.beat) for node in nodes]
 
-    async def pass_time(self, *alive: Nodes) -> list[Look]:
+    async def pass_time(self, *alive: Nodes) -> list[Heartbeat]:
         """Let time pass until all nodes except `alive` are gone. Return the last result of each of these."""
-        looks: list[Look] = []
+        looks: list[Heartbeat] = []
         for _ in range(round(GONE / BEAT) + 1):
             self.set_time(self.now + BEAT)
             looks = await self.beat(*alive)
@@ -265,7 +265,7 @@ async def test_a_heartbeat_that_hangs_pauses_the_node(postgres_tables: str, monk
     monkeypatch.setattr("babelgate.gateway.storage.nodes.BEAT", 0.02)
     monkeypatch.setattr("babelgate.gateway.storage.nodes.GONE", 0.2)
     empty(postgres_tables)
-    looks: asyncio.Queue[Look | None] = asyncio.Queue()
+    looks: asyncio.Queue[Heartbeat | None] = asyncio.Queue()
     with Wire(url_of(postgres_tables)).running() as wire:
         node = Nodes(open_database(wire.url), "id", "name", looks.put_nowait)
         await within(node.join())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from babelgate.canonical import Record
 from babelgate.canonical.event import Custom
-from babelgate.gateway.storage.page_cache import BLOCK, Page, PageCache, fitting
+from babelgate.gateway.storage.page_cache import BLOCK, PageCache, RecordPage, fitting
 from tests.gateway.hubs import within
 
 PK = 7
@@ -169,7 +169,7 @@ async def test_any_part_of_a_log_is_read_without_a_gap(
 
 
 def test_a_slice_has_at_most_so_many_records_and_bytes() -> None:
-    page = Page(10, [record(seq) for seq in range(11, 21)], [100] * 10)
+    page = RecordPage(10, [record(seq) for seq in range(11, 21)], [100] * 10)
     assert [each.seq for each in page.select(10, limit=3)] == [11, 12, 13]
     assert [each.seq for each in page.select(12, room=250)] == [13, 14]
     assert [each.seq for each in page.select(12, room=1)] == [13]

@@ -12,8 +12,8 @@ from typing import Final
 import pytest
 
 from babelgate.conformance.baseline import apply, read_baseline
-from babelgate.conformance.examine import Selection, examine
-from babelgate.conformance.probe import Options
+from babelgate.conformance.examine import RequirementSelection, examine
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.report.model import SetReport
 from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
 from babelgate.conformance.verdict import Verdict
@@ -62,14 +62,14 @@ class Official:
     sets: tuple[str, ...]
     path: str = ""
     triggers: Triggers | str = "sdk"
-    timeout: float = Options().timeout
+    timeout: float = ProbeOptions().timeout
     served_by: str = ""
     """The release whose faults it has too."""
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ProbeOptions:
         triggers = read_triggers(self.triggers) if isinstance(self.triggers, str) else self.triggers
-        return Options(triggers=triggers, timeout=self.timeout)
+        return ProbeOptions(triggers=triggers, timeout=self.timeout)
 
     @property
     def baseline(self) -> Mapping[str, str]:
@@ -119,7 +119,7 @@ async def test_every_requirement_that_an_official_server_breaks_is_known(
     server: Official, tmp_path: Path, accept: bool
 ) -> None:
     async with started(server, tmp_path) as url:
-        report = await examine(url, Selection(server.protocol), server.options)
+        report = await examine(url, RequirementSelection(server.protocol), server.options)
     assert [each.set.name for each in report.sets] == list(server.sets)
     found = [apply(server.baseline, without_chance(each)) for each in report.sets]
     for each in found:
@@ -135,7 +135,7 @@ async def test_an_official_server_without_triggers_breaks_nothing_more(server: O
     """As most people run the check first: they give a URL and nothing else."""
     known = {**server.baseline, **UNTOLD}
     async with started(server, tmp_path) as url:
-        report = await examine(url, Selection(server.protocol), replace(server.options, triggers=Triggers()))
+        report = await examine(url, RequirementSelection(server.protocol), replace(server.options, triggers=Triggers()))
     assert [each.set.name for each in report.sets] == list(server.sets)
     for found in report.sets:
         new = {

@@ -4,14 +4,14 @@ from typing import Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import Reply, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import A2aReply, state_of
 from babelgate.conformance.protocols.a2a.scenes import plain, plain_task
 from babelgate.conformance.protocols.a2a.v0.rest import RestBinding
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 _JSON: Final = "application/json"
 
 
@@ -91,7 +91,7 @@ def _text(exchange: Exchange) -> str:
     return "".join(frame.data for frame in exchange.frames)
 
 
-async def is_same(ctx: Ctx, sent: Reply, binding: str) -> None:
+async def is_same(ctx: Ctx, sent: A2aReply, binding: str) -> None:
     """Check that a task is visible through another binding. Raises Failed."""
     reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
     check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)

@@ -6,9 +6,15 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 from uuid import uuid4
 
-from babelgate.conformance.protocols.a2a.binding import CODES, EventStream, Reply, find_subscription_method, reason_of
+from babelgate.conformance.protocols.a2a.binding import (
+    CODES,
+    A2aEventStream,
+    A2aReply,
+    find_subscription_method,
+    reason_of,
+)
 from babelgate.conformance.protocols.a2a.v0.proto import config_params, event_of, result_of, send_params
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_object, dig
 from babelgate.conformance.wire.http import Wire
 
 PATHS: Final[Mapping[str, tuple[str, str]]] = {
@@ -80,7 +86,7 @@ class RestBinding:
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
         bound: float | None = None,
-    ) -> Reply:
+    ) -> A2aReply:
         method, url, body = self.place(operation, params)
         result = _RESULTS.get(operation)
         exchange = await self.wire.request(
@@ -105,7 +111,7 @@ class RestBinding:
         is_valid: bool = True,
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
-    ) -> AsyncGenerator[EventStream]:
+    ) -> AsyncGenerator[A2aEventStream]:
         method, url, body = self.place(operation, params)
         if operation == "SubscribeToTask":
             method = await self._subscription_method(headers or {})
@@ -121,7 +127,7 @@ class RestBinding:
             is_anonymous=is_anonymous,
         ) as stream:
             self._hold(stream.exchange, operation, body, is_valid=is_valid)
-            yield EventStream(stream, _payload, lambda exchange: self.reply(operation, exchange))
+            yield A2aEventStream(stream, _payload, lambda exchange: self.reply(operation, exchange))
 
     async def _subscription_method(self, headers: Mapping[str, str]) -> str:
         if self._subscribes_by is None:
@@ -133,14 +139,14 @@ class RestBinding:
         if is_valid and operation.startswith("Send"):
             self.wire.hold(exchange, "rest.send.params", body, is_ours=True)
 
-    def reply(self, operation: str, exchange: Exchange) -> Reply:
+    def reply(self, operation: str, exchange: Exchange) -> A2aReply:
         status = exchange.status or 0
         if status >= 400:
             reason = _reason(exchange.json) or f"HTTP {status}"
-            return Reply(exchange, None, reason, may_mean=_MEANINGS.get(status, frozenset()))
+            return A2aReply(exchange, None, reason, may_mean=_MEANINGS.get(status, frozenset()))
         if operation == "DeleteTaskPushNotificationConfig":
-            return Reply(exchange, None, "")
-        return Reply(
+            return A2aReply(exchange, None, "")
+        return A2aReply(
             exchange,
             result_of(operation, exchange.json),
             "" if exchange.is_json else f"HTTP {status} without JSON",
@@ -154,8 +160,8 @@ def _reason(body: Any) -> str:
     return reason_of(error) or (CODES.get(code, "") if isinstance(code, int) else "")
 
 
-def _payload(frame: Frame) -> Any:
+def _payload(frame: SseFrame) -> Any:
     try:
         return event_of(frame.json)
-    except NotJson:
+    except InvalidJson:
         return None

@@ -5,15 +5,15 @@ from uuid import uuid4
 
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import Reply, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import A2aReply, state_of
 from babelgate.conformance.protocols.a2a.probes.rpc import rpc_of
 from babelgate.conformance.protocols.a2a.scenes import get, plain, plain_task
 from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
 from babelgate.conformance.verdict import Prerequisite, check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 DOMAIN: Final = "a2a-protocol.org"
 
@@ -165,7 +165,7 @@ async def rest_events_are_bare(ctx: Ctx) -> None:
         check(is_bare, "a StreamResponse without an envelope", first, stream.exchange)
 
 
-async def is_same(ctx: Ctx, sent: Reply, binding: str) -> None:
+async def is_same(ctx: Ctx, sent: A2aReply, binding: str) -> None:
     """Check that a task is visible through another binding. Raises Failed."""
     reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
     check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)

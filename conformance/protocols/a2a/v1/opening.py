@@ -4,17 +4,17 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import urljoin
 
-from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.protocols.a2a.agent import Agent
+from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.protocols.a2a.agent import A2aTarget
 from babelgate.conformance.protocols.a2a.binding import Binding
-from babelgate.conformance.protocols.a2a.discovery import UNJUDGED, Found, find_card, why_not_spoken
-from babelgate.conformance.protocols.a2a.jsonrpc import Dialect, JsonRpcBinding
+from babelgate.conformance.protocols.a2a.discovery import UNJUDGED, CardDiscovery, find_card, why_not_spoken
+from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding, RevisionConversion
 from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
 from babelgate.conformance.verdict import Prerequisite
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.http import Wire
 
-DIALECT: Final = Dialect(
+DIALECT: Final = RevisionConversion(
     is_first_generation=False,
     method=lambda operation: operation,
     params=lambda operation, params: dict(params),
@@ -23,14 +23,16 @@ DIALECT: Final = Dialect(
 )
 
 
-async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
+async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[A2aTarget]:
     """Find the agent by the card at a URL. Raises NotSpoken."""
     agent = await _find_agent(wire, url)
     if not agent.bindings:
         why = why_not_spoken(agent.card, transports_of(agent.card), "interface of version 1.x")
         if not is_told:
             raise NotSpoken(f"{why} ({agent.found.exchange})")
-        agent = Agent(agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, headers_of(agent.card)),), _reopen)
+        agent = A2aTarget(
+            agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, headers_of(agent.card)),), _reopen
+        )
         because = f"it was said to speak it, though {why}"
     else:
         named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
@@ -40,19 +42,19 @@ async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> O
     return Opened(agent, agent.bindings[0].url, because, capabilities_of(agent))
 
 
-async def _find_agent(wire: Wire, url: str) -> Agent:
+async def _find_agent(wire: Wire, url: str) -> A2aTarget:
     found = await find_card(wire, url, version="1.0", receives={2: "AgentCard"})
-    return Agent(url.rstrip("/"), found, _bindings(wire, found), _reopen)
+    return A2aTarget(url.rstrip("/"), found, _bindings(wire, found), _reopen)
 
 
-async def _reopen(wire: Wire, url: str) -> Agent:
+async def _reopen(wire: Wire, url: str) -> A2aTarget:
     agent = await _find_agent(wire, url)
     if not agent.bindings:
         raise Prerequisite(f"an agent card at {url}, which the triggers name", None, agent.found.exchange)
     return agent
 
 
-def _bindings(wire: Wire, found: Found) -> tuple[Binding, ...]:
+def _bindings(wire: Wire, found: CardDiscovery) -> tuple[Binding, ...]:
     """Return the first binding of each kind."""
     by_name: dict[str, Binding] = {}
     for binding in every_binding(wire, found):
@@ -60,7 +62,7 @@ def _bindings(wire: Wire, found: Found) -> tuple[Binding, ...]:
     return tuple(by_name.values())
 
 
-def every_binding(wire: Wire, found: Found) -> Iterator[Binding]:
+def every_binding(wire: Wire, found: CardDiscovery) -> Iterator[Binding]:
     """Yield the HTTP bindings of versions 1.x."""
     headers = headers_of(found.card)
     for each in as_list(dig(found.card, "supportedInterfaces")):
@@ -94,7 +96,7 @@ def headers_of(card: Any) -> dict[str, str]:
     return {"A2A-Version": "1.0", **({"A2A-Extensions": ",".join(required)} if required else {})}
 
 
-def capabilities_of(agent: Agent) -> frozenset[str]:
+def capabilities_of(agent: A2aTarget) -> frozenset[str]:
     card: Any = agent.card
     names = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest"}
     declared = dig(card, "capabilities")

@@ -6,8 +6,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 from uuid import uuid4
 
-from babelgate.conformance.protocols.a2a.binding import EventStream, Reply, find_subscription_method, reason_of
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, dig
+from babelgate.conformance.protocols.a2a.binding import A2aEventStream, A2aReply, find_subscription_method, reason_of
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, dig
 from babelgate.conformance.wire.http import Wire
 
 PATHS: Final[Mapping[str, tuple[str, str]]] = {
@@ -58,7 +58,7 @@ class RestBinding:
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
         bound: float | None = None,
-    ) -> Reply:
+    ) -> A2aReply:
         method, url, body = self.place(operation, params)
         exchange = await self.wire.request(
             method,
@@ -83,7 +83,7 @@ class RestBinding:
         is_valid: bool = True,
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
-    ) -> AsyncGenerator[EventStream]:
+    ) -> AsyncGenerator[A2aEventStream]:
         method, url, body = self.place(operation, params)
         if operation == "SubscribeToTask":
             method = await self._subscription_method({**self.headers, **(headers or {})})
@@ -100,7 +100,7 @@ class RestBinding:
         ) as stream:
             if is_valid:
                 self.wire.hold(stream.exchange, f"{operation}.params", dict(params), is_ours=True)
-            yield EventStream(stream, _payload, self.reply)
+            yield A2aEventStream(stream, _payload, self.reply)
 
     async def _subscription_method(self, headers: Mapping[str, str]) -> str:
         if self._subscribes_by is None:
@@ -108,17 +108,17 @@ class RestBinding:
             self._subscribes_by = await find_subscription_method(self.wire, url, headers)
         return self._subscribes_by
 
-    def reply(self, exchange: Exchange) -> Reply:
+    def reply(self, exchange: Exchange) -> A2aReply:
         status = exchange.status or 0
         if status >= 400:
-            return Reply(exchange, None, reason_of(dig(exchange.json, "error")) or f"HTTP {status}")
-        return Reply(exchange, exchange.json, "" if exchange.is_json else f"HTTP {status} without JSON")
+            return A2aReply(exchange, None, reason_of(dig(exchange.json, "error")) or f"HTTP {status}")
+        return A2aReply(exchange, exchange.json, "" if exchange.is_json else f"HTTP {status} without JSON")
 
 
-def _payload(frame: Frame) -> Any:
+def _payload(frame: SseFrame) -> Any:
     try:
         return frame.json
-    except NotJson:
+    except InvalidJson:
         return None
 
 

@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import call_of
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.verdict import NotApplicable, check, check_shown
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 _FORMS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 _PLAIN: Final = ("string", "number", "integer", "boolean", "array")
@@ -19,7 +19,7 @@ _PLAIN: Final = ("string", "number", "integer", "boolean", "array")
 @dataclass(frozen=True, slots=True)
 class QuestionCall:
     params: dict[str, Any]
-    reply: Reply
+    reply: McpReply
 
     @property
     def requests(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ async def state_of_another_caller_is_refused(ctx: Ctx) -> None:
     _check_refused(reply)
 
 
-def _check_refused(reply: Reply) -> None:
+def _check_refused(reply: McpReply) -> None:
     is_refused = reply.error is not None or dig(reply.result, "isError") is True
     check(is_refused, "an error", reply.response, reply.exchange)
 
@@ -123,7 +123,7 @@ async def _with_state(ctx: Ctx) -> QuestionCall:
     return found
 
 
-async def _answer(ctx: Ctx, found: QuestionCall, *, state: str = "", **options: Any) -> Reply:
+async def _answer(ctx: Ctx, found: QuestionCall, *, state: str = "", **options: Any) -> McpReply:
     responses = {
         name: {"action": "accept", "content": _content(ctx, dig(each, "params", "requestedSchema"))}
         for name, each in found.requests.items()

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from litestar import Litestar, Request, Response, get
 
-from babelgate.adapters.acp.write.session import Transcript
+from babelgate.adapters.acp.write.session import SessionTranscript
 from babelgate.canonical import Message, RunFilter, Scope
 from babelgate.canonical.hub import StateUpdate
 from tests.adapters.acp.conftest import recall
@@ -77,7 +77,7 @@ async def test_a_session_that_was_looked_at_before_is_as_its_records_tell(site: 
 
     async def look() -> list[str]:
         shown: list[str] = (await site.get(f"/sessions/{session_id}")).json()["history"]
-        whole = Transcript(session_id, base_url="http://127.0.0.1:8000", advertised=str)
+        whole = SessionTranscript(session_id, base_url="http://127.0.0.1:8000", advertised=str)
         for record in await site.hub.reads.records("default", Scope(session_id)):
             whole.apply(record)
         assert shown == [entry.url for entry in whole.entries()]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from babelgate.adapters.langchain.codec.state import encode_values
 from babelgate.adapters.langchain.codec.stream_modes import (
-    View,
+    StreamParameters,
     base_mode,
     parse_event_id,
     parse_modes,
@@ -85,8 +85,8 @@ def runs_of(made: list[Record]) -> list[str | None]:
     return [None, *dict.fromkeys(record.run_id for record in made if record.run_id is not None)]
 
 
-def view(run_id: str | None, modes: tuple[str, ...], **fields: Any) -> View:
-    return View(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
+def view(run_id: str | None, modes: tuple[str, ...], **fields: Any) -> StreamParameters:
+    return StreamParameters(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
 
 
 @given(records(), st.sets(st.sampled_from(EVERYTHING)), st.sampled_from(["langgraph", "agent-protocol"]))

@@ -12,7 +12,7 @@ from babelgate.canonical import DataPart, FaultError, FilePart, Invocation, Mess
 from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.message import ToolResultPart
 from babelgate.gateway.agents.langgraph.inputs import (
-    InputSchema,
+    GraphInputSchema,
     command_of,
     configuration,
     options,
@@ -25,8 +25,8 @@ TEXT = {"type": "string"}
 A, B = "a" * 32, "b" * 32
 
 
-def shape(required: tuple[str, ...] = (), **members: Any) -> InputSchema:
-    return InputSchema({"type": "object", "properties": members, "required": list(required)})
+def shape(required: tuple[str, ...] = (), **members: Any) -> GraphInputSchema:
+    return GraphInputSchema({"type": "object", "properties": members, "required": list(required)})
 
 
 def call(*messages: Message, **fields: Any) -> Invocation:
@@ -69,7 +69,7 @@ def test_messages_that_are_strings_stay_strings() -> None:
         (shape(colour={"type": "string", "enum": ["red"]}, topic=TEXT), "topic"),
     ],
 )
-def test_a_text_goes_to_the_member_that_can_only_be_meant(asks: InputSchema, member: str) -> None:
+def test_a_text_goes_to_the_member_that_can_only_be_meant(asks: GraphInputSchema, member: str) -> None:
     assert asks.input(call(HI)) == {member: "Hi"}
 
 
@@ -92,14 +92,14 @@ def test_no_input_lets_the_graph_go_on() -> None:
 
 
 def test_a_graph_whose_input_is_no_object_gets_the_text_or_the_data() -> None:
-    assert InputSchema({"type": "string"}).input(call(HI)) == "Hi"
-    assert InputSchema({"type": "integer"}).input(call(data=7)) == 7
+    assert GraphInputSchema({"type": "string"}).input(call(HI)) == "Hi"
+    assert GraphInputSchema({"type": "integer"}).input(call(data=7)) == 7
     assert shape(topic=TEXT).input(call(data="Hi")) == {"topic": "Hi"}
 
 
 def test_a_schema_by_reference_is_read() -> None:
     schema: Any = {"$ref": "#/$defs/In", "$defs": {"In": {"type": "object", "properties": {"topic": TEXT}}}}
-    assert InputSchema(schema).input(call(HI)) == {"topic": "Hi"}
+    assert GraphInputSchema(schema).input(call(HI)) == {"topic": "Hi"}
 
 
 def test_messages_of_every_role_become_langchains() -> None:
