@@ -62,7 +62,9 @@ class Diverged(FaultError):
     """Raised if an agent that starts over does not repeat its earlier events."""
 
     def __init__(self, words: str) -> None:
-        super().__init__(FaultCode.AGENT_NOT_REPLAYABLE, f"The agent was started again and {words}.")
+        super().__init__(
+            FaultCode.AGENT_NOT_REPLAYABLE, f"The restarted agent did not repeat its earlier events: {words}."
+        )
 
 
 def standing(records: Iterable[Record]) -> list[Record]:
@@ -277,7 +279,7 @@ class ReplayCursor:
         new = [news for event in events for news in self.news(event)]
         has_question = [any(isinstance(event, InterruptRaised) for event in each) for each in (new, self._repeated)]
         if all(has_question):
-            raise Diverged("asked more than it had asked before")
+            raise Diverged("it asked a new question along with a logged one")
         return new, self._repeated
 
     @property
@@ -298,7 +300,7 @@ class ReplayCursor:
         """
         if not self.is_over:
             total = self._origins[-1] + 1
-            raise Diverged(f"ended after {self._origins[self._at]} of the {total} events that it had said before")
+            raise Diverged(f"it ended after {self._origins[self._at]} of {total} logged events")
 
     def _rest(self, again: _Text) -> str:
         """Return the new end of a text; empty if the log has all of it."""
@@ -311,10 +313,10 @@ class ReplayCursor:
                     self._offset += len(text)
                     return ""
                 if not text.startswith(left):
-                    raise Diverged("said other words than it had said before")
+                    raise Diverged("its text differs from the logged text")
                 text = text[len(left) :]
             elif not self._closed or not isinstance(logged, _CLOSING):
-                raise Diverged("said more than it had said before")
+                raise Diverged("its text is longer than the logged text")
             self._at, self._offset = self._at + 1, 0
         return text
 
@@ -324,14 +326,14 @@ class ReplayCursor:
         while not self.is_repeated:
             logged = self._pieces[self._at]
             if isinstance(logged, _Text):
-                raise Diverged(f"said {again.kind} where it had said more of a part before")
+                raise Diverged(f"it sent {again.kind} where the log has more text of a part")
             if is_same_event(logged, self._without_new_id(again, original)):
                 self._at += 1
                 self._learn(logged, original)
                 return logged
             if not self._closed or not isinstance(logged, _CLOSING):
-                words = f"said {again.kind} where it had said {logged.kind} before"
-                raise Diverged(words if logged.kind != again.kind else f"{words}, with other words")
+                words = f"it sent {again.kind} where the log has {logged.kind}"
+                raise Diverged(words if logged.kind != again.kind else f"{words} with other content")
             self._at += 1
         return None
 

@@ -273,7 +273,7 @@ class _FailoverRun:
         wait = min(server.breaker.wait for server in self._servers)
         return FaultError(
             FaultCode.AGENT_UNREACHABLE,
-            f"The agent's server has failed {_MAX_FAILURES} times in a row and is left alone for {wait:.0f} s more",
+            f"The agent's server has failed {_MAX_FAILURES} times in a row: the next attempt is in {wait:.0f} s",
             retry_after=max(1, round(wait)),
         )
 

@@ -75,7 +75,7 @@ def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
         found = [read_agent(text, configured, options.headers) for text in targets]
         folder = options.folder or Path(f"bench-{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
         if (folder / JOURNAL).exists():
-            hint = f"go on with it by --resume {folder}, or name another --out"
+            hint = f"continue it with --resume {folder}, or choose another --out"
             raise CliError(f"{folder} contains a bench already: {hint}", code=USAGE)
         settings = options.settings.model_copy(
             update={
@@ -94,7 +94,7 @@ def resume(folder: Path, options: BenchOptions) -> int:
         suite = _suite(header.source, header.suite_format).only((), [about.name for about in header.tasks])
         if changed := differences(header, suite):
             why = "; ".join(changed)
-            raise CliError(f"{folder}: it cannot go on, because it would be another bench: {why}", code=USAGE)
+            raise CliError(f"{folder}: cannot resume, because the bench has changed: {why}", code=USAGE)
         configured = configured_agents(options.config)
         found = [
             replace(read_agent(each.target, configured, options.headers), name=each.name) for each in header.agents
@@ -145,12 +145,14 @@ def _run_and_report(plan: _Plan, header: Header | None) -> int:
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CliError(f"--out {plan.folder}: it cannot be made: {error.strerror}", code=USAGE) from None
+        raise CliError(f"--out {plan.folder}: the folder cannot be created: {error.strerror}", code=USAGE) from None
     try:
         report = asyncio.run(_run(plan, header))
     except KeyboardInterrupt:
         again = shlex.join(["babelgate", "bench", "--resume", str(plan.folder)])
-        click.echo(f"\nbabelgate: interrupted. What was done is in {plan.folder}; go on with: {again}", err=True)
+        click.echo(
+            f"\nbabelgate: interrupted. The finished attempts are in {plan.folder}; continue with: {again}", err=True
+        )
         return 130
     _show(report, plan.folder)
     if plan.options.html is not None:
@@ -172,7 +174,7 @@ def _show(report: Report, folder: Path) -> None:
     for piece in terminal(report):
         console.print()
         console.print(piece)
-    click.echo(f"\nThe whole of it is in {folder}: report.html, report.md, result.json, result.csv.", err=True)
+    click.echo(f"\nThe full results are in {folder}: report.html, report.md, result.json, result.csv.", err=True)
 
 
 def _code(report: Report, plan: _Plan) -> int:

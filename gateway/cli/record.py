@@ -174,7 +174,7 @@ async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerat
 async def _call(hub: GatewayHub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:
     """Call the agent through a client and return the scope of its task. A failure of the agent is recorded, too; any
     other error leaves no ended task."""
-    wrong = "the protocol's client made no task of it"
+    wrong = "the client of the protocol created no task for the input"
     try:
         questions = await _questions(line.send(message))
         while questions:
@@ -203,7 +203,7 @@ async def _status(hub: GatewayHub, receipt: Receipt) -> RunStatus:
             for each in batch:
                 if isinstance(each.event, RunEnded):
                     return each.event.status
-    raise CliError("the run did not come to an end")
+    raise CliError("the run did not end")
 
 
 def _question(interrupt: Interrupt) -> Question:

@@ -112,14 +112,14 @@ def import_threads(path: Path, config: Path | None, database: str | None) -> int
         try:
             asyncio.run(_import(settings, file, done))
         except TransferError as error:
-            so_far = f"; {done.added} threads before were taken in, {done.same} were there already"
+            so_far = f"; {done.added} threads before this line were imported, {done.same} existed already"
             raise CliError(f"{path}: {error}{so_far if done.added or done.same else ''}") from None
         finally:
             for line in done.conflicts:
                 click.echo(f"conflict: {one_line(line)}", err=True)
     if done.live:
         click.echo(
-            f"{done.live} runs were at work or waited: the next gateway takes them up as after a crash", err=True
+            f"{done.live} runs were active or waiting: the next gateway recovers them as after a crash", err=True
         )
     added = _count(threads=done.added, records=done.records, files=done.files, **{_OTHERS: done.others_added})
     same = _count(threads=done.same, **{_OTHERS: done.others_same})

@@ -472,7 +472,7 @@ class Engine:
         if lost.crashes + 1 >= self._attempts:
             message = (
                 f"The process of the gateway ended {lost.crashes + 1} times while it ran this, so it is not started "
-                "again. If the run did not cause it, send the request again; limits.attempts says how often."
+                "again. If the run did not cause this, send the request again. limits.attempts is the maximum."
             )
         elif (
             registered is not None
@@ -550,8 +550,8 @@ def _may_run(registered: RegisteredAgent) -> bool:
 def _restart_message(node: str | None = None) -> str:
     of_node = "" if node is None else f"'s node {node}"
     return (
-        f"The gateway{of_node} stopped while the agent was at work, and the agent can neither be asked for "
-        "the rest nor be started again safely. Send the request again, or declare the agent idempotent."
+        f"The gateway{of_node} stopped during the run. The rest of the run cannot be read from the agent, and the "
+        "agent may not be started again. Send the request again, or set idempotent: true on the agent."
     )
 
 

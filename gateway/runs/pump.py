@@ -105,7 +105,7 @@ class Pump:
         if self.reason is not None:
             return RunOutcome(RunStatus.CANCELLED, self.reason)
         if self.expired is None and self.refused is not None:
-            fault = Fault(code=self.refused.fault.code, message="The gateway could not store what the agent said.")
+            fault = Fault(code=self.refused.fault.code, message="The gateway could not store the events of the agent.")
             return RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault)
         return self.expired
 
@@ -193,7 +193,9 @@ class Pump:
             return event if part is event.part else event.replace(part=part)
         except FaultError as error:
             if error.fault.blame == "caller":
-                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a file: {error.fault.message}") from error
+                raise FaultError(
+                    FaultCode.AGENT_INVALID, f"The agent sent an invalid file: {error.fault.message}"
+                ) from error
             raise
 
     async def _wait_for_room(self) -> None:

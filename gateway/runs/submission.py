@@ -272,7 +272,7 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
     if task.is_waiting:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.follow_up} waits for an answer")
     if task.agent != ask.agent:
-        raise FaultError(FaultCode.INVALID, f"Task {ask.follow_up} is one of agent {task.agent}, not of {ask.agent}")
+        raise FaultError(FaultCode.INVALID, f"Task {ask.follow_up} belongs to agent {task.agent}, not to {ask.agent}")
     return task
 
 

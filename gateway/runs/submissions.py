@@ -117,7 +117,7 @@ class Submissions:
         if submission.history:
             submission = replace(submission, history=await keep_messages(self._blobs, submission.history))
         if submission.state and submission.follow_up is not None:
-            raise FaultError(FaultCode.INVALID, "The state cannot be changed for a task that is at work.")
+            raise FaultError(FaultCode.INVALID, "The state cannot be changed while the task is running.")
         if submission.state and info.stateful:
             return await self._submit_with_state(owner, submission, base)
         is_fork = base is not None or bool(submission.state)

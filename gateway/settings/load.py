@@ -26,7 +26,9 @@ FILE: Final = Path("babelgate.yaml")
 
 _MAX_VALUES: Final = 100_000
 """Maximum number of values in a file, with aliases expanded. Chosen: an agent has at most about thirty."""
-_UNREADABLE: Final = "this cannot be read as the number, date or other thing that it is written as"
+_UNREADABLE: Final = (
+    "the value is not valid for the type that its YAML syntax gives it, such as a date or a number: put it in quotes"
+)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)+'|"(?:[^"\\]|\\.)+\"""")
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -96,7 +98,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key: object = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownMemberType]
             if isinstance(key, Hashable) and key in keys:
-                raise yaml.constructor.ConstructorError(None, None, "this key stands twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "this key occurs twice", key_node.start_mark)
             if isinstance(key, Hashable):
                 keys.add(key)
         return super().construct_mapping(node, deep)

@@ -298,7 +298,7 @@ class AgentSettings(SettingsSection):
             if not TOKEN.fullmatch(name):
                 raise ValueError(f"entry {number} is not the name of a header")
             if name.lower() in _NOT_FORWARDED:
-                raise ValueError(f"{name} is the gateway's own: callers' keys, hosts and lengths are not sent on")
+                raise ValueError(f"{name} is reserved: the gateway does not forward callers' keys, hosts and lengths")
         return tuple(name.lower() for name in names)
 
     @model_validator(mode="after")

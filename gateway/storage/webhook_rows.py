@@ -128,7 +128,7 @@ def insert_webhook(tx: Transaction, state: ThreadState, task_id: str, hook: Webh
         return
     count = tx.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
     if registered is None and count >= most:
-        raise FaultError(FaultCode.INVALID, f"A task has at most {most} webhooks, and this one has that many")
+        raise FaultError(FaultCode.INVALID, f"The task already has {most} webhooks, the maximum: delete one first")
     tx.connection.execute(table.delete().where(same))
     tx.connection.execute(
         table.insert(),

@@ -107,7 +107,7 @@ async def test_a_killed_node_is_taken_over_within_fifteen_seconds(postgres_table
         second = await within(stage.strings.called("going", 2), "the second attempt", TAKEN_OVER)
         failed = await lost.reaches(b, "failed")
         assert time.monotonic() - begun < TAKEN_OVER
-        assert "The gateway's node a stopped while the agent was at work" in failed["error"]["message"]
+        assert "The gateway's node a stopped during the run" in failed["error"]["message"]
         second.say(5)
         second.end()
         assert output_text(await going.reaches(b, "completed")) == second.said

@@ -115,7 +115,7 @@ def _named(valid: Json, chance: random.Random) -> tuple[str, bytes]:
 
 
 def _doubled(valid: Json, chance: random.Random) -> tuple[str, bytes]:
-    """A member stands there twice, with two values."""
+    """A member occurs twice, with two values."""
     text, strange = json.dumps(valid), chance.choice(STRANGE)
     holders = [path for path in _places(valid) if path and isinstance(path[-1], str)]
     if not holders:

@@ -135,7 +135,7 @@ class _Run(UpstreamRun):
     async def stages(self) -> AsyncGenerator[Stage]:
         reader, known = self._reader, self._call.upstream.get("task")
         if known is None and (self._is_attached or self._call.answers):
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this task")
         if self._is_attached:
             yield self._recall()
         else:

@@ -217,7 +217,7 @@ def _result(value: Json) -> Json:
 def _decode_error_response(value: Json) -> FaultError:
     if isinstance(value, dict):
         return decode_error(value)
-    return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is no object")
+    return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is not a JSON object")
 
 
 class _Rest(ClientBinding):

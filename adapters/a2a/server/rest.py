@@ -141,7 +141,9 @@ def _routes(hub: Hub, lines: FanoutCache, binding: RestGeneration) -> Sequence[C
         if verb == "subscribe":
             # GET in the protocol buffer, POST in the text of the specification: clients send both.
             return await run(request, agent, operation.subscribe, {"id": task_id})
-        raise FaultError(FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: it is cancel or subscribe.")
+        raise FaultError(
+            FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: expected cancel or subscribe."
+        )
 
     @post(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs", status_code=200)
     async def create_config(request: AnyRequest, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:

@@ -106,7 +106,7 @@ class _Run(UpstreamRun):
         """Yield the stages of the run."""
         run_id = self._call.upstream.get("run") if self._is_attached or self._call.answers else None
         if run_id is None and (self._is_attached or self._call.answers):
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this run")
         if self._http.extended and (self._is_attached or self._call.answers):
             self._recall(await self._call.past())
         if self._call.answers:

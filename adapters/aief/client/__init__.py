@@ -108,7 +108,7 @@ class _Run(UpstreamRun):
         """
         task_id = self._call.upstream.get("task" if self._call.answers else "context")
         if self._call.answers and not task_id:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this task")
         if task_id:
             yield self._resume_task(task_id)
         if self._latest is None:

@@ -59,7 +59,7 @@ async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
                 piece = inflating.decompress(chunk, _PIECE)
             except zlib.error as error:
                 raise FaultError(
-                    FaultCode.AGENT_INVALID, "The agent's server gave an answer that cannot be decompressed"
+                    FaultCode.AGENT_INVALID, "The agent's server sent an answer that cannot be decompressed"
                 ) from error
             chunk = inflating.unconsumed_tail
             if piece:

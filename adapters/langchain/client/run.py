@@ -159,7 +159,7 @@ class LangGraphRun(UpstreamRun):
         server, call = self._server, self._call
         run_id = call.upstream.get("run")
         if run_id is None:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this run")
         dialect = await server.detect_dialect()
         await server.fetch_schemas()
         if dialect == "agent-protocol":
@@ -421,9 +421,7 @@ class LangGraphRun(UpstreamRun):
             case "error":
                 raise FaultError.of(decode_error(None))
             case _:
-                raise FaultError(
-                    FaultCode.AGENT_INVALID, f"The agent's run has a status that is unknown: {status[:50]}"
-                )
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent's run has an unknown status: {status[:50]}")
 
     async def _read_values(self, outcome: Json) -> tuple[Json, Json] | None:
         """Return the state at the end, and the messages if the server sends them separately.

@@ -28,7 +28,7 @@ async def place(
         # The thread where this task asked. Another task of the conversation may have continued in a copy.
         thread_id = call.upstream.get("task")
         if thread_id is None:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this thread")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this thread")
         work.route.thread_id = thread_id
         return
     thread_id = call.upstream.get("thread")
@@ -97,7 +97,7 @@ async def update_state(
     if thread_id is None:
         raise FaultError(
             FaultCode.UNSUPPORTED,
-            "The agent's server keeps the state, and has no thread for it yet: run the agent first.",
+            "The agent's server has no state for this thread yet: run the agent first.",
         )
     path = f"{Route('langgraph', thread_id).thread}/state"
     try:

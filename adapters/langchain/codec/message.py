@@ -132,7 +132,7 @@ def decode_message(wire: Json) -> Message:
 def _decode(wire: JsonObject) -> Message:
     wire_role = _role(wire)
     if wire_role in _REMOVES:
-        raise FaultError(FaultCode.INVALID, "A remove message is taken by an update of the state, not here.")
+        raise FaultError(FaultCode.INVALID, "A remove message is allowed only in an update of the state.")
     role = ROLES.get(wire_role)
     if role is None:
         accepted = "user, human, assistant, ai, system, developer, tool, function"

@@ -339,7 +339,9 @@ class AssistantHandlers(Handlers):
             raise FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {text[:100]} not found")
         if agent is None:
             names = ", ".join(info.name for info in self._visible_agents(request))
-            message = f"Invalid assistant: {text[:100]!r}. It is no UUID, and none of the registered graphs: {names}"
+            message = (
+                f"Invalid assistant: {text[:100]!r}. It is neither a UUID nor one of the registered graphs: {names}"
+            )
             raise FaultError(FaultCode.INVALID, message)
         return agent
 

@@ -175,7 +175,8 @@ class Commands:
 
     async def _inject(self, _: JsonObject) -> tuple[JsonObject, int]:
         raise Refused(
-            "not_supported", "A message cannot be put into a run. Send run.start: its input waits behind the run."
+            "not_supported",
+            "A run that has started takes no messages. Send run.start: its input is queued behind the run.",
         )
 
     # Reading
@@ -217,7 +218,7 @@ class Commands:
         history = await read_history(self._hub, self._owner, self._thread_id)
         revision = history.head if not ns else next(history.newest(ns), None)
         if ns and revision is None:
-            raise Refused("no_such_namespace", f"Nothing is known of the state of {'|'.join(ns)[:100]}")
+            raise Refused("no_such_namespace", f"There is no known state of {'|'.join(ns)[:100]}")
         keys = params.get("keys")
         names = None if keys is None else strings(keys, "keys")
         result: JsonObject = {"values": select_members(state.encode_values(revision), names)}
@@ -252,7 +253,7 @@ class Commands:
         runs = list(history.fold.runs.values())
         body: JsonObject = {"checkpoint_id": checkpoint, "input": params.get("input")}
         if not runs:
-            raise Refused("no_such_run", "There has been no run on this thread, so no agent to go on with.")
+            raise Refused("no_such_run", "The thread has had no run, so there is no agent that could continue.")
         result, seq = await self._launch(runs[-1].agent, params, body)
         return {**result, "thread_id": self._thread_id}, seq
 

@@ -126,7 +126,7 @@ class MissingCapability(Exception):
     """Raised if the caller does not declare a capability that the call requires."""
 
     def __init__(self, capabilities: JsonObject) -> None:
-        super().__init__("The client does not declare what this call needs.")
+        super().__init__("The client does not declare a capability that this call needs.")
         self.capabilities = capabilities
 
 

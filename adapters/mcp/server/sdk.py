@@ -123,7 +123,9 @@ class _LogLevels:
         """Set the log level of a session, until the process ends. SPEC/server/utilities/logging, Setting Log Level."""
         session_id = _session_id(ctx)
         if session_id is None:
-            raise MCPError(INVALID_PARAMS, "The level is kept for a session, and this request has none.")
+            raise MCPError(
+                INVALID_PARAMS, "The level is set for a session, and this request has none: send Mcp-Session-Id."
+            )
         self._by_session.pop(session_id, None)
         self._by_session[session_id] = params.level
         if len(self._by_session) > _SESSIONS:

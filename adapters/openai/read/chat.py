@@ -216,7 +216,7 @@ class ChatReader:
             }
             if unknown and self._decoder.count == 0:  # such as MiniMax's `base_resp`, the reason for a missing answer
                 words = json_text(unknown)[:_MOST_QUOTED]
-                raise FaultError(FaultCode.AGENT_FAILED, f"The agent's server gave no answer: {words}")
+                raise FaultError(FaultCode.AGENT_FAILED, f"The agent's server sent no answer: {words}")
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
         call_ids: set[str] = set()
         for number, call in enumerate(self._calls):

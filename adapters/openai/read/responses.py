@@ -153,7 +153,10 @@ class ResponseReader:
         response = validate(w.Response, value)
         self._note_response(response)
         if response.status in ("queued", "in_progress"):
-            raise FaultError(FaultCode.INVALID, f"The response is {response.status}, and no stream of it came.")
+            raise FaultError(
+                FaultCode.INVALID,
+                f"The response has the status {response.status}, but the agent's server sent no stream.",
+            )
         self._end(response, response.status or "completed")
         return self._decoder.take()
 

@@ -82,7 +82,7 @@ class Compact(Handlers):
                     if isinstance(event, RunCreated) and event.checkpoint is not None:
                         refuse(
                             "previous_response_id",
-                            "The conversation has branches: send what was said as input instead.",
+                            "The conversation has branches: send its items as input instead.",
                         )
                     writer.write(record)
                     if isinstance(event, RunEnded) and record.run_id == run.run_id:

@@ -218,7 +218,7 @@ class CreateResponse(Handlers):
         """Start a run. Raises invalid."""
         conversation = checked.conversation
         if not conversation.others:
-            words = "The input ends with a call or a thought. Add" if conversation.before else "There is no input. Give"
+            words = "The input ends with a call or reasoning. Add" if conversation.before else "There is no input. Give"
             refuse("input", f"{words} a user message or a tool output.")
         if checked.previous is not None and checked.previous.run.status is RunStatus.PAUSED:
             refuse("input", "The previous response waits for the output of its calls: send an output for each of them.")

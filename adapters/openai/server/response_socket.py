@@ -45,7 +45,7 @@ _OVER: Final = Fault(
 )
 _TOO_MANY: Final = Fault(
     code=FaultCode.QUEUE_FULL,
-    message="Too much waits for its turn on this connection: send this again when a response has ended.",
+    message="Too many requests are queued on this connection: send this again after a response has ended.",
 )
 _INTERNAL: Final = Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this.")
 
@@ -132,7 +132,7 @@ class _Talk:
             return False
         if not isinstance(raw_message, dict) or raw_message.get("type") != _STEER:
             return False
-        words = "What an agent is at work on cannot be changed: send it as the input of the next response."
+        words = "A response in progress cannot be changed: send this as the input of the next response."
         error: JsonObject = {"type": "invalid_request_error", "code": "steering_not_supported", "message": words}
         steer = {name: raw_message.get(name) for name in ("input", "previous_response_id")}
         await self._send_event({"type": f"{_STEER}.failed", "sequence_number": 0, "steer": steer, "error": error})
@@ -200,7 +200,7 @@ class _Talk:
         if prewarmed is None:
             return body
         if len(prewarmed) + size > self._bytes:
-            words = f"The input is larger than {self._bytes} bytes, with what was sent ahead of it."
+            words = f"The input is larger than {self._bytes} bytes, including the input that was sent ahead of it."
             raise FaultError(FaultCode.TOO_LARGE, words, limit=self._bytes)
         if body.get("conversation") is not None:
             refuse("conversation", "Give either conversation or previous_response_id, not both.")

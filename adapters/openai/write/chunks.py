@@ -23,7 +23,7 @@ choice."""
 
 STARTED_OVER: Final = Fault(
     code=FaultCode.AGENT_FAILED,
-    message="The agent was started again: what the stream has told of its answer is void.",
+    message="The agent was restarted: discard the part of the answer that this stream has sent.",
     details={"openai": {"code": "started_over"}},
 )
 

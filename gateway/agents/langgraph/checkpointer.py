@@ -192,7 +192,7 @@ class Saver(BaseCheckpointSaver[int]):
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Raise NotImplementedError: the checkpoints of a thread are deleted with the thread."""
-        raise NotImplementedError("What a graph keeps of a thread goes with the thread")
+        raise NotImplementedError("delete_thread is not supported: the checkpoints are deleted with the thread")
 
     def _ns(self, thread_id: str, ns: str) -> str:
         """Return the namespace of a checkpoint in the caller's thread.

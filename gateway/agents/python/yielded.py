@@ -69,13 +69,13 @@ def _all(items: object, kinds: tuple[type, ...]) -> bool:
 
 
 def _invalid(what: str) -> FaultError:
-    return FaultError(FaultCode.AGENT_INVALID, f"The agent gave {what}.")
+    return FaultError(FaultCode.AGENT_INVALID, f"The agent yielded {what}.")
 
 
 def check_text(text: str) -> str:
     """Return the text. Raises agent_invalid if it has a lone surrogate."""
     if not is_text(text):
-        raise _invalid("text with a lone surrogate, which is no Unicode")
+        raise _invalid("text with a lone surrogate, which is not valid Unicode")
     return text
 
 

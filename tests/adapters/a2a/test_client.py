@@ -566,7 +566,7 @@ async def test_an_unanswered_cancel_holds_nobody_up(far: Far, agent: Client, mon
         (504, b"", FaultCode.AGENT_TIMEOUT, "answered 504"),
         (302, b"", FaultCode.AGENT_FAILED, "answered 302"),
         (200, b"Hello", FaultCode.AGENT_INVALID, "did not answer with JSON"),
-        (200, b"[]", FaultCode.AGENT_INVALID, "an answer is no object"),
+        (200, b"[]", FaultCode.AGENT_INVALID, "an answer is not a JSON object"),
         (200, b"{}", FaultCode.AGENT_INVALID, "did not answer with a task"),
         (200, [], FaultCode.AGENT_INVALID, "did not answer with a task"),
     ],

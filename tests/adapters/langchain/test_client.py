@@ -357,7 +357,13 @@ async def test_a_question_that_was_asked_while_nobody_heard_is_asked(far: Far, a
 
 
 @pytest.mark.parametrize(
-    ("left", "told"), [([1, 2], "no object"), ("done", "no object"), (7, "no object"), (b"<html>hello</html>", "JSON")]
+    ("left", "told"),
+    [
+        ([1, 2], "not a JSON object"),
+        ("done", "not a JSON object"),
+        (7, "not a JSON object"),
+        (b"<html>hello</html>", "JSON"),
+    ],
 )
 async def test_what_a_run_left_behind_that_is_no_state_is_the_agents_fault(
     far: Far, agent: Client, left: Any, told: str

@@ -208,7 +208,7 @@ async def test_what_is_no_acp_server_is_broken() -> None:
 async def test_a_server_without_agents_is_broken() -> None:
     async with server() as url:
         reason = await broken((await connect(settings(a={"url": url}))).get("a"))
-    assert reason.startswith(f"{url}: no agent protocol is spoken there that is known. Tried ")
+    assert reason.startswith(f"{url}: found no supported agent protocol. Tried ")
     assert "ACP: it has no agents" in reason
 
 

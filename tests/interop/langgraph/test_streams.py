@@ -28,7 +28,7 @@ NAMES: Final = {
     "custom": {"custom"},
 }
 QUIET: Final = {"events", "custom"}
-"""Modes in which an agent that is no graph, and says nothing of its own, has nothing to say."""
+"""Modes in which an agent that is not a graph, and says nothing of its own, has nothing to say."""
 
 
 @pytest.mark.parametrize("mode", MODES)

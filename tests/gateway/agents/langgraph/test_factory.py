@@ -162,9 +162,9 @@ async def test_one_that_needs_a_config_is_served_without_its_schemas(tmp_path: P
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("wrong", "a value of type int is no graph"),
+        ("wrong", "a value of type int is not a graph"),
         ("odd", "a function that makes a graph takes a RunnableConfig and a ServerRuntime, and not 'other'"),
-        ("LOG", "a value of type list is no graph"),
+        ("LOG", "a value of type list is not a graph"),
         ("absent", "the module tests.gateway.factories has no absent"),
     ],
 )
