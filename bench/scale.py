@@ -63,7 +63,7 @@ class ScaleRow:
     runs: int
     cpu: float
     """Milliseconds per run."""
-    looks: Mapping[str, RequestTime]
+    request_times: Mapping[str, RequestTime]
     memory: float
     """MB."""
     disk: float
@@ -90,7 +90,7 @@ async def fill(port: int, runs: int) -> list[str]:
     return threads
 
 
-async def look(
+async def measure_request(
     gateway: ServerProcess, ask: Callable[[KeepAliveConnection], Awaitable[bytes]], jobs: int
 ) -> RequestTime:
     """Measure a request on one connection."""
@@ -183,7 +183,7 @@ def _measure(gateway: ServerProcess, threads: Sequence[str], jobs: int) -> tuple
     }
     asks["tasks"] = partial(KeepAliveConnection.post, path="/a2a/echo", body=listing, headers=work.A2A)
     asks["state"] = partial(KeepAliveConnection.get, path=f"/threads/{middle}/state")
-    return cpu, {name: asyncio.run(look(gateway, ask, count)) for name, ask in asks.items()}
+    return cpu, {name: asyncio.run(measure_request(gateway, ask, count)) for name, ask in asks.items()}
 
 
 def main() -> None:
@@ -201,7 +201,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, new_schema(options.database) as schema:
             row = measure(Path(folder), runs, options.jobs, schema, options.database)
         print(f"{row.runs:>8}{row.cpu:>12.3f}", end="")
-        for each in row.looks.values():
+        for each in row.request_times.values():
             print(f"{each.p95:>10.2f}{each.cpu:>7.2f}", end="")
         print(f"{row.memory:>11.1f}{row.disk:>11.0f}{row.start:>9.2f}", flush=True)
 

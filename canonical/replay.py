@@ -67,7 +67,7 @@ class Diverged(FaultError):
         )
 
 
-def standing(records: Iterable[Record]) -> list[Record]:
+def without_voided(records: Iterable[Record]) -> list[Record]:
     """Return the records without those that a later restart of their run makes void."""
     remaining: list[Record] = []
     for record in records:
@@ -89,7 +89,7 @@ def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[
     hub appends (starts, ends, answers) are left out."""
     return [
         record
-        for record in standing(records)
+        for record in without_voided(records)
         if not isinstance(record.event, _BY_HUB) and (run_id is None or record.run_id == run_id)
     ]
 
@@ -98,15 +98,15 @@ def agent_events(records: Iterable[Record], run_id: str | None = None) -> list[E
     return [record.event for record in agent_records(records, run_id)]
 
 
-def is_same_event(logged: Event, again: Event) -> bool:
-    """Return True if `again` repeats `logged`.
+def is_same_event(logged: Event, repeated: Event) -> bool:
+    """Return True if `repeated` repeats `logged`.
 
     Fields that the hub fills are ignored: ids, and the hash of a file's bytes, which must be that of the bytes sent
     again.
     """
-    if logged.kind != again.kind:
+    if logged.kind != repeated.kind:
         return False
-    old, new = to_json(logged), to_json(again)
+    old, new = to_json(logged), to_json(repeated)
     if isinstance(logged, StateSaved) and logged.checkpoint_id and logged.checkpoint_id == new["checkpoint_id"]:
         # An id identifies one state, even if the state is encoded differently.
         for members in (old, new):
@@ -119,7 +119,7 @@ def is_same_event(logged: Event, again: Event) -> bool:
             new.pop(name)
     for name in ("message", "part"):
         if isinstance(old.get(name), dict):
-            _fill(old[name], new[name], getattr(again, name))
+            _fill(old[name], new[name], getattr(repeated, name))
     return is_equal(old, new)
 
 
@@ -235,7 +235,7 @@ class ReplayCursor:
                 self._pieces.append(piece)
                 self._origins.append(place)
 
-    def news(self, event: Event) -> list[Event]:
+    def new_events(self, event: Event) -> list[Event]:
         """Return the part of an event that is not in the log yet.
 
         Raises:
@@ -276,7 +276,7 @@ class ReplayCursor:
         if self.is_repeated:
             return events, ()
         self._repeated = []
-        new = [news for event in events for news in self.news(event)]
+        new = [new_event for event in events for new_event in self.new_events(event)]
         has_question = [any(isinstance(event, InterruptRaised) for event in each) for each in (new, self._repeated)]
         if all(has_question):
             raise Diverged("it asked a new question along with a logged one")
@@ -376,7 +376,7 @@ class ReplayPlan:
 
     first: RunCreated
     """Event of the run that the agent was started with."""
-    said: Sequence[Event]
+    events: Sequence[Event]
     """Events that the agent has sent since, in all of its runs."""
     answers: Mapping[str, InterruptAnswered]
     """Answers by interrupt id."""

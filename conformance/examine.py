@@ -101,10 +101,10 @@ async def examine(
     url = hide_credentials(url)
     watching = observer or _NoObserver()
     chosen = selection.sets()
-    is_told = bool(selection.protocol) and len(chosen) == 1
+    is_requested = bool(selection.protocol) and len(chosen) == 1
     found = _Results()
     for each in chosen:
-        await _judge_one(each, url, selection, options, watching, found, is_told=is_told)
+        await _judge_one(each, url, selection, options, watching, found, is_requested=is_requested)
     if found.silent and not found.sets and not found.refused:
         raise next(iter(found.silent.values()))
     found.refused |= {name: str(error) for name, error in found.silent.items()}
@@ -126,14 +126,14 @@ async def _judge_one(
     observer: Observer,
     found: _Results,
     *,
-    is_told: bool,
+    is_requested: bool,
 ) -> None:
     try:
         report = await judge(
             chosen,
             url,
             options,
-            is_told=is_told,
+            is_requested=is_requested,
             selected=selection.is_wanted,
             on_start=lambda opened, number: observer.start_set(chosen, opened, number),
             on_result=observer.add_result,

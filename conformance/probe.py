@@ -167,10 +167,10 @@ class ProbeSuite(Generic[T]):
 
     open: Callable[[Wire, str, ProbeOptions, bool], Awaitable[Opened[T]]]
     """Function that determines whether and how a server speaks the revision. Its arguments are the wire, the URL, the
-    options and `is_told`.
+    options and `is_requested`.
 
-    Raises NotSpoken, or Unanswered if no server answers. `is_told` means that the user named this revision. Then the
-    function does not raise NotSpoken, and the probes report what is wrong.
+    Raises NotSpoken, or Unanswered if no server answers. `is_requested` means that the user named this revision. Then
+    the function does not raise NotSpoken, and the probes report what is wrong.
     """
     probes: Probes[T]
 

@@ -156,7 +156,7 @@ class _Leader:
 
     def handle_heartbeat(self, count: int) -> None:
         """Check for due crons, and now and then for threads that expire. `count` is the number of the heartbeat."""
-        self._crons.look()
+        self._crons.wake()
         if count % _EXPIRY_HEARTBEATS == 0:
             self._expiry.restart()
 

@@ -103,7 +103,7 @@ class _A2A(Driver):
         message = self._message(list(self._parts(caller_input)), contextId=after.thread if after else "")
         return await self._call(agent, "send", {"message": message, "configuration": {**self.configuration}})
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         return await self._call(handle.agent, "get", {"id": handle.task})
 
     async def cancel(self, handle: Handle) -> None:

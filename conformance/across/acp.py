@@ -43,7 +43,7 @@ class Acp(Driver):
             agent, await self._ask("POST", "runs", body=self._body(agent, caller_input, after, "sync"))
         )
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         return self._read_run(handle.agent, await self._ask("GET", "runs", handle.task))
 
     async def cancel(self, handle: Handle) -> None:

@@ -56,7 +56,7 @@ class Aief(Driver):
             body = {}
         raise ScenarioFailed(f"no last step among {_MAX_STEPS}")
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         """Return the run as it is. An AIEF task can hold several tasks of the server, one after the other."""
         exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE_SIZE}")
         listed = read_success(exchange)

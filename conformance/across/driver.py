@@ -122,7 +122,7 @@ class Driver(ABC):
         """Send an input and wait for the run. `after`: an earlier run of the conversation. Raises ScenarioFailed."""
 
     @abstractmethod
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         """Return the run as it is. Raises ScenarioFailed."""
 
     @abstractmethod
@@ -163,7 +163,7 @@ class Driver(ABC):
         """Cancel a run. Raises ScenarioFailed."""
         raise ScenarioFailed(self.lacks["cancel"])
 
-    async def tell(self, agent: str, caller_input: CallerInput) -> Observation:
+    async def send_and_record(self, agent: str, caller_input: CallerInput) -> Observation:
         """Return everything that the protocol shows of a run, by a stream if it has streams. Raises ScenarioFailed."""
         if "stream" in self.lacks:
             return await self.send(agent, caller_input)
@@ -175,7 +175,7 @@ class Driver(ABC):
         answer."""
         deadline = time.monotonic() + self.wire.timeout
         while True:
-            observation = await self.look(handle)
+            observation = await self.observe(handle)
             if observation.meaning.state in _IDLE_STATES:
                 return observation
             if time.monotonic() > deadline:

@@ -37,7 +37,7 @@ _AGENT: Final = "{agent}"
 @dataclass(frozen=True, slots=True)
 class FoundProtocol:
     driver: Driver
-    because: str
+    evidence: str
 
     @property
     def name(self) -> str:

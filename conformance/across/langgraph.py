@@ -139,7 +139,7 @@ class LangChainDriver(Driver):
             raise ScenarioFailed("no run on the thread", exchange)
         return max(runs, key=lambda run: str(dig(run, "created_at")))
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         run = await self._find_run(handle)
         handle = replace(handle, run=str(dig(run, "run_id")))
         exchange = await self._ask("GET", self._run(handle, self.path_of_end))
@@ -173,7 +173,7 @@ class LangChainDriver(Driver):
             check_stream(stream.exchange)
             yield _Live(stream, self, handle)
 
-    async def tell(self, agent: str, caller_input: CallerInput) -> Observation:
+    async def send_and_record(self, agent: str, caller_input: CallerInput) -> Observation:
         async with self.stream(agent, caller_input) as live:
             return await self._with_end(await live.rest())
 

@@ -39,7 +39,7 @@ class Mcp(Driver):
         if not isinstance(version, str):
             raise ScenarioFailed("no answer to initialize", hello.exchange)
         session = McpSession(self.wire, fresh.url, hello.exchange.header("mcp-session-id"), version, fresh.ids)
-        await session.tell("notifications/initialized")
+        await session.notify("notifications/initialized")
         return session
 
     async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
@@ -58,7 +58,7 @@ class Mcp(Driver):
             raise ScenarioFailed(f"no tool is called {name}" if name else "there are no tools")
         return name, self._tools[name]
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         raise ScenarioFailed(self.lacks["look"])
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:

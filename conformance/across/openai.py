@@ -91,7 +91,7 @@ class ChatDriver(_OpenAi):
         meaning = Meaning(_state_of_reason(dig(choice, "finish_reason")), texts, questions=_questions(calls))
         return Observation(meaning, handle, exchange)
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         raise ScenarioFailed(self.lacks["look"])
 
     @asynccontextmanager
@@ -158,7 +158,7 @@ class ResponsesDriver(_OpenAi):
             return Observation(Meaning("failed", error=error), Handle(agent), exchange)
         return _read_response(agent, read_success(exchange), exchange, after)
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         exchange = await self.wire.request("GET", self._url(handle.run), sends=None, receives=None)
         if exchange.status == 404:  # Servers need not store responses.
             raise ScenarioFailed("the response is not kept", exchange, is_declined=True)

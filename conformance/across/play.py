@@ -81,7 +81,7 @@ async def play(
         raise NothingToCompare(
             f"no scenario is called {' or '.join(only)}; there are {', '.join(e.name for e in SCENARIOS)}"
         )
-    agents = dict.fromkeys(each.agent for each in options.triggers.given.values() if each.agent)
+    agents = dict.fromkeys(each.agent for each in options.triggers.by_behaviour.values() if each.agent)
     async with Wire(
         headers=options.headers, credentials=options.credentials, urls=urls, timeout=options.timeout
     ) as wire:
@@ -104,7 +104,7 @@ async def _play_scenario(
     trigger = options.triggers[scenario.behaviour]
     if trigger.is_never:
         return PlayedScenario(scenario, {}, {}, skipped="its owner says that the agent never does it")
-    if not trigger.is_given and scenario.behaviour != "plain":
+    if not trigger.is_from_user and scenario.behaviour != "plain":
         return PlayedScenario(scenario, {}, {}, skipped=f"nobody said how: give --trigger {scenario.behaviour}='…'")
     lacks = {each.name: each.driver.lacks[scenario.needs] for each in found if scenario.needs in each.driver.lacks}
     players = [each.driver for each in found if each.name not in lacks]
@@ -164,7 +164,7 @@ async def _look_through(driver: Driver, handle: Handle) -> Shot:
     exchanges: list[Exchange] = []
     token = EXCHANGES.set(exchanges)
     try:
-        return _take_shot(driver, await driver.fetch_files(await driver.look(handle)), exchanges)
+        return _take_shot(driver, await driver.fetch_files(await driver.observe(handle)), exchanges)
     except Exception as error:
         return _fault(driver, error, exchanges)
     finally:

@@ -44,10 +44,10 @@ async def _plain(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 
 
 async def _stream(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    observation = await driver.tell(trigger.agent, _input_of(trigger))
+    observation = await driver.send_and_record(trigger.agent, _input_of(trigger))
     yield Moment("stream", observation)
     if "look" not in driver.lacks:
-        yield Moment("afterwards", await driver.look(observation.handle), is_at_rest=False)
+        yield Moment("afterwards", await driver.observe(observation.handle), is_at_rest=False)
 
 
 async def _turns(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
@@ -66,11 +66,11 @@ async def _question(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 
 
 async def _files(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    yield Moment("answer", await driver.tell(trigger.agent, replace(_input_of(trigger), files=(_FILE,))))
+    yield Moment("answer", await driver.send_and_record(trigger.agent, replace(_input_of(trigger), files=(_FILE,))))
 
 
 async def _tell(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    yield Moment("answer", await driver.tell(trigger.agent, _input_of(trigger)))
+    yield Moment("answer", await driver.send_and_record(trigger.agent, _input_of(trigger)))
 
 
 async def _cancel(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:

@@ -32,7 +32,7 @@ def _set(report: SetReport, redactor: Redactor) -> dict[str, Any]:
         "version": report.set.version,
         "title": report.set.title,
         "endpoint": redactor.text(report.endpoint),
-        "because": redactor.text(report.because),
+        "because": redactor.text(report.evidence),
         "capabilities": sorted(report.capabilities),
         "conformant": report.is_conformant,
         "outcome": str(report.outcome),

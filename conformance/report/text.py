@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from babelgate.conformance.report.model import CheckReport, SetReport
-from babelgate.conformance.verdict import NOBODY_SAID, Outcome, Result, Verdict
+from babelgate.conformance.verdict import NO_TRIGGER, Outcome, Result, Verdict
 from babelgate.conformance.wire.exchange import Redactor
 from babelgate.conformance.wire.http import TIMED_OUT
 
@@ -75,7 +75,7 @@ def outcome_words(outcome: Outcome) -> str:
 
 def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> Iterator[str]:
     yield f"{report.set.title} at {report.endpoint}"
-    yield f"  {report.because}"
+    yield f"  {report.evidence}"
     if report.capabilities:
         yield f"  capabilities: {', '.join(sorted(report.capabilities))}"
     for origin in report.withheld:
@@ -136,7 +136,7 @@ def _not_shown(results: list[Result], report: SetReport, *, is_verbose: bool) ->
             text = _EXAMPLES.get(behaviour, "…")
             option = f"--ask '{text}'" if behaviour == "question" else f"--trigger {behaviour}='{text}'"
             why = {result.expected for result in group}
-            tried = "" if why == {NOBODY_SAID} else f" ({'; '.join(sorted(why - {NOBODY_SAID}))})"
+            tried = "" if why == {NO_TRIGGER} else f" ({'; '.join(sorted(why - {NO_TRIGGER}))})"
             yield f"  ? {len(group)} about {about}: {ask} {option}, or --never {behaviour}{tried}"
         if is_verbose:
             for result in group:

@@ -75,7 +75,7 @@ class SseFrame:
 class CheckedMessage:
     """Message of the protocol with the result of its validation."""
 
-    is_ours: bool
+    is_from_check: bool
     schema: str
     violations: tuple[Violation, ...]
     definitions: frozenset[str]

@@ -33,7 +33,7 @@ class Detected:
     upstream: Upstream
     agents: Sequence[tuple[AgentInfo, str]]
     """Agents of the server, each with its URL."""
-    because: str
+    summary: str
     """Description of the result, in one line."""
     instance: str | None = None
     """Instance id of the server, if it is a Babelgate."""

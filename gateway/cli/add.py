@@ -32,7 +32,7 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
     header_values = dict(read_header(each) for each in headers)
     with asyncio.Runner() as runner:
         detected = runner.run(_detect(url, _expand_variables(header_values), protocol))
-    click.echo(detected.because, err=True)
+    click.echo(detected.summary, err=True)
     chosen = _choose_agents(detected, name, url, agent)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     configured: Mapping[str, Any] = (read_file(path).get("agents") or {}) if before else {}

@@ -258,7 +258,7 @@ async def _abouts(
             target=agent.text,
             url=f"{gateway.url}/agent/{each.name}",
             fronted=True,
-            because=each.because,
+            because=each.detection,
             version=each.version,
             description=each.description,
         )

@@ -38,7 +38,7 @@ class Served:
 
     name: str
     broken: str | None
-    because: str
+    detection: str
     version: str
     description: str
     server: str | None
@@ -120,7 +120,7 @@ def _print_ready(gateway: Gateway) -> None:
         {
             "name": each.info.name,
             "broken": each.broken,
-            "because": each.because,
+            "detection": each.detection,
             "version": each.info.version,
             "description": each.info.description,
             "server": each.server,

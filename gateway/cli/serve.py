@@ -280,7 +280,7 @@ class GatewayServer(uvicorn.Server):
         trimmer = Trimmer(asyncio.get_running_loop().time)
         while not self._stop.is_requested:
             await self.on_tick(0)
-            trimmer.look(len(self.server_state.connections))
+            trimmer.observe(len(self.server_state.connections))
             await self._stop.wait(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -73,7 +73,7 @@ def export_threads(
                 selection,
                 release=version("babelgate"),
                 now=Clock().now(),
-                tell=tell,
+                on_progress=tell,
             )
             done = asyncio.run(exporting)
             file.flush()

@@ -130,7 +130,7 @@ def _gateway_routes(hub: GatewayHub, registry: Registry) -> Sequence[Any]:
 
     @get("/readyz")
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        registry.look()
+        registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
         agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all()}

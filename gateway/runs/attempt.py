@@ -105,7 +105,7 @@ class AttemptFilter:
             return
         self._pending.append(event)
         try:
-            news = self._cursor.news(self._rename_message(event))
+            news = self._cursor.new_events(self._rename_message(event))
         except Diverged:
             if self._is_reattached:
                 raise

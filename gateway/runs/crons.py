@@ -82,7 +82,7 @@ class CronScheduler:
     async def stop(self, seconds: float = STOPPING) -> None:
         await self._tasks.stop(seconds)
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Check for due crons now."""
         self._changed.set()
 
@@ -159,7 +159,7 @@ class CronScheduler:
         scheduled = self._schedule(cron.replace(created_at=now, updated_at=now))
         await self._check(scheduled, webhook)
         await self._journal.write(create_cron, owner, scheduled)
-        self.look()
+        self.wake()
         return scheduled
 
     async def get(self, owner: str, cron_id: str) -> Cron | None:
@@ -173,7 +173,7 @@ class CronScheduler:
             raise _not_found(cron_id)
         await self._check(self._apply(stored, changes), webhook)
         changed = await self._journal.write(self._change, owner, cron_id, changes)
-        self.look()
+        self.wake()
         return changed
 
     def _change(self, tx: Transaction, owner: str, cron_id: str, changes: Mapping[str, Any]) -> Cron:

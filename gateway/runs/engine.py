@@ -539,12 +539,12 @@ def _may_attach(registered: RegisteredAgent) -> bool:
 
     This includes a server that does not answer now and is retried.
     """
-    return isinstance(registered.agent, Reattachable) or (registered.agent is None and registered.again is not None)
+    return isinstance(registered.agent, Reattachable) or (registered.agent is None and registered.detect is not None)
 
 
 def _may_run(registered: RegisteredAgent) -> bool:
     """Return True if the agent can run, now or when its server answers again."""
-    return registered.agent is not None or registered.again is not None
+    return registered.agent is not None or registered.detect is not None
 
 
 def _restart_message(node: str | None = None) -> str:

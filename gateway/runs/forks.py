@@ -10,7 +10,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.history import ORIGIN_AGENT, Origin, Revision, StateHistory
 from babelgate.canonical.hub import Fork, Submission
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.runs.thread_commands import say
+from babelgate.gateway.runs.thread_commands import append_messages
 from babelgate.gateway.storage import checkpoints
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
@@ -137,7 +137,7 @@ def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str
         tx.connection, owner, base.thread_id, state.thread.thread_id, until=revision.checkpoint_id
     )
     is_copied = revision.checkpoint_id in copied
-    say(tx, state, revision.messages)
+    append_messages(tx, state, revision.messages)
     saved = StateSaved(
         checkpoint_id=revision.checkpoint_id if is_copied else checkpoint_id,
         source="fork",

@@ -12,7 +12,7 @@ from babelgate.canonical.fold import Fold
 from babelgate.canonical.history import Origin, Revision, StateHistory
 from babelgate.canonical.hub import Snapshot
 from babelgate.canonical.message import FilePart, Message
-from babelgate.canonical.replay import standing
+from babelgate.canonical.replay import without_voided
 from babelgate.canonical.thread import Interrupt, Run
 from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.storage.blobs import Blobs
@@ -206,7 +206,7 @@ class Invocations:
         """Return the records of a run that are not void, and the seq up to which the log was read."""
         records = await self.span(start.pk, start.run.first_seq - 1)
         seq = records[-1].seq if records else 0
-        return standing(record for record in records if record.run_id == start.run.run_id), seq
+        return without_voided(record for record in records if record.run_id == start.run.run_id), seq
 
     async def span(self, pk: int, after: int = 0) -> list[Record]:
         """Return all records of a thread behind a seq."""
@@ -234,7 +234,7 @@ class Invocations:
 
     async def _task_records(self, start: StartedRun) -> Sequence[Record]:
         records = await self.span(start.pk, start.task.first_seq - 1)
-        of_task = standing(record for record in records if record.task_id == start.task.task_id)
+        of_task = without_voided(record for record in records if record.task_id == start.task.task_id)
         return [await self._with_input(record) for record in of_task]
 
     async def _with_input(self, record: Record) -> Record:

@@ -172,7 +172,7 @@ def _append_events(
         encoded: bytes | None = body
         if isinstance(event, RunStarted):  # the agent starts over, and asks its questions again
             close_questions(tx, state, task_id)
-        if isinstance(event, InterruptRaised) and tx.has_asked(owner, task_id, event.interrupt_id or ""):
+        if isinstance(event, InterruptRaised) and tx.has_question(owner, task_id, event.interrupt_id or ""):
             event, encoded = _renumber_question(tx, owner, task_id, event), None
         tx.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=encoded)
     for part in files:
@@ -182,7 +182,7 @@ def _append_events(
 def _renumber_question(tx: Transaction, owner: str, task_id: str, question: InterruptRaised) -> InterruptRaised:
     """Return a question with a unique id: an earlier question of the task has the id that the agent chose."""
     number = 2
-    while tx.has_asked(owner, task_id, f"{question.interrupt_id}-{number}"):
+    while tx.has_question(owner, task_id, f"{question.interrupt_id}-{number}"):
         number += 1
     return question.replace(interrupt_id=f"{question.interrupt_id}-{number}")
 

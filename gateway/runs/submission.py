@@ -40,7 +40,7 @@ from babelgate.gateway.runs.lifecycle import (
     waiting_reason,
     waiting_state,
 )
-from babelgate.gateway.runs.thread_commands import say
+from babelgate.gateway.runs.thread_commands import append_messages
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.blob_uses import use_blobs
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
@@ -189,7 +189,7 @@ def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
     Return the submission with the checkpoint of that state.
     """
-    say(tx, state, ask.history)
+    append_messages(tx, state, ask.history)
     if base is None and not ask.state:
         return ask
     checkpoint = ask.input.checkpoint
@@ -312,7 +312,7 @@ def _check_queue(
         (on_thread, queue.thread, "are already waiting for this thread"),
         (counts.owner, queue.owner, "are already waiting for this caller"),
     ]
-    if counts.own >= max(1, queue.agent // counts.owners):  # its share
+    if counts.owner_for_agent >= max(1, queue.agent // counts.owners):  # its share
         bounds.append((counts.agent, queue.agent, f"are already waiting for agent {agent}"))
     if is_delayed:
         bounds = [(counts.delayed, queue.owner, "of this caller already start at a later time")]

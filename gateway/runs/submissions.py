@@ -212,7 +212,7 @@ class Submissions:
     ) -> None:
         submitted = None if commit.exception() is not None else commit.result()
         if submitted is not None and webhook is not None:
-            self._deliverer.follow(owner, replace(webhook, task_id=submitted.receipt.task_id))
+            self._deliverer.start_delivery(owner, replace(webhook, task_id=submitted.receipt.task_id))
         if submitted is not None and submitted.stop is not None:
             self._engine.stop_run(*submitted.stop)
         if submitted is not None and submitted.start is not None:

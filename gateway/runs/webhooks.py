@@ -144,7 +144,7 @@ class Deliverer:
 
     # Start and stop of deliveries
 
-    def follow(self, owner: str, webhook: Webhook) -> None:
+    def start_delivery(self, owner: str, webhook: Webhook) -> None:
         """Deliver to a new or changed webhook, from its cursor until its task ends.
 
         A delivery that is running continues, and one that waits reads the database now.
@@ -445,7 +445,7 @@ class WebhookRegistry:
 
     def _follow(self, owner: str, webhook: Webhook, commit: "asyncio.Future[None]") -> None:
         if commit.exception() is None:
-            self._deliverer.follow(owner, webhook)
+            self._deliverer.start_delivery(owner, webhook)
 
     async def delete(self, owner: str, task_id: str, webhook_id: str) -> bool:
         """Implement `babelgate.canonical.hub.Hub.delete_webhook`."""

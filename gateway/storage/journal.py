@@ -66,7 +66,7 @@ def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) 
 
 
 _WITHOUT_TRANSACTION: Final = frozenset[Callable[..., object]](
-    (queries.thread_key, queries.standing, queries.task, queries.run, _read_row, read_page, read_sized_page)
+    (queries.thread_key, queries.log_position, queries.task, queries.run, _read_row, read_page, read_sized_page)
 )
 """Reads that need no transaction, which would cost two more round trips to a server. They execute one statement, or
 otherwise read only data that never changes."""
@@ -233,9 +233,9 @@ class Journal:
         if self._notifier is not None:
             self._notifier.add(commit.remotes)
 
-    def add_hearer(self, hearer: Callable[[Sequence[Remote]], None]) -> None:
+    def add_listener(self, listener: Callable[[Sequence[Remote]], None]) -> None:
         """Register a function that receives notices of other gateways, before `on_remote` does."""
-        self._remote_commits.add_hearer(hearer)
+        self._remote_commits.add_listener(listener)
 
     # Reading
 

@@ -83,7 +83,7 @@ class LogReader:
         self._pages = PageCache(journal.sized_page)
         self.snapshots = SnapshotCache(largest, rewrites=REWRITES if self._shared else ())
         if self._shared:
-            journal.add_hearer(self._handle_remotes)
+            journal.add_listener(self._handle_remotes)
 
     # Open tasks and runs, and keys of threads: updated on the loop, before readers receive a commit
 
@@ -371,7 +371,7 @@ class LogReader:
             if not self._shared:
                 return pk, channel, True
             try:
-                found = await self._journal.query(queries.standing, owner, scope)
+                found = await self._journal.query(queries.log_position, owner, scope)
             except BaseException:
                 channel.readers -= 1
                 raise

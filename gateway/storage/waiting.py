@@ -11,7 +11,7 @@ class Waiting(NamedTuple):
 
     agent: int
     """Runs of all owners that wait for the agent."""
-    own: int
+    owner_for_agent: int
     """Runs of the owner that wait for the agent."""
     owners: int
     """Owners with runs that wait for the agent, and the owner itself."""
@@ -61,7 +61,7 @@ class WaitingRuns:
         elif agent is not None:
             self._change(owner, agent, -1)
 
-    def look(self, owner: str, agent: str, now: int) -> Waiting:
+    def count(self, owner: str, agent: str, now: int) -> Waiting:
         while self._starts and self._starts[0][0] <= now:
             _, its_owner, run_id = heappop(self._starts)
             its_agent, is_delayed = self._runs.get((its_owner, run_id), (None, False))

@@ -136,7 +136,7 @@ def _rebuild_rows(tx: Transaction) -> None:
         connection.execute(table_of(row).delete())
     threads = connection.execute(select(thread.c.pk, thread.c.owner, thread.c.thread_id)).all()
     for pk, owner, thread_id in threads:
-        tx.fold_anew(pk, owner, thread_id, _records(connection, pk))
+        tx.rebuild_rows(pk, owner, thread_id, _records(connection, pk))
     log.info("threads of an earlier release folded again count=%d", len(threads))
 
 

@@ -211,7 +211,7 @@ async def test_concurrent_calls_share_one_lookup(
             cancelled_call = calls.pop()
             cancelled_call.cancel()
             await asyncio.wait((cancelled_call,))
-            registry.look()
+            registry.detect_broken()
             server.go.set()
             found = await asyncio.gather(*calls)
         assert server.requests == 2, "at the start, and once for all three"
@@ -219,7 +219,7 @@ async def test_concurrent_calls_share_one_lookup(
             assert each.broken == f"{url}: The agent's server answered 503: not yet"
         server.works = True
         monkeypatch.setattr(registries, "_MIN_INTERVAL", 60.0)
-        registry.look()
+        registry.detect_broken()
         assert server.requests == 2, "it was looked for just now"
         assert (await registry.get_reachable("far")).broken is None
         assert (await registry.get_reachable("far")).broken is None
@@ -250,7 +250,7 @@ async def test_a_stopping_gateway_does_not_wait_for_a_lookup() -> None:
             registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
             server.go.clear()
             server.came.clear()
-            registry.look()
+            registry.detect_broken()
             async with asyncio.timeout(BOUND):
                 await server.came.wait()
                 await registry.aclose()

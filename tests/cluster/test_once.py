@@ -46,7 +46,7 @@ async def test_a_cron_runs_once_even_with_two_leaders(cluster: Nodes, monkeypatc
     cron = await nodes[0].crons.create(OWNER, hourly())
     wall.moved += HOUR
     for hub in nodes:
-        hub.crons.look()
+        hub.crons.wake()
     assert (await moved_on(nodes[0], cron)).next_run == (cron.next_run or 0) + HOUR
     for hub in nodes:
         await within(hub.engine.idle())

@@ -39,7 +39,7 @@ async def judged(
 ) -> SetReport:
     async with serving(app) as url:
         chosen = load_set(server.set)
-        return await judge(chosen, url + server.path, options or server.options, is_told=True, selected=selected)
+        return await judge(chosen, url + server.path, options or server.options, is_requested=True, selected=selected)
 
 
 def concerns(violation: Violation) -> Callable[[Requirement], bool]:

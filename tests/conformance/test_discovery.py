@@ -83,8 +83,8 @@ async def test_a_card_that_offers_grpc_beside_others_is_judged_by_these_and_says
     _, report = await examined(server, server.path, "*/rest.not-found", protocol="a2a")
     (found,) = report.sets
     assert [each.verdict for each in found.results] == [Verdict.PASS]
-    assert "HTTP+JSON at " in found.because
-    assert "GRPC is not judged" in found.because
+    assert "HTTP+JSON at " in found.evidence
+    assert "GRPC is not judged" in found.evidence
 
 
 @pytest.mark.parametrize(

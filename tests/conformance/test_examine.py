@@ -137,7 +137,7 @@ async def test_the_exit_code_says_whether_the_agent_is_conformant(
 ) -> None:
     server, known = a2a_1_0.SERVER, tmp_path / "known.yaml"
     known.write_text(baseline or "{}", encoding="utf-8")
-    given = server.options.triggers.given.items()
+    given = server.options.triggers.by_behaviour.items()
     triggers = [part for name, each in given if not each.is_never for part in ("--trigger", f"{name}={each.text}")]
     headers = [part for name, value in server.options.headers.items() for part in ("--header", f"{name}: {value}")]
     async with serving(server.make(violation)) as url:

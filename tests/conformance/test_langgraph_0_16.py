@@ -15,7 +15,7 @@ test_violations_of_langgraph_platform_are_caught_by_the_requirement_that_they_br
 
 
 async def test_what_an_agent_never_does_says_nothing_against_it() -> None:
-    given = SERVER.options.triggers.given
+    given = SERVER.options.triggers.by_behaviour
     never = {name: Trigger("", is_never=True) for name in ("stream", "question", "questions", "fail", "long")}
     server = replace(SERVER, options=replace(SERVER.options, triggers=Triggers({**given, **never})))
     report = await judged(server, server.make(""))

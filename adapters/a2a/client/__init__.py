@@ -30,7 +30,7 @@ from babelgate.adapters.a2a.request import losses, request
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.requests import find_activated
 from babelgate.adapters.a2a.wire.task import PROTOCOL
-from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, MAX_FAILURES, POLL_TIMEOUT, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, MAX_FAILURES, POLL_TIMEOUT, Backoff, time_limit
 from babelgate.adapters.kit.client.blame import blaming_the_agent
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.calls import Connection
@@ -246,7 +246,7 @@ class _Run(UpstreamRun):
         if not self._call.answers or refused.fault.code is FaultCode.AGENT_TIMEOUT:
             raise refused
         try:
-            async with in_time(POLL_TIMEOUT):
+            async with time_limit(POLL_TIMEOUT):
                 task = await binding.get(self._call.upstream["task"], self._call.upstream.get("context"))
             events = self._read(task)
         except FaultError:
@@ -412,7 +412,7 @@ class _Listener:
 
 async def _look(reader: EventReader, binding: ClientBinding) -> tuple[Json]:
     assert reader.task_id is not None
-    async with in_time(POLL_TIMEOUT):
+    async with time_limit(POLL_TIMEOUT):
         return (await binding.get(reader.task_id, reader.context_id),)
 
 
@@ -439,7 +439,7 @@ async def _card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | Non
     for at, candidate in enumerate(candidates):
         try:
             async with (
-                in_time(POLL_TIMEOUT),
+                time_limit(POLL_TIMEOUT),
                 http.open_response("GET", candidate, accept=_JSON) as response,
             ):
                 card = await http.json(response, CARD_LIMIT)

@@ -19,7 +19,7 @@ from babelgate.adapters.acp.codec.messages import dump_sent, encode_answer, enco
 from babelgate.adapters.acp.codec.parts import EncodingContext, extra_of
 from babelgate.adapters.acp.read.run_events import ACTIVATION, EventReader, decode_event
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
-from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TIMEOUT, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TIMEOUT, Backoff, time_limit
 from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.calls import Connection
@@ -159,7 +159,7 @@ class _Run(UpstreamRun):
         manifest. Return False if the manifest cannot be read."""
         if self._http.answers_extended is None:
             with suppress(FaultError):
-                async with in_time(POLL_TIMEOUT):
+                async with time_limit(POLL_TIMEOUT):
                     manifest = await self._http.get(f"/agents/{quote(self._agent, safe='')}")
                 return is_announced(manifest)
         return self._http.answers_extended is True
@@ -274,7 +274,7 @@ class _Run(UpstreamRun):
         shows."""
         assert self._reader.run_id is not None
         path = run_path(self._reader.run_id)
-        async with in_time(POLL_TIMEOUT):
+        async with time_limit(POLL_TIMEOUT):
             run = _run(await self._http.get(path))
         response = await self._http.get(f"{path}/events")
         listed = response.get("events") if isinstance(response, dict) else None

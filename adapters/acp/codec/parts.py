@@ -89,7 +89,7 @@ def has_part(extra: Extra) -> bool:
     return _PART in extra
 
 
-def is_said_before(extra: Extra) -> bool:
+def is_repetition(extra: Extra) -> bool:
     """Return True if an earlier part or event covers the wire part."""
     return _PART in extra and extra[_PART] is None
 
@@ -168,7 +168,7 @@ def encode_parts(parts: Iterable[Part], view: EncodingContext) -> list[w.Message
     for part in parts:
         if isinstance(part, ToolCallPart):
             names[part.call_id] = part.name
-        if is_said_before(part.extra):
+        if is_repetition(part.extra):
             continue
         encoded = encode_part(part, view)
         if isinstance(part, ToolResultPart) and isinstance(encoded.metadata, w.Trajectory):

@@ -33,7 +33,7 @@ from babelgate.adapters.kit.headers import is_preferred, read_line
 from babelgate.adapters.kit.json import DEFAULT_VALUES, parse, read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import LargeJson, encode, json_response
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -300,7 +300,7 @@ class Server(Handlers):
         """Return a run."""
         who = caller(request)
         tasks, view = await self._find(who, request)
-        extended = is_asked(request)
+        extended = is_activated(request)
         writer = await RunStream(self._hub, who.owner, tasks, view, extended=extended).snapshot()
         headers = {
             **run_headers(tasks[-1], writer.run_id),
@@ -332,7 +332,7 @@ class Server(Handlers):
         after = _number(request, "after", 0) or 0
         tasks, view = await self._find(who, request)
         last = tasks[-1].last_seq
-        extended = is_asked(request)
+        extended = is_activated(request)
         start = _integer(request.headers.get(START_HEADER), START_HEADER, 0) if extended else None
         stream = RunStream(
             self._hub,
@@ -553,7 +553,7 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
     more = body.model_extra or {}
     if w.OWN in more:
         return decode_request(more.pop(w.OWN))
-    return ExtensionRequest() if is_asked(request) else None
+    return ExtensionRequest() if is_activated(request) else None
 
 
 def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from babelgate.adapters.kit.client.answers import parse_answer
-from babelgate.adapters.kit.client.backoff import in_time
+from babelgate.adapters.kit.client.backoff import time_limit
 from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.driver import Stage, UpstreamRun
@@ -276,7 +276,7 @@ class LangGraphRun(UpstreamRun):
         if error.fault.code is not FaultCode.AGENT_UNREACHABLE or self._work.route.run_id is not None:
             return False
         with suppress(FaultError):
-            async with in_time(LOOK_TIMEOUT):
+            async with time_limit(LOOK_TIMEOUT):
                 self._work.route.run_id = await self._find_run()
         return self._work.route.run_id is not None
 

@@ -261,7 +261,7 @@ _AGENT_PROTOCOL_ROLES: Final[Mapping[Role, str]] = {
 """Role of a message in the Agent Protocol, by canonical role."""
 
 
-def encode_said(message: Message) -> JsonObject:
+def encode_agent_protocol_message(message: Message) -> JsonObject:
     """Return a message in the Agent Protocol's own form (OpenAPI 0.1.6, components.schemas.Message), which has a role.
     Everything that this schema has no member for is added as further members."""
     wire: JsonObject = {

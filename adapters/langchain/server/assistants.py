@@ -12,7 +12,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
-from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
@@ -110,7 +110,7 @@ class AssistantHandlers(Handlers):
         return _page(agents, body)
 
     async def get_agent(self, request: AnyRequest) -> Response[Any]:
-        return answer(encode_agent(self._agent(request)), headers=confirm(active=is_asked(request)))
+        return answer(encode_agent(self._agent(request)), headers=confirm(active=is_activated(request)))
 
     async def file(self, request: AnyRequest) -> Response[Any]:
         """Return a file that records of the extension name by its hash."""
@@ -250,7 +250,7 @@ class AssistantHandlers(Handlers):
             agents=agents,
             name=filter_.name,
             metadata=filter_.metadata or {},
-            given=system_assistants,
+            defaults=system_assistants,
             order=order,
             **page,
         )
@@ -284,7 +284,7 @@ class AssistantHandlers(Handlers):
         schemas = {name: own_schemas.get(name) for name in _SCHEMAS}
         # Agents of the gateway have a `config_schema`, which `context_schema` replaced in langgraph 0.6.
         body = {"graph_id": info.name, **schemas, "context_schema": None}
-        return answer(body, headers=confirm(active=is_asked(request)))
+        return answer(body, headers=confirm(active=is_activated(request)))
 
     async def subgraphs(self, request: AnyRequest) -> Response[Any]:
         agent = self._hub.introspectable_agent((await self._path_agent(request)).name)

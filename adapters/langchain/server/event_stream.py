@@ -76,7 +76,7 @@ class EventHandlers(Handlers):
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
-                    ready += [frame_of(e.data, id=str(e.seq), event=e.method) for e in events.tell(record)]
+                    ready += [frame_of(e.data, id=str(e.seq), event=e.method) for e in events.encode(record)]
                     if time_slice.is_used_up:
                         async with aclosing(pieces_of(ready)) as pieces:
                             async for piece in pieces:
@@ -209,7 +209,7 @@ class _Conversation:
                     async for batch in batches:
                         async with self._send_lock:
                             for record in batch:
-                                for event in self._events.tell(record):
+                                for event in self._events.encode(record):
                                     await self._send(await _text_of(event))
                                 self._sent_seq = record.seq
             with detect_disconnect():
@@ -303,7 +303,7 @@ class _Conversation:
                     for record in batch:
                         if record.seq > self._sent_seq:
                             return
-                        for event in events.tell(record):
+                        for event in events.encode(record):
                             yield await _text_of(event)
                         if time_slice.is_used_up:
                             await time_slice.pause()

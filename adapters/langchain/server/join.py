@@ -9,7 +9,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Pieces
@@ -70,7 +70,7 @@ class JoinHandlers(Handlers):
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
     async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
-        owner, extended = owner_of(request), is_asked(request)
+        owner, extended = owner_of(request), is_activated(request)
         paths = {**run_paths(run.thread_id, run.run_id, below), **confirm(active=extended)}
         if run.has_ended:
             # Nothing to wait for: one response, whose headers include the losses.
@@ -124,7 +124,7 @@ class JoinHandlers(Handlers):
             created_at=run.created_at,
             dialect=dialect,
             subgraphs=bool(kwargs.get("subgraphs")),
-            extended=is_asked(request),
+            extended=is_activated(request),
         )
 
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:

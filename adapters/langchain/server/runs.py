@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from babelgate.adapters.kit.json import read_json, validate
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Pieces, list_response
@@ -108,7 +108,7 @@ class RunHandlers(Handlers):
     async def create_wait(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
-        extended = launch.extended or is_asked(request)
+        extended = launch.extended or is_activated(request)
         wait = partial(outcome, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
         pieces = keep_alive(lambda: body_of(wait(after=receipt.seq, extended=extended)))
         # langgraph-sdk 0.4.14 requests `Location` when its connection breaks.
@@ -122,7 +122,7 @@ class RunHandlers(Handlers):
     async def create_stream(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
-        extended = launch.extended or is_asked(request)
+        extended = launch.extended or is_activated(request)
         view = StreamParameters(
             thread_id=receipt.thread_id,
             owner=launch.owner,

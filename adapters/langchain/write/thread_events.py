@@ -109,7 +109,7 @@ class ThreadEvents(EventWriter):
         self._started_calls: set[str] = set()
         """Ids of the calls that have begun in the run."""
 
-    def tell(self, record: Record) -> Sequence[ThreadEvent]:
+    def encode(self, record: Record) -> Sequence[ThreadEvent]:
         """Return the wanted events of a record."""
         self._events = []
         self.write(record)

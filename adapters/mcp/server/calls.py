@@ -14,7 +14,7 @@ from babelgate.adapters.kit.json import validate
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.disconnect import accept, task_canceller
 from babelgate.adapters.kit.server.own_files import resolve_own_files
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.mcp import wire as w
 from babelgate.adapters.mcp.agents import AgentTool, encode_resume, resume_name, tools_of
 from babelgate.adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
@@ -245,7 +245,7 @@ class ToolCalls:
         try:
             follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
             if writer.records is not None:
-                follow = tell_states_whole(self._hub, who.owner, task.thread_id, follow)
+                follow = complete_states(self._hub, who.owner, task.thread_id, follow)
             async with aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:

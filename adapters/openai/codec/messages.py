@@ -65,7 +65,7 @@ class ChatConversation:
 
     before: Sequence[w.ChatMessage]
     """History: the messages up to the assistant's last one."""
-    news: Sequence[w.ChatMessage]
+    new_messages: Sequence[w.ChatMessage]
     """Messages after the history."""
     answers: Sequence[ToolAnswer]
     """Answers to questions of the gateway, among the new messages."""
@@ -97,7 +97,7 @@ class ChatConversation:
     def others(self) -> Sequence[w.ChatMessage]:
         """New messages that are not answers to questions of the gateway."""
         answered = {answer.call_id for answer in self.answers}
-        return [each for each in self.news if each.role != "tool" or each.tool_call_id not in answered]
+        return [each for each in self.new_messages if each.role != "tool" or each.tool_call_id not in answered]
 
 
 def _with_tool_calls(messages: Sequence[w.ChatMessage]) -> Sequence[w.ChatMessage]:

@@ -157,15 +157,15 @@ class ChatReader:
         decoder = self._decoder
         # SPEC/chat/chat_completion_chunk.py has neither name: compatible servers chose one or the other.
         if delta.reasoning_content:
-            decoder.say(ReasoningPart, delta.reasoning_content, extra={"field": "reasoning_content"})
+            decoder.add_text(ReasoningPart, delta.reasoning_content, extra={"field": "reasoning_content"})
         elif isinstance(delta.reasoning, str):
-            decoder.say(ReasoningPart, delta.reasoning, extra={"field": "reasoning"})
+            decoder.add_text(ReasoningPart, delta.reasoning, extra={"field": "reasoning"})
         if isinstance(delta.content, str):
-            decoder.say(TextPart, delta.content)
+            decoder.add_text(TextPart, delta.content)
         elif delta.content is not None:
             self._content_parts(delta.content)
         if delta.refusal:
-            decoder.say(RefusalPart, delta.refusal)
+            decoder.add_text(RefusalPart, delta.refusal)
         for annotation in delta.annotations or ():
             if (part := decode_annotation(annotation)) is not None:
                 decoder.cite(part)
@@ -180,9 +180,9 @@ class ChatReader:
         for piece in content:
             match piece.get("type"):
                 case "text" if isinstance(piece.get("text"), str):
-                    self._decoder.say(TextPart, piece["text"])
+                    self._decoder.add_text(TextPart, piece["text"])
                 case "thinking":
-                    self._decoder.say(ReasoningPart, _reasoning_text(piece.get("thinking")))
+                    self._decoder.add_text(ReasoningPart, _reasoning_text(piece.get("thinking")))
                 case kind:
                     self._decoder.lose(Feature.CUSTOM, f"a content part of type {kind}")
 

@@ -101,7 +101,7 @@ class AnswerDecoder:
             self._part_starts.clear()
             self.emit(MessageStarted(phase=phase))
 
-    def say(
+    def add_text(
         self,
         kind: Growing,
         text: str,

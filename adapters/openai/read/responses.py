@@ -363,7 +363,7 @@ class ResponseReader:
         if text:
             self._items_with_text.add(index)
         head = self._heads.get(index, ItemHead())
-        self._decoder.say(kind, text, key, head={**head, "form": form} if form else head)
+        self._decoder.add_text(kind, text, key, head={**head, "form": form} if form else head)
 
     def _attach_logprobs(self, members: JsonObject | None) -> None:
         tokens = (members or {}).get("logprobs")

@@ -8,7 +8,7 @@ from litestar import Request, Response, Router, delete, get, post, websocket
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
-from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.openai.agents import encode_model
 from babelgate.adapters.openai.server.answers import error_response
@@ -107,7 +107,7 @@ class Models(Handlers):
     async def get_model(self, request: AnyRequest) -> Response[Any]:
         """Answer with one model. Raises not_found."""
         found = find_agent(self._hub, request.path_params["model"])
-        return json_response(encode_model(found), confirm(active=is_asked(request)))
+        return json_response(encode_model(found), confirm(active=is_activated(request)))
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
         """Answer with a file that records of the extension name by its hash. Raises not_found."""

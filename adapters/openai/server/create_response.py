@@ -14,7 +14,7 @@ from babelgate.adapters.kit.extension import Request as ExtensionRequest
 from babelgate.adapters.kit.extension import decode_request, given_messages, take_answer, with_uploads
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
@@ -42,9 +42,9 @@ from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.server.text_questions import (
     SentMessages,
     TextQuestion,
+    accepts_question_calls,
     find_question_in,
     find_question_on,
-    is_asked_by_calls,
 )
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.response import ResponseWriter
@@ -124,8 +124,8 @@ class CreateResponse(Handlers):
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Answer with a response, whole, streamed or in the background. Raises invalid, unsupported, not_found,
         not_awaiting."""
-        raw_body, extended = await read_expanded(request), is_asked(request)
-        begun = await self.begin(caller(request), raw_body, extended=extended, by_calls=is_asked_by_calls(request))
+        raw_body, extended = await read_expanded(request), is_activated(request)
+        begun = await self.begin(caller(request), raw_body, extended=extended, by_calls=accepts_question_calls(request))
         body, reading = begun.checked.body, begun.reading
         headers = {**run_headers(begun.receipt), **confirm(active=reading.extended)}
         if body.stream:
@@ -230,7 +230,7 @@ class CreateResponse(Handlers):
                 version=RESPONSES_VERSION,
                 input=await self._input(
                     checked,
-                    with_uploads(checked.extension, given_messages(checked.extension) or checked.sent.news),
+                    with_uploads(checked.extension, given_messages(checked.extension) or checked.sent.new_messages),
                     await self._checkpoint(checked),
                     len(checked.extension.uploads),
                 ),
@@ -319,7 +319,7 @@ class CreateResponse(Handlers):
 
     async def _answer_in_words(self, checked: CheckedRequest, question: TextQuestion) -> Receipt:
         """Answer a question that was shown as text."""
-        values, messages = question.answer(checked.sent.news)
+        values, messages = question.answer(checked.sent.new_messages)
         run_input = await self._input(checked, messages)
         answers = make_answers(question.task.task_id, values, run_input, checked.extension)
         return await self._hub.answer(checked.who.owner, answers)
@@ -345,7 +345,7 @@ class CreateResponse(Handlers):
             native = decode_item_answer(answer, questions[interrupt_id].answer_schema)
             values[interrupt_id], message = take_answer(checked.extension, interrupt_id, *native)
             messages.append(message)
-        run_input = await self._input(checked, (*messages, *checked.sent.news))
+        run_input = await self._input(checked, (*messages, *checked.sent.new_messages))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, checked.extension))
 
 

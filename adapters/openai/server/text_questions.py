@@ -15,8 +15,8 @@ from babelgate.adapters.openai.codec.questions import (
     CALLS,
     QUESTIONS_HEADER,
     called_part,
-    is_asked_in_words,
     question_text,
+    shows_questions_as_text,
 )
 from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Message, RunFilter, Task, TaskFilter, TextPart
 from babelgate.canonical.state import WAITING
@@ -28,7 +28,7 @@ _MOST: Final = 64
 """Maximum number of an agent's waiting tasks that are searched for one conversation, newest first. Chosen."""
 
 
-def is_asked_by_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+def accepts_question_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     """Return True if the caller accepts calls of `ask_caller` that it has not declared."""
     return connection.headers.get(QUESTIONS_HEADER, "").strip().lower() == CALLS
 
@@ -46,14 +46,14 @@ class SentMessages:
         return self._decode_before()
 
     @cached_property
-    def news(self) -> Sequence[Message]:
+    def new_messages(self) -> Sequence[Message]:
         """Messages after the history."""
         return self._decode_news()
 
     def stored_members(self) -> JsonObject:
         """Return the members that a run stores of its request. The next request finds the run by this digest of its
         history."""
-        return {_DIGEST: _digest((*self.before, *self.news))}
+        return {_DIGEST: _digest((*self.before, *self.new_messages))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class TextQuestion:
     task: Task
     interrupt: Interrupt
 
-    def answer(self, news: Sequence[Message]) -> tuple[dict[str, Json], Sequence[Message]]:
+    def answer(self, new_messages: Sequence[Message]) -> tuple[dict[str, Json], Sequence[Message]]:
         """Return the answer that user messages give, by the question's id, and the messages for the agent."""
-        value, message = decode_answer("\n".join(each.text for each in news), self.interrupt.answer_schema)
-        is_text = all(isinstance(part, TextPart) for each in news for part in each.parts)
-        return {self.interrupt.interrupt_id: value}, (message,) if is_text else news
+        value, message = decode_answer("\n".join(each.text for each in new_messages), self.interrupt.answer_schema)
+        is_text = all(isinstance(part, TextPart) for each in new_messages for part in each.parts)
+        return {self.interrupt.interrupt_id: value}, (message,) if is_text else new_messages
 
 
 async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> TextQuestion | None:
@@ -120,7 +120,7 @@ async def _find_question(
         if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
             raise
         return None
-    if run_input is None or not (is_asked_in_words(run_input) or digest is None):
+    if run_input is None or not (shows_questions_as_text(run_input) or digest is None):
         return None
     if digest is not None and object_in(dict(run_input.extra), "openai").get(_DIGEST) != digest:
         return None

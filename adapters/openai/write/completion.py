@@ -167,7 +167,7 @@ class CompletionWriter:
         return self._losses.all()
 
     @property
-    def has_said(self) -> bool:
+    def has_output(self) -> bool:
         return bool(self._content or self._refusal or self._reasoning)
 
     def message(self) -> JsonObject:
@@ -233,7 +233,7 @@ class CompletionWriter:
 
     def _run_started(self, event: RunStarted) -> None:
         if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._message_starts))):
-            self.broken = self.broken or self.has_said
+            self.broken = self.broken or self.has_output
             self._reset()
 
     def _message_started(self, event: MessageStarted) -> None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 from babelgate.conformance.probe import Context
 from babelgate.conformance.protocols.a2a.binding import Binding
 from babelgate.conformance.protocols.a2a.discovery import CardDiscovery, own_url_of, sibling_of
-from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, Prerequisite
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, Prerequisite
 from babelgate.conformance.wire.exchange import as_list
 from babelgate.conformance.wire.http import Wire
 
@@ -50,8 +50,8 @@ async def agent_for(ctx: Ctx, behaviour: str) -> A2aTarget:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable(f"its owner says that the agent never {behaviour_text(behaviour)}")
-    if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
+    if not trigger.is_from_user and behaviour != "plain":
+        raise NotObserved(NO_TRIGGER, behaviour)
     return await ctx.once(_sibling, trigger.agent) if trigger.agent else ctx.target
 
 

@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
-from babelgate.conformance.verdict import NOBODY_SAID, Failed, NotApplicable, NotObserved
+from babelgate.conformance.verdict import NO_TRIGGER, Failed, NotApplicable, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
@@ -75,7 +75,7 @@ class AcpTarget:
 Ctx = Context[AcpTarget]
 
 
-async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[AcpTarget]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AcpTarget]:
     """Find the server by its base or any URL below it. Raises NotSpoken.
 
     A URL below `/agents/{name}` selects that agent.
@@ -85,7 +85,7 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool
     listed = await server.agents()
     found = as_list(dig(listed.json, "agents") if as_object(listed.json) else listed.json)
     names = [each for each in (dig(one, "name") for one in found) if isinstance(each, str)]
-    if not is_told and (listed.status != 200 or not as_object(listed.json) or not names):
+    if not is_requested and (listed.status != 200 or not as_object(listed.json) or not names):
         raise NotSpoken(f"GET /agents lists no agents ({listed})")
     server.name = name or (names[0] if names else "agent")
     capabilities = {"second-caller"} if options.other_headers else set[str]()
@@ -115,8 +115,8 @@ def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("its owner says that the agent never does it")
-    if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
+    if not trigger.is_from_user and behaviour != "plain":
+        raise NotObserved(NO_TRIGGER, behaviour)
     return {"agent_name": trigger.agent or ctx.target.name, "input": [message(trigger.text)]}
 
 

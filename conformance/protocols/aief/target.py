@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
-from babelgate.conformance.verdict import NOBODY_SAID, NotObserved
+from babelgate.conformance.verdict import NO_TRIGGER, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Receives, Wire
 
@@ -94,11 +94,11 @@ class AiefTarget:
 Ctx = Context[AiefTarget]
 
 
-async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[AiefTarget]:
+async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AiefTarget]:
     """Find the agent by its base, or by any URL below its `/ap/v1`. Raises NotSpoken."""
     agent = AiefTarget(wire, base_of(url))
     listed = await agent.tasks()
-    if not isinstance(dig(listed.json, "tasks"), list) and not is_told:
+    if not isinstance(dig(listed.json, "tasks"), list) and not is_requested:
         raise NotSpoken(f"GET {_PATH} gives no list of tasks ({listed})")
     found = {"second-caller"} if options.other_headers else set[str]()
     return Opened(agent, agent.tasks_url, f"{listed} gives a list of tasks", frozenset(found))
@@ -113,8 +113,8 @@ def base_of(url: str) -> str:
 async def agent_for(ctx: Ctx, behaviour: str) -> AiefTarget:
     """Return the agent that shows a behaviour. Raises NotObserved if the user gave no trigger for it."""
     trigger = ctx.triggers[behaviour]
-    if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
+    if not trigger.is_from_user and behaviour != "plain":
+        raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.agent:
         return ctx.target
     parts = urlsplit(ctx.target.base)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
-from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
@@ -250,9 +250,9 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("its owner says that the agent never does it")
-    if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
-    if not trigger.is_given and not ctx.target.takes_messages:
+    if not trigger.is_from_user and behaviour != "plain":
+        raise NotObserved(NO_TRIGGER, behaviour)
+    if not trigger.is_from_user and not ctx.target.takes_messages:
         raise NotObserved("the agent takes no messages: give its input as `data` in a file of triggers", behaviour)
     return trigger
 
@@ -260,7 +260,7 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
 def speaking_trigger(ctx: Ctx) -> Trigger:
     """Return the trigger for an answer in several pieces, or else for a plain answer."""
     trigger = ctx.triggers["stream"]
-    return trigger if trigger.is_given and not trigger.is_never else trigger_for(ctx, "plain")
+    return trigger if trigger.is_from_user and not trigger.is_never else trigger_for(ctx, "plain")
 
 
 def text_of(message: Any) -> str:

@@ -199,7 +199,7 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
     await ctx.once(_stay_busy)
     body = request(f"judge-{uuid4().hex}", "tools/call", params)
     async with ctx.target.posted(body, schema="tools.call.request") as stream:
-        exchange = await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
+        exchange = await ctx.target.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
         check(exchange.status == 202, "the status 202", exchange.status, exchange)
         messages: list[Any] = []
         with suppress(Unanswered):
@@ -212,7 +212,7 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
 @probes.add
 async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
     await ctx.once(call_plainly)
-    exchange = await ctx.target.tell("notifications/cancelled", {"requestId": "nobody-asked-this"})
+    exchange = await ctx.target.notify("notifications/cancelled", {"requestId": "nobody-asked-this"})
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
     reply = await ctx.target.ask("ping")
     check(reply.result is not None, "a server that goes on", reply.response, reply.exchange)
@@ -227,7 +227,7 @@ async def _stay_busy(ctx: Ctx) -> None:
             while (frame := await stream.next(BUSY)) is not None:
                 is_response = dig(_json_of(frame.data), "method") is None
                 check_shown(not is_response, "long", f"was done within {BUSY:g} s")
-        await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
+        await ctx.target.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
 
 
 async def _call_with_output_schema(ctx: Ctx) -> Called:

@@ -53,13 +53,13 @@ async def tools_are_declared(ctx: Ctx) -> None:
 
 @probes.add
 async def initialized_is_accepted(ctx: Ctx) -> None:
-    exchange = await ctx.target.tell("notifications/initialized")
+    exchange = await ctx.target.notify("notifications/initialized")
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
 
 
 @probes.add
 async def accepted_notification_has_no_body(ctx: Ctx) -> None:
-    exchange = await ctx.target.tell("notifications/initialized")
+    exchange = await ctx.target.notify("notifications/initialized")
     check(exchange.status == 202 and not exchange.content, "no body", repr(exchange.content), exchange)
 
 

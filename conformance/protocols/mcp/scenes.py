@@ -36,7 +36,7 @@ async def tool_named(ctx: Ctx, behaviour: str) -> Any:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("its owner says that no tool does it")
-    if not trigger.is_given and behaviour != "plain":
+    if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved("nobody said which tool does it", behaviour)
     tools = await ctx.once(list_tools)
     if not trigger.agent:

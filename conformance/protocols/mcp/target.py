@@ -77,7 +77,7 @@ class McpSession:
         body = request(options.pop("id", None) or next(self.ids), method, params)
         return await self.post(body, schema=f"{method}.request".replace("/", ".") if is_valid else None, **options)
 
-    async def tell(self, method: str, params: Any = None) -> Exchange:
+    async def notify(self, method: str, params: Any = None) -> Exchange:
         body = {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
         return (await self.post(body, schema="notification.request")).exchange
 
@@ -137,23 +137,23 @@ class McpTarget(McpSession):
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""}, **options)
         session = McpTarget(self.wire, self.url, hello, self.ids)
         check(hello.result is not None, "initialize is answered with a result", hello.response, hello.exchange)
-        await session.tell("notifications/initialized")
+        await session.notify("notifications/initialized")
         return session, hello
 
 
 Ctx = Context[McpTarget]
 
 
-async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[McpTarget]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
     """Find the server by its endpoint, with `initialize`. Raises NotSpoken."""
     ids = itertools.count(1)
     fresh = McpSession(wire, url, None, VERSION, ids)
     hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
-    if not is_told and not isinstance(dig(hello.result, "protocolVersion"), str):
+    if not is_requested and not isinstance(dig(hello.result, "protocolVersion"), str):
         raise NotSpoken(f"initialize is not answered with a protocolVersion ({hello.exchange})")
     server = McpTarget(wire, url, hello, ids)
     if hello.result is not None:
-        await server.tell("notifications/initialized")
+        await server.notify("notifications/initialized")
     capabilities = {"second-caller"} if options.other_headers else set[str]()
     if server.id is not None:
         capabilities.add("session")

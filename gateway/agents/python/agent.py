@@ -165,7 +165,7 @@ class _Call:
         if isinstance(item, _End):
             self.questions = 0
             return self.encoder.answer(item.value)
-        events = self.encoder.say(item)
+        events = self.encoder.encode(item)
         self.questions = sum(isinstance(event, InterruptRaised) for event in events)
         self.listed = list if isinstance(item, list) else tuple if isinstance(item, tuple) else None
         return events
@@ -216,7 +216,7 @@ class InProcess:
             for event in YieldEncoder(call.run_id).answer(going.value):
                 yield event
             return
-        cursor = ReplayCursor(() if plan is None else plan.said)
+        cursor = ReplayCursor(() if plan is None else plan.events)
         answers = call.answers if plan is None and call.cause == "answer" else ()
         is_parked = False
         try:
@@ -230,7 +230,7 @@ class InProcess:
                         item = going.end(error)
                 if plan is None and type(item) is str:  # most items are tokens
                     answers = ()
-                    for event in going.encoder.say(item):
+                    for event in going.encoder.encode(item):
                         yield event
                     continue
                 events = going.events(item)

@@ -120,12 +120,12 @@ async def export(
     *,
     release: str,
     now: int,
-    tell: Callable[[Exported], object],
+    on_progress: Callable[[Exported], object],
 ) -> Exported:
     """Write the selected data to a file, and return what was written.
 
-    Each thread is read in one snapshot of the database. `tell` is called with the progress after each page of a log.
-    Raises TransferError, and FaultError if stored files cannot be read.
+    Each thread is read in one snapshot of the database. `on_progress` is called with the progress after each page of a
+    log. Raises TransferError, and FaultError if stored files cannot be read.
     """
     writer = ExportWriter(file, ExportHeader(version=VERSION, release=release, revision=HEAD, made_at=now))
     done = Exported()
@@ -136,7 +136,7 @@ async def export(
             if thread is not None:
                 missing.discard(thread.thread_id)
                 with connection.begin():
-                    await _export_thread(connection, blobs, writer, selection, pk, thread, done, tell)
+                    await _export_thread(connection, blobs, writer, selection, pk, thread, done, on_progress)
     done.left_out += [
         f"thread {thread_id}: not found, or not selected by --owner, --agent and --metadata"
         for thread_id in sorted(missing)

@@ -402,7 +402,7 @@ class _Thread:
                 case _:
                     pass
         self._flush()
-        self._tx.fold_anew(self._pk, self._owner, self._thread_id, _log(self._tx.connection, self._pk))
+        self._tx.rebuild_rows(self._pk, self._owner, self._thread_id, _log(self._tx.connection, self._pk))
 
     def _add(self, record: Record) -> None:
         if record.seq == 1:

@@ -495,7 +495,7 @@ async def test_a_run_is_told_again_as_the_log_has_it_and_goes_on_from_there(far:
     for count in range(1, len(first) - 1):
         before = first[:count]
         past = ReplayCursor(before, closed=False)
-        new = [news for event in await all_of(agent.reattach(attached(before))) for news in past.news(event)]
+        new = [news for event in await all_of(agent.reattach(attached(before))) for news in past.new_events(event)]
         assert said([*before, *new]) == "abc", count
     assert far.calls().count(STREAM) == 1
 

@@ -20,7 +20,7 @@ def read(*steps: Any, **given: Any) -> list[Event]:
     for each in steps:
         assert not reader.stopped
         told = reader.read(each)
-        events += [*told.said, *told.ended]
+        events += [*told.content, *told.ended]
     assert reader.stopped
     last = reader.end()
     assert last is not None

@@ -156,7 +156,7 @@ async def test_the_only_agent_of_a_server_is_taken_under_any_name() -> None:
     async with server("forecast") as url:
         found = (await connect(settings(weather={"url": url}))).get("weather")
     assert isinstance(found.agent, ServerPool)
-    assert found.because == f"ACP at {url}: forecast"
+    assert found.detection == f"ACP at {url}: forecast"
     assert (found.info.name, found.info.description) == ("weather", "Does forecast.")
 
 

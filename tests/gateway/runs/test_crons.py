@@ -74,7 +74,7 @@ async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: House) -> None:
     assert await count_runs(hub) == 0
     for times in (1, 2):
         wall.moved += HOUR
-        hub.crons.look()
+        hub.crons.wake()
         going = await agent.called()
         assert going.call.text == "hourly"
         going.end()
@@ -129,13 +129,13 @@ async def test_a_cron_ends_with_its_thread(hubs: House) -> None:
     thread = await hub.create_thread(OWNER, ThreadChange())
     cron = await hub.crons.create(OWNER, hourly(thread_id=thread.thread_id))
     wall.moved += HOUR
-    hub.crons.look()
+    hub.crons.wake()
     (await agent.called()).end()
     cron = await moved_on(hub, cron)
     await within(hub.engine.idle())
     await hub.delete_thread(OWNER, thread.thread_id)
     wall.moved += HOUR
-    hub.crons.look()
+    hub.crons.wake()
 
     async def look() -> None:
         while await hub.crons.get(OWNER, cron.cron_id) is not None:
@@ -150,7 +150,7 @@ async def test_a_cron_whose_run_is_refused_goes_on_at_its_next_time(hubs: House)
     cron = await hub.crons.create(OWNER, hourly())
     strange = await hub.crons.create(OWNER, hourly().replace(protocol="strange"))
     wall.moved += HOUR
-    hub.crons.look()
+    hub.crons.wake()
     for each in (cron, strange):
         assert (await moved_on(hub, each)).next_run == (each.next_run or 0) + HOUR
     assert await count_runs(hub) == 0

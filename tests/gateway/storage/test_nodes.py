@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from babelgate.gateway.storage.database import open_database
-from babelgate.gateway.storage.nodes import BEAT, GONE, Adopted, Heartbeat, Nodes, Watch
+from babelgate.gateway.storage.nodes import BEAT, DEAD_AFTER, Adopted, Heartbeat, Nodes, Watch
 from tests.gateway.hubs import within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, run, url_of
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 def look(watch: Watch, now: float, **nodes: tuple[float, float]) -> list[str]:
     """Return the ids of nodes that are gone. `nodes` = last heartbeat of each and its age, in seconds."""
     observed = [(name, round(heartbeat * SECOND), round(age * SECOND)) for name, (heartbeat, age) in nodes.items()]
-    return [node_id for node_id, _ in watch.find_gone(now, observed)]
+    return [node_id for node_id, _ in watch.find_dead(now, observed)]
 
 
 def test_a_node_without_a_sign_of_life_for_eight_seconds_is_gone() -> None:
@@ -91,7 +91,7 @@ class Station:
     async def pass_time(self, *alive: Nodes) -> list[Heartbeat]:
         """Let time pass until all nodes except `alive` are gone. Return the last result of each of these."""
         looks: list[Heartbeat] = []
-        for _ in range(round(GONE / BEAT) + 1):
+        for _ in range(round(DEAD_AFTER / BEAT) + 1):
             self.set_time(self.now + BEAT)
             looks = await self.beat(*alive)
         return looks
@@ -163,7 +163,7 @@ async def test_what_a_node_that_is_gone_had_is_taken_over_by_one_of_the_others(s
     for number in range(3):
         put_run(station.url, f"r{number}", silent.node_id, pk=number)
     looks = await station.pass_time(*others)
-    assert [each.gone for each in looks if each.gone] == [("gone",)]
+    assert [each.dead_nodes for each in looks if each.dead_nodes] == [("gone",)]
     (adopted,) = [each.adopted for each in looks if each.adopted]
     assert [run_id for _, run_id, _ in adopted.runs] == ["r0", "r1", "r2"]
     assert len(set(nodes_of(station.url).values())) == 1
@@ -198,11 +198,11 @@ async def test_a_node_that_was_taken_for_gone_hears_of_it_and_is_there_again(sta
     put_run(station.url, "r", slow.node_id)
     await station.pass_time(other)
     (result,) = await station.beat(slow)
-    assert result.was_gone
+    assert result.was_considered_dead
     assert not result.adopted
     assert nodes_of(station.url) == {"r": other.node_id}
     (result,) = await station.beat(slow)
-    assert not result.was_gone
+    assert not result.was_considered_dead
 
 
 async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkey
         return take_over(connection, silent)
 
     monkeypatch.setattr(other, "take_over", late)
-    assert [result.gone for result in await station.pass_time(other)] == [()]
+    assert [result.dead_nodes for result in await station.pass_time(other)] == [()]
     assert nodes_of(station.url) == {"r": slow.node_id}
 
 
@@ -257,13 +257,13 @@ async def test_a_node_that_loses_its_connection_says_that_it_is_there_by_another
     with pytest.raises(DBAPIError):
         await station.beat(node)
     node.disconnect()
-    assert [result.was_gone for result in await station.beat(node)] == [False]
+    assert [result.was_considered_dead for result in await station.beat(node)] == [False]
 
 
 async def test_a_heartbeat_that_hangs_pauses_the_node(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Freeze the connection: the other nodes take over, so a run that started now would be taken over at once."""
     monkeypatch.setattr("babelgate.gateway.storage.nodes.BEAT", 0.02)
-    monkeypatch.setattr("babelgate.gateway.storage.nodes.GONE", 0.2)
+    monkeypatch.setattr("babelgate.gateway.storage.nodes.DEAD_AFTER", 0.2)
     empty(postgres_tables)
     looks: asyncio.Queue[Heartbeat | None] = asyncio.Queue()
     with Wire(url_of(postgres_tables)).running() as wire:

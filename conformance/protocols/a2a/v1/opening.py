@@ -23,12 +23,12 @@ DIALECT: Final = RevisionConversion(
 )
 
 
-async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[A2aTarget]:
+async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[A2aTarget]:
     """Find the agent by the card at a URL. Raises NotSpoken."""
     agent = await _find_agent(wire, url)
     if not agent.bindings:
         why = why_not_spoken(agent.card, transports_of(agent.card), "interface of version 1.x")
-        if not is_told:
+        if not is_requested:
             raise NotSpoken(f"{why} ({agent.found.exchange})")
         agent = A2aTarget(
             agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, headers_of(agent.card)),), _reopen

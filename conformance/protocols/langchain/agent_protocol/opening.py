@@ -24,7 +24,7 @@ _UNSUPPORTED: Final = (404, 405, 501)
 _NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
-async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[LangChainTarget]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[LangChainTarget]:
     """Find the server by the URL to which `/threads` is added. Raises NotSpoken.
 
     The URL may name an agent by `/agents/{agent_id}`.
@@ -37,7 +37,7 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool
 
     agents = await look("POST", "/agents/search", {"limit": 1000})
     listed = [each for each in as_list(agents.json) if isinstance(dig(each, "agent_id"), str)]
-    if not is_told:
+    if not is_requested:
         await _check_spoken(look, agents, listed)
     thread_id = str(dig((await look("POST", "/threads", {})).json, "thread_id") or _NO_THREAD_ID)
     flat = await look("POST", "/runs/search", {"thread_id": thread_id})

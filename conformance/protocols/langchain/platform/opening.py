@@ -11,7 +11,7 @@ LAYOUT: Final = Layout("LangGraph", is_below=True, waited="Values", wait="join",
 _NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
-async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[LangChainTarget]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[LangChainTarget]:
     """Find the server by the URL to which `/threads` is added. Raises NotSpoken.
 
     The URL may name an assistant by `/assistants/{assistant_id}`.
@@ -20,7 +20,7 @@ async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool
     body = {"limit": 100}
     found = await wire.request("POST", f"{base}/assistants/search", sends=None, receives=None, body=body)
     listed = [each for each in as_list(found.json) if isinstance(dig(each, "assistant_id"), str)]
-    if not listed and not is_told:
+    if not listed and not is_requested:
         raise NotSpoken(f"POST /assistants/search gives no assistants ({found})")
     server = LangChainTarget(wire, base, PLATFORM, (LAYOUT,), {}, "")
     await choose_agent(server, agent, [str(dig(each, "assistant_id")) for each in listed], "assistants")

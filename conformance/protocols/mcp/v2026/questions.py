@@ -26,7 +26,7 @@ class QuestionCall:
         return as_object(dig(self.reply.result, "inputRequests")) or {}
 
     @property
-    def again(self) -> dict[str, Any]:
+    def repeated_params(self) -> dict[str, Any]:
         """Params of the repeated call, without the answers."""
         state = dig(self.reply.result, "requestState")
         return self.params if state is None else {**self.params, "requestState": state}
@@ -61,7 +61,7 @@ async def answered_call_is_done(ctx: Ctx) -> None:
 async def call_without_the_answer_is_asked_again(ctx: Ctx) -> None:
     await ctx.once(ask_question)
     found = await _ask(ctx)
-    reply = await ctx.target.ask("tools/call", {**found.again, "inputResponses": {}}, capabilities=_FORMS)
+    reply = await ctx.target.ask("tools/call", {**found.repeated_params, "inputResponses": {}}, capabilities=_FORMS)
     kind = dig(reply.result, "resultType")
     check(kind == "input_required", "the resultType input_required", reply.response, reply.exchange)
 
@@ -80,7 +80,7 @@ async def client_without_forms_is_asked_by_none(ctx: Ctx) -> None:
 @probes.add
 async def changed_state_is_refused(ctx: Ctx) -> None:
     found = await ctx.once(_with_state)
-    state = str(found.again["requestState"])
+    state = str(found.repeated_params["requestState"])
     changed = state[:-4] + ("aaaa" if state[-4:] != "aaaa" else "bbbb")
     _check_refused(await _answer(ctx, found, state=changed))
 
@@ -118,7 +118,7 @@ async def _ask(ctx: Ctx) -> QuestionCall:
 async def _with_state(ctx: Ctx) -> QuestionCall:
     await ctx.once(ask_question)
     found = await _ask(ctx)
-    if "requestState" not in found.again:
+    if "requestState" not in found.repeated_params:
         raise NotApplicable("the server keeps no state with its client")
     return found
 
@@ -129,7 +129,7 @@ async def _answer(ctx: Ctx, found: QuestionCall, *, state: str = "", **options: 
         for name, each in found.requests.items()
     }
     changed = {"requestState": state} if state else {}
-    params = {**found.again, **changed, "inputResponses": responses}
+    params = {**found.repeated_params, **changed, "inputResponses": responses}
     return await ctx.target.ask("tools/call", params, capabilities=_FORMS, **options)
 
 

@@ -66,13 +66,13 @@ class Stateless(McpTarget):
         return _RESULTS.get(method)
 
 
-async def open_server(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[McpTarget]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
     """Find the server by its endpoint, with `server/discover`. Raises NotSpoken."""
     ids = itertools.count(1)
     nothing = McpReply(Exchange(0, "POST", url, []), (), None)
     hello = await Stateless(wire, url, nothing, ids).ask("server/discover")
     versions = as_list(dig(hello.result, "supportedVersions"))
-    if not is_told and VERSION not in versions:
+    if not is_requested and VERSION not in versions:
         raise NotSpoken(f"server/discover is not answered with the version {VERSION} ({hello.exchange})")
     server = Stateless(wire, url, hello, ids)
     because = f"{hello.exchange} answers server/discover with the versions {', '.join(map(str, versions))}"

@@ -12,9 +12,9 @@ from babelgate.conformance.wire.http import Wire
 __all__ = ("SUITE",)
 
 
-async def _open(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[OpenAiTarget]:
+async def _open(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[OpenAiTarget]:
     names = ("createChatCompletion.request", "ChatCompletion", "ChatCompletionChunk")
-    return await open_at(OpenAiTarget(wire, base_of(url), "chat/completions", names, _ask), options, is_told)
+    return await open_at(OpenAiTarget(wire, base_of(url), "chat/completions", names, _ask), options, is_requested)
 
 
 def _ask(text: str) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from babelgate.conformance.wire.http import Wire
 __all__ = ("SUITE",)
 
 
-async def _open(wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[OpenAiTarget]:
+async def _open(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[OpenAiTarget]:
     names = ("createResponse.request", "Response", "Event")
     server = OpenAiTarget(wire, base_of(url), "responses", names, lambda text: {"input": text})
-    opened = await open_at(server, options, is_told)
+    opened = await open_at(server, options, is_requested)
     # Open Responses has no operation to read a response. OpenAI's servers and many others have one.
     url = server.below("responses", "resp_00000000000000000000000000000000")
     unknown = await wire.request("GET", url, sends=None, receives=None)

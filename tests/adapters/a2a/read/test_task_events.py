@@ -30,7 +30,7 @@ from babelgate.canonical.event import (
     RunStarted,
     UpstreamBound,
 )
-from babelgate.canonical.replay import standing
+from babelgate.canonical.replay import without_voided
 from tests.adapters.a2a.replies import DONE, RUN, artifact, heard, status, task, text
 
 T = TypeVar("T")
@@ -303,7 +303,7 @@ def test_what_a_run_said_before_it_was_started_over_does_not_count() -> None:
     over = Record(99, 99, "k", RUN, 2, RunStarted(attempt=2))
     second = logged(read(artifact(text("one"))))
     third = EventReader("33333333-3333-4333-8333-333333333333")
-    third.recall(standing([*said, over, *second]))
+    third.recall(without_voided([*said, over, *second]))
     whole = task(artifacts=[{"artifactId": "a", "parts": [text("one")]}, {"artifactId": "old", "parts": [text("x")]}])
     assert heard(read(whole, reader=third)).text == "x"
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from babelgate.adapters.kit.client.backoff import MAX_FAILURES, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import MAX_FAILURES, Backoff, time_limit
 from babelgate.canonical import FaultCode, FaultError
 
 Ask = Callable[[], Awaitable[str]]
@@ -79,6 +79,6 @@ async def test_who_insists_does_not_ask_again_what_took_too_long_but_for_a_gatew
 
 async def test_an_answer_that_does_not_come_in_time_is_a_timeout_of_the_agent() -> None:
     with pytest.raises(FaultError) as error:
-        async with in_time(0):
+        async with time_limit(0):
             await asyncio.Event().wait()
     assert error.value.fault.code is FaultCode.AGENT_TIMEOUT

@@ -8,7 +8,7 @@ import pytest
 from litestar import Request
 
 from babelgate.adapters.kit.extension import HEADER, URI
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.canonical import Artifact, FilePart, Invocation
 from tests.running import running
 
@@ -25,12 +25,12 @@ def _request(*headers: tuple[str, str]) -> Request[Any, Any, Any]:
     ("named", "active"), [(URI, True), (f"https://example.com/x, {URI}", True), (f"{URI}2", False), ("", False)]
 )
 def test_it_is_active_for_a_request_that_names_it(named: str, active: bool) -> None:
-    assert is_asked(_request((HEADER, named))) == active
+    assert is_activated(_request((HEADER, named))) == active
     assert confirm(active=active) == ({HEADER: URI} if active else {})
 
 
 def test_it_is_not_where_nothing_is_named() -> None:
-    assert not is_asked(_request())
+    assert not is_activated(_request())
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ async def test_what_is_kept_is_bounded_in_bytes_too() -> None:
 
 
 async def test_the_only_reader_of_its_own_run_keeps_little_until_another_joins() -> None:
-    lines = FanoutCache(FanoutLimits(alone=2 * 32))
+    lines = FanoutCache(FanoutLimits(single_reader_bytes=2 * 32))
     first = Reader(lines, started_run=True)
     await first.to(20)
     late, later = (Reader(lines, 10) for _ in range(2))

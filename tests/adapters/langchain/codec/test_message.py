@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from babelgate.adapters.kit.json import parse_json
 from babelgate.adapters.langchain.codec.content import is_plain
-from babelgate.adapters.langchain.codec.message import encode_said, encode_usage
+from babelgate.adapters.langchain.codec.message import encode_agent_protocol_message, encode_usage
 from babelgate.adapters.langchain.codec.state import decode_message, decode_messages, encode_message
 from babelgate.canonical import (
     AnnotationPart,
@@ -63,7 +63,7 @@ def merged(message: Message) -> Message:
 @given(messages(CARRIED, role="agent") | messages(CARRIED) | messages(CARRIED, role="system"))
 def test_a_message_that_is_carried_is_what_it_was_in_both_dialects(message: Message) -> None:
     assert decode_message(again(encode_message(message))) == merged(message)
-    assert decode_message(again(encode_said(message))) == merged(message)
+    assert decode_message(again(encode_agent_protocol_message(message))) == merged(message)
 
 
 @given(messages(role="agent") | messages())
@@ -114,7 +114,7 @@ def test_whatever_is_sent_is_a_message_that_can_be_shown_or_a_fault_of_the_calle
         assert error.fault.code is FaultCode.INVALID
     else:
         json.dumps(encode_message(message))
-        json.dumps(encode_said(message))
+        json.dumps(encode_agent_protocol_message(message))
 
 
 @pytest.mark.parametrize(
@@ -184,10 +184,15 @@ def test_the_dict_is_langchains_own(role: Any, parts: tuple[Part, ...], kind: st
 
 def test_an_agent_protocol_message_is_a_role_and_a_content() -> None:
     message = Message(message_id="1", parts=(TextPart(text="Hi"),), metadata={"a": 1})
-    assert encode_said(message) == {"role": "assistant", "content": "Hi", "id": "1", "metadata": {"a": 1}}
+    assert encode_agent_protocol_message(message) == {
+        "role": "assistant",
+        "content": "Hi",
+        "id": "1",
+        "metadata": {"a": 1},
+    }
     tool = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="3"),))
     result = {"tool_call_id": "c", "status": "success"}
-    assert encode_said(tool) == {"role": "tool", "content": "3", "id": "2", "metadata": {}, **result}
+    assert encode_agent_protocol_message(tool) == {"role": "tool", "content": "3", "id": "2", "metadata": {}, **result}
 
 
 @pytest.mark.parametrize(

@@ -52,9 +52,11 @@ def test_deprecated_function_calls_and_results_become_tool_calls() -> None:
         {"role": "function", "name": "add", "content": "5"},
     ]
     conversation = ChatConversation.of([validate(w.ChatMessage, each) for each in messages])
-    assert [each.role for each in conversation.news] == ["tool"]
+    assert [each.role for each in conversation.new_messages] == ["tool"]
     parts = [
-        part for message in decode_messages([*conversation.before, *conversation.news]) for part in message.parts[-1:]
+        part
+        for message in decode_messages([*conversation.before, *conversation.new_messages])
+        for part in message.parts[-1:]
     ]
     types_and_ids = [(type(part), part.call_id) for part in parts if isinstance(part, ToolCallPart | ToolResultPart)]
     one, two = "call_function_1", "call_function_3"
@@ -130,7 +132,7 @@ def test_messages_after_the_last_assistant_message_are_new() -> None:
         {"role": "user", "content": "4"},
     )
     assert [each.content for each in split.before] == ["s", "1", "2"]
-    assert [each.content for each in split.news] == ["3", "4"]
+    assert [each.content for each in split.new_messages] == ["3", "4"]
     assert conversation({"role": "user", "content": "1"}).before == []
 
 
