@@ -27,7 +27,7 @@ from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_
 from babelgate.adapters.openai.server.text_questions import (
     SentMessages,
     TextQuestion,
-    accepts_question_calls,
+    can_receive_question_calls,
     find_question_in,
     find_question_on,
 )
@@ -87,7 +87,7 @@ class ChatCompletions(Handlers):
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
         conversation = ChatConversation.of(body.messages)
-        in_words = not (extended or has_ask_tool(body.config()) or accepts_question_calls(request))
+        in_words = not (extended or has_ask_tool(body.config()) or can_receive_question_calls(request))
         begun = await self._begin(who, body, agent, conversation, in_words=in_words)
         receipt = begun.receipt
         completion = Completion(

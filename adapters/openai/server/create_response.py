@@ -42,7 +42,7 @@ from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.server.text_questions import (
     SentMessages,
     TextQuestion,
-    accepts_question_calls,
+    can_receive_question_calls,
     find_question_in,
     find_question_on,
 )
@@ -125,7 +125,9 @@ class CreateResponse(Handlers):
         """Answer with a response, whole, streamed or in the background. Raises invalid, unsupported, not_found,
         not_awaiting."""
         raw_body, extended = await read_expanded(request), is_activated(request)
-        begun = await self.begin(caller(request), raw_body, extended=extended, by_calls=accepts_question_calls(request))
+        begun = await self.begin(
+            caller(request), raw_body, extended=extended, by_calls=can_receive_question_calls(request)
+        )
         body, reading = begun.checked.body, begun.reading
         headers = {**run_headers(begun.receipt), **confirm(active=reading.extended)}
         if body.stream:

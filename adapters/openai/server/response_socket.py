@@ -23,7 +23,7 @@ from babelgate.adapters.openai.errors.encode import encode_error_message
 from babelgate.adapters.openai.server.compact import expand_body
 from babelgate.adapters.openai.server.create_response import Begun, CreateResponse
 from babelgate.adapters.openai.server.socket_memory import PreparedInputs, SocketInputs, SocketMemory
-from babelgate.adapters.openai.server.text_questions import accepts_question_calls
+from babelgate.adapters.openai.server.text_questions import can_receive_question_calls
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.prepared import encode_prepared
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
@@ -90,7 +90,7 @@ class _Talk:
         self._inputs = inputs
         self._who = caller(socket)
         self._extended = is_activated(socket)
-        self._by_calls = accepts_question_calls(socket)
+        self._by_calls = can_receive_question_calls(socket)
         self._bytes, self._values = most_bytes(socket), most_values(socket)
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0

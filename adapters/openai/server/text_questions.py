@@ -15,8 +15,8 @@ from babelgate.adapters.openai.codec.questions import (
     CALLS,
     QUESTIONS_HEADER,
     called_part,
+    has_text_questions,
     question_text,
-    shows_questions_as_text,
 )
 from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Message, RunFilter, Task, TaskFilter, TextPart
 from babelgate.canonical.state import WAITING
@@ -28,7 +28,7 @@ _MOST: Final = 64
 """Maximum number of an agent's waiting tasks that are searched for one conversation, newest first. Chosen."""
 
 
-def accepts_question_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+def can_receive_question_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     """Return True if the caller accepts calls of `ask_caller` that it has not declared."""
     return connection.headers.get(QUESTIONS_HEADER, "").strip().lower() == CALLS
 
@@ -120,7 +120,7 @@ async def _find_question(
         if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
             raise
         return None
-    if run_input is None or not (shows_questions_as_text(run_input) or digest is None):
+    if run_input is None or not (has_text_questions(run_input) or digest is None):
         return None
     if digest is not None and object_in(dict(run_input.extra), "openai").get(_DIGEST) != digest:
         return None

@@ -346,7 +346,7 @@ def test_all_that_a_run_says_has_a_limit_too() -> None:
     mine = EventValidator("node", LIMIT, output_limit=3 * size)
     for _ in range(3):
         assert mine.record(event) is not None
-    with pytest.raises(FaultError, match=f"more in one run than the limit of {3 * size} bytes") as error:
+    with pytest.raises(FaultError, match=f"larger than the limit of {3 * size} bytes .limits.output") as error:
         mine.record(MessageStarted())
     assert error.value.fault.code is FaultCode.AGENT_INVALID
     assert mine.close() == []
@@ -358,7 +358,7 @@ def test_what_an_earlier_attempt_said_counts_for_the_limit_of_a_run() -> None:
     mine = EventValidator("node", LIMIT, output_limit=3 * size)
     mine.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
     assert mine.record(event) is not None
-    with pytest.raises(FaultError, match="more in one run"):
+    with pytest.raises(FaultError, match="limits.output"):
         mine.record(event)
 
 
