@@ -137,6 +137,17 @@ def patterns() -> Mapping[str, Sequence[Pattern]]:
 # Straining the patterns
 
 
+_INNER: Final = {
+    "MAX_REPEAT": 2,
+    "MIN_REPEAT": 2,
+    "POSSESSIVE_REPEAT": 2,
+    "SUBPATTERN": 3,
+    "ASSERT": 1,
+    "ASSERT_NOT": 1,
+}
+"""Index of the inner pattern among the arguments of an operation."""
+
+
 def _letters(tree: Any) -> Iterator[int]:
     """Yield one character for each position of a pattern that matches one."""
     for code, argument in tree:
@@ -149,14 +160,10 @@ def _letters(tree: Any) -> Iterator[int]:
                 yield ord("y")
             case "IN":
                 yield from _of_class(argument)
-            case "MAX_REPEAT" | "MIN_REPEAT" | "POSSESSIVE_REPEAT":
-                yield from _letters(argument[2])
-            case "SUBPATTERN":
-                yield from _letters(argument[3])
+            case name if name in _INNER:
+                yield from _letters(argument[_INNER[name]])
             case "ATOMIC_GROUP":
                 yield from _letters(argument)
-            case "ASSERT" | "ASSERT_NOT":
-                yield from _letters(argument[1])
             case "BRANCH":
                 for branch in argument[1]:
                     yield from _letters(branch)

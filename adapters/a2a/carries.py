@@ -1,20 +1,22 @@
-"""What each version of A2A carries of the canonical model, and where the specification says so: 0.3 by the definitions
-of its JSON schema, 1.0 by the messages of its protocol buffer, which are the normative types of each."""
+"""Features of the canonical model that each version of A2A carries, with references to the specification.
+
+The references name the normative types: definitions of the JSON schema in 0.3, messages of the protocol buffer in 1.0.
+"""
 
 from collections.abc import Mapping
 from typing import Final
 
-from babelgate.adapters.a2a.wire.task import BESIDE
+from babelgate.adapters.a2a.wire.task import SHOWN_IN_METADATA
 from babelgate.canonical import FULL, Carry, Feature, dropped, lossy, whole
 
 _PAGE: Final = "docs/protocols/a2a.md"
 _WRITTEN: Final = "docs/dialects.md, What is written"
-_BESIDE: Final = f"{_PAGE}, Metadata"
+_IN_METADATA: Final = f"{_PAGE}, Metadata"
 _LONE_FILE: Final = "an artifact; one that was said is marked in its metadata"
 
 
 def _carries(types: str, request: str) -> dict[Feature, Carry]:
-    """What both versions share, with the names that one of them has for it."""
+    """Return the features that both versions carry alike. `types` and `request` are names in one version."""
     return {
         Feature.TEXT: FULL,
         Feature.DATA: FULL,
@@ -25,7 +27,7 @@ def _carries(types: str, request: str) -> dict[Feature, Carry]:
         Feature.CITATION: whole("in the artifact's metadata, as AgentStack does", _WRITTEN),
         Feature.TOOL_ACTIVITY: whole("in the message of a status, marked as ADK does", _WRITTEN),
         Feature.CALLER_TOOLS: dropped("a caller offers no tools", f"{types}, {request}"),
-        Feature.STEP: whole(BESIDE, _BESIDE, streamed_only=True),
+        Feature.STEP: whole(SHOWN_IN_METADATA, _IN_METADATA, streamed_only=True),
         Feature.PROGRESS: FULL,
         Feature.ARTIFACT: FULL,
         Feature.ARTIFACT_APPEND: FULL,
@@ -41,13 +43,13 @@ def _carries(types: str, request: str) -> dict[Feature, Carry]:
         Feature.AUTH_REQUEST: FULL,
         Feature.CANCEL: lossy("asked for and not yet there shows as working", f"{types}, TaskState"),
         Feature.FAULT: FULL,
-        Feature.STRUCTURED_OUTPUT: whole("a data part of an artifact, and in the task's metadata", _BESIDE),
+        Feature.STRUCTURED_OUTPUT: whole("a data part of an artifact, and in the task's metadata", _IN_METADATA),
         Feature.USAGE: whole("in the task's metadata", f"{_PAGE}, Metadata"),
         Feature.METADATA: FULL,
         Feature.STATE: dropped("a context has no state to be read or changed", f"{types}, Task"),
         Feature.HISTORY: FULL,
         Feature.FORK: dropped("a context is one line of tasks", f"{types}, Message"),
-        Feature.CUSTOM: whole(BESIDE, _BESIDE, streamed_only=True),
+        Feature.CUSTOM: whole(SHOWN_IN_METADATA, _IN_METADATA, streamed_only=True),
     }
 
 
@@ -64,7 +66,7 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
     Feature.CANCEL: whole("asked for and not yet there shows as working, and is a record", f"{_EXTENSION}, Envelopes"),
     Feature.FORK: whole("the request names what it starts from", f"{_EXTENSION}, Requests"),
 }
-"""Of both versions with the Babelgate extension, which is for those who read it."""
+"""Features that both versions carry for callers that have activated the Babelgate extension."""
 
 CARRIES: Final[Mapping[str, Mapping[Feature, Carry]]] = {
     "0.3": {

@@ -1,4 +1,4 @@
-"""Faults ↔ A2A's errors: one table of reasons, and the form that an error takes in each binding and version."""
+"""Faults ↔ A2A errors: one table of reasons, and the form of an error in each binding and version."""
 
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -16,18 +16,18 @@ class Reason:
 
     name: str
     code: int
-    """In JSON-RPC."""
+    """Error code in JSON-RPC."""
     status: int
-    """Of HTTP, in REST (specification 1.0.1, 5.4)."""
+    """HTTP status in REST (specification 1.0.1, 5.4)."""
     rpc: str
-    """`google.rpc.Code`."""
+    """Code of `google.rpc.Code`."""
     status_0_3: int
-    """Of HTTP, in REST of 0.3, where the specification leaves it open: as its SDK answers."""
+    """HTTP status in REST of 0.3. The specification leaves it open; this is what the SDK of 0.3 sends."""
     domain: str = DOMAIN
 
 
-def _own(name: str, code: int, status: int, rpc: str) -> Reason:
-    """What A2A has no error for."""
+def _gateway_reason(name: str, code: int, status: int, rpc: str) -> Reason:
+    """Return a reason that A2A has no error for."""
     return Reason(name, code, status, rpc, status, "babelgate")
 
 
@@ -48,31 +48,31 @@ REASONS: Final = {
         Reason("EXTENDED_AGENT_CARD_NOT_CONFIGURED", -32007, 400, "FAILED_PRECONDITION", 404),
         Reason("EXTENSION_SUPPORT_REQUIRED", -32008, 400, "FAILED_PRECONDITION", 400),
         Reason("VERSION_NOT_SUPPORTED", -32009, 400, "FAILED_PRECONDITION", 400),
-        # A2A leaves authentication to HTTP, and knows no limits; JSON-RPC needs a code all the same, and one of A2A's
-        # would say something else.
-        _own("UNAUTHENTICATED", -32000, 401, "UNAUTHENTICATED"),
-        _own("FORBIDDEN", -32000, 403, "PERMISSION_DENIED"),
-        # -32601 and HTTP's 404: A2A has no error for an agent or a path that there is not.
-        _own("NOT_FOUND", -32601, 404, "NOT_FOUND"),
-        _own("METHOD_NOT_ALLOWED", -32601, 405, "UNIMPLEMENTED"),
-        # Both SDKs answer -32602 where what was sent does not fit what there is, such as another context.
-        _own("CONFLICT", -32602, 409, "ABORTED"),
-        _own("TOO_LARGE", -32600, 413, "INVALID_ARGUMENT"),
-        _own("QUEUE_FULL", -32603, 429, "RESOURCE_EXHAUSTED"),
-        _own("AGENT_UNREACHABLE", -32603, 502, "UNAVAILABLE"),
-        _own("AGENT_TIMEOUT", -32603, 504, "DEADLINE_EXCEEDED"),
-        _own("SHUTTING_DOWN", -32603, 503, "UNAVAILABLE"),
-        _own("UNAVAILABLE", -32603, 503, "UNAVAILABLE"),
+        # A2A leaves authentication to HTTP, and has no errors for limits. JSON-RPC needs a code, and those of A2A would
+        # mean something else.
+        _gateway_reason("UNAUTHENTICATED", -32000, 401, "UNAUTHENTICATED"),
+        _gateway_reason("FORBIDDEN", -32000, 403, "PERMISSION_DENIED"),
+        # -32601 and HTTP's 404: A2A has no error for an unknown agent or path.
+        _gateway_reason("NOT_FOUND", -32601, 404, "NOT_FOUND"),
+        _gateway_reason("METHOD_NOT_ALLOWED", -32601, 405, "UNIMPLEMENTED"),
+        # Both SDKs answer -32602 if a request does not match the state, for example with another context.
+        _gateway_reason("CONFLICT", -32602, 409, "ABORTED"),
+        _gateway_reason("TOO_LARGE", -32600, 413, "INVALID_ARGUMENT"),
+        _gateway_reason("QUEUE_FULL", -32603, 429, "RESOURCE_EXHAUSTED"),
+        _gateway_reason("AGENT_UNREACHABLE", -32603, 502, "UNAVAILABLE"),
+        _gateway_reason("AGENT_TIMEOUT", -32603, 504, "DEADLINE_EXCEEDED"),
+        _gateway_reason("SHUTTING_DOWN", -32603, 503, "UNAVAILABLE"),
+        _gateway_reason("UNAVAILABLE", -32603, 503, "UNAVAILABLE"),
     )
 }
 
-_BY_CODE: Final = {
+_REASON_BY_FAULT: Final = {
     FaultCode.INVALID: "INVALID_PARAMS",
     FaultCode.UNSUPPORTED: "UNSUPPORTED_OPERATION",
     FaultCode.UNSUPPORTED_TYPE: "CONTENT_TYPE_NOT_SUPPORTED",
     FaultCode.UNAUTHENTICATED: "UNAUTHENTICATED",
     FaultCode.FORBIDDEN: "FORBIDDEN",
-    # Only what is known to be about a task says TASK_NOT_FOUND (`a2a_error`): this is also an agent, a path, a file.
+    # The fault may be about an agent, a path or a file. TASK_NOT_FOUND is raised by `a2a_error`, only for tasks.
     FaultCode.NOT_FOUND: "NOT_FOUND",
     FaultCode.METHOD_NOT_ALLOWED: "METHOD_NOT_ALLOWED",
     FaultCode.CONFLICT: "CONFLICT",
@@ -89,7 +89,7 @@ _BY_CODE: Final = {
 
 
 def a2a_error(reason: str, message: str) -> FaultError:
-    """An error that A2A has a name of its own for."""
+    """Return the error for one of A2A's own reasons."""
     codes = {"TASK_NOT_FOUND": FaultCode.NOT_FOUND, "TASK_NOT_CANCELABLE": FaultCode.TASK_ENDED}
     code = codes.get(reason, FaultCode.INVALID if REASONS[reason].code <= -32600 else FaultCode.UNSUPPORTED)
     return FaultError(code, message, a2a=reason)
@@ -98,8 +98,8 @@ def a2a_error(reason: str, message: str) -> FaultError:
 def reason_of(fault: Fault) -> Reason:
     name = fault.details.get("a2a")
     if not isinstance(name, str):
-        # No table for each version: -32008 and -32009 alone are new in 1.0, and nothing here raises them in 0.3.
-        name = _BY_CODE.get(fault.code, "INTERNAL_ERROR")
+        # One table for all versions: only -32008 and -32009 are new in 1.0, and the server of 0.3 never raises them.
+        name = _REASON_BY_FAULT.get(fault.code, "INTERNAL_ERROR")
     return REASONS[name]
 
 
@@ -113,7 +113,7 @@ def _details(fault: Fault, reason: Reason) -> list[JsonObject]:
         "domain": reason.domain,
         "metadata": metadata,
     }
-    # Specification 1.0, 9.5: `BadRequest` beside `ErrorInfo`, for each field that is wrong.
+    # Specification 1.0, 9.5: `BadRequest` after `ErrorInfo`, with each invalid field.
     errors: Any = fault.details.get("errors")
     if not errors:
         return [info]
@@ -122,8 +122,11 @@ def _details(fault: Fault, reason: Reason) -> list[JsonObject]:
 
 
 def error_object(fault: Fault, version: str) -> JsonObject:
-    """The error of a JSON-RPC answer. `data` is an array of details in 1.0 (9.5), and free-form before: left out there,
-    because clients of 0.x are known to expect whatever their own server sends."""
+    """Return the error of a JSON-RPC response.
+
+    `data` is an array of details in 1.0 (9.5). It is free-form in 0.x, and omitted there: clients of 0.x are known to
+    expect the form that the server of their SDK sends.
+    """
     reason = reason_of(fault)
     error: JsonObject = {"code": reason.code, "message": fault.message}
     if version == "1.0":
@@ -132,7 +135,7 @@ def error_object(fault: Fault, version: str) -> JsonObject:
 
 
 def rest_error(fault: Fault) -> JsonObject:
-    """The body of a REST error in 1.0 (specification 1.0, 11.6)."""
+    """Return the body of a REST error in 1.0 (specification 1.0, 11.6)."""
     reason = reason_of(fault)
     return {
         "error": {
@@ -145,43 +148,50 @@ def rest_error(fault: Fault) -> JsonObject:
 
 
 def rest_error_0_3(fault: Fault) -> JsonObject:
-    """The body of a REST error in 0.3, which the specification leaves open: `message` is what its SDK's server sends,
-    `type` what the 0.3 side of the 1.0 SDK's client goes by, `code` what the same error has in JSON-RPC."""
+    """Return the body of a REST error in 0.3, which the specification leaves open.
+
+    - `message`: sent by the server of the SDK of 0.3.
+    - `type`: read by the client of the SDK of 1.0 when it calls a server of 0.3.
+    - `code`: the code of the same error in JSON-RPC.
+    """
     reason = reason_of(fault)
     words = reason.name.removesuffix("_ERROR").split("_")
     return {"message": fault.message, "type": "".join(map(str.capitalize, words)) + "Error", "code": reason.code}
 
 
-# Of another server
+# Errors of another server
 
-_HEARD: Final = {
+_UPSTREAM_CODES: Final = {
     "CONTENT_TYPE_NOT_SUPPORTED": FaultCode.UNSUPPORTED_TYPE,
     "UNSUPPORTED_OPERATION": FaultCode.UNSUPPORTED,
     "INVALID_AGENT_RESPONSE": FaultCode.AGENT_INVALID,
     "AGENT_UNREACHABLE": FaultCode.AGENT_UNREACHABLE,
     "AGENT_TIMEOUT": FaultCode.AGENT_TIMEOUT,
 }
-_BY_NUMBER: Final = {reason.code: reason.name for reason in REASONS.values() if reason.domain == DOMAIN}
+_REASON_BY_CODE: Final = {reason.code: reason.name for reason in REASONS.values() if reason.domain == DOMAIN}
 
 
 def decode_error(answer: object, status: int = 200) -> FaultError:
-    """What a server answers instead of a result: a JSON-RPC error, `google.rpc.Status`, the bodies of 0.3's REST, or
-    something of a proxy's. `details` has its `reason`, its `status` in HTTP, and its own words as `said`."""
+    """Return the error that a server sent instead of a result.
+
+    The answer is a JSON-RPC error, a `google.rpc.Status`, an error body of REST in 0.3, or the response of a proxy.
+    `details` has the `reason`, the HTTP `status`, and the server's message as `said`.
+    """
     body = cast("JsonObject", answer) if isinstance(answer, dict) else {}
     error = body.get("error")
     error = cast("JsonObject", error) if isinstance(error, dict) else body
     # `message` in all of A2A; `detail` in Starlette's and LangGraph's servers, `title` in RFC 9457.
-    said = next((error[name] for name in ("message", "detail", "title") if isinstance(error.get(name), str)), "")
+    text = next((error[name] for name in ("message", "detail", "title") if isinstance(error.get(name), str)), "")
     reason = _decode_reason(error)
-    code = _HEARD.get(reason) or fault_code(status)
-    # Both SDKs answer errors of JSON-RPC with HTTP 200; any other status is a proxy's, or REST's, and says more.
+    code = _UPSTREAM_CODES.get(reason) or fault_code(status)
+    # Both SDKs send JSON-RPC errors with HTTP 200. Any other status comes from a proxy or REST, and is more specific.
     number = error.get("code") if isinstance(error.get("code"), int) and status == 200 else status
-    words = f"The agent's server answered {number}" + (f": {said}" if said else "")
-    return FaultError(code, words, reason=reason, said=said, status=status)
+    message = f"The agent's server answered {number}" + (f": {text}" if text else "")
+    return FaultError(code, message, reason=reason, said=text, status=status)
 
 
 def _decode_reason(error: JsonObject) -> str:
-    """As the details of 1.0 name it, else by the number of JSON-RPC; empty if neither tells."""
+    """Return the reason in the details of 1.0, else the one of the JSON-RPC code, else an empty text."""
     # `error.data` in JSON-RPC (specification 1.0, 9.5), `error.details` in REST (11.6).
     for name in ("data", "details"):
         listed = error.get(name)
@@ -190,4 +200,4 @@ def _decode_reason(error: JsonObject) -> str:
             if isinstance(reason, str):
                 return reason
     code = error.get("code")
-    return _BY_NUMBER.get(code, "") if isinstance(code, int) else ""
+    return _REASON_BY_CODE.get(code, "") if isinstance(code, int) else ""

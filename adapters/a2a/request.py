@@ -1,4 +1,4 @@
-"""What an agent is called with → the one message that A2A takes."""
+"""Invocation of an agent → the one message of an A2A request."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from babelgate.canonical import FilePart, Invocation, Message, Part, Record, Tex
 from babelgate.canonical.value import JsonObject
 
 RUN = "run"
-"""By which the runs of a gateway are bound."""
+"""Key of the run's id among the ids of an upstream gateway."""
 _DECLINED = "a refusal to answer has no form, and is told as an empty answer"
 
 
@@ -26,27 +26,29 @@ def request(
     *,
     streams: bool,
     extended: bool = False,
-    offers: bool = False,
+    offers_tools: bool = False,
 ) -> JsonObject:
-    """The params of a send. An answer goes to the task that asked; any other input makes a task of its own in the
-    context, because one that has ended takes none, and the gateway begins no run before the last one has ended.
-    `offers` = the server takes the caller's tools as ag2 does."""
+    """Return the params of a send.
+
+    An answer goes to the task that asked. Any other input starts a new task in the context: the previous one has ended
+    before the gateway starts a run, and accepts no more input. `offers_tools`: send the caller's tools in ag2's form.
+    """
     call, uploads = split_uploads(call) if extended else (call, ())
-    if extended and RUN in call.origin:  # which knows what was said before
+    if extended and RUN in call.origin:  # the upstream gateway has the history of that run
         call = replace(call, history=())
-    answers = bool(call.answers)
-    before = call.upstream.get("task")
-    said = replies(call, past) if answers else AnswerMessage(_input(call))
-    if offers and call.tools:
-        extensions = dict.fromkeys((*said.extensions, CLIENT_TOOLS))
-        said = replace(said, parts=(*said.parts, encode_offer(call.tools)), extensions=tuple(extensions))
+    is_answer = bool(call.answers)
+    task_id = call.upstream.get("task")
+    reply = replies(call, past) if is_answer else AnswerMessage(_input(call))
+    if offers_tools and call.tools:
+        extensions = dict.fromkeys((*reply.extensions, CLIENT_TOOLS))
+        reply = replace(reply, parts=(*reply.parts, encode_offer(call.tools)), extensions=tuple(extensions))
     return dialect.encode_send(
-        _message(call, said),
-        # Always said: a2a-sdk 1.3.0 makes up a contextId for a follow-up that has none, and fails the task at the next.
+        _message(call, reply),
+        # Always sent: a2a-sdk 1.3.0 invents a contextId for a follow-up without one, and fails the task at the next.
         context_id=call.upstream.get("context"),
-        task_id=before if answers else None,
-        # Specification 1.0, 3.4.3: a task that goes on from another one names it.
-        references=() if answers or before is None else (before,),
+        task_id=task_id if is_answer else None,
+        # A task that continues another one names it (specification 1.0, 3.4.3).
+        references=() if is_answer or task_id is None else (task_id,),
         wait=None if streams else False,
         output_modes=_modes(call.config.get("accepted_output_modes")),
         metadata=_metadata(call, uploads, extended=extended),
@@ -54,45 +56,46 @@ def request(
 
 
 def _metadata(call: Invocation, uploads: Sequence[FilePart], *, extended: bool) -> JsonObject | None:
-    """The task's, and by the extension what A2A has no field for."""
-    own: JsonObject = {} if call.answers else {**call.metadata}
-    told = {**_by_extension(call), **encode_uploads(uploads)} if extended else {}
-    return ({**own, URI: told} if told else own) or None
+    """Return the metadata of a new task, with those of the Babelgate extension."""
+    metadata: JsonObject = {} if call.answers else {**call.metadata}
+    extension = {**_extension_metadata(call), **encode_uploads(uploads)} if extended else {}
+    return ({**metadata, URI: extension} if extension else metadata) or None
 
 
-def _by_extension(call: Invocation) -> JsonObject:
-    told: JsonObject = {} if call.answers else encode_start(call, RUN)
+def _extension_metadata(call: Invocation) -> JsonObject:
+    """Return the metadata of the Babelgate extension: parts of the invocation that A2A has no field for."""
+    extension: JsonObject = {} if call.answers else encode_start(call, RUN)
     tools = declared_tools(call.config)
     if tools is not None:
-        told["tools"] = tools
+        extension["tools"] = tools
     declined = [answer.interrupt_id for answer in call.answers if answer.action == "decline"]
     if declined and len(declined) == len(call.answers):
-        told["answers"] = [{"interrupt_id": each, "action": "decline"} for each in declined]
+        extension["answers"] = [{"interrupt_id": each, "action": "decline"} for each in declined]
     if not call.answers and len(call.messages) == len(call.input_messages) == 1:
-        told |= encode_ids(call.messages)
+        extension |= encode_ids(call.messages)
     if not call.answers and not _transcript(call) and _is_lossy(call.messages) and not call.files:
         parts = _input(call)
-        told["message"] = msgspec.json.decode(msgspec.json.encode(Message(role="user", parts=parts)))
-    return told
+        extension["message"] = msgspec.json.decode(msgspec.json.encode(Message(role="user", parts=parts)))
+    return extension
 
 
 def _is_lossy(messages: Sequence[Message]) -> bool:
     return any(shown_part(part)[0] is not part for message in messages for part in message.parts)
 
 
-def _message(call: Invocation, said: AnswerMessage) -> Message:
-    """As the caller said it last, with the parts of all it said."""
+def _message(call: Invocation, reply: AnswerMessage) -> Message:
+    """Return the caller's last message with the content of the reply."""
     last = call.messages[-1] if call.messages else Message()
     message_id = last.message_id or derived_id(call.run_id, "input")
-    own: JsonObject = dict(last.extra.get(PROTOCOL) or {})
-    if said.extensions:
-        own["extensions"] = list(dict.fromkeys((*(own.get("extensions") or ()), *said.extensions)))
+    members: JsonObject = dict(last.extra.get(PROTOCOL) or {})
+    if reply.extensions:
+        members["extensions"] = list(dict.fromkeys((*(members.get("extensions") or ()), *reply.extensions)))
     return last.replace(
         message_id=message_id,
         role="user",
-        parts=said.parts,
-        metadata={**(said.metadata or {}), **last.metadata},
-        extra={**last.extra, PROTOCOL: own} if own else last.extra,
+        parts=reply.parts,
+        metadata={**(reply.metadata or {}), **last.metadata},
+        extra={**last.extra, PROTOCOL: members} if members else last.extra,
     )
 
 
@@ -101,8 +104,10 @@ def _input(call: Invocation) -> tuple[Part, ...]:
 
 
 def _transcript(call: Invocation) -> tuple[Part, ...]:
-    """What was said before, where the server has no context that remembers it: A2A has no other place for it. It ends
-    with a line that announces the input, because servers join the text of all parts without a break."""
+    """Return the history as one part of the message if the server has no context with it: A2A has no other place.
+
+    The last line announces the input, because servers join the texts of all parts without a separator.
+    """
     lines = [f"{message.role}: {message.text}" for message in call.history if message.text]
     if not lines or call.upstream.get("context"):
         return ()
@@ -110,15 +115,15 @@ def _transcript(call: Invocation) -> tuple[Part, ...]:
     return (TextPart(text=text, metadata={"babelgate": {"kind": "history"}}),)
 
 
-def _modes(given: object) -> Sequence[str]:
-    return [each for each in given if isinstance(each, str)] if isinstance(given, list) else ()  # pyright: ignore[reportUnknownVariableType]
+def _modes(value: object) -> Sequence[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else ()  # pyright: ignore[reportUnknownVariableType]
 
 
 def losses(call: Invocation, *, extended: bool = False) -> Iterator[tuple[str, str]]:
-    """What of the input A2A has no form for."""
+    """Yield the parts of the input that A2A has no form for: the feature, and how it is lost."""
     call = split_uploads(call)[0] if extended else call
-    told = _by_extension(call) if extended else {}
-    if "message" in told or "answers" in told:
+    extension = _extension_metadata(call) if extended else {}
+    if "message" in extension or "answers" in extension:
         return
     for message in call.messages:
         for part in message.parts:

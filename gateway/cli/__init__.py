@@ -5,11 +5,9 @@ Those modules are imported when their command runs: the web framework and the da
 """
 
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,20 +17,6 @@ from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.errors import FAILED, CliError
 
 __all__ = ("babelgate", "main")
-
-
-@contextmanager
-def _without(*names: str) -> Generator[None]:
-    """Hide these modules from imports meanwhile, as if they were not installed. Afterwards they can be imported again:
-    an agent in Python may use one."""
-    hidden = [name for name in names if name not in sys.modules]
-    for name in hidden:
-        sys.modules[name] = cast("ModuleType", None)
-    try:
-        yield
-    finally:
-        for name in hidden:
-            del sys.modules[name]
 
 
 def _examples(*lines: str) -> str:
@@ -223,10 +207,7 @@ def serve(
     demo agents. Every option can also be set by a key of the file or by a BABELGATE_… variable. An option overrides a
     variable, and a variable overrides the file.
     """
-    # Unused modules that libraries import: if rich and pygments are installed, httpx imports its own command line (3.3
-    # MB). uvicorn imports its reloader (1 MB).
-    with _without("httpx._main", "watchfiles"):
-        from babelgate.gateway.cli.serve import serve as run_gateway
+    from babelgate.gateway.cli.serve import serve as run_gateway
 
     option_values = {
         "host": host,

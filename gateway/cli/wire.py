@@ -12,6 +12,7 @@ from typing import Final
 
 import httpx
 
+from babelgate.adapters.kit.client.answers import READ
 from babelgate.adapters.kit.client.calls import EVENT_HOOKS
 from babelgate.canonical.value import JsonObject
 from babelgate.conformance.wire.credentials import hide_credentials
@@ -109,6 +110,7 @@ class _RecordedExchange:
             self._events = SseParser()
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _RecordedStream(response.stream, self)
+        response.extensions.pop(READ, None)  # the body must be read through the stream
 
     def add_content(self, piece: bytes) -> None:
         content = piece[: self._room]

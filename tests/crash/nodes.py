@@ -156,6 +156,18 @@ class NodeCampaign(Tally):
             await cluster.close()
         self.add(cluster, world, checks)
 
+    async def _repair(self, kind: str, cluster: Cluster, victim: Stage, frozen: float, wire: Wire) -> None:
+        if kind == "server":
+            await asyncio.to_thread(self._server.start)
+        elif kind == "freeze":
+            await asyncio.sleep(frozen)
+            self._server.thaw()
+        elif kind in WIRE_KINDS:
+            await asyncio.sleep(frozen)
+            self._mend(kind, wire)
+        else:
+            await cluster.leave_out(victim)
+
     def _next_kind(self) -> str:
         """Return the next kind of harm. Each kind comes once before any repeats."""
         if not self._due:
@@ -179,16 +191,7 @@ class NodeCampaign(Tally):
         async def follow() -> None:
             """Repair the harm while callers continue."""
             await did.wait()
-            if kind == "server":
-                await asyncio.to_thread(self._server.start)
-            elif kind == "freeze":
-                await asyncio.sleep(frozen)
-                self._server.thaw()
-            elif kind in WIRE_KINDS:
-                await asyncio.sleep(frozen)
-                self._mend(kind, wire)
-            else:
-                await cluster.leave_out(victim)
+            await self._repair(kind, cluster, victim, frozen, wire)
 
         moment = Moment(act, self._fate.choice(MOMENTS), self._fate.randrange(1, 60))
         http = cluster.new_client()

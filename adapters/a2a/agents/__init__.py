@@ -1,1 +1,1 @@
-"""A2A agent cards, ours and those of other servers."""
+"""A2A agent cards: those of the gateway, and those of other servers."""

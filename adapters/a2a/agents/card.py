@@ -1,7 +1,7 @@
 """AgentInfo → agent cards: pure 1.0, pure 0.3, and both in one document.
 
-The merged card is what a URL without a version gives: clients of either generation find their fields in it and ignore
-the rest. Every URL in it is built from the base URL that the gateway vouches for.
+A request without a version gets the merged card: clients of either version find their fields in it, and ignore the
+rest. Every URL in a card starts with the gateway's own base URL.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ CardForm = Literal["merged", "1.0", "0.3"]
 JSON_RPC, REST = "JSONRPC", "HTTP+JSON"
 V1, V0_3 = "1.0", "0.3.0"
 MINOR_0_3 = "0.3"
-"""As 1.0 wants versions in cards: without a patch number (3.6.1)."""
+"""Version 0.3 in a card of 1.0, which has no patch numbers (3.6.1)."""
 
 _SCHEMES_0_3: dict[str, JsonObject] = {
     "bearer": {"type": "http", "scheme": "bearer"},
@@ -50,8 +50,8 @@ def card(form: CardForm, agent: AgentInfo, base_url: str, *, keyed: bool) -> Jso
 
 
 def versions_of(version: str) -> CardForm:
-    """The form of card for a caller that names a version, or none."""
-    # Specification 1.0, 3.6.2 takes nothing said for 0.3; but a card is asked for before anything is known of it.
+    """Return the form of the card for a caller's version, which may be empty."""
+    # By specification 1.0, 3.6.2, no version means 0.3. But a client gets the card before it knows any version.
     return "merged" if not version else "0.3" if version.startswith("0.") else "1.0"
 
 
@@ -60,38 +60,41 @@ def etag(body: bytes) -> str:
 
 
 def _card_fields(agent: AgentInfo) -> JsonObject:
-    own = _own(agent)
-    called = own.get("name")
-    described: JsonObject = {
-        **(own.get("card") or {}),
-        # Specification 1.0, 4.4.1: for people to read, so any words. One that is called otherwise here has its own.
-        "name": called if isinstance(called, str) and legal_name(called) == agent.name else agent.name,
-        # REQUIRED in both versions, so an agent that says nothing of itself is at least named.
+    upstream = _upstream_card(agent)
+    title = upstream.get("name")
+    fields: JsonObject = {
+        **(upstream.get("card") or {}),
+        # Specification 1.0, 4.4.1: a name for people. An agent with another name in the gateway is shown by that.
+        "name": title if isinstance(title, str) and legal_name(title) == agent.name else agent.name,
+        # REQUIRED in both versions: an agent without a description has at least its name there.
         "description": agent.description or f"The agent {agent.name}.",
         "version": agent.version,
         "defaultInputModes": list(agent.input_types),
         "defaultOutputModes": list(agent.output_types),
         "skills": _skills(agent),
     }
-    for ours, theirs in (("documentation_url", "documentationUrl"), ("icon_url", "iconUrl")):
-        if isinstance(agent.metadata.get(ours), str):
-            described[theirs] = agent.metadata[ours]
-    if "provider" in own:
-        described["provider"] = own["provider"]
-    return described
+    for key, name in (("documentation_url", "documentationUrl"), ("icon_url", "iconUrl")):
+        if isinstance(agent.metadata.get(key), str):
+            fields[name] = agent.metadata[key]
+    if "provider" in upstream:
+        fields["provider"] = upstream["provider"]
+    return fields
 
 
-def _own(agent: AgentInfo) -> JsonObject:
-    """What the agent's own A2A server says of it, and canonical has no word for."""
+def _upstream_card(agent: AgentInfo) -> JsonObject:
+    """Return the members of the upstream A2A server's card that have no canonical field (`interface.describe`)."""
     return agent.metadata.get("a2a") or {}
 
 
 def _skills(agent: AgentInfo) -> list[JsonObject]:
-    """An agent without skills has one: what it is for. Both versions require the list, and the tags of each skill."""
+    """Return the skills; for an agent without any, one with its description.
+
+    Both versions require the list, and the tags of each skill.
+    """
     if not agent.skills:
-        described = agent.description or f"The agent {agent.name}."
-        return [{"id": agent.name, "name": agent.name, "description": described, "tags": [agent.name]}]
-    unknown: JsonObject = _own(agent).get("skills") or {}
+        description = agent.description or f"The agent {agent.name}."
+        return [{"id": agent.name, "name": agent.name, "description": description, "tags": [agent.name]}]
+    unknown: JsonObject = _upstream_card(agent).get("skills") or {}
     skills: list[JsonObject] = []
     for skill in agent.skills:
         encoded: JsonObject = {
@@ -112,16 +115,16 @@ def _url(agent: AgentInfo, base_url: str) -> str:
 
 
 def _capabilities(agent: AgentInfo, more: JsonObject) -> JsonObject:
-    """The gateway's own, and what the agent's server says of it that is true here, too (`interface.describe`)."""
-    theirs: JsonObject = _own(agent).get("capabilities") or {}
-    extensions = [_EXTENSION, *(theirs.get("extensions") or ())]
-    return {**theirs, "streaming": True, "pushNotifications": True, **more, "extensions": extensions}
+    """Return the gateway's capabilities and the relayed ones of the upstream server (`interface.describe`)."""
+    relayed: JsonObject = _upstream_card(agent).get("capabilities") or {}
+    extensions = [_EXTENSION, *(relayed.get("extensions") or ())]
+    return {**relayed, "streaming": True, "pushNotifications": True, **more, "extensions": extensions}
 
 
 def relayed_extensions(agent: AgentInfo) -> Set[str]:
-    """The URIs of those that the agent's own server has, and that a request may activate."""
-    theirs: JsonObject = _own(agent).get("capabilities") or {}
-    return {each["uri"] for each in theirs.get("extensions") or ()}
+    """Return the URIs of the upstream server's extensions that a request may activate."""
+    relayed: JsonObject = _upstream_card(agent).get("capabilities") or {}
+    return {each["uri"] for each in relayed.get("extensions") or ()}
 
 
 def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
@@ -129,7 +132,7 @@ def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
     connection: JsonObject = {
         "supportedInterfaces": [
             {"url": url, "protocolBinding": binding, "protocolVersion": version}
-            # Specification 1.0, 4.4.6: in the order of preference.
+            # In the order of preference (specification 1.0, 4.4.6).
             for version in (V1, MINOR_0_3)
             for binding in (JSON_RPC, REST)
         ],
@@ -137,7 +140,7 @@ def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
     }
     if keyed:
         connection["securitySchemes"] = _SCHEMES_1_0
-        # Any one of them is enough: the list is an OR (specification 1.0, 4.5).
+        # One scheme is enough: the list is an OR (specification 1.0, 4.5).
         connection["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in _SCHEMES_1_0]
     return connection
 
@@ -148,9 +151,9 @@ def _connection_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
         "protocolVersion": V0_3,
         "url": url,
         "preferredTransport": JSON_RPC,
-        # 5.6.2: the list should name the preferred transport too.
+        # Specification 0.3, 5.6.2: the list should contain the preferred transport, too.
         "additionalInterfaces": [{"url": url, "transport": binding} for binding in (JSON_RPC, REST)],
-        # Specification 0.3, 5.5.2; the last is gone in 1.0.
+        # Specification 0.3, 5.5.2. 1.0 has no `stateTransitionHistory`.
         "capabilities": _capabilities(agent, {"stateTransitionHistory": False}),
         "supportsAuthenticatedExtendedCard": keyed,
     }
@@ -169,8 +172,10 @@ def card_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
 
 
 def merged_card(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
-    """Both generations' fields. Where they share a name (capabilities, securitySchemes), its members are joined: the
-    members themselves have different names."""
+    """Return a card with the fields of both versions.
+
+    Fields with the same name (`capabilities`, `securitySchemes`) are merged: their members have different names.
+    """
     old = _connection_0_3(agent, base_url, keyed=keyed)
     new = _connection_1_0(agent, base_url, keyed=keyed)
     # a2a-sdk 0.3.26 cannot read a card without `url`; 1.3.0 ignores what it does not know.

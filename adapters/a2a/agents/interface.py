@@ -1,5 +1,4 @@
-"""Reading A2A agent cards of other servers → what is known of the agent, and the one interface by which it is
-called."""
+"""Agent cards of other servers → the description of the agent, and the interface by which it is called."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -23,8 +22,8 @@ _WELL_KNOWN: Final = "/.well-known/"
 _CARDS: Final = (f"{_WELL_KNOWN}agent-card.json", f"{_WELL_KNOWN}agent.json")
 _PORTS: Final = {"http": 80, "https": 443}
 _PRIVATE: Final = frozenset({URI}.union(*(framework.private_extensions for framework in FRAMEWORKS)))
-"""Extensions that are not passed on: the gateway has an entry of its own for its extension."""
-_CARD: Final = frozenset(
+"""Extensions that are not relayed. The gateway's card has its own entry for the Babelgate extension."""
+_CARD_FIELDS: Final = frozenset(
     {
         "name",
         "description",
@@ -47,60 +46,64 @@ _CARD: Final = frozenset(
         "signatures",
     }
 )
-"""Members that are read, and those that say how the server is called, which is not how the gateway is: what else is in
-a card goes on to callers of A2A (`agents.card`)."""
-_CAPABILITIES: Final = frozenset(
+"""Members of a card that are read, or that only apply to a call of the server itself. All others are relayed to callers
+of A2A (`agents.card`)."""
+_CAPABILITY_FIELDS: Final = frozenset(
     {"streaming", "pushNotifications", "stateTransitionHistory", "extendedAgentCard", "extensions"}
 )
 _CREDENTIALS: Final = ("/auth/", "/services/", "secure-passport")
-"""In the URIs of extensions by which callers hand over keys: agentstack-sdk 0.7.1 and kin, and A2A's samples."""
-_NAME: Final = re.compile(r"[!-+\--~]{1,500}")
-"""A URI that can stand in a header, in a list that commas separate."""
+"""Parts of the URIs of extensions by which callers send keys: agentstack-sdk 0.7.1 and its relatives, A2A's samples."""
+_HEADER_SAFE: Final = re.compile(r"[!-+\--~]{1,500}")
+"""Pattern of a URI that fits into a comma-separated list in a header."""
 MOST_EXTENSIONS: Final = 32
-"""Of one card, and of one request. Chosen, not measured: they stand in a header together."""
-_SKILL: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
+"""Maximum number of extensions of one card, and of one request. Chosen: one header contains them all."""
+_SKILL_FIELDS: Final = frozenset({"id", "name", "description", "tags", "examples", "security", "securityRequirements"})
 _MOST_CHARACTERS: Final = 64_000
-"""Characters of them."""
+"""Maximum length of relayed members as JSON, for each of the card, its capabilities and its skills."""
 _MODES: Final = {"text": "text/plain", "data": "application/json", "file": "*/*"}
-"""Names of kinds of parts, which the first cards had where media types belong."""
+"""Media types by the kinds of parts that the first cards had instead of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
+    """One way to call an agent, as its card declares it."""
+
     url: str
     version: Version = "1.0"
     rest: bool = False
     tenant: str = ""
     streams: bool = True
     answers_in_status: bool = False
-    """Answers are the messages of the status, and not artifacts."""
+    """True if answers are the messages of the status, and not artifacts."""
     repeats_answer: bool = False
-    """Each message of the status contains the whole answer so far."""
+    """True if each message of the status contains the whole answer so far."""
     extended: bool = False
-    """Its card declares the extension."""
+    """True if the card declares the Babelgate extension."""
     extensions: tuple[str, ...] = ()
-    """Others on its card that callers may activate, by URI."""
+    """URIs of the other extensions on the card that callers may activate."""
 
 
-def bare(url: str) -> Interface:
-    """Of a server that shows no card: its URL is taken for the JSON-RPC endpoint of the newest version. Whoever calls
-    finds out otherwise by what it answers."""
+def assume_interface(url: str) -> Interface:
+    """Return the interface of a server without a card: its URL is assumed to be a JSON-RPC endpoint of 1.0.
+
+    If it is not, the client tries 0.3 after the first error.
+    """
     return Interface(url)
 
 
 def card_urls(url: str) -> Sequence[str]:
-    """Where the card may be: below the endpoint and at the origin, under the names of 0.3 and of 0.2."""
+    """Return where the card may be: below the endpoint or at the origin, under the names of 0.3 and of 0.2."""
     parts = urlsplit(url)
     if parts.path.endswith(".json"):
         return (url,)
     base, origin = _base(url), urlunsplit((parts.scheme, parts.netloc, "", "", ""))
-    # Specification 0.3, 5.3, has the card at the origin; a server with several agents has one below each endpoint, as
-    # langgraph-api 0.16.7.
+    # Specification 0.3, 5.3, has the card at the origin. Servers with several agents (langgraph-api 0.16.7) have one
+    # below each endpoint.
     return tuple(dict.fromkeys(below + name for below in (base, origin) for name in _CARDS))
 
 
 def _base(url: str) -> str:
-    """The agent's URL, also where that of its card is given."""
+    """Return the agent's URL, even if `url` is that of its card."""
     parts = urlsplit(url)
     path = parts.path
     if path.endswith(".json"):
@@ -111,31 +114,31 @@ def _base(url: str) -> str:
 def is_card(value: Json) -> bool:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         return False
-    # `url` is required in 0.3, and `supportedInterfaces` in 1.0, which has no `url`. Some servers leave it out.
+    # 0.3 requires `url`, and 1.0, which has no `url`, `supportedInterfaces`. Some servers of 0.3 omit `url`.
     if isinstance(value.get("supportedInterfaces"), list) or isinstance(value.get("url"), str):
         return True
     return value.get("url") is None and isinstance(value.get("protocolVersion"), str)
 
 
 def find_interface(card: JsonObject, url: str, *, at_origin: bool = False) -> Interface | None:
-    """The one to call: 1.0 before 0.3, JSON-RPC before REST. `url` = where the operator says that the agent is.
+    """Return the interface to call: 1.0 before 0.3, JSON-RPC before REST.
 
-    A card is followed to no other origin, because configured headers go along: there the operator's URL counts. One
-    that was found `at_origin` and not below the agent's own path may be another agent's: None if it does not name the
-    path. Raises agent_invalid for a card without an interface that can be called.
+    `url` is the agent's URL in the configuration. If the card names another origin, that URL is used instead, because
+    the requests carry configured headers. A card `at_origin`, and not below the agent's own path, may be another
+    agent's: return None unless it names that path. Raises agent_invalid for a card without a usable interface.
     """
     # Not in the card's order of preference (specification 1.0, 4.4.6): both bindings carry the same.
-    found = sorted(_interfaces(card, url), key=lambda each: (each.version != "1.0", each.rest))
-    if not found:
+    interfaces = sorted(_interfaces(card, url), key=lambda each: (each.version != "1.0", each.rest))
+    if not interfaces:
         raise FaultError(FaultCode.AGENT_INVALID, "The agent's card names no interface by JSON-RPC or REST")
     path = urlsplit(_base(url)).path
     if at_origin and path and path not in _declared_paths(card):
         return None
-    return found[0]
+    return interfaces[0]
 
 
 def _declared_paths(card: JsonObject) -> set[str]:
-    """The paths that the card names."""
+    """Return the paths of all URLs that the card declares."""
     paths: set[str] = set()
     for each in _entries(card):
         declared = each.get("url")
@@ -146,23 +149,26 @@ def _declared_paths(card: JsonObject) -> set[str]:
 
 
 def _entries(card: JsonObject) -> Sequence[JsonObject]:
-    """Of both generations: 1.0's `supportedInterfaces`, 0.3's `url` and `additionalInterfaces`."""
-    old = card.get("url")
+    """Return the interfaces of both versions in the form of 1.0.
+
+    They are in `supportedInterfaces` in 1.0, and in `url` and `additionalInterfaces` in 0.3.
+    """
+    main_url = card.get("url")
     version = card.get("protocolVersion")
     entries = objects_in(card.get("supportedInterfaces"))
-    if isinstance(old, str) or (old is None and not entries):
+    if isinstance(main_url, str) or (main_url is None and not entries):
         if not version:
-            # langgraph-api 0.16.7: it says 1.0 here, and its streams are those of 0.3. It takes the methods of either.
+            # langgraph-api 0.16.7 declares 1.0 here, but its streams are those of 0.3. It accepts the methods of both.
             entries = [{**each, "protocolVersion": "0.3"} for each in entries]
-        # `protocolVersion` is required in 0.3; a2a-sdk 1.3.0 takes its absence for 0.3.0.
+        # 0.3 requires `protocolVersion`. a2a-sdk 1.3.0 reads a card without it as 0.3.0.
         version = version or "0.3"
         main = {
-            "url": old or "",
+            "url": main_url or "",
             "protocolBinding": card.get("preferredTransport") or _JSON_RPC,
             "protocolVersion": version,
         }
         more = [
-            # Specification 0.3, 5.5.5 (AgentInterface): `transport`, which 1.0 names `protocolBinding`.
+            # `transport` (specification 0.3, 5.5.5, AgentInterface) is `protocolBinding` in 1.0.
             {"url": each.get("url"), "protocolBinding": each.get("transport"), "protocolVersion": version}
             for each in objects_in(card.get("additionalInterfaces"))
         ]
@@ -197,26 +203,27 @@ def _interfaces(card: JsonObject, url: str) -> Iterator[Interface]:
 
 
 def _version(text: object) -> Version | None:
-    # A patch number says nothing of what is spoken (specification 1.0, 3.6.1).
+    # A patch number does not change the protocol (specification 1.0, 3.6.1).
     major = str(text or "1.0").partition(".")[0]
     versions: dict[str, Version] = {"0": "0.3", "1": "1.0"}
     return versions.get(major)
 
 
 def _reachable(declared: str, url: str) -> str:
+    """Return the declared URL if it is at the origin of `url`, else one at that origin."""
     base = _base(url)
-    own = urlsplit(base)
+    configured = urlsplit(base)
     if not declared:
         return base if urlsplit(url).path.endswith(".json") else url
     try:
         other = urlsplit(urljoin(base + "/", declared))
-    except ValueError:  # an address that is none
+    except ValueError:  # not a valid URL
         other = SplitResult("", "", "", "", "")
-    if _origin(own) == _origin(other):
+    if _origin(configured) == _origin(other):
         return other.geturl()
-    if own.path:  # behind a proxy, most likely, that the card does not know of
+    if configured.path:  # most likely behind a proxy that is not in the card
         return url if not urlsplit(url).path.endswith(".json") else base
-    return own._replace(path=other.path).geturl()
+    return configured._replace(path=other.path).geturl()
 
 
 def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
@@ -228,21 +235,24 @@ def _origin(url: SplitResult) -> tuple[str, str | None, int | None]:
 
 
 def describe(card: JsonObject) -> AgentInfo:
-    """The agent in our words. Its URLs stay behind, and so do its signatures: they are of another document."""
+    """Return the agent that a card describes.
+
+    The result has none of the URLs by which the server is called, and no signatures, which are of the original card.
+    """
     metadata: JsonObject = {"a2a": {"name": card["name"]}}
     if isinstance(card.get("provider"), dict):
         metadata["a2a"]["provider"] = card["provider"]
-    unknown = _unknown(card, {*_CARD, "provider"})
+    unknown = _unknown(card, {*_CARD_FIELDS, "provider"})
     capabilities = _capabilities(card)
-    skills = {_skill(each).id: _unknown(each, _SKILL) for each in objects_in(card.get("skills"))}
+    skills = {_skill(each).id: _unknown(each, _SKILL_FIELDS) for each in objects_in(card.get("skills"))}
     skills = {key: value for key, value in skills.items() if value}
     for name, more in (("card", unknown), ("capabilities", capabilities), ("skills", skills)):
-        # It is shown to whoever asks for the card.
+        # Every client that gets the card receives these.
         if more and len(dumps(more)) <= _MOST_CHARACTERS:
             metadata["a2a"][name] = more
-    for theirs, ours in (("documentationUrl", "documentation_url"), ("iconUrl", "icon_url")):
-        if isinstance(card.get(theirs), str) and card[theirs]:
-            metadata[ours] = card[theirs]
+    for name, key in (("documentationUrl", "documentation_url"), ("iconUrl", "icon_url")):
+        if isinstance(card.get(name), str) and card[name]:
+            metadata[key] = card[name]
     return AgentInfo(
         name=legal_name(card["name"]),
         description=as_text(card.get("description")),
@@ -251,35 +261,38 @@ def describe(card: JsonObject) -> AgentInfo:
         output_types=_modes(card.get("defaultOutputModes")),
         skills=tuple(_skill(each) for each in objects_in(card.get("skills"))),
         metadata=metadata,
-        remembers=True,  # a context is the server's own memory: the transcript is not sent again
+        remembers=True,  # the server keeps the context: the transcript is not sent again
         replies=True,
     )
 
 
-def assume_agent(called: str) -> AgentInfo:
-    """Describe an agent whose server shows no card."""
-    return AgentInfo(name=legal_name(called), input_types=("*/*",), output_types=("*/*",), remembers=True, replies=True)
+def assume_agent(name: str) -> AgentInfo:
+    """Describe an agent whose server has no card."""
+    return AgentInfo(name=legal_name(name), input_types=("*/*",), output_types=("*/*",), remembers=True, replies=True)
 
 
 def _capabilities(card: JsonObject) -> JsonObject:
-    """What goes on to callers of A2A, who are shown what the agent says as it came."""
-    told = card.get("capabilities")
-    if not isinstance(told, dict):
+    """Return the capabilities that are relayed to callers of A2A."""
+    declared = card.get("capabilities")
+    if not isinstance(declared, dict):
         return {}
-    found = cast("JsonObject", told)
-    extensions = [each for each in objects_in(found.get("extensions")) if _is_relayed(each)]
-    return {**_unknown(found, _CAPABILITIES), **({"extensions": extensions} if extensions else {})}
+    capabilities = cast("JsonObject", declared)
+    extensions = [each for each in objects_in(capabilities.get("extensions")) if _is_relayed(each)]
+    return {**_unknown(capabilities, _CAPABILITY_FIELDS), **({"extensions": extensions} if extensions else {})}
 
 
 def _is_relayed(extension: JsonObject) -> bool:
-    """Whether it is true of the agent behind the gateway, too. An extension puts what it has into metadata, which go
-    through, and so does the header by which a caller activates it (specification 1.0, 3.2.6)."""
+    """Return True if the gateway can relay an extension.
+
+    The content of an extension is in metadata, which are relayed, and so is the header that activates it
+    (specification 1.0, 3.2.6).
+    """
     uri = extension.get("uri")
     if not isinstance(uri, str) or uri in _PRIVATE:
         return False
-    if _NAME.fullmatch(uri) is None:
+    if _HEADER_SAFE.fullmatch(uri) is None:
         return False
-    # What callers hand over would stand in the gateway's log.
+    # The gateway's log would contain the keys.
     return not any(part in uri for part in _CREDENTIALS)
 
 
@@ -291,8 +304,9 @@ def _modes(value: object) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_MODES.get(each, each) for each in _texts(value))) or ("text/plain",)
 
 
-def _unknown(value: JsonObject, known: Collection[str]) -> JsonObject:
-    return {name: each for name, each in value.items() if name not in known}
+def _unknown(value: JsonObject, fields: Collection[str]) -> JsonObject:
+    """Return the members of an object that are not among the fields."""
+    return {name: each for name, each in value.items() if name not in fields}
 
 
 def _skill(skill: JsonObject) -> Skill:

@@ -1,5 +1,7 @@
-"""Drives an agent on another A2A server, of either generation: a task that is streamed or looked at again and again,
-its answers, its cancel, the rest of a task whose stream broke."""
+"""Client of an agent on another A2A server, 0.3 or 1.0.
+
+It streams or polls tasks, answers questions, cancels, and reads the rest of a task whose stream broke.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -13,7 +15,7 @@ import httpx
 from babelgate.adapters.a2a.agents.interface import (
     Interface,
     assume_agent,
-    bare,
+    assume_interface,
     card_urls,
     describe,
     find_interface,
@@ -48,18 +50,20 @@ from babelgate.canonical.value import Json, JsonObject
 __all__ = ("Client", "discover")
 
 SILENCE: Final = 30.0
-"""Seconds without an event after which a look tells whether the task has stopped all the same."""
+"""Seconds without an event after which the client gets the task, to learn whether it has stopped."""
 CARD_LIMIT: Final = 1024 * 1024
-"""Bytes."""
+"""Maximum size of an agent card, in bytes."""
 
 _JSON: Final = "application/json"
-_STILL: Final = TERMINAL | WAITING
+_STOPPED: Final = TERMINAL | WAITING
 
 
 class Client(ReattachableClient[HttpClient]):
-    """An agent on an A2A server: `url` is its own, or its card's. `agent` = its name here; `interface` = how it is
-    called, where its card need not be asked; `extension` = whether the Babelgate extension is activated where the card
-    declares it."""
+    """Client of one agent on an A2A server.
+
+    `url` is the URL of the agent or of its card, and `agent` its name in the gateway. With an `interface`, the client
+    reads no card. `extension`: "on" activates the Babelgate extension if the card declares it.
+    """
 
     def __init__(
         self,
@@ -90,12 +94,12 @@ class _Server:
         self.binding: ClientBinding | None = None
 
     async def load_binding(self) -> ClientBinding:
-        """How the server is spoken to: its card says so, which is read when it is needed first."""
+        """Return the binding that the agent's card declares. The card is read at the first call."""
         if self.binding is None:
             interface = self._interface
             if interface is None:
-                found = await _card(self._http, self._url)
-                interface = bare(self._url) if found is None else found[1] or bare(self._url)
+                card = await _read_card(self._http, self._url)
+                interface = assume_interface(self._url) if card is None else card[1] or assume_interface(self._url)
             if not self._extension:
                 interface = replace(interface, extended=False)
             self.binding = create_binding(self._http, interface, self._agent)
@@ -103,7 +107,7 @@ class _Server:
 
 
 class _Run(UpstreamRun):
-    """What a message begins, an answer goes on with or, with `is_attached`, was begun before."""
+    """One run of the agent, started by a message or an answer. With `is_attached`, the run was started before."""
 
     def __init__(self, server: _Server, call: Invocation, *, is_attached: bool) -> None:
         self._server = server
@@ -111,17 +115,17 @@ class _Run(UpstreamRun):
         self._is_attached = is_attached
         self._reader = EventReader(call.run_id)
         self._refused: FaultError | None = None
-        """How the server refused the message, before it had said anything."""
+        """Error by which the server refused the message, before its first event."""
 
     async def _binding(self) -> ClientBinding:
-        """With the extensions that the caller has activated for this run, and those by which the agent tells more."""
-        binding, asked = await self._server.load_binding(), [*find_activated(self._call.input.extra)]
-        if binding.offers and self._call.tools:
-            asked.append(CLIENT_TOOLS)
+        """Return the binding with the extensions of this run: those that the caller activated, tools, and streaming."""
+        binding, uris = await self._server.load_binding(), [*find_activated(self._call.input.extra)]
+        if binding.accepts_tools and self._call.tools:
+            uris.append(CLIENT_TOOLS)
         if not any(PROTOCOL in message.extra for message in self._call.messages):
-            # A caller of A2A would be sent it as it comes, and has not asked for it.
-            asked += [uri for uri in binding.interface.extensions if uri.endswith(STREAMING)]
-        return binding.activating(asked)
+            # A caller of A2A would receive the extension's metadata, which it has not activated.
+            uris += [uri for uri in binding.interface.extensions if uri.endswith(STREAMING)]
+        return binding.with_extensions(uris)
 
     @property
     def is_cancellable(self) -> bool:
@@ -133,42 +137,23 @@ class _Run(UpstreamRun):
             await binding.cancel(self._reader.task_id, self._reader.context_id)
 
     async def stages(self) -> AsyncGenerator[Stage]:
-        reader, known = self._reader, self._call.upstream.get("task")
-        if known is None and (self._is_attached or self._call.answers):
+        reader, task_id = self._reader, self._call.upstream.get("task")
+        if task_id is None and (self._is_attached or self._call.answers):
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this task")
         if self._is_attached:
             yield self._recall()
         else:
             past = await self._call.past() if self._call.answers else ()
             yield self._begin(past)
-            has_tried_again = False
-            while True:
-                binding = await self._binding()
-                yield self._send(binding, past)
-                if self._refused is None:
-                    break
-                other = binding.instead(self._refused)
-                if other is not None:
-                    self._server.binding = other
-                    continue
-                if binding.extended and has_start(self._call) and is_refusal(self._refused):
-                    self._call = without_start(self._call)
-                    yield self._tell_loss("fork", NOT_FORKED)
-                    continue
-                # a2a-sdk 0.3.26 answers -32603 with an empty message (NoTaskQueue) while it still tidies up after its
-                # question, and takes the answer a moment later.
-                if self._call.answers and not has_tried_again and _is_wordless(self._refused):
-                    has_tried_again = True
-                    continue
-                self._server.binding = None  # perhaps the server has changed, and its card tells how
-                yield self._look_whether_moved_on(binding, self._refused)
-                break
+            async with aclosing(self._deliveries(past)) as deliveries:
+                async for stage in deliveries:
+                    yield stage
         if reader.is_stopped or reader.replied:
             return
         if reader.records.active or (self._is_attached and reader.records.run_id is not None):
             yield self._catch_up(await self._binding())
             return
-        # What no stream told: the task as it is, its stream if it can be joined, and else the task again and again.
+        # The rest of the task: get it, subscribe to it if the server can stream, and poll it otherwise.
         binding = await self._binding()
         self._adopt(binding)
         if binding.interface.streams:
@@ -180,18 +165,41 @@ class _Run(UpstreamRun):
         if not reader.is_stopped:
             yield self._poll(binding)
 
+    async def _deliveries(self, past: Sequence[Record]) -> AsyncGenerator[Stage]:
+        """Send the message until the server accepts it. A refusal may be answered by another form of the message."""
+        has_tried_again = False
+        while True:
+            binding = await self._binding()
+            yield self._send(binding, past)
+            if self._refused is None:
+                return
+            fallback = binding.fallback(self._refused)
+            if fallback is not None:
+                self._server.binding = fallback
+            elif binding.extended and has_start(self._call) and is_refusal(self._refused):
+                self._call = without_start(self._call)
+                yield self._note_loss("fork", NOT_FORKED)
+            elif self._call.answers and not has_tried_again and _is_without_message(self._refused):
+                # a2a-sdk 0.3.26 answers -32603 with an empty message (NoTaskQueue) until it has cleaned up after its
+                # question. It accepts the answer a moment later.
+                has_tried_again = True
+            else:
+                self._server.binding = None  # the server may have changed: read its card again
+                yield self._check_progress(binding, self._refused)
+                return
+
     async def _recall(self) -> Stage:
-        """What the log has of this activation: a task does not tell it again in its order."""
+        """Return the recorded events of this run, which the task itself no longer has in their order."""
         past = await self._call.past()
         self._reader.task_id, self._reader.context_id = self._call.upstream["task"], self._call.upstream.get("context")
-        # Not that of the call: one that answers is given the ids of the run that asked.
+        # Not the ids of the call: in a run that answers, those are of the run that asked.
         bound = [
             each.event.ids["run"]
             for each in past
             if each.run_id == self._call.run_id and isinstance(each.event, UpstreamBound) and "run" in each.event.ids
         ]
         if bound:
-            self._reader.records = RecordReader(bound[-1])  # it was read by the extension, and is told again by that
+            self._reader.records = RecordReader(bound[-1])  # read by the extension, which can replay it
             self._reader.records.seq = 0
             return
         yield agent_events(past, self._call.run_id)
@@ -199,18 +207,18 @@ class _Run(UpstreamRun):
 
     async def _begin(self, past: Sequence[Record]) -> Stage:
         self._reader.recall(record for record in past if record.run_id != self._call.run_id)
-        if self._call.answers:  # before that there is no task that could be cancelled
+        if self._call.answers:  # another run has no task yet that could be cancelled
             ids = self._call.upstream
             self._reader.task_id, self._reader.context_id = ids["task"], ids.get("context")
         extended = (await self._binding()).extended
         for feature, how in losses(self._call, extended=extended):
             yield self._reader.note(feature, how)
 
-    async def _tell_loss(self, feature: str, how: str) -> Stage:
+    async def _note_loss(self, feature: str, how: str) -> Stage:
         yield self._reader.note(feature, how)
 
     async def _send(self, binding: ClientBinding, past: Sequence[Record]) -> Stage:
-        """Send the message, and read what the server says to it for as long as it says anything."""
+        """Send the message, and return the events of the server's replies, until the stream or the run ends."""
         reader, self._refused = self._reader, None
         self._adopt(binding)
         try:
@@ -220,29 +228,32 @@ class _Run(UpstreamRun):
                 binding.dialect,
                 streams=binding.interface.streams,
                 extended=binding.extended,
-                offers=binding.offers,
+                offers_tools=binding.accepts_tools,
             )
-            async with binding.open_send(params) as replies, aclosing(_Listener(reader, binding, replies)) as heard:
-                async for reply in heard:
-                    yield [*self._rebind(), *await self._read_whole(binding, reply)]
-                    if reader.records.behind:
-                        return
-                    if reader.is_stopped:
-                        await heard.drain()
-                        return
+            async with binding.open_send(params) as stream, aclosing(_Listener(reader, binding, stream)) as listener:
+                while replies := await listener.read():
+                    for reply in replies:
+                        yield [*self._rebind(), *await self._read_with_files(binding, reply)]
+                        if reader.is_stopped and not reader.records.behind:
+                            await listener.drain()
+                        if reader.is_stopped or reader.records.behind:
+                            return
             if reader.task_id is None and not reader.replied:
                 raise FaultError(FaultCode.AGENT_INVALID, "The agent's server did not answer with a task")
         except FaultError as error:
             if not reader.begun:
                 self._refused = error
-            # A connection that breaks is a stream that ends: the task goes on without it.
+            # A broken connection only ends the stream: the task continues without it.
             elif error.fault.code is not FaultCode.AGENT_UNREACHABLE or reader.task_id is None:
                 raise
         yield reader.close()
 
-    async def _look_whether_moved_on(self, binding: ClientBinding, refused: FaultError) -> Stage:
-        """A task may go on without an answer, when its credentials came another way (specification 1.0, 7.6), or with
-        one whose receipt was lost."""
+    async def _check_progress(self, binding: ClientBinding, refused: FaultError) -> Stage:
+        """Get a task whose answer was refused, and return its events if it no longer waits. Raises `refused` otherwise.
+
+        The task may have received its credentials another way (specification 1.0, 7.6), or an answer whose response was
+        lost.
+        """
         if not self._call.answers or refused.fault.code is FaultCode.AGENT_TIMEOUT:
             raise refused
         try:
@@ -256,11 +267,11 @@ class _Run(UpstreamRun):
         yield events
 
     async def _poll(self, binding: ClientBinding, *, is_once: bool = False) -> Stage:
-        """What is new in the task, until it stops or, with `is_once`, until the server has answered."""
-        backoff, look = Backoff(FIRST_WAIT, LAST_WAIT), partial(_look, self._reader, binding)
+        """Get the task repeatedly, and return what is new, until it stops. `is_once`: until the server has answered."""
+        backoff, get_task = Backoff(FIRST_WAIT, LAST_WAIT), partial(_get_task, self._reader, binding)
         while True:
             events: Sequence[Event] = ()
-            for task in await backoff.poll(look) or ():
+            for task in await backoff.poll(get_task) or ():
                 events = self._read(task)
                 yield events
                 if is_once or self._reader.is_stopped:
@@ -270,24 +281,27 @@ class _Run(UpstreamRun):
             await backoff.wait()
 
     async def _subscribe(self, binding: ClientBinding) -> Stage:
-        """The task's stream, which begins with the task (specification 1.0, 3.1.6). One that does not, as those of
-        a2a-sdk 0.3.26, leaves open what was missed before it: then the task is looked at instead."""
+        """Subscribe to the task, whose stream begins with the whole task (specification 1.0, 3.1.6).
+
+        The streams of a2a-sdk 0.3.26 do not. They would leave a gap, so the client polls the task instead.
+        """
         reader, begun = self._reader, False
         assert reader.task_id is not None
         with suppress(FaultError):
             async with (
-                binding.open_subscription(reader.task_id) as replies,
-                aclosing(_Listener(reader, binding, replies)) as heard,
+                binding.open_subscription(reader.task_id) as stream,
+                aclosing(_Listener(reader, binding, stream)) as listener,
             ):
-                async for reply in heard:
-                    with blaming_the_agent():
-                        if not begun and not isinstance(decode_reply(reply), w.Task):
+                while replies := await listener.read():
+                    for reply in replies:
+                        with blaming_the_agent():
+                            if not begun and not isinstance(decode_reply(reply), w.Task):
+                                return
+                        begun = True
+                        yield self._read(reply)
+                        if reader.is_stopped:
+                            await listener.drain()
                             return
-                    begun = True
-                    yield self._read(reply)
-                    if reader.is_stopped:
-                        await heard.drain()
-                        return
 
     def _adopt(self, binding: ClientBinding) -> None:
         interface = binding.interface
@@ -295,28 +309,29 @@ class _Run(UpstreamRun):
 
     def _catch_up(self, binding: ClientBinding) -> Stage:
         reader = self._reader
-        return catch_up(reader.records, partial(self._tell_again, binding), lambda: reader.is_stopped)
+        return catch_up(reader.records, partial(self._replay, binding), lambda: reader.is_stopped)
 
-    async def _tell_again(self, binding: ClientBinding, start: int) -> Stage:
+    async def _replay(self, binding: ClientBinding, start: int) -> Stage:
         reader = self._reader
         assert reader.task_id is not None
         async with (
-            binding.open_subscription(reader.task_id, start=start) as replies,
-            aclosing(_Listener(reader, binding, replies)) as heard,
+            binding.open_subscription(reader.task_id, start=start) as stream,
+            aclosing(_Listener(reader, binding, stream)) as listener,
         ):
-            async for reply in heard:
-                yield await self._read_whole(binding, reply)
-                if reader.is_stopped:
-                    await heard.drain()
-                if reader.is_stopped or reader.records.behind:
-                    return
+            while replies := await listener.read():
+                for reply in replies:
+                    yield await self._read_with_files(binding, reply)
+                    if reader.is_stopped:
+                        await listener.drain()
+                    if reader.is_stopped or reader.records.behind:
+                        return
 
-    async def _read_whole(self, binding: ClientBinding, reply: Json) -> Sequence[Event]:
+    async def _read_with_files(self, binding: ClientBinding, reply: Json) -> Sequence[Event]:
         events = self._read(reply)
         return await with_files(events, binding.file)
 
     def _rebind(self) -> Sequence[Event]:
-        """A run that answers is bound again: each activation tells for itself what it can be re-attached to by."""
+        """Return the task's ids as the first event of a run that answers: each run needs its own to reattach."""
         reader = self._reader
         return reader.bind(reader.task_id, reader.context_id) if self._call.answers and not reader.begun else ()
 
@@ -325,118 +340,129 @@ class _Run(UpstreamRun):
             return self._reader.read(reply)
 
 
+class _Unanswered(Exception):
+    """The server did not answer requests for the task of a silent stream."""
+
+
 class _Listener:
-    """The replies of a stream, and the task where it stopped without a word: a2a-sdk 0.3.26 leaves streams of a task
-    open that somebody else cancels. The stream is not given up before: there are servers that take that for a
-    cancel."""
+    """The replies of a stream, followed by the whole task if it has stopped while the stream was silent.
+
+    a2a-sdk 0.3.26 leaves the streams of a task open if another client cancels it. The listener closes no stream of a
+    running task, because some servers take a disconnect for a cancel.
+    """
 
     def __init__(self, reader: EventReader, binding: ClientBinding, replies: Replies) -> None:
         self._reader = reader
         self._binding = binding
         self._replies = replies
-        self._waits: asyncio.Task[Any] | None = None
-        """Who waits for the next reply now. A stream has one timer and no task: most are never silent."""
+        self._waiter: asyncio.Task[Any] | None = None
+        """Task that waits for the next reply. The stream itself has only a timer, as most streams are never silent."""
         self._since = 0.0
-        """When that began, on the loop's clock."""
+        """Start of this wait, in seconds of the loop's clock."""
         self._timer: asyncio.TimerHandle | None = None
-        self._looking: asyncio.Task[None] | None = None
-        self._found: Json | Exception = None
-        """What a look at the task says in the place of the stream, which is given up for it."""
+        self._checking: asyncio.Task[None] | None = None
+        self._last: Json | Exception = None
+        """The stopped task, or an error, which ends the iteration instead of the stream."""
         self._failures = 0
 
-    def __aiter__(self) -> "_Listener":
-        return self
-
-    async def __anext__(self) -> Json:
-        self._waits, self._since = asyncio.current_task(), asyncio.get_running_loop().time()
+    async def read(self) -> Sequence[Json]:
+        """Return the replies that have arrived, and wait for one if there are none. Return none at the end."""
+        self._waiter, self._since = asyncio.current_task(), asyncio.get_running_loop().time()
         if self._timer is None:
             self._watch(SILENCE)
         try:
-            return await anext(self._replies)
+            return await self._replies.read()
         except asyncio.CancelledError:
-            if self._found is None or (self._waits is not None and self._waits.uncancel()):
+            if self._last is None or (self._waiter is not None and self._waiter.uncancel()):
                 raise
         finally:
-            self._waits = None
-        if isinstance(self._found, Exception):
-            raise self._found
-        return self._found
+            self._waiter = None
+        if isinstance(self._last, _Unanswered):
+            return ()
+        if isinstance(self._last, Exception):
+            raise self._last
+        return (self._last,)
 
     def _watch(self, seconds: float) -> None:
-        self._timer = asyncio.get_running_loop().call_later(seconds, self._check)
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._check_silence)
 
-    def _check(self) -> None:
+    def _check_silence(self) -> None:
         left = self._since + SILENCE - asyncio.get_running_loop().time()
-        if self._waits is None or not self._reader.begun or self._reader.task_id is None:
+        if self._waiter is None or not self._reader.begun or self._reader.task_id is None:
             self._watch(SILENCE)
         elif left > 0:
             self._watch(left)
         else:
-            self._looking = asyncio.ensure_future(self._look())
+            self._checking = asyncio.ensure_future(self._check_task())
 
-    async def _look(self) -> None:
+    async def _check_task(self) -> None:
         since = self._since
         try:
-            found = await self._look_for_end()
+            last = await self._find_end()
         except Exception as error:
-            found = error
-        if found is not None and since == self._since and self._waits is not None and not self._waits.cancelling():
-            self._found = found
-            self._waits.cancel()
+            last = error
+        if last is not None and since == self._since and self._waiter is not None and not self._waiter.cancelling():
+            self._last = last
+            self._waiter.cancel()
         else:
             self._watch(SILENCE)
 
-    async def _look_for_end(self) -> Json | Exception:
-        """The task, if it stands still; None as long as the stream is to be heard. Raises agent_invalid."""
+    async def _find_end(self) -> Json | Exception:
+        """Return the task if it has stopped; None to continue with the stream. Raises agent_invalid.
+
+        After too many failed requests, return _Unanswered.
+        """
         try:
-            (task,) = await _look(self._reader, self._binding)
+            (task,) = await _get_task(self._reader, self._binding)
         except FaultError:
             self._failures += 1
-            return StopAsyncIteration() if self._failures >= MAX_FAILURES else None
+            return _Unanswered() if self._failures >= MAX_FAILURES else None
         self._failures = 0
-        return task if _is_still(task) else None
+        return task if _is_stopped(task) else None
 
     async def drain(self) -> None:
-        """A stream that is silent while its task has stopped has no end that could be read."""
-        if self._found is None:
+        """Read the rest of the stream. A stream that stayed silent after the end of its task has no end to read."""
+        if self._last is None:
             await self._replies.drain(DRAIN)
 
     async def aclose(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        looking, self._looking = self._looking, None
-        if looking is not None and not looking.done():
-            looking.cancel()
-            await asyncio.wait((looking,))
+        checking, self._checking = self._checking, None
+        if checking is not None and not checking.done():
+            checking.cancel()
+            await asyncio.wait((checking,))
 
 
-async def _look(reader: EventReader, binding: ClientBinding) -> tuple[Json]:
+async def _get_task(reader: EventReader, binding: ClientBinding) -> tuple[Json]:
     assert reader.task_id is not None
     async with time_limit(POLL_TIMEOUT):
         return (await binding.get(reader.task_id, reader.context_id),)
 
 
-def _is_still(task: Json) -> bool:
+def _is_stopped(task: Json) -> bool:
     with blaming_the_agent():
         reply = decode_reply(task)
-    return isinstance(reply, w.Task) and reply.status is not None and decode_state(reply.status.state) in _STILL
+    return isinstance(reply, w.Task) and reply.status is not None and decode_state(reply.status.state) in _STOPPED
 
 
-def _is_wordless(error: FaultError) -> bool:
+def _is_without_message(error: FaultError) -> bool:
     return error.fault.details.get("reason") == "INTERNAL_ERROR" and not error.fault.details.get("said")
 
 
 # The card
 
 
-async def _card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | None] | None:
-    """The agent's card, and how it says that the agent is called; None if there is none. Raises agent_invalid,
-    agent_unreachable, agent_timeout."""
+async def _read_card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | None] | None:
+    """Return the agent's card and its interface, or None without a card.
+
+    The interface is None if the card may be another agent's. Raises agent_invalid, agent_unreachable, agent_timeout.
+    """
     try:
         candidates = card_urls(url)
     except ValueError as error:
         raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's URL is not valid") from error
-    for at, candidate in enumerate(candidates):
+    for index, candidate in enumerate(candidates):
         try:
             async with (
                 time_limit(POLL_TIMEOUT),
@@ -448,19 +474,21 @@ async def _card(http: HttpClient, url: str) -> tuple[JsonObject, Interface | Non
                 raise
             continue
         if isinstance(card, dict) and is_card(card):
-            return card, find_interface(card, url, at_origin=at >= 2)
+            return card, find_interface(card, url, at_origin=index >= 2)
     return None
 
 
 async def discover(
     url: str, http: httpx.AsyncClient, headers: Mapping[str, str] | None = None, *, card: bool = True
 ) -> list[AgentInfo]:
-    """The agent of an A2A server, as its card describes it: one card, one agent (specification 1.0, 4.4.1). `card` =
-    False takes the URL for an endpoint also where there is none. Raises agent_invalid, agent_unreachable,
-    agent_timeout."""
-    found = await _card(HttpClient(headers=headers, timeout=10.0, http=http), url)
-    if found is not None and found[1] is not None:
-        return [describe(found[0])]
+    """Return the agent that the card of an A2A server describes (one card, one agent: specification 1.0, 4.4.1).
+
+    `card` = False assumes an agent at the URL if there is no card. Raises agent_invalid, agent_unreachable,
+    agent_timeout.
+    """
+    agent_card = await _read_card(HttpClient(headers=headers, timeout=10.0, http=http), url)
+    if agent_card is not None and agent_card[1] is not None:
+        return [describe(agent_card[0])]
     if card:
         raise FaultError(FaultCode.AGENT_INVALID, "The server has no valid A2A agent card")
     return [assume_agent("agent")]

@@ -1,4 +1,4 @@
-"""The methods of an A2A server, by JSON-RPC or REST: what they answer as JSON, in no binding's envelope."""
+"""Methods of an A2A server by JSON-RPC or REST. They return results as JSON, without the binding's envelope."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -27,14 +27,14 @@ from babelgate.canonical.value import Json, JsonObject
 _JSON: Final = "application/json"
 _STREAM: Final = "text/event-stream, application/json"
 # Specification 1.0, 9.4; 0.3, 7.1 to 7.9.
-_NEW: Final = {
+_METHODS_1_0: Final = {
     "send": "SendMessage",
     "stream": "SendStreamingMessage",
     "get": "GetTask",
     "cancel": "CancelTask",
     "subscribe": "SubscribeToTask",
 }
-_OLD: Final = {
+_METHODS_0_3: Final = {
     "send": "message/send",
     "stream": "message/stream",
     "get": "tasks/get",
@@ -44,8 +44,10 @@ _OLD: Final = {
 
 
 class Replies:
-    """What a server says to one call: the data of each event of its stream; of an answer that is none, the answer.
-    `unwrap` takes the binding's envelope off."""
+    """Replies of a server to one call: each event of a stream, or the one response.
+
+    `unwrap` removes the binding's envelope.
+    """
 
     def __init__(self, http: HttpClient, response: httpx.Response, unwrap: Callable[[Json], Json]) -> None:
         self._http = http
@@ -53,23 +55,36 @@ class Replies:
         self._is_stream = is_stream(response)
         self._frames = FrameStream(response)
         self._unwrap = unwrap
+        self._has_response = not self._is_stream
+        """True if the one response was not read yet."""
+        self._failed: FaultError | None = None
+        """Error of a reply, to raise after the replies before it were returned."""
 
-    def __aiter__(self) -> "Replies":
-        return self
+    async def read(self) -> Sequence[Json]:
+        """Return the replies that have arrived, and wait for one if there are none. Return none at the end.
 
-    async def __anext__(self) -> Json:
-        """Raises agent_invalid, what the server says instead of a reply, and what breaks the connection."""
-        if not self._is_stream:
-            if self._response.is_stream_consumed:
-                raise StopAsyncIteration
-            return self._unwrap(await self._http.json(self._response))
-        async for frame in self._frames:
-            # `[DONE]` is none of A2A: streams in OpenAI's framing end with it.
-            if frame.data.strip() not in (b"", b"[DONE]"):
-                return self._unwrap(await parse_answer(frame.data))
-        if self._frames.broken is not None:
+        Raises agent_invalid, the server's error, or the error that broke the connection.
+        """
+        if self._has_response:
+            self._has_response = False
+            return (self._unwrap(await self._http.json(self._response)),)
+        replies: list[Json] = []
+        while not replies and self._is_stream:
+            if self._failed is not None:
+                raise self._failed
+            frames = await self._frames.read()
+            if not frames:
+                break
+            try:
+                for frame in frames:
+                    # `[DONE]` is not in A2A: streams in OpenAI's framing end with it.
+                    if frame.data.strip() not in (b"", b"[DONE]"):
+                        replies.append(self._unwrap(await parse_answer(frame.data)))
+            except FaultError as error:
+                self._failed = error
+        if not replies and self._frames.broken is not None:
             raise self._frames.broken
-        raise StopAsyncIteration
+        return replies
 
     async def drain(self, seconds: float) -> None:
         if self._is_stream:
@@ -80,39 +95,44 @@ class Replies:
 
 
 class ClientBinding(ABC):
+    """One interface of an A2A server, with the headers of its requests."""
+
     rule: DataRule = "any"
+    """Wrapping of data in the server's parts."""
 
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         self.interface = interface
         self.dialect = dialect
         self._http = http
-        # Nothing said means 0.3 (specification 1.0, 3.6.2), and servers of 0.3 do not ask.
+        # No header means 0.3 (specification 1.0, 3.6.2), and servers of 0.3 do not read it.
         self._headers = {"A2A-Version": "1.0"} if interface.version == "1.0" else {}
         self.extended = interface.extended and interface.streams
-        """The extension is activated: without streams, what a finished task has no room for could not be had."""
-        self._name_extensions(())
-        self.offers = CLIENT_TOOLS in interface.extensions and interface.version == "1.0" and not self.extended
-        """The caller's tools are told as ag2 takes them."""
+        """True if the Babelgate extension is activated. It needs streams: a finished task cannot hold all events."""
+        self._add_extensions(())
+        self.accepts_tools = CLIENT_TOOLS in interface.extensions and interface.version == "1.0" and not self.extended
+        """True if the agent accepts the caller's tools, in the form of ag2."""
 
-    def _name_extensions(self, uris: Sequence[str]) -> None:
-        named = ", ".join([*([URI] if self.extended else []), *uris])
-        if named:
+    def _add_extensions(self, uris: Sequence[str]) -> None:
+        active = ", ".join([*([URI] if self.extended else []), *uris])
+        if active:
             # Specification 1.0, 3.2.6, and its name in 0.3: each is read by servers that do not know the other.
-            self._headers = {**self._headers, "A2A-Extensions": named, "X-A2A-Extensions": named}
+            self._headers = {**self._headers, "A2A-Extensions": active, "X-A2A-Extensions": active}
 
-    def activating(self, uris: Sequence[str]) -> Self:
-        """The same, with the extensions activated that a caller has named, of those that the server has: by each call,
-        as none is active otherwise (specification 1.0, 3.2.6)."""
-        wanted = [uri for uri in self.interface.extensions if uri in uris]
-        if not wanted:
+    def with_extensions(self, uris: Sequence[str]) -> Self:
+        """Return the binding with these extensions activated, as far as the server declares them.
+
+        Each request has to activate its extensions (specification 1.0, 3.2.6).
+        """
+        declared = [uri for uri in self.interface.extensions if uri in uris]
+        if not declared:
             return self
-        made = copy(self)
-        made._name_extensions(wanted)
-        return made
+        binding = copy(self)
+        binding._add_extensions(declared)
+        return binding
 
     @abstractmethod
     def open_send(self, params: JsonObject) -> AbstractAsyncContextManager["Replies"]:
-        """As a stream, where the interface has streams."""
+        """Send a message: as a stream if the interface has streams."""
         ...
 
     @abstractmethod
@@ -123,26 +143,29 @@ class ClientBinding(ABC):
 
     @abstractmethod
     def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager["Replies"]:
-        """`start` = the seq from which on a gateway like this one is to repeat what was said."""
+        """Subscribe to a task. With `start`, another gateway first replays the events since that seq."""
         ...
 
     async def file(self, blob: str) -> bytes:
-        """Of a gateway like this one: a file by its hash. Raises what the server answers instead, and agent_invalid."""
+        """Download a file from another gateway, by its hash. Raises agent_invalid, or the server's error."""
         url = f"{self.interface.url.rstrip('/')}/files/{quote(blob, safe='')}"
         async with self._http.open_response("GET", url, accept="*/*") as response:
             return await read_bytes(response, self._http.answer_limit)
 
-    def _from(self, start: int | None) -> dict[str, str]:
+    def _headers_from(self, start: int | None) -> dict[str, str]:
         return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
-    def instead(self, error: FaultError) -> "ClientBinding | None":
-        """What is left to try where the server does not know the method or the version (specification 1.0, 3.6.2 and
-        5.4), or has no streams whatever its card says (3.3.4)."""
+    def fallback(self, error: FaultError) -> "ClientBinding | None":
+        """Return the binding to try after an error, or None.
+
+        The server may not know the method or the version (specification 1.0, 3.6.2 and 5.4), or may have no streams
+        even if its card declares them (3.3.4).
+        """
         reason, status = error.fault.details.get("reason"), error.fault.details.get("status")
-        unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
-        if self.interface.version == "1.0" and not self.interface.rest and (unknown or reason == _NO_VERSION):
+        is_unknown = reason == "METHOD_NOT_FOUND" or (not reason and status in (404, 405, 501))
+        if self.interface.version == "1.0" and not self.interface.rest and (is_unknown or reason == _NO_VERSION):
             return create_binding(self._http, replace(self.interface, version="0.3"), self.dialect.agent)
-        if self.interface.streams and (unknown or reason == "UNSUPPORTED_OPERATION"):
+        if self.interface.streams and (is_unknown or reason == "UNSUPPORTED_OPERATION"):
             return create_binding(self._http, replace(self.interface, streams=False), self.dialect.agent)
         return None
 
@@ -161,11 +184,11 @@ def create_binding(http: HttpClient, interface: Interface, agent: str) -> Client
 class _JsonRpc(ClientBinding):
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(http, interface, dialect)
-        self._methods = _NEW if interface.version == "1.0" else _OLD
+        self._methods = _METHODS_1_0 if interface.version == "1.0" else _METHODS_0_3
         self._ids = count(1)
 
     def _request(self, method: str, params: JsonObject) -> bytes:
-        if self.interface.tenant:  # specification 1.0, 4.4.6: each request names it
+        if self.interface.tenant:  # specification 1.0, 4.4.6: each request has to name it
             params = {"tenant": self.interface.tenant, **params}
         return to_json({"jsonrpc": "2.0", "id": next(self._ids), "method": self._methods[method], "params": params})
 
@@ -183,16 +206,19 @@ class _JsonRpc(ClientBinding):
         body = self._request(method, params)
         async with (
             self._http.open_response(
-                "POST", self.interface.url, accept=accept, body=body, headers=self._from(start)
+                "POST", self.interface.url, accept=accept, body=body, headers=self._headers_from(start)
             ) as response,
             aclosing(Replies(self._http, response, _result)) as replies,
         ):
             yield replies
 
     def _task(self, task_id: str, context_id: str | None) -> JsonObject:
-        """langgraph-api 0.16.7 wants the context too, and is spoken to in 0.3."""
-        old = self.interface.version == "0.3" and context_id
-        return {"id": task_id, "contextId": context_id} if old else {"id": task_id}
+        """Return the params of a request for a task.
+
+        langgraph-api 0.16.7, which is called by 0.3, requires the context too.
+        """
+        has_context = self.interface.version == "0.3" and context_id
+        return {"id": task_id, "contextId": context_id} if has_context else {"id": task_id}
 
     def open_send(self, params: JsonObject) -> AbstractAsyncContextManager[Replies]:
         return self._open("stream", params) if self.interface.streams else self._open("send", params, _JSON)
@@ -208,7 +234,7 @@ class _JsonRpc(ClientBinding):
 
 
 def _result(value: Json) -> Json:
-    """Of one answer. Raises what it says instead of a result."""
+    """Return the result of a JSON-RPC response. Raises its error."""
     if not isinstance(value, dict) or value.get("error") is not None:
         raise _decode_error_response(value)
     return value.get("result", value)
@@ -223,9 +249,9 @@ def _decode_error_response(value: Json) -> FaultError:
 class _Rest(ClientBinding):
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(http, interface, dialect)
-        # The protocol buffers' annotations: 0.3 has `/v1`, 1.0.1 `/{tenant}`, where the interface names one.
-        below = "/v1" if interface.version == "0.3" else f"/{quote(interface.tenant, safe='')}"
-        self._base = interface.url.rstrip("/") + below.rstrip("/")
+        # Path prefixes in the protocol buffers: `/v1` in 0.3; `/{tenant}` in 1.0.1, if the interface has a tenant.
+        prefix = "/v1" if interface.version == "0.3" else f"/{quote(interface.tenant, safe='')}"
+        self._base = interface.url.rstrip("/") + prefix.rstrip("/")
         self.rule = "wrapped" if interface.version == "0.3" else "any"
 
     async def _call(self, method: str, path: str, params: JsonObject | None = None) -> Json:
@@ -248,7 +274,7 @@ class _Rest(ClientBinding):
         body = None if params is None else to_json(params)
         async with (
             self._http.open_response(
-                method, self._base + path, accept=accept, body=body, headers=self._from(start)
+                method, self._base + path, accept=accept, body=body, headers=self._headers_from(start)
             ) as response,
             aclosing(Replies(self._http, response, _payload)) as replies,
         ):
@@ -275,8 +301,11 @@ def _path(task_id: str) -> str:
 
 
 def _payload(value: Json) -> Json:
-    """Errors come in a stream too: `error` (specification 1.0, 11.6), or words alone (a2a-sdk 0.3.26). As a reply,
-    `message` is an object."""
+    """Return the payload of a REST response or event. Raises the error that it contains instead.
+
+    The error is in `error` (specification 1.0, 11.6), or is a text in `message` (a2a-sdk 0.3.26), where a reply has an
+    object.
+    """
     if not isinstance(value, dict) or value.get("error") is not None or isinstance(value.get("message"), str):
         raise _decode_error_response(value)
     return value

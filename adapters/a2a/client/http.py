@@ -1,4 +1,4 @@
-"""HTTP calls of an A2A server. Each is given a whole URL: a card may name several."""
+"""HTTP client of an A2A server. Each call has a whole URL, because a card may have several."""
 
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
@@ -21,6 +21,6 @@ class HttpClient(Calls):
     async def read_error_response(self, response: httpx.Response) -> FaultError:
         try:
             answer = await self.json(response, ERROR_RESPONSE_LIMIT)
-        except FaultError:  # a proxy's page, say
+        except FaultError:  # for example, an HTML page of a proxy
             answer = None
         return response_error(decode_error(answer, response.status_code).fault, response)

@@ -14,7 +14,7 @@ from babelgate.adapters.a2a.wire import v1_0 as w
 from babelgate.adapters.a2a.wire.requests import Get, Listing, Push, PushListing, PushName, Send
 from babelgate.adapters.a2a.wire.task import (
     PROTOCOL,
-    TYPED,
+    TYPED_RESULT,
     Artifact,
     ArtifactUpdate,
     StatusUpdate,
@@ -224,7 +224,7 @@ class Dialect(ABC):
         return [self._part(part) for part in shown] or [self.encode_part(TextPart(text=""))]
 
     def _part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
-        if isinstance(part, DataPart) and TYPED in part.extra:
+        if isinstance(part, DataPart) and TYPED_RESULT in part.extra:
             part = part.replace(data={"result": part.data})
         encoded = self.encode_part(part)
         if part.metadata:
@@ -287,9 +287,9 @@ class Dialect(ABC):
         encoded["parts"] = self.encode_parts(artifact.parts)
         if artifact.metadata:
             encoded["metadata"] = artifact.metadata
-        if artifact.own.get("extensions"):
-            encoded["extensions"] = artifact.own["extensions"]
-        return self._beside(artifact.own, encoded)
+        if artifact.members.get("extensions"):
+            encoded["extensions"] = artifact.members["extensions"]
+        return self._beside(artifact.members, encoded)
 
     def encode_status(self, view: TaskSnapshot | StatusUpdate) -> JsonObject:
         status = view.status
@@ -298,7 +298,7 @@ class Dialect(ABC):
             encoded["message"] = self.encode_message(status.message, view.context_id, view.task_id)
         # 0.3 leaves the form open, and its SDK 0.3.26 writes `+00:00`; the form of 1.0 is legal in both.
         encoded["timestamp"] = encode_time(status.at, "milliseconds")  # specification 1.0, 5.6.1
-        return self._beside(status.own, encoded)
+        return self._beside(status.members, encoded)
 
     def _beside(self, unknown: JsonObject, encoded: JsonObject) -> JsonObject:
         return {**unknown, **encoded} if self.unknown and unknown else encoded
@@ -321,7 +321,7 @@ class Dialect(ABC):
             encoded["history"] = [self.encode_message(said, task.context_id, task.task_id) for said in history]
         # Never empty: it holds the gateway's own ids, by which a task is found in other protocols.
         encoded["metadata"] = task.metadata
-        return self._beside(task.own, encoded)
+        return self._beside(task.members, encoded)
 
     def encode_update(self, update: Update, history_length: int | None = None) -> JsonObject:
         """One event of a stream."""
@@ -338,7 +338,7 @@ class Dialect(ABC):
         encoded |= {"taskId": update.task_id, "contextId": update.context_id, "status": self.encode_status(update)}
         if update.metadata:
             encoded["metadata"] = update.metadata
-        return self._beside(update.own, encoded)
+        return self._beside(update.members, encoded)
 
     def _artifact_update(self, update: ArtifactUpdate) -> JsonObject:
         encoded: JsonObject = {"kind": "artifact-update"} if self.kinds else {}
@@ -351,7 +351,7 @@ class Dialect(ABC):
         }
         if update.metadata:
             encoded["metadata"] = update.metadata
-        return self._beside(update.own, encoded)
+        return self._beside(update.members, encoded)
 
     def wrap(self, name: str, payload: JsonObject) -> JsonObject:
         """A payload of several possible ones, under its name."""

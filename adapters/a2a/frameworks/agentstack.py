@@ -235,7 +235,7 @@ AGENTSTACK: Final = Framework(
         "/auth/oauth/v1": _read_authorization,
         "/auth/secrets/v1": _read_secrets,
     },
-    # What agentstack-sdk and kagenti-adk say with every approval. Only the metadata tell what is to be approved.
+    # Text of every approval of agentstack-sdk and kagenti-adk. Only the metadata contain what is to be approved.
     announcements=frozenset({"Approval requested", "Tool call approval requested"}),
     answers={
         "values": _write_values,

@@ -3,7 +3,7 @@
 from typing import Final
 
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent, Framework
-from babelgate.adapters.a2a.wire.task import TYPED
+from babelgate.adapters.a2a.wire.task import TYPED_RESULT
 from babelgate.canonical import DataPart
 from babelgate.canonical.json import as_object
 
@@ -14,7 +14,7 @@ def _read_output(content: DecodedContent, part: DataPart) -> bool:
     if set(data) != {"result"} or not isinstance(part.metadata.get("json_schema"), dict):
         return False
     content.output = data["result"]
-    content.parts.append(part.replace(data=content.output, extra={**part.extra, TYPED: {}}))
+    content.parts.append(part.replace(data=content.output, extra={**part.extra, TYPED_RESULT: {}}))
     return True
 
 

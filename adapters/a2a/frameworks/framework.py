@@ -17,7 +17,7 @@ from babelgate.canonical.value import Json, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """The begin of a tool call that the agent makes itself or, if `ended`, its end."""
+    """The start of one of the agent's own tool calls or, if `ended`, its end."""
 
     call_id: str | None
     """Id of the call; None if the framework sends none. An end without an id belongs to the last call of its name."""
@@ -144,9 +144,9 @@ class Framework:
     is_on_card: Callable[[str], bool] | None = None
     """True for the URI of an extension by which the agent's card reveals the framework."""
     answers_in_status: bool = False
-    """The agent answers in the messages of its status, and not in artifacts."""
+    """True if the agent answers in the messages of its status, and not in artifacts."""
     repeats_answer: bool = False
-    """Each status message contains the whole answer so far."""
+    """True if each status message contains the whole answer so far."""
     private_extensions: frozenset[str] = frozenset()
     """Extensions of the card that are meaningless behind a gateway."""
 

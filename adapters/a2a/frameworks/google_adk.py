@@ -133,7 +133,7 @@ def read_waiting_call(part: DataPart, mark: str) -> list[FrameworkQuestion]:
     match name:
         case "adk_request_confirmation":
             hint = as_text(as_object(args.get("toolConfirmation")).get("hint"))
-            # The hint does not say what the confirmed tool is called with.
+            # The hint does not contain the arguments of the confirmed tool.
             call = as_object(args.get("originalFunctionCall"))
             words = "\n".join(filter(None, (hint, describe_call(call.get("name"), call.get("args"))))) or name
             return [FrameworkQuestion(text_parts(words), call_id, args, CONFIRMED, "approval", form)]

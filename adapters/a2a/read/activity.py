@@ -7,7 +7,7 @@ from babelgate.adapters.a2a.frameworks.framework import ToolUse
 from babelgate.adapters.a2a.read.mirror import MOST, TOO_LARGE
 from babelgate.adapters.a2a.read.run_state import RunState
 from babelgate.adapters.a2a.wire import replies as w
-from babelgate.adapters.a2a.wire.task import PROTOCOL, SHOWN, derived_id
+from babelgate.adapters.a2a.wire.task import PROTOCOL, SHOWN_IN_STATUS, derived_id
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.event import Custom, StepEnded, StepStarted, ToolEnded, ToolStarted
 from babelgate.canonical.value import Json, JsonObject
@@ -161,7 +161,7 @@ class Activity:
                 self._run.lose("custom", TOO_LARGE)
                 continue
             extra: JsonObject = {PROTOCOL: {"of": source_id}} if source_id else {}
-            shown: JsonObject = {SHOWN: {}} if is_shown else {}
+            shown: JsonObject = {SHOWN_IN_STATUS: {}} if is_shown else {}
             self._run.events.append(Custom(name=name, value=value, extra={**extra, **shown}))
 
 

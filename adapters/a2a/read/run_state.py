@@ -9,7 +9,7 @@ from babelgate.adapters.a2a.codec.names import to_snake_case
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent
 from babelgate.adapters.a2a.read.parts import about_of, as_extra, decode_parts
 from babelgate.adapters.a2a.wire import replies as w
-from babelgate.adapters.a2a.wire.task import ASIDE, BESIDE, REPLY, derived_id
+from babelgate.adapters.a2a.wire.task import PROGRESS_ONLY, REPLY, SHOWN_IN_METADATA, derived_id
 from babelgate.canonical import Event, Part, ReasoningPart, TaskState, TextPart
 from babelgate.canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded
 from babelgate.canonical.json import as_object
@@ -63,7 +63,7 @@ class RunState:
         """Remember a recorded message of this run."""
         self._message_count += 1
         if event.role == "agent":
-            self._recalled[event.message_id] = (event.phase, ASIDE in event.extra)
+            self._recalled[event.message_id] = (event.phase, PROGRESS_ONLY in event.extra)
 
     def recall_part(self, event: PartAdded) -> None:
         """Remember a part of a recorded message, if the message is of this run."""
@@ -85,7 +85,7 @@ class RunState:
         about = about_of(metadata)
         for feature, how in as_object(about.get("loss")).items():
             # What the metadata carry is read from there.
-            if isinstance(how, str) and how != BESIDE:
+            if isinstance(how, str) and how != SHOWN_IN_METADATA:
                 self.lose(feature, how)
         return to_snake_case(as_object(about.get("usage")))
 
@@ -129,7 +129,7 @@ class RunState:
         message = message or w.Message()
         own = as_extra(message, messageId=message.messageId)
         is_thought = bool(parts) and all(isinstance(part, ReasoningPart) for part in parts)
-        extra: JsonObject = {**own, **({REPLY: {}} if is_reply else {}), **({ASIDE: {}} if is_aside else {})}
+        extra: JsonObject = {**own, **({REPLY: {}} if is_reply else {}), **({PROGRESS_ONLY: {}} if is_aside else {})}
         message_id = self.start_message(phase, message.metadata, extra, is_thought=is_thought)
         self.events += [PartAdded(message_id=message_id, part=part) for part in parts]
         self.events.append(MessageEnded(message_id=message_id))

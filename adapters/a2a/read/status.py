@@ -16,7 +16,7 @@ from babelgate.adapters.a2a.read.run_state import RunState
 from babelgate.adapters.a2a.read.speech import Speech
 from babelgate.adapters.a2a.read.usage import UsageCounter, usage_of_task
 from babelgate.adapters.a2a.wire import replies as w
-from babelgate.adapters.a2a.wire.task import AGAIN
+from babelgate.adapters.a2a.wire.task import REPEATED
 from babelgate.adapters.kit.extension import decode_said
 from babelgate.canonical import Part, ReasoningPart, RunReason, RunStatus, TaskState, TextPart
 from babelgate.canonical.event import Custom, RunEnded, StepEnded, StepStarted
@@ -167,7 +167,7 @@ class StatusReader:
             text: Sequence[Part] = [TextPart(text=("" if citations else "\n").join(lines))]
             start = len(self._run.events)
             self._run.add_message([*text, *citations], "answer")
-            self._run.events[start] = self._run.events[start].replace(extra={AGAIN: {}})
+            self._run.events[start] = self._run.events[start].replace(extra={REPEATED: {}})
 
     def _close_messages(self) -> None:
         self._artifacts.close()

@@ -80,7 +80,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
 
     @get("/a2a/{agent:str}/files/{blob:str}")
     async def file(request: AnyRequest, agent: FromPath[str], blob: FromPath[str]) -> Response[Any]:
-        """A file that was too large for a message."""
+        """Serve a file that was too large for a message."""
         hub.agent(agent)
         return await answer_file(hub, request, blob)
 

@@ -44,7 +44,7 @@ from .push import make_webhook
 
 _PAGE: Final = 16
 """Number of tasks of a list whose logs are read together."""
-_AT_WORK: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
+_ACTIVE: Final = frozenset({TaskState.SUBMITTED, TaskState.WORKING, TaskState.CANCELLING})
 
 # Sending
 
@@ -131,7 +131,7 @@ async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
         return False
     if ask.context_id is None:
         return True
-    before = TaskFilter(thread_id=receipt.thread_id, states=_AT_WORK)
+    before = TaskFilter(thread_id=receipt.thread_id, states=_ACTIVE)
     return (await call.hub.reads.tasks(call.owner, before, limit=1)).total <= 1
 
 

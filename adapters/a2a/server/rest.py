@@ -7,7 +7,7 @@ names for the params that come from the path.
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from litestar import HttpMethod, Request, Response, delete, get, post, route
 from litestar.params import FromPath
@@ -102,6 +102,14 @@ async def _answer(
     return json_response(body, result.headers, media_type=media)
 
 
+class _Run(Protocol):
+    """Function that runs one operation, and returns its response."""
+
+    async def __call__(
+        self, request: AnyRequest, agent: str, operate: Operation, params: Mapping[str, Any]
+    ) -> Response[Any]: ...
+
+
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     return [handler for binding in (V1_0, V0_3) for handler in _routes(hub, lines, binding)]
 
@@ -113,6 +121,18 @@ def _routes(hub: Hub, lines: FanoutCache, binding: RestGeneration) -> Sequence[C
         return await _answer(
             make_call(hub, lines, request, agent), binding, operate, dict(params), _media_type(request)
         )
+
+    # 0.2 had no method for the extended card, only a path next to the agent's.
+    cards = [f"{base}/extendedAgentCard"] if binding is V1_0 else [f"{base}/card", _CARD_0_2]
+
+    @get(cards)
+    async def extended_card(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
+        return await run(request, agent, card.get_extended_card, {})
+
+    return [*_task_routes(base, run), *_config_routes(base, binding, run), extended_card]
+
+
+def _task_routes(base: str, run: _Run) -> Sequence[ControllerRouterHandler]:
 
     @post(f"{base}/message:send", status_code=200)
     async def send(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
@@ -145,6 +165,10 @@ def _routes(hub: Hub, lines: FanoutCache, binding: RestGeneration) -> Sequence[C
             FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: expected cancel or subscribe."
         )
 
+    return [send, stream, list_tasks, task]
+
+
+def _config_routes(base: str, binding: RestGeneration, run: _Run) -> Sequence[ControllerRouterHandler]:
     @post(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs", status_code=200)
     async def create_config(request: AnyRequest, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
         body = await _body(request)
@@ -169,14 +193,7 @@ def _routes(hub: Hub, lines: FanoutCache, binding: RestGeneration) -> Sequence[C
         params = {binding.task_of_config: task_id, binding.config_id: config_id}
         return await run(request, agent, push.delete, params)
 
-    # 0.2 had no method for the extended card, only a path next to the agent's.
-    cards = [f"{base}/extendedAgentCard"] if binding is V1_0 else [f"{base}/card", _CARD_0_2]
-
-    @get(cards)
-    async def extended_card(request: AnyRequest, agent: FromPath[str]) -> Response[Any]:
-        return await run(request, agent, card.get_extended_card, {})
-
-    return [send, stream, list_tasks, task, create_config, list_configs, get_config, delete_config, extended_card]
+    return [create_config, list_configs, get_config, delete_config]
 
 
 _CARD_0_2: Final = "/a2a/{agent:str}/agent/authenticatedExtendedCard"

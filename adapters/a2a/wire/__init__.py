@@ -1,9 +1,10 @@
-"""The types of A2A's messages: of each version, and in no version's spelling."""
+"""Types of A2A messages: those of each version, and common ones in the spelling of no version."""
 
 from typing import Final
 
 __all__ = ("SPEC", "SPEC_0_3")
 
 SPEC: Final = "https://a2a-protocol.org/v1.0.0/specification/"
-"""What comments call "specification 1.0", with the number of a section."""
+"""Specification that comments cite as "specification 1.0", with the number of a section."""
 SPEC_0_3: Final = "https://a2a-protocol.org/v0.3.0/specification/"
+"""Specification that comments cite as "specification 0.3"."""

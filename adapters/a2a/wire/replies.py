@@ -1,5 +1,7 @@
-"""What A2A servers of any generation say, read as tolerantly as can be: names of 1.0 and of 0.x, null for "not set",
-and nothing required that some server leaves out."""
+"""Replies of A2A servers of any version, read tolerantly.
+
+They may have the names of 1.0 or of 0.x, and null for "not set". No member is required that some server omits.
+"""
 
 from typing import Any
 

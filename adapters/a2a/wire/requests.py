@@ -1,4 +1,4 @@
-"""What A2A callers ask for, in no version's spelling: each dialect decodes its requests to these."""
+"""Requests of A2A callers in the spelling of no version. Each dialect decodes its requests to these types."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from babelgate.canonical.value import Extra, JsonObject
 
 
 def activation_extra(uris: Sequence[str]) -> Extra:
-    """What the log keeps of the extensions that a request has activated, for the agent's server."""
+    """Return the entry of the log for the extensions that a request activates on the agent's server."""
     return {PROTOCOL: {"extensions": list(uris)}} if uris else {}
 
 
 def find_activated(extra: Extra) -> Sequence[str]:
-    """The same, as it is read from the log."""
-    own: JsonObject = extra.get(PROTOCOL) or {}
-    return own.get("extensions") or ()
+    """Return the extensions in an entry that `activation_extra` has made."""
+    members: JsonObject = extra.get(PROTOCOL) or {}
+    return members.get("extensions") or ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """Where a caller wants a task's updates pushed. Token and credentials are secrets."""
+    """A caller's URL for push notifications of a task. Token and credentials are secrets."""
 
     url: str
     task_id: str = ""
@@ -36,24 +36,27 @@ class Push:
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of a caller, for a new or an existing task."""
+
     message: Message
     context_id: str | None = None
     task_id: str | None = None
     references: tuple[str, ...] = ()
     wait: bool = True
-    """For a terminal or interrupted state, before the answer goes out."""
+    """True if the response waits for a terminal or interrupted state."""
     history_length: int | None = None
-    """None = all."""
+    """Maximum number of messages in the history; None for all."""
     output_modes: tuple[str, ...] = ()
     push: Push | None = None
     metadata: JsonObject = {}
     tools: Sequence[Any] | None = None
-    """Of the caller, by the extension; and the questions that it declines to answer."""
+    """The caller's tools, by the Babelgate extension, as are all fields below."""
     declined: frozenset[str] = frozenset()
+    """Ids of the questions that the caller declines to answer."""
     uploaded: int = 0
-    """How many files at the end of the message are uploads, by the extension."""
+    """Number of files at the end of the message that are uploads."""
     start: Start = Start()
-    """By the extension."""
+    """State to start from, and other settings of the run's start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +81,7 @@ class Listing:
 class PushName:
     task_id: str
     config_id: str | None = None
-    """None = the only one, or the oldest: 0.x callers may leave it out."""
+    """Id of the config; None for the only or oldest one, because callers of 0.x may omit it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

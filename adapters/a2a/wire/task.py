@@ -1,6 +1,8 @@
-"""What A2A shows of a task, in no version's spelling: the task itself, and the two kinds of update that follow it on a
-stream. `write.task_events` makes these of records; each dialect spells them (`codec.v0_3`, `codec.v0_3_rest`,
-`codec.v1_0`)."""
+"""A2A tasks in the spelling of no version: the task itself, and the two kinds of updates that follow it on a stream.
+
+`write.task_events` creates these from records. The dialects `codec.v0_3`, `codec.v0_3_rest` and `codec.v1_0` encode
+them.
+"""
 
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
@@ -28,36 +30,38 @@ from babelgate.canonical.value import Extra, JsonObject
 
 PROTOCOL: Final = "a2a"
 NO_FORM: Final = "A2A has no form for it"
-BESIDE: Final = "in the metadata of a status that changes nothing, and no part of a task"
-"""How what A2A has no form for is told to who looks for it, such as a gateway."""
+SHOWN_IN_METADATA: Final = "in the metadata of a status that changes nothing, and no part of a task"
+"""Loss of an event that A2A has no form for: only clients that read such metadata see it, for example a gateway."""
 CHUNK: Final = "a2a.chunk"
-"""The key in `extra` of an event that came as a piece of an artifact, and would be cut otherwise when it is shown: with
-what came before it in the same piece, `append` and `lastChunk` as they were; empty for what another event completes.
-Like `REPLY` not within `a2a`, which holds unknown members of what is on the wire."""
+"""Key in `extra` of an event that was read from a piece of another server's artifact, so that the same piece is shown.
+
+The last event of a piece has its `append`, `lastChunk`, metadata and unknown members. The events before it have an
+empty object. Like `REPLY`, the key is not within `a2a`, which holds unknown members of the wire format.
+"""
 REPLY: Final = "a2a.reply"
-"""The key in `extra` of a message that is the whole answer of an agent which made no task of it (specification 1.0,
-3.1.1)."""
+"""Key in `extra` of a message by which an agent answered without a task (specification 1.0, 3.1.1)."""
 IN_STATUS: Final = "a2a.status"
-"""The key in `extra` of an answer that comes in pieces, each the message of a status."""
+"""Key in `extra` of an answer that comes in pieces, each the message of a status."""
 GROWING: Final = "a2a.growing"
-"""The key in `extra` of an answer that comes in messages of the status, each of which says all of it so far."""
+"""Key in `extra` of an answer in messages of the status, each of which contains the whole answer so far."""
 DRAFT: Final = "a2a.draft"
-"""The key in `extra` of what was read of a message that is told by changes of it: its id, and how much was told. To
-callers of A2A the changes are shown as they came, and the message at the end."""
-AGAIN: Final = "a2a.again"
-"""The key in `extra` of an answer that says together what was said on the way."""
-ASIDE: Final = "a2a.aside"
-"""The key in `extra` of progress that the server marks as such: it is no answer, whatever else was said."""
-SHOWN: Final = "a2a.shown"
-"""The key in `extra` of a custom event that was read of a status: callers of A2A see it there as it came."""
-TYPED: Final = "a2a.typed"
-"""The key in `extra` of data that came, and is shown, as the member `result` of an object, beside its schema: fasta2a
-2.1.1."""
+"""Key in `extra` of an event of a message that arrives as changes to a draft: the message's id, and the numbers of
+thoughts, tool calls and progress reports so far. Callers of A2A receive the changes unchanged, then the message."""
+REPEATED: Final = "a2a.again"
+"""Key in `extra` of an answer that repeats the task's progress, which is shown already."""
+PROGRESS_ONLY: Final = "a2a.aside"
+"""Key in `extra` of a message that the server declares to be progress: it is no answer, even of a task without one."""
+SHOWN_IN_STATUS: Final = "a2a.shown"
+"""Key in `extra` of a custom event that was read from a status, which callers of A2A receive unchanged."""
+TYPED_RESULT: Final = "a2a.typed"
+"""Key in `extra` of data that the server sends as the member `result` of an object, with a schema: fasta2a 2.1.1."""
 STATUS: Final = "status"
 TASK: Final = "task"
-"""Names of `Native` events of A2A: what a server says of a status, or of its task, that other events do not tell. In
-`extra`: `metadata`, unknown members (`own`; those of a status in `status`), and a status's `state` and `message`, which
-is then shown instead of what was read of it."""
+"""Names of `Native` events of A2A: parts of a status or a task that no other event carries.
+
+Their `extra` has `metadata` and unknown members (`own`; those of a status in `status`). That of a status also has its
+`state` and `message`, which is then shown instead of the events that were read from it.
+"""
 
 
 def is_reply(extra: Extra) -> bool:
@@ -65,21 +69,23 @@ def is_reply(extra: Extra) -> bool:
 
 
 def derived_id(*names: str) -> str:
-    """An id for something that A2A wants an id of and the log has none for: the same for the same names."""
+    """Return an id that A2A requires and the log does not have. The same names give the same id."""
     return str(uuid5(NAMESPACE_URL, "/".join(names)))
 
 
 class Status(msgspec.Struct, frozen=True):
+    """Status of a task."""
+
     state: TaskState
     at: int
     """Microseconds since 1970, UTC."""
     message: Message | None = None
-    own: JsonObject = {}
-    """Members that nobody here knows, of another A2A server; so it is in the others."""
+    members: JsonObject = {}
+    """Unknown members that another A2A server sent; the other types have them too."""
 
     @property
     def is_stop(self) -> bool:
-        """Terminal, or interrupted: what a blocking send waits for and where a stream ends."""
+        """True for a terminal or interrupted state: a blocking send waits for it, and a stream ends there."""
         return self.state in TERMINAL or self.state in WAITING
 
 
@@ -91,8 +97,8 @@ class Artifact(msgspec.Struct, frozen=True):
     name: str | None = None
     description: str | None = None
     metadata: JsonObject = {}
-    own: JsonObject = {}
-    """What another A2A server says of it beside these: extensions, and members that nobody here knows."""
+    members: JsonObject = {}
+    """Extensions and unknown members that another A2A server sent."""
 
     @property
     def text(self) -> str:
@@ -100,25 +106,29 @@ class Artifact(msgspec.Struct, frozen=True):
 
 
 class TaskSnapshot(msgspec.Struct, frozen=True):
+    """A whole task as of one moment."""
+
     task_id: str
     context_id: str
     status: Status
     artifacts: tuple[Artifact, ...] = ()
     history: tuple[Message, ...] = ()
     metadata: JsonObject = {}
-    own: JsonObject = {}
+    members: JsonObject = {}
 
 
 class StatusUpdate(msgspec.Struct, frozen=True):
+    """A new status of a task."""
+
     task_id: str
     context_id: str
     status: Status
     metadata: JsonObject = {}
-    own: JsonObject = {}
+    members: JsonObject = {}
 
 
 class ArtifactUpdate(msgspec.Struct, frozen=True):
-    """One piece of an artifact: with `append` it goes to the end of what has the same id."""
+    """One piece of an artifact. With `append`, it belongs to the end of the artifact with the same id."""
 
     task_id: str
     context_id: str
@@ -126,32 +136,32 @@ class ArtifactUpdate(msgspec.Struct, frozen=True):
     append: bool = False
     last: bool = False
     metadata: JsonObject = {}
-    own: JsonObject = {}
+    members: JsonObject = {}
 
 
 Update = TaskSnapshot | StatusUpdate | ArtifactUpdate
 
 
 def is_activity(part: Part) -> bool:
-    """Whether it tells what the agent does, and is no part of what it says."""
+    """Return True if a part is a thought or a tool call of the agent, and no part of an answer."""
     return isinstance(part, ReasoningPart | ToolResultPart) or (isinstance(part, ToolCallPart) and part.side == "agent")
 
 
 def shown_part(part: Part) -> tuple[TextPart | DataPart | FilePart | None, Loss | None]:
-    """The part as A2A can show it, None if it cannot, and what gets lost."""
+    """Return the part in a form that A2A has, or None, and the loss, if any."""
     if part.kind == "text" or part.kind == "data":
         return part, None
     if part.kind == "file":
         if part.inline is not None or part.blob is None or part.url is not None:
             return part, None
-        # Shown by a URL of the gateway's, of which others cannot tell that it is no page.
+        # The part is shown with a URL of the gateway. The metadata tell other gateways that it is a stored file.
         stored = {"blob": part.blob, "size": part.size}
         return part.replace(metadata={**part.metadata, "babelgate": stored}), None
     match part:
         case RefusalPart():
             metadata = {**part.metadata, "babelgate": {"kind": "refusal"}}
             return TextPart(text=part.text, media_type=part.media_type, metadata=metadata), None
-        # Parts are text, data and files (specification 1.0, 4.1.6): nothing of a model's is among them.
+        # Parts are text, data and files (specification 1.0, 4.1.6): there are none for the output of models.
         case ReasoningPart():
             return None, Loss(feature=Feature.REASONING, how=NO_FORM)
         case AnnotationPart():

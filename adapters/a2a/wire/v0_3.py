@@ -1,5 +1,8 @@
-"""A2A 0.2.5 to 0.3.0 as JSON: the requests of its JSON-RPC types, and of its protocol buffer `a2a.v1`, which the REST
-binding under `/v1` uses. The two differ in a few names; both are taken in both places, because clients mix them."""
+"""Requests of A2A 0.2.5 to 0.3.0 as JSON.
+
+They have the names of the JSON-RPC types or of the protocol buffer `a2a.v1`, which the REST binding under `/v1` uses.
+Both bindings accept both names, because clients mix them.
+"""
 
 from typing import Any
 
@@ -11,12 +14,12 @@ from babelgate.adapters.a2a.wire.v1_0 import Part, Wire
 
 class Message(v1_0.Message):
     kind: str | None = None
-    # `content` in `a2a.v1`, which REST of 0.3 is made of.
+    # `content` in `a2a.v1`.
     parts: list[Part] = Field(min_length=1, validation_alias=AliasChoices("parts", "content"))
 
 
 class PushNotificationAuthenticationInfo(Wire):
-    # Required in 0.3. A config without any is one with a token alone.
+    # Required in 0.3; empty for a config that only has a token.
     schemes: list[str] = []
     credentials: str | None = None
 
@@ -56,7 +59,7 @@ class TaskQueryParams(TaskIdParams):
 
 
 class ListTasksParams(v1_0.ListTasksRequest):
-    """`GET /v1/tasks`: the 0.3 document's table of methods has it, without parameters; those of 1.0 are taken."""
+    """`GET /v1/tasks`. The specification of 0.3 has no parameters for it; the gateway accepts those of 1.0."""
 
 
 class GetTaskPushNotificationConfigParams(TaskIdParams):

@@ -1,8 +1,8 @@
-"""A2A 1.0 as JSON: the requests of `lf.a2a.v1` in the ProtoJSON mapping, names verbatim.
+"""Requests of A2A 1.0 as JSON: the types of `lf.a2a.v1` in the ProtoJSON mapping, names verbatim.
 
-ProtoJSON parsers accept each field under its lowerCamelCase name and under its name in the .proto file, and null for
-"not set"; so do these. What a task looks like going out is written by `codec.dialect`, key by key: the difference
-between absent, null and empty matters there, and a model would have to be told of it again at every field.
+Like ProtoJSON parsers, they accept each field by its lowerCamelCase name and by its name in the .proto file, and null
+for "not set". There are no types of responses: `codec.dialect` writes them key by key, because absent, null and empty
+differ there.
 """
 
 from typing import Any
@@ -31,8 +31,11 @@ class FileContent(Wire):
 
 
 class Part(Wire):
-    """One part in any generation's shape. Both shapes of files, with and without `kind`, are taken everywhere: clients
-    of one generation are known to send the other's."""
+    """One part in the form of any version.
+
+    All versions accept both forms of files, with and without `kind`: clients of one version are known to send the
+    other's.
+    """
 
     kind: str | None = None
     text: str | None = None
@@ -51,7 +54,7 @@ class Message(Wire):
     contextId: str | None = None
     taskId: str | None = None
     role: str
-    # a2a-sdk 0.3.26 takes an empty list, too.
+    # a2a-sdk 0.3.26 accepts an empty list, too.
     parts: list[Part] = Field(min_length=1)
     metadata: dict[str, Any] | None = None
     extensions: list[str] | None = None

@@ -84,29 +84,29 @@ class ArtifactWriter:
 
     def write_part(self, message: OpenMessage, index: int, event: PartAdded) -> Sequence[Update]:
         """Return the updates of a new part of an answer."""
-        shown = self._summary.show(event.part)
-        if shown is None or not message.is_answer:
+        part = self._summary.show(event.part)
+        if part is None or not message.is_answer:
             return ()
         before = self._write_held(message)
         mark = chunk_mark(event)
-        if isinstance(shown, DataPart):
-            self._data.append(shown.data)
+        if isinstance(part, DataPart):
+            self._data.append(part.data)
         if mark is not None:
-            return (*before, *self._write_chunk(message, index, shown, mark))
-        if isinstance(shown, TextPart):
-            # The text of an open part may come in deltas only: an empty piece says nothing.
-            return (*before, *self._write_piece(message, index, shown)) if shown.text else before
-        message.held = (index, shown)
+            return (*before, *self._write_chunk(message, index, part, mark))
+        if isinstance(part, TextPart):
+            # The text of an open part may come in deltas only: an empty piece would be useless.
+            return (*before, *self._write_piece(message, index, part)) if part.text else before
+        message.held = (index, part)
         return before
 
     def write_delta(self, message: OpenMessage, index: int, event: PartDelta) -> Sequence[Update]:
         """Return the updates of more text of an answer's part."""
-        shown = shown_part(message.parts[index])[0]
-        assert isinstance(shown, TextPart)
-        if shown.media_type is None and not shown.metadata:
+        part = shown_part(message.parts[index])[0]
+        assert isinstance(part, TextPart)
+        if part.media_type is None and not part.metadata:
             piece = TextPart(text=event.text)
         else:
-            piece = shown.replace(text=event.text)
+            piece = part.replace(text=event.text)
         mark = chunk_mark(event)
         before = self._write_held(message)
         if mark is not None:
@@ -116,7 +116,7 @@ class ArtifactWriter:
     def add_texts(self, message: OpenMessage, event: PartDelta, texts: Sequence[str]) -> Artifact | None:
         """Add texts to the part that the event is about, and return its artifact without parts.
 
-        None if the message is not that simple; then each event has to be written.
+        Return None if the message does not allow this. Then each event has to be written.
         """
         artifact = message.artifact
         if artifact is None or message.held is not None or not self.in_pieces:
@@ -136,9 +136,9 @@ class ArtifactWriter:
     def write_end(self, message: OpenMessage, event: MessageEnded) -> Sequence[Update]:
         """Return the last update of an answer.
 
-        It says that it is the last: some clients show a streamed artifact only then. After other pieces it contains the
+        It has `lastChunk`, because some clients show a streamed artifact only then. After other pieces it contains the
         whole artifact (`append` false: specification 1.0, 4.2.2), because google-adk 2.13.0 keeps only the last piece.
-        Pieces of another server have said it themselves, or never do.
+        Pieces of another server have their own `lastChunk`.
         """
         if chunk_mark(event) is not None and message.artifact is not None and message.held is None:
             return ()
@@ -177,15 +177,15 @@ class ArtifactWriter:
         """Return the artifact of an answer, and True if it had begun before (specification 1.0, 3.7)."""
         if message.artifact is not None:
             return message.artifact, True
-        # Answers are numbered from their first piece on, so that a message without one leaves no hole.
-        own = dict(artifact_extra(message.started.extra))
-        artifact_id = self._answer_id(own.pop("artifactId", None))
+        # An answer gets its number with its first piece, so that a message without one leaves no gap.
+        members = dict(artifact_extra(message.started.extra))
+        artifact_id = self._answer_id(members.pop("artifactId", None))
         artifact = Artifact(
             artifact_id=artifact_id,
-            name=own.pop("name", None),
-            description=own.pop("description", None),
+            name=members.pop("name", None),
+            description=members.pop("description", None),
             metadata={**message.started.metadata, **message.file_mark()},
-            own=own,
+            members=members,
         )
         message.artifact = self._artifacts[artifact_id] = OpenArtifact(artifact, message.origin)
         return message.artifact, False
@@ -215,14 +215,18 @@ class ArtifactWriter:
         opened = self._files.get(artifact_id)
         append = event.append and opened is not None
         if opened is None or not append:
-            own = dict(artifact_extra(event.extra))
-            foreign_id = own.pop("artifactId", None)
+            members = dict(artifact_extra(event.extra))
+            foreign_id = members.pop("artifactId", None)
             if opened is not None:
                 shown_id = opened.artifact.artifact_id
             else:
                 shown_id = foreign_id if foreign_id and foreign_id not in self._artifacts else artifact_id
             artifact = Artifact(
-                artifact_id=shown_id, name=event.name, description=event.description, metadata=event.metadata, own=own
+                artifact_id=shown_id,
+                name=event.name,
+                description=event.description,
+                metadata=event.metadata,
+                members=members,
             )
             opened = self._artifacts[shown_id] = self._files[artifact_id] = OpenArtifact(
                 artifact, PieceOrigin(record.run_id)
@@ -242,7 +246,7 @@ class ArtifactWriter:
 
     def _marked_update(self, artifact: Artifact, mark: JsonObject) -> ArtifactUpdate:
         update = self._update(artifact, append=mark.get("append") is True, last=mark.get("lastChunk") is True)
-        return msgspec.structs.replace(update, metadata=mark.get("metadata") or {}, own=mark.get("own") or {})
+        return msgspec.structs.replace(update, metadata=mark.get("metadata") or {}, members=mark.get("own") or {})
 
     def _update(self, artifact: Artifact, *, append: bool, last: bool) -> ArtifactUpdate:
         return ArtifactUpdate(
@@ -259,9 +263,9 @@ def _cite(message: OpenMessage, opened: OpenArtifact) -> None:
     artifact = opened.artifact
     if not message.citations or activity.is_cited(artifact.metadata):
         return
-    extensions = [*(artifact.own.get("extensions") or ()), activity.CITATION]
+    extensions = [*(artifact.members.get("extensions") or ()), activity.CITATION]
     opened.artifact = msgspec.structs.replace(
         artifact,
         metadata={**artifact.metadata, **activity.encode_citations(message.citations)},
-        own={**artifact.own, "extensions": extensions},
+        members={**artifact.members, "extensions": extensions},
     )

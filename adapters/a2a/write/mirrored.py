@@ -1,8 +1,8 @@
-"""Parts of another A2A server's task that no canonical event carries, shown to callers of A2A as they came."""
+"""Parts of another A2A server's task that no canonical event carries, shown to callers of A2A unchanged."""
 
 import msgspec
 
-from babelgate.adapters.a2a.wire.task import AGAIN, DRAFT, IN_STATUS, PROTOCOL, STATUS, TASK, Status, Update
+from babelgate.adapters.a2a.wire.task import DRAFT, IN_STATUS, PROTOCOL, REPEATED, STATUS, TASK, Status, Update
 from babelgate.adapters.a2a.write.pieces import EMPTY, PieceOrigin
 from babelgate.adapters.a2a.write.status import StatusWriter
 from babelgate.adapters.a2a.write.summary import TaskSummary
@@ -21,18 +21,18 @@ class Mirrored:
         self._summary = summary
         self._status = status
         self._message_ids: set[str] = set()
-        """The server's ids of the messages that are shown as they came, and not as they were read."""
+        """The server's ids of the messages that are shown unchanged, and not by the events read from them."""
         self._stop: JsonObject = {}
         """The server's status at the next stop of the task."""
 
     def has_shown(self, extra: Extra) -> bool:
-        """Return True if an event was read from something that is shown as it came."""
+        """Return True if an event was read from a message or status that is shown unchanged."""
         if not extra:
             return False
-        own: JsonObject = extra.get(PROTOCOL) or {}
-        if AGAIN in extra or DRAFT in extra:
+        members: JsonObject = extra.get(PROTOCOL) or {}
+        if REPEATED in extra or DRAFT in extra:
             return True
-        return (IN_STATUS in extra and bool(self._message_ids)) or own.get("messageId") in self._message_ids
+        return (IN_STATUS in extra and bool(self._message_ids)) or members.get("messageId") in self._message_ids
 
     def write(self, event: Native, record: Record) -> tuple[Update, ...]:
         """Return the updates of a native event. A status that stops the task waits for the task's own change."""
@@ -54,7 +54,7 @@ class Mirrored:
         return (self._status.write(status, PieceOrigin(record.run_id), foreign),)
 
     def take_stop(self, state: TaskState) -> JsonObject:
-        """Return what the server said when its task came to this state; empty if it said nothing."""
+        """Return the server's status with which its task reached this state; empty if there is none."""
         stop, self._stop = self._stop, {}
         return stop if stop.get("state") == state else {}
 

@@ -55,7 +55,7 @@ class OpenArtifact:
     def piece(self, *parts: Part) -> Artifact:
         """Return the artifact with these parts only."""
         whole = self.artifact
-        return Artifact(whole.artifact_id, parts, whole.name, whole.description, whole.metadata, whole.own)
+        return Artifact(whole.artifact_id, parts, whole.name, whole.description, whole.metadata, whole.members)
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class OpenMessage:
     """Index of a thought or a call that is not complete."""
     citations: list[AnnotationPart] = field(default_factory=list[AnnotationPart])
     held: tuple[int, Part] | None = None
-    """A complete part other than text, with its index. It is sent when the next event tells whether it is the last."""
+    """A complete part other than text, with its index. It is sent once the next event shows whether it is the last."""
 
     @property
     def is_answer(self) -> bool:
@@ -116,16 +116,16 @@ class OpenMessage:
             grow(artifact.deltas, place).append(part.text)
 
     def file_mark(self) -> JsonObject:
-        """Return the metadata of an answer that begins with a file, and would be taken for an artifact."""
+        """Return the metadata that mark an answer beginning with a file, which would look like an artifact."""
         first = next((part for part in (shown_part(part)[0] for part in self.parts) if part is not None), None)
         is_foreign = bool(artifact_extra(self.started.extra))
         return {"babelgate": {"kind": "answer"}} if isinstance(first, FilePart) and not is_foreign else {}
 
 
 def artifact_extra(extra: Extra) -> JsonObject:
-    """Return what another A2A server said of the artifact that an event was read from; empty if it was none."""
-    own: JsonObject = extra.get(PROTOCOL) or {}
-    return own if "artifactId" in own else {}
+    """Return the members of another A2A server's artifact that an event was read from; empty for other events."""
+    members: JsonObject = extra.get(PROTOCOL) or {}
+    return members if "artifactId" in members else {}
 
 
 def is_plain_text(event: PartDelta, part: Part) -> bool:
@@ -135,7 +135,7 @@ def is_plain_text(event: PartDelta, part: Part) -> bool:
 
 
 def chunk_mark(event: PartAdded | PartDelta | MessageEnded | ArtifactAdded) -> JsonObject | None:
-    """Return how another server sent the piece that an event was read from; None if it was no piece.
+    """Return the mark of another server's piece that an event was read from; None for other events.
 
     The mark is empty for all but the last event of a piece.
     """

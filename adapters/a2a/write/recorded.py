@@ -1,4 +1,4 @@
-"""A finished task with the records that it was made of, for callers that have activated the extension."""
+"""Finished tasks with all their records, for callers that have activated the Babelgate extension."""
 
 from collections.abc import Sequence
 
@@ -20,5 +20,5 @@ class RecordedWriter(EventWriter):
         return super().write(record)
 
     def snapshot(self) -> TaskSnapshot:
-        shown = super().snapshot()
-        return replace(shown, metadata={**shown.metadata, URI: self._slice.envelope()})
+        task = super().snapshot()
+        return replace(task, metadata={**task.metadata, URI: self._slice.envelope()})

@@ -32,7 +32,7 @@ class StatusWriter:
     def write(self, status: Status, origin: PieceOrigin, foreign: JsonObject | None = None) -> StatusUpdate:
         """Change the status, and return the update.
 
-        `foreign` is what another server said of it: `metadata`, and members of the update that only it knows (`own`).
+        `foreign` has the `metadata` and the unknown members (`own`) of another server's update.
         """
         foreign = foreign or {}
         metadata = self._summary.take_metadata(foreign.get("metadata") or {})
@@ -46,7 +46,7 @@ class StatusWriter:
             status=status,
             # Only with the end: each event would repeat it.
             metadata={**metadata, **self._summary.about()} if status.is_stop else metadata,
-            own=foreign.get("own") or {},
+            members=foreign.get("own") or {},
         )
 
     def write_activity(

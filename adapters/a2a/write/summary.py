@@ -10,14 +10,14 @@ from babelgate.canonical.thread import Loss, losses_by_feature
 from babelgate.canonical.value import Json, JsonObject
 
 _KEY: Final = "babelgate"
-"""Key of metadata with what A2A has no field for."""
+"""Key of metadata for values that A2A has no field for."""
 
 
 class TaskSummary:
     """Summary of one task, kept up to date by its records."""
 
     def __init__(self, task: Task, context_id: str) -> None:
-        # Only what never changes is read from the task. Its records tell the rest.
+        # Only fields that never change are read from the task. The others come from its records.
         self.task_id = task.task_id
         self.thread_id = task.thread_id
         self.context_id = context_id
@@ -51,17 +51,17 @@ class TaskSummary:
 
         The servers of the SDKs (a2a-sdk 0.3.26, 1.3.0) merge an update's metadata into the task's.
         """
-        taken: JsonObject = {**self._unsent, **metadata}
+        merged: JsonObject = {**self._unsent, **metadata}
         self._unsent = {}
-        self._metadata = {**self._metadata, **taken}
-        return taken
+        self._metadata = {**self._metadata, **merged}
+        return merged
 
     def show(self, part: Part) -> TextPart | DataPart | FilePart | None:
-        """Return the part as A2A can show it, or None. What gets lost is noted."""
-        shown, loss = shown_part(part)
+        """Return the part in a form that A2A has, or None. Any loss is noted."""
+        visible_part, loss = shown_part(part)
         if loss is not None:
             self.losses[loss] = None
-        return shown
+        return visible_part
 
     @property
     def metadata(self) -> JsonObject:

@@ -1,4 +1,4 @@
-"""Records of a task → what A2A shows of it, in the spelling of no version.
+"""Records of a task → A2A tasks and updates, in the spelling of no version.
 
 One writer serves all dialects, live streams, replays, webhooks and `GetTask`. It applies every update to its own
 snapshot, so a fetched task is the fold of the stream that led to it.
@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from babelgate.adapters.a2a.frameworks.langgraph_api import write_question
 from babelgate.adapters.a2a.wire.task import (
-    BESIDE,
     NO_FORM,
     PROTOCOL,
-    SHOWN,
+    SHOWN_IN_METADATA,
+    SHOWN_IN_STATUS,
     Artifact,
     Status,
     TaskSnapshot,
@@ -133,16 +133,16 @@ class EventWriter:
             artifacts=self._artifacts.values,
             history=self._status.history,
             metadata=self._summary.metadata,
-            own=self._summary.members,
+            members=self._summary.members,
         )
 
     def write(self, record: Record) -> Sequence[Update]:
-        """Return what a stream shows of the record. The first event of a stream, the snapshot, is up to the caller."""
+        """Return the updates that a stream shows for a record. The caller sends the snapshot that begins the stream."""
         handler = self._handlers.get(record.event.kind)
         return () if handler is None else handler(self, record.event, record)
 
     def _note(self, event: Event, record: Record) -> Sequence[Update]:
-        """Apply a record that shows nothing by itself."""
+        """Apply a record that has no update."""
         match event:
             case MessageStarted(extra=extra) if self._mirrored.has_shown(extra):
                 pass
@@ -175,16 +175,16 @@ class EventWriter:
 
     def _add_references(self, message: Message) -> Message:
         """Return the message with the tasks that its task continues (specification 1.0, 3.4.3)."""
-        own: JsonObject = message.extra.get(PROTOCOL) or {}
-        if not self._references or own.get("referenceTaskIds"):
+        members: JsonObject = message.extra.get(PROTOCOL) or {}
+        if not self._references or members.get("referenceTaskIds"):
             return message
-        extra = {**message.extra, PROTOCOL: {**own, "referenceTaskIds": list(self._references)}}
+        extra = {**message.extra, PROTOCOL: {**members, "referenceTaskIds": list(self._references)}}
         return message.replace(extra=extra)
 
     # Status
 
     def _restart(self, event: RunStarted, record: Record) -> Sequence[Update]:
-        """Return the updates of a restart, which voids what the run has said: each of its artifacts becomes empty."""
+        """Return the updates of a restart, which voids the run's output: each of its artifacts becomes empty."""
         if not event.is_restart:
             return ()
         artifacts = self._artifacts.void(record, event)
@@ -203,7 +203,7 @@ class EventWriter:
         if "message" in foreign:
             message = message_of(foreign, fault)
         elif event.state in WAITING:
-            # Specification 1.0, 3.7: the message of a status is what the caller has to know now. Results are artifacts.
+            # Specification 1.0, 3.7: the message of a status is for immediate information. Results are artifacts.
             message = self._ask(record)
         elif fault is not None and event.state in (TaskState.FAILED, TaskState.REJECTED):
             metadata: JsonObject = {"babelgate": {"fault": fault.code.value}}
@@ -222,7 +222,7 @@ class EventWriter:
         parts: list[Part] = []
         metadata: JsonObject = {}
         for interrupt_id, question in self._questions.items():
-            parts += [shown for shown in map(self._summary.show, question.message.parts) if shown is not None]
+            parts += [part for part in map(self._summary.show, question.message.parts) if part is not None]
             text, schema = question.message.text, question.answer_schema
             if len(self._questions) == 1:
                 metadata = {"babelgate": {"question": interrupt_id, **({} if schema is None else {"schema": schema})}}
@@ -237,12 +237,12 @@ class EventWriter:
 
     def _write_in_metadata(self, event: StepStarted | StepEnded | Custom, record: Record) -> Sequence[Update]:
         """Return a status that changes nothing, with an event in its metadata for which A2A has no form."""
-        if SHOWN in event.extra:
+        if SHOWN_IN_STATUS in event.extra:
             return ()
         feature = Feature.CUSTOM if isinstance(event, Custom) else Feature.STEP
-        self.losses[Loss(feature=feature, how=BESIDE)] = None
+        self.losses[Loss(feature=feature, how=SHOWN_IN_METADATA)] = None
         foreign: JsonObject = {"metadata": {"babelgate": {"event": encode_said(event)}}}
-        status = Status(self.status.state, record.at, own=self.status.own)
+        status = Status(self.status.state, record.at, members=self.status.members)
         return (self._status.write(status, PieceOrigin(), foreign),)
 
     # Tools and thoughts
@@ -355,7 +355,7 @@ class EventWriter:
         self._summary.end_run(event)
         return self._artifacts.write_output(event, record)
 
-    # By kind and not by isinstance: every token passes here.
+    # By kind and not by isinstance, because every token passes here.
     _handlers: ClassVar[Mapping[str, Callable[..., Sequence[Update]]]] = {
         "task_created": _note,
         "run_created": _note,

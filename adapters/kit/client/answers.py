@@ -9,7 +9,7 @@ import asyncio
 import zlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Final
+from typing import Final, cast
 
 import httpx
 
@@ -29,6 +29,11 @@ run in one response."""
 ERROR_RESPONSE_LIMIT: Final = 64 * 1024
 """Maximum size of an error response, in bytes."""
 
+READ: Final = "babelgate.read"
+"""Key of a response extension: function that returns the next chunk of the body as received, or b"" at the end.
+
+It replaces the three generators through which httpx passes each chunk.
+"""
 EXCERPT: Final = "babelgate.excerpt"
 """Key of a response extension: the first bytes of an error response's body, as far as they were read."""
 _EXCERPT_LENGTH: Final = 4096
@@ -40,31 +45,57 @@ _WINDOWS: Final = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 """Supported content encodings, as `wbits` of zlib. The gateway requests none, but servers may use them."""
 
 
-async def pieces(response: httpx.Response) -> AsyncGenerator[bytes]:
-    """Yield the body in chunks, decompressed. Raises agent_invalid if it cannot be decompressed."""
-    codings = content_codings(response.headers.get("content-encoding", ""))
-    if not codings:
-        async for chunk in response.aiter_raw():
-            yield chunk
-        return
-    encoding = ", ".join(codings)
-    if encoding not in _WINDOWS:
-        raise FaultError(
-            FaultCode.AGENT_INVALID, f"The agent's server used the unsupported Content-Encoding {encoding[:50]!r}"
-        )
-    inflating = zlib.decompressobj(_WINDOWS[encoding])
-    async for chunk in response.aiter_raw():
-        while chunk and not inflating.eof:
+class Body:
+    """Body of a response, decompressed. Call `aclose` at the end."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self._response = response
+        self._read = response.extensions.get(READ) or self._read_any
+        self._raw: AsyncGenerator[bytes] | None = None
+        codings = content_codings(response.headers.get("content-encoding", ""))
+        self._encoding = ", ".join(codings)
+        self._inflating = zlib.decompressobj(_WINDOWS[self._encoding]) if self._encoding in _WINDOWS else None
+        self._compressed = b""
+
+    async def read(self) -> bytes:
+        """Return the next chunk, or b"" at the end.
+
+        Raises agent_invalid for a body that cannot be decompressed, and httpx.TransportError.
+        """
+        if not self._encoding:
+            return await self._read()
+        if self._inflating is None:
+            raise FaultError(
+                FaultCode.AGENT_INVALID,
+                f"The agent's server used the unsupported Content-Encoding {self._encoding[:50]!r}",
+            )
+        while not self._inflating.eof:
+            if not self._compressed:
+                self._compressed = await self._read()
+                if not self._compressed:
+                    break
+            else:
+                await asyncio.sleep(0)  # other tasks run in between: decompressing one chunk may take seconds
             try:
-                piece = inflating.decompress(chunk, _PIECE)
+                piece = self._inflating.decompress(self._compressed, _PIECE)
             except zlib.error as error:
                 raise FaultError(
                     FaultCode.AGENT_INVALID, "The agent's server sent an answer that cannot be decompressed"
                 ) from error
-            chunk = inflating.unconsumed_tail
+            self._compressed = self._inflating.unconsumed_tail
             if piece:
-                yield piece
-                await asyncio.sleep(0)  # other tasks run in between: decompressing one chunk may take seconds
+                return piece
+        return b""
+
+    async def _read_any(self) -> bytes:
+        """Read from the response of a transport that has no `READ`."""
+        if self._raw is None:
+            self._raw = cast("AsyncGenerator[bytes]", self._response.aiter_raw())
+        return await anext(self._raw, b"")
+
+    async def aclose(self) -> None:
+        if self._raw is not None:
+            await self._raw.aclose()
 
 
 async def read_bytes(
@@ -73,8 +104,8 @@ async def read_bytes(
     """Return the whole body. Raises `code` as soon as it is longer than `limit`."""
     body = bytearray()  # not a list, because a chunk may be a single byte
     try:
-        async with aclosing(pieces(response)) as chunks:
-            async for piece in chunks:
+        async with aclosing(Body(response)) as content:
+            while piece := await content.read():
                 if len(body) + len(piece) > limit:
                     body += piece[:_EXCERPT_LENGTH]
                     raise FaultError(code, f"The agent's server answered with more than {limit} bytes")

@@ -1,8 +1,8 @@
 """Driver of a run on another server, in any protocol. One activation is a sequence of stages. Each stage reads one
 source: a stream, the rest of a broken stream, or a task that is polled.
 
-An event passes two generators on its way from the wire to the engine: the stage of the protocol, which decodes it, and
-`drive`.
+An event passes three iterators between the wire and the engine: the stage of the protocol, which decodes it, `drive`,
+and the failover between servers. A stage reads the frames of a stream in batches (`frames.FrameStream.read`).
 """
 
 import asyncio

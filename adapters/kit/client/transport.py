@@ -16,6 +16,8 @@ from aiohttp.client_reqrep import ConnectionKey
 from aiohttp.connector import Connection
 from yarl import URL
 
+from babelgate.adapters.kit.client.answers import READ
+
 HEADER_LIMIT: Final = 64 * 1024
 """Maximum size of one line of a response's head, in bytes."""
 _ERRORS: Final = (aiohttp.ClientError, OSError)
@@ -48,11 +50,13 @@ class HttpTransport(httpx.AsyncBaseTransport):
         except ValueError as error:  # for example, a header with a line feed
             raise httpx.LocalProtocolError(str(error)) from error
         version = response.version or aiohttp.HttpVersion11
+        body = _Stream(response, timeouts.get("read"))
         return httpx.Response(
             response.status,
             headers=response.raw_headers,
-            stream=_Stream(response, timeouts.get("read")),
+            stream=body,
             extensions={
+                READ: body.read,
                 "http_version": b"HTTP/%d.%d" % version,
                 "reason_phrase": (response.reason or "").encode(errors="surrogateescape"),
             },
@@ -166,23 +170,25 @@ class _Stream(httpx.AsyncByteStream):
             protocol.read_timeout = None
             protocol.start_timeout()
 
-    async def __aiter__(self) -> AsyncGenerator[bytes]:
+    async def read(self) -> bytes:
+        """Return the next chunk, or b"" at the end."""
         content = self._answer.content
-        while True:
-            try:
-                async with asyncio.timeout(self._read_timeout):
-                    piece = await content.readany()
-            except TimeoutError as error:
-                raise httpx.ReadTimeout("") from error
-            except aiohttp.ClientError:
-                # Data that arrived before the connection broke is still delivered.
-                piece = content._read_nowait(-1)  # pyright: ignore[reportPrivateUsage]
-            if not piece:
-                break
-            yield piece
-        failure = content.exception()
+        try:
+            async with asyncio.timeout(self._read_timeout):
+                chunk = await content.readany()
+        except TimeoutError as error:
+            raise httpx.ReadTimeout("") from error
+        except aiohttp.ClientError:
+            # Data that arrived before the connection broke is still delivered.
+            chunk = content._read_nowait(-1)  # pyright: ignore[reportPrivateUsage]
+        failure = None if chunk else content.exception()
         if failure is not None:
             raise _translate_error(failure) from failure
+        return chunk
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        while chunk := await self.read():
+            yield chunk
 
     async def aclose(self) -> None:
         self._answer.close()

@@ -163,6 +163,8 @@ class _Run(UpstreamRun):
         self._refused: Literal["previous", "responses", "counts"] | None = None
         """Part of the last request that the server refused before any event: the previous response, the API, or
         `stream_options`."""
+        self._is_answered = False
+        """True if a response that is not a stream was read."""
         self._is_other = False
         """True if the server answered 2xx without a response, for example with a web page or an error."""
         self._refusal: FaultError | None = None
@@ -209,7 +211,7 @@ class _Run(UpstreamRun):
 
     async def _read_response(self, previous: str | None) -> Stage:
         """Yield the events of one response, which continues the response `previous`."""
-        self._refused, self._is_other = None, False
+        self._refused, self._is_other, self._is_answered = None, False, False
         losses, has_events = Losses(), False
         if previous is None:
             await self._load_history()
@@ -310,8 +312,9 @@ class _Run(UpstreamRun):
                 if frame.event == RECORDS:
                     return await self._read_records(value)
                 return () if self._records.active and frame.event != "error" else reader.read(value)
-            if response.is_stream_consumed:
+            if self._is_answered:
                 return None
+            self._is_answered = True
             self._is_other = "json" not in response.headers.get("content-type", "json").lower()
             answer = await self._server.http.json(response)
             if not _is_response(answer):

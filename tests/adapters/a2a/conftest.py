@@ -12,33 +12,33 @@ from tests.adapters.a2a.through import Through, through
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    async with opened(tmp_path_factory.mktemp("site")) as made:
-        yield made
+    async with opened(tmp_path_factory.mktemp("site")) as site:
+        yield site
 
 
 @pytest.fixture
 def site(shared_site: Site) -> Site:
-    """The module's gateway; agents that an earlier test left behind go on."""
+    """The module's gateway, without waiting agents of an earlier test."""
     shared_site.gates.close()
     return shared_site
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def fresh(tmp_path: Path) -> AsyncGenerator[Site]:
-    """A gateway of the test's own, for lists and shutdowns."""
-    async with opened(tmp_path) as made:
-        yield made
+    """A gateway for one test: for lists and shutdowns."""
+    async with opened(tmp_path) as site:
+        yield site
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    async with opened(tmp_path_factory.mktemp("keyed"), keys=KEYS) as made:
-        yield made
+    async with opened(tmp_path_factory.mktemp("keyed"), keys=KEYS) as site:
+        yield site
 
 
 @pytest.fixture
 def owned(keyed: Site) -> Site:
-    """With keys, and Alice's in every call."""
+    """A gateway with keys, and Alice's key in every call."""
     keyed.client.headers.update(ALICE)
     return keyed
 
@@ -57,5 +57,5 @@ async def far() -> AsyncGenerator[Far]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def receiver() -> AsyncGenerator[Receiver]:
-    async with receiving() as made:
-        yield made
+    async with receiving() as receiver:
+        yield receiver

@@ -1,4 +1,4 @@
-"""Another A2A server, on a socket, which answers each call with what a test has set for it."""
+"""Another A2A server, on a socket, which gives each call the response that a test has set for it."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from tests.serving import listen, serving
 TASK, CONTEXT = "t", "c"
 
 Body = Sequence[Any] | dict[str, Any] | bytes
-"""A list is a stream of events, each JSON or raw bytes; anything else one answer."""
+"""A list is a stream of events, each JSON or raw bytes. Anything else is one response."""
 
 CARD = {
     "name": "Far Echo",
@@ -29,29 +29,36 @@ CARD = {
 
 
 def card_1_0(url: str, /, *bindings: str, **more: Any) -> dict[str, Any]:
-    faces = [{"url": url, "protocolBinding": each, "protocolVersion": "1.0"} for each in bindings or ("JSONRPC",)]
-    return {**CARD, "supportedInterfaces": faces, **more}
+    interfaces = [{"url": url, "protocolBinding": each, "protocolVersion": "1.0"} for each in bindings or ("JSONRPC",)]
+    return {**CARD, "supportedInterfaces": interfaces, **more}
 
 
 def card_0_3(url: str, /, *bindings: str, **more: Any) -> dict[str, Any]:
     main, *others = bindings or ("JSONRPC",)
     additional = [{"url": url, "transport": each} for each in others]
-    own = {"url": url, "protocolVersion": "0.3.0", "preferredTransport": main, "additionalInterfaces": additional}
-    return {**CARD, **own, **more}
+    connection = {
+        "url": url,
+        "protocolVersion": "0.3.0",
+        "preferredTransport": main,
+        "additionalInterfaces": additional,
+    }
+    return {**CARD, **connection, **more}
 
 
 @dataclass
 class Far:
-    """A call is `SendMessage` (the method of JSON-RPC) or `GET /path`; it gets the next answer that is set for it, and
-    the last one for ever."""
+    """Server with responses for each call, whose name is the JSON-RPC method (`SendMessage`) or `GET /path`.
+
+    A call gets its responses in order, and then the last one again.
+    """
 
     answers: dict[str, list[tuple[int, Body]]] = field(default_factory=dict[str, list[tuple[int, Body]]])
-    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    requests: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
     url: str = ""
     cuts: bool = False
-    """Streams are cut off after their last event."""
+    """True to break streams after their last event."""
     holds: bool = False
-    """Streams stay open after it."""
+    """True to leave streams open after their last event."""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list[tuple[bytes, bytes]])
     called: dict[str, asyncio.Event] = field(default_factory=dict[str, asyncio.Event])
 
@@ -62,15 +69,15 @@ class Far:
         self.set(call, {"error": {"code": code, "message": message, **more}})
 
     def calls(self) -> list[str]:
-        """Without the reading of cards."""
-        return [call for call, _, _ in self.asked if not call.endswith(".json")]
+        """Return the names of all calls, except those for cards."""
+        return [call for call, _, _ in self.requests if not call.endswith(".json")]
 
     def body(self, call: str) -> Any:
-        """Of the last such call."""
-        return next(body for name, _, body in reversed(self.asked) if name == call)
+        """Return the body of the last call with this name."""
+        return next(body for name, _, body in reversed(self.requests) if name == call)
 
     def on(self, call: str) -> asyncio.Event:
-        """Set when the call is made."""
+        """Return the event that is set when the call is made."""
         return self.called.setdefault(call, asyncio.Event())
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
@@ -79,7 +86,7 @@ class Far:
         rpc = "jsonrpc" in body
         call: str = body["method"] if rpc else f"{scope['method']} {scope['path']}"
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.asked.append((call, headers, body["params"] if rpc else body))
+        self.requests.append((call, headers, body["params"] if rpc else body))
         self.on(call).set()
         answers = self.answers.get(call)
         if not answers:
@@ -91,8 +98,8 @@ class Far:
     async def _answer(
         self, status: int, answer: Body, number: int | None, receive: Callable[[], Any], send: Callable[[Any], Any]
     ) -> None:
-        streams = isinstance(answer, Sequence) and not isinstance(answer, bytes)
-        kind = b"text/event-stream; charset=utf-8" if streams else b"application/json"
+        is_stream = isinstance(answer, Sequence) and not isinstance(answer, bytes)
+        kind = b"text/event-stream; charset=utf-8" if is_stream else b"application/json"
         start = {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind), *self.headers]}
         await send(start)
         if not isinstance(answer, Sequence) or isinstance(answer, bytes):
@@ -111,8 +118,8 @@ class Far:
     def _wrapped(self, value: Any, number: int | None) -> Any:
         if number is None:
             return value
-        told: Any = value if "error" in value else {"result": value}
-        return {"jsonrpc": "2.0", "id": number, **told}
+        members: Any = value if "error" in value else {"result": value}
+        return {"jsonrpc": "2.0", "id": number, **members}
 
 
 @asynccontextmanager

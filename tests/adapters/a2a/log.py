@@ -24,7 +24,7 @@ CONTEXT = "my context"
 T0 = 1_760_000_000_000_000
 
 
-def said(message_id: str, *parts: PartAdded) -> list[Event]:
+def message_events(message_id: str, *parts: PartAdded) -> list[Event]:
     return [
         MessageStarted(message_id=message_id),
         *(part.replace(message_id=message_id) for part in parts),
@@ -43,7 +43,7 @@ def streamed(message_id: str, *tokens: str) -> list[Event]:
 
 
 class Log:
-    """Adds records one millisecond apart."""
+    """Builder of a log, with records one millisecond apart."""
 
     def __init__(self, *inputs: Message, created: TaskCreated | None = None) -> None:
         self.records: list[Record] = []

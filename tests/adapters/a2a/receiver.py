@@ -19,7 +19,7 @@ class Received:
 
 
 class Receiver:
-    """An ASGI app that takes whatever is posted."""
+    """An ASGI app that accepts every post."""
 
     def __init__(self) -> None:
         self.received: asyncio.Queue[Received] = asyncio.Queue()
@@ -39,17 +39,17 @@ class Receiver:
         await send({"type": "http.response.body", "body": b""})
 
     async def until(self, state: str) -> list[Received]:
-        """What was posted, up to the first body that holds `state`."""
-        found: list[Received] = []
+        """Return the posts up to the first whose body contains `state`."""
+        posts: list[Received] = []
         async with asyncio.timeout(BOUND):
-            while not found or state not in json.dumps(found[-1].body):
-                found.append(await self.received.get())
-        return found
+            while not posts or state not in json.dumps(posts[-1].body):
+                posts.append(await self.received.get())
+        return posts
 
 
 @asynccontextmanager
 async def receiving() -> AsyncGenerator[Receiver]:
-    made = Receiver()
-    async with serving(made) as url:
-        made.url = f"{url}/hook"
-        yield made
+    receiver = Receiver()
+    async with serving(receiver) as url:
+        receiver.url = f"{url}/hook"
+        yield receiver

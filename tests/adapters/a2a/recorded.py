@@ -1,4 +1,4 @@
-"""What agents of other frameworks sent: streams of the named producers, behind a scripted model."""
+"""Recorded streams of agents of other frameworks, which had a scripted model."""
 
 import json
 from pathlib import Path
@@ -8,6 +8,6 @@ _FOLDER = Path(__file__).parent / "recordings"
 
 
 def recorded(name: str) -> list[Any]:
-    """The replies of a recorded stream, without the envelope of JSON-RPC."""
-    told: Any = json.loads((_FOLDER / f"{name}.json").read_text())
-    return told["replies"]
+    """Return the replies of a recorded stream, without the envelope of JSON-RPC."""
+    recording: Any = json.loads((_FOLDER / f"{name}.json").read_text())
+    return recording["replies"]

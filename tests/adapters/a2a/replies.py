@@ -1,4 +1,4 @@
-"""Replies of an A2A 1.0 server about its one task, and what a hub makes of the events that are read from them."""
+"""Replies of an A2A 1.0 server about its one task, and transcripts of the events that are read from them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,19 +21,19 @@ def task(state: str = "TASK_STATE_WORKING", **more: Any) -> dict[str, Any]:
 
 
 def status(state: str, text: str | None = None, message_id: str = "m", **more: Any) -> dict[str, Any]:
-    told: dict[str, Any] = {"state": state}
+    content: dict[str, Any] = {"state": state}
     if text is not None:
-        told["message"] = {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": text}]}
-    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {**told, **more.pop("status", {})}, **more}}
+        content["message"] = {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": text}]}
+    return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {**content, **more.pop("status", {})}, **more}}
 
 
 def artifact(*parts: dict[str, Any], artifact_id: str = "a", **more: Any) -> dict[str, Any]:
-    told = {name: more.pop(name) for name in ("name", "description", "metadata", "extensions") if name in more}
+    members = {name: more.pop(name) for name in ("name", "description", "metadata", "extensions") if name in more}
     return {
         "artifactUpdate": {
             "taskId": "t",
             "contextId": "c",
-            "artifact": {"artifactId": artifact_id, "parts": list(parts), **told},
+            "artifact": {"artifactId": artifact_id, "parts": list(parts), **members},
             **more,
         }
     }
@@ -42,7 +42,7 @@ def artifact(*parts: dict[str, Any], artifact_id: str = "a", **more: Any) -> dic
 DONE = status("TASK_STATE_COMPLETED")
 
 
-def heard(events: Sequence[Event]) -> Transcript:
+def transcript_of(events: Sequence[Event]) -> Transcript:
     """Return the transcript of the events. Fails if they break the contract of agents."""
     referee = Referee()
     for event in events:
@@ -51,8 +51,8 @@ def heard(events: Sequence[Event]) -> Transcript:
     return referee.transcript
 
 
-def recalled(events: Sequence[Event], reader: EventReader | None = None) -> EventReader:
-    """A reader that takes up a run which said this before it was cut off."""
+def resumed(events: Sequence[Event], reader: EventReader | None = None) -> EventReader:
+    """Return a reader that resumes a run with these recorded events."""
     reader = reader or EventReader(RUN)
-    reader.recall([Record(at, at, "k", RUN, 1, event) for at, event in enumerate(events, start=1)])
+    reader.recall([Record(seq, seq, "k", RUN, 1, event) for seq, event in enumerate(events, start=1)])
     return reader

@@ -1,5 +1,8 @@
-"""What A2A's published types ask of our answers, written out by hand: a stricter reading than clients have (nothing
-that the types do not name), so that a field in the wrong place fails here and not at somebody's client."""
+"""Schemas of A2A's published types, for the responses of the gateway.
+
+They are written by hand, and stricter than clients: no member that the types do not name. So a field in the wrong place
+fails here and not in a client.
+"""
 
 from functools import cache
 from typing import Any, Literal
@@ -28,8 +31,8 @@ def obj(required: dict[str, Any], optional: dict[str, Any] | None = None) -> Sch
     }
 
 
-def items(of: Schema, at_least: int = 0) -> Schema:
-    return {"type": "array", "items": of, "minItems": at_least}
+def items(item: Schema, at_least: int = 0) -> Schema:
+    return {"type": "array", "items": item, "minItems": at_least}
 
 
 def const(value: str) -> Schema:
@@ -140,7 +143,7 @@ def _sent(form: Form) -> Schema:
 
 
 def _reply(form: Form) -> Schema:
-    """An answer that is a message, or the event that brings it."""
+    """Return the schema of an answer that is a message, or of the event with it."""
     return _message(form) if form == "0.3" else obj({"message": _message(form)})
 
 
@@ -184,7 +187,7 @@ def _card(form: Form) -> Schema:
     }
     more: Schema = {"documentationUrl": TEXT, "iconUrl": TEXT}
     if form == "1.0":
-        face = obj({"url": NAME, "protocolBinding": NAME, "protocolVersion": {"pattern": r"^\d+\.\d+(\.\d+)?$"}})
+        interface = obj({"url": NAME, "protocolBinding": NAME, "protocolVersion": {"pattern": r"^\d+\.\d+(\.\d+)?$"}})
         api_key = obj({"location": {"enum": ["query", "header", "cookie"]}, "name": NAME})
         schemes = {
             "oneOf": [
@@ -192,29 +195,33 @@ def _card(form: Form) -> Schema:
                 obj({"httpAuthSecurityScheme": obj({"scheme": NAME}, {"bearerFormat": TEXT})}),
             ]
         }
-        needs = obj({"schemes": {"type": "object", "additionalProperties": obj({"list": items(TEXT)})}})
-        able = obj({}, {"streaming": FLAG, "pushNotifications": FLAG, "extendedAgentCard": FLAG, "extensions": ANY})
+        requirement = obj({"schemes": {"type": "object", "additionalProperties": obj({"list": items(TEXT)})}})
+        capabilities = obj(
+            {}, {"streaming": FLAG, "pushNotifications": FLAG, "extendedAgentCard": FLAG, "extensions": ANY}
+        )
         more |= {
             "securitySchemes": {"type": "object", "additionalProperties": schemes},
-            "securityRequirements": items(needs),
+            "securityRequirements": items(requirement),
         }
-        return obj({**shared, "supportedInterfaces": items(face, 1), "capabilities": able}, more)
-    face = obj({"url": NAME, "transport": {"enum": ["JSONRPC", "HTTP+JSON", "GRPC"]}})
+        return obj({**shared, "supportedInterfaces": items(interface, 1), "capabilities": capabilities}, more)
+    interface = obj({"url": NAME, "transport": {"enum": ["JSONRPC", "HTTP+JSON", "GRPC"]}})
     schemes = {
         "oneOf": [
             obj({"type": const("apiKey"), "in": {"enum": ["cookie", "header", "query"]}, "name": NAME}),
             obj({"type": const("http"), "scheme": NAME}, {"bearerFormat": TEXT}),
         ]
     }
-    able = obj({}, {"streaming": FLAG, "pushNotifications": FLAG, "stateTransitionHistory": FLAG, "extensions": ANY})
+    capabilities = obj(
+        {}, {"streaming": FLAG, "pushNotifications": FLAG, "stateTransitionHistory": FLAG, "extensions": ANY}
+    )
     more |= {
         "preferredTransport": TEXT,
-        "additionalInterfaces": items(face),
+        "additionalInterfaces": items(interface),
         "securitySchemes": {"type": "object", "additionalProperties": schemes},
         "security": items({"type": "object", "additionalProperties": items(TEXT)}),
         "supportsAuthenticatedExtendedCard": FLAG,
     }
-    return obj({**shared, "protocolVersion": NAME, "url": NAME, "capabilities": able}, more)
+    return obj({**shared, "protocolVersion": NAME, "url": NAME, "capabilities": capabilities}, more)
 
 
 def _error(form: Form) -> Schema:
@@ -251,11 +258,11 @@ _SCHEMAS = {
 
 
 @cache
-def _validator(what: str, form: Form) -> Draft202012Validator:
-    return Draft202012Validator(_SCHEMAS[what](form))
+def _validator(name: str, form: Form) -> Draft202012Validator:
+    return Draft202012Validator(_SCHEMAS[name](form))
 
 
-def check(what: str, form: Form, value: Any) -> Any:
-    """Raises if `value` is not what A2A calls a `what`; gives it back."""
-    _validator(what, form).validate(value)  # pyright: ignore[reportUnknownMemberType]
+def check(name: str, form: Form, value: Any) -> Any:
+    """Return the value. Raises ValidationError if it does not match the schema of this name."""
+    _validator(name, form).validate(value)  # pyright: ignore[reportUnknownMemberType]
     return value

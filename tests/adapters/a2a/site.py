@@ -1,5 +1,4 @@
-"""A whole gateway for the tests of the A2A server: the real hub on a database of its own, agents in process, and the
-gateway's routes in front."""
+"""A whole gateway for the tests of the A2A server: a real hub with its own database, agents in process, and routes."""
 
 import asyncio
 import json
@@ -33,31 +32,31 @@ KEYS: Final = {"alice": "alice-0123456789-key", "mallory": "mallory-0123456789-k
 ALICE, MALLORY = ({"Authorization": f"Bearer {key}"} for key in KEYS.values())
 URL: Final = "http://127.0.0.1:8000"
 OWNER: Final = "default"
-"""Of calls where there are no keys."""
+"""Owner of all calls to a gateway without keys."""
 BOUND = 30
-"""Seconds within which whatever a test waits for must come."""
+"""Seconds after which a test stops waiting, and fails."""
 
 
 class Gates:
-    """Agents that stop in the middle until the test lets them go on."""
+    """Agents that stop in the middle of their answer until the test opens the gate."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
 
     def close(self) -> None:
-        """Let the agents that wait go on, and have later ones wait."""
+        """Open the gate for the agents that wait, and close it for later ones."""
         self.gate.set()
         self.gate = asyncio.Event()
 
     async def gated(self, text: str) -> AsyncGenerator[str]:
-        """Says one word, and the rest when the gate opens."""
+        """Yield one word, and the rest once the gate is open."""
         yield "first"
         await self.gate.wait()
         yield " second"
 
 
 async def rich(text: str) -> AsyncGenerator[Any]:
-    """Says one of everything."""
+    """Yield one of each kind of output."""
     yield Message.of("On it.", phase="progress")
     yield MessageStarted(message_id=None, metadata={"tone": "calm"})
     yield PartAdded(part=ReasoningPart(text=""), open=True)
@@ -77,31 +76,31 @@ async def rich(text: str) -> AsyncGenerator[Any]:
 
 
 async def auth(text: str) -> AsyncGenerator[Any, Any]:
-    """Needs a login."""
+    """Ask for a login."""
     yield Ask("Log in, please.", kind="auth", value={"url": "https://login.example.com"})
     yield "In."
 
 
 async def cut(text: str) -> AsyncGenerator[Any]:
-    """Fails in the middle of its answer."""
+    """Fail in the middle of the answer."""
     yield "one "
     yield "two "
     raise RuntimeError("cut")
 
 
 async def number(text: str) -> AsyncGenerator[Any]:
-    """Gives data that is no object."""
+    """Yield data that is not an object."""
     yield DataPart(data=[1, 2, 3])
 
 
 async def modes(call: Invocation) -> str:
-    """Names the output modes that the caller accepts."""
+    """Return the output modes that the caller accepts."""
     accepted: list[str] = call.config.get("accepted_output_modes", [])
     return ", ".join(accepted)
 
 
 def reject(text: str) -> str:
-    """Does not take the task on."""
+    """Reject the task."""
     raise FaultError(FaultCode.AGENT_FAILED, text, rejected=True)
 
 
@@ -127,6 +126,8 @@ AGENTS: Mapping[str, Any] = {
 
 @dataclass
 class Site:
+    """A running gateway, and calls to it."""
+
     hub: GatewayHub
     client: httpx.AsyncClient
     gates: Gates
@@ -145,7 +146,7 @@ class Site:
     def stream(
         self, agent: str, method: str, params: Any = None, **more: Any
     ) -> AbstractAsyncContextManager[AsyncIterator[Any]]:
-        """The results of a stream, each as soon as it is there; leaving the block hangs up."""
+        """Yield the results of a stream as they arrive. The end of the block disconnects."""
         headers = {} if "/" in method else {"A2A-Version": "1.0"}
         headers |= more.pop("headers", {})
         body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
@@ -161,8 +162,8 @@ class Site:
                         event = json.loads(line.removeprefix("data:"))
                         yield event["result"] if "jsonrpc" in event else event
 
-            async with aclosing(events()) as found:
-                yield found
+            async with aclosing(events()) as results:
+                yield results
 
     async def error(self, agent: str, method: str, params: Any = None, **more: Any) -> Any:
         response = await self.rpc(agent, method, params, **more)
@@ -176,10 +177,10 @@ class Site:
 async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **settings: Any) -> AsyncGenerator[Site]:
     gates = Gates()
     limits = {"inline": 1000, "cancel_grace": 1, **settings.pop("limits", {})}
-    given: dict[str, Any] = {"default_agent": "echo", **settings}
-    known = {**AGENTS, "gated": gates.gated, **(agents or {})}
+    options: dict[str, Any] = {"default_agent": "echo", **settings}
+    all_agents = {**AGENTS, "gated": gates.gated, **(agents or {})}
     async with (
-        opened_gateway(folder, known, limits=limits, **given) as gateway,
+        opened_gateway(folder, all_agents, limits=limits, **options) as gateway,
         bridge.client(gateway.app, URL) as client,
     ):
         try:
@@ -189,12 +190,12 @@ async def opened(folder: Path, agents: Mapping[str, Any] | None = None, **settin
 
 
 def message(text: str = "", **more: Any) -> dict[str, Any]:
-    """Params of SendMessage."""
+    """Return the params of SendMessage."""
     return {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": text}], **more}}
 
 
 def message_0_3(text: str = "", **more: Any) -> dict[str, Any]:
-    """Params of message/send."""
+    """Return the params of message/send."""
     return {
         "message": {
             "kind": "message",
@@ -207,18 +208,18 @@ def message_0_3(text: str = "", **more: Any) -> dict[str, Any]:
 
 
 def events_of(response: httpx.Response) -> list[Any]:
-    """The data of each event of a whole stream."""
+    """Return the data of each event of a finished stream."""
     assert response.headers["Content-Type"].startswith("text/event-stream")
     return [json.loads(line.removeprefix("data: ")) for line in response.text.splitlines() if line.startswith("data:")]
 
 
 def answer_of(task: Any) -> str:
-    """The text of a task's artifacts."""
+    """Return the text of a task's artifacts."""
     return "".join(part.get("text", "") for artifact in task.get("artifacts", ()) for part in artifact["parts"])
 
 
 async def until(site: Site, task_id: str, kind: str, count: int = 1) -> None:
-    """Wait until so many records of a kind are committed on the task's thread."""
+    """Wait until `count` records of a kind are committed on the task's thread."""
     task = await site.hub.reads.task(OWNER, task_id)
     async with asyncio.timeout(BOUND):
         async for records in site.hub.reads.follow(OWNER, Scope(task.thread_id)):

@@ -1,4 +1,4 @@
-"""A dialogue with an agent that needs to be told what its own server calls the task and the context."""
+"""Dialogues with agents that need the upstream ids of the task and the context."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,6 +9,8 @@ from babelgate.conformance.contract import Dialogue
 
 
 class Talk(Dialogue):
+    """A dialogue whose calls carry the upstream ids."""
+
     def call(self, content: str | Message | dict[str, Any] = "", cause: Cause = "input") -> Invocation:
         call = super().call(content, cause)
         ids: dict[str, str] = {}
@@ -21,7 +23,7 @@ class Talk(Dialogue):
 
 
 class Reminded:
-    """An agent of which a plain dialogue thinks that it needs nothing of the kind."""
+    """An agent that reads the upstream ids from the log, so that a plain dialogue can call it."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent

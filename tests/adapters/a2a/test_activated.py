@@ -1,5 +1,7 @@
-"""Extensions that the gateway knows nothing of: their data stand in metadata, and what activates them goes through to
-the agent's server, if that one has them."""
+"""Extensions that the gateway does not know: callers activate those that the agent's server declares.
+
+Their data are in metadata, which the gateway relays.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -35,9 +37,9 @@ HEADERS = ("a2a-extensions", "x-a2a-extensions")
 
 @asynccontextmanager
 async def serving(far: Far, folder: Path, extensions: list[dict[str, Any]]) -> AsyncGenerator[Running]:
-    """A gateway before a server whose card declares these."""
-    able = {"streaming": True, "extensions": extensions}
-    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, "JSONRPC", capabilities=able))
+    """Run a gateway in front of a server whose card declares these extensions."""
+    capabilities = {"streaming": True, "extensions": extensions}
+    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, "JSONRPC", capabilities=capabilities))
     async with running(folder, configured={"far": {"url": far.url, "protocol": "a2a"}}) as gateway:
         yield gateway
 
@@ -57,44 +59,46 @@ async def _send(gateway: Running, header: dict[str, str], params: Any, method: s
     return response
 
 
-def _heard(far: Far) -> list[list[str | None]]:
-    """The two headers of each call but those for cards."""
-    return [[headers.get(name) for name in HEADERS] for call, headers, _ in far.asked if not call.endswith(".json")]
+def _extension_headers(far: Far) -> list[list[str | None]]:
+    """Return the two headers of each call, except those for cards."""
+    return [[headers.get(name) for name in HEADERS] for call, headers, _ in far.requests if not call.endswith(".json")]
 
 
 @pytest.mark.parametrize("name", ["A2A-Extensions", "X-A2A-Extensions"])
-async def test_what_both_the_caller_and_the_server_have_is_activated(far: Far, gateway: Running, name: str) -> None:
+async def test_extensions_of_both_caller_and_server_are_activated(far: Far, gateway: Running, name: str) -> None:
     far.set("SendStreamingMessage", [{"task": ASKED}], [{"task": ENDED}])
-    named = f"{KAGENT}, {OTHER},{SECRETS} ,, {ADK}"
-    asked = await _send(gateway, {name: named}, message("Hello"))
-    assert _heard(far) == [[f"{ADK}, {KAGENT}"] * 2]
-    assert asked.headers[name] == f"{KAGENT}, {ADK}"
-    task_id = asked.json()["result"]["task"]["id"]
+    value = f"{KAGENT}, {OTHER},{SECRETS} ,, {ADK}"
+    waiting = await _send(gateway, {name: value}, message("Hello"))
+    assert _extension_headers(far) == [[f"{ADK}, {KAGENT}"] * 2]
+    assert waiting.headers[name] == f"{KAGENT}, {ADK}"
+    task_id = waiting.json()["result"]["task"]["id"]
     await _send(gateway, {name: ADK}, message("Ada", taskId=task_id))
-    assert _heard(far)[1:] == [[ADK] * 2]
+    assert _extension_headers(far)[1:] == [[ADK] * 2]
 
 
 @pytest.mark.parametrize("header", [{}, {"A2A-Extensions": OTHER}, {"A2A-Extensions": URI}])
-async def test_who_activates_none_of_them_activates_nothing(far: Far, gateway: Running, header: dict[str, str]) -> None:
+async def test_other_extensions_of_a_caller_are_not_activated(
+    far: Far, gateway: Running, header: dict[str, str]
+) -> None:
     response = await _send(gateway, header, message("Hello"))
-    assert _heard(far) == [[None, None]]
+    assert _extension_headers(far) == [[None, None]]
     assert response.headers.get("A2A-Extensions") == (URI if URI in header.values() else None)
 
 
-async def test_they_are_bounded_and_are_no_headers_of_their_own(far: Far, gateway: Running) -> None:
-    named = ", ".join(["https://example.com/x", "X-Evil: 1", *(str(each["uri"]) for each in DECLARED[4:])])
-    await _send(gateway, {"A2A-Extensions": named}, message_0_3("Hello"), "message/send")
-    [[sent, _]] = _heard(far)
+async def test_activated_extensions_are_limited_and_cannot_inject_headers(far: Far, gateway: Running) -> None:
+    value = ", ".join(["https://example.com/x", "X-Evil: 1", *(str(each["uri"]) for each in DECLARED[4:])])
+    await _send(gateway, {"A2A-Extensions": value}, message_0_3("Hello"), "message/send")
+    [[sent, _]] = _extension_headers(far)
     assert sent is not None
     assert 0 < len(sent.split(", ")) <= 32
-    assert not any("x-evil" in headers for _, headers, _ in far.asked)
+    assert not any("x-evil" in headers for _, headers, _ in far.requests)
     card = (await gateway.http.get("/a2a/far/.well-known/agent-card.json")).json()
     assert not any("Evil" in each["uri"] for each in card["capabilities"]["extensions"])
 
 
 async def test_a_caller_of_another_protocol_activates_nothing(far: Far, gateway: Running) -> None:
     await _ask_by_acp(gateway, **{"A2A-Extensions": ADK})
-    assert _heard(far) == [[None, None]]
+    assert _extension_headers(far) == [[None, None]]
 
 
 STREAMING = "https://a2a-extensions.adk.kagenti.dev/ui/streaming/v1"
@@ -108,23 +112,25 @@ async def kagenti(far: Far, tmp_path: Path) -> AsyncGenerator[Running]:
 
 
 async def _ask_by_acp(gateway: Running, **headers: str) -> Any:
-    said = {"role": "user", "parts": [{"content_type": "text/plain", "content": "Hello"}]}
-    body = {"agent_name": "far", "input": [said], "mode": "sync"}
+    message = {"role": "user", "parts": [{"content_type": "text/plain", "content": "Hello"}]}
+    body = {"agent_name": "far", "input": [message], "mode": "sync"}
     return (await gateway.http.post("/acp/runs", json=body, headers=headers)).json()
 
 
-async def test_an_agent_that_tells_its_answer_as_it_is_made_is_asked_to(far: Far, kagenti: Running) -> None:
+async def test_streaming_extension_is_activated_for_other_protocols(far: Far, kagenti: Running) -> None:
     run = await _ask_by_acp(kagenti)
-    assert _heard(far) == [[STREAMING] * 2]
-    parts = [part for said in run["output"] for part in said["parts"]]
-    told = [part["content"] for part in parts if part["content"] and not part["name"]]
-    assert told == ["It is ", "sunny.", "Bye."]
+    assert _extension_headers(far) == [[STREAMING] * 2]
+    parts = [part for message in run["output"] for part in message["parts"]]
+    texts = [part["content"] for part in parts if part["content"] and not part["name"]]
+    assert texts == ["It is ", "sunny.", "Bye."]
 
 
 @pytest.mark.parametrize("header", [{}, {"A2A-Extensions": STREAMING}])
-async def test_a_caller_of_a2a_sees_changes_and_message(far: Far, kagenti: Running, header: dict[str, str]) -> None:
+async def test_caller_of_a2a_receives_draft_changes_and_message(
+    far: Far, kagenti: Running, header: dict[str, str]
+) -> None:
     task = (await _send(kagenti, header, message("Hello"))).json()["result"]["task"]
-    assert _heard(far) == [[STREAMING] * 2 if header else [None, None]]
+    assert _extension_headers(far) == [[STREAMING] * 2 if header else [None, None]]
     assert [part["text"] for part in task["status"]["message"]["parts"]] == ["It is sunny.", "Bye."]
     assert [each["name"] for each in task["artifacts"]] == ["report.txt"]
     assert task["metadata"][STREAMING]["message_update"] == [
@@ -133,11 +139,11 @@ async def test_a_caller_of_a2a_sees_changes_and_message(far: Far, kagenti: Runni
     assert "history" not in task or all(each["role"] == "ROLE_USER" for each in task["history"])
 
 
-async def test_all_extensions_are_named_in_one_header_to_an_old_server(far: Far, tmp_path: Path) -> None:
-    able = {"streaming": True, "extensions": [{"uri": ADK}, {"uri": URI}]}
-    far.set("GET /.well-known/agent-card.json", card_0_3(far.url, capabilities=able))
-    old = {**ENDED, "kind": "task", "status": {"state": "completed"}}
-    far.set("message/stream", [old])
+async def test_one_header_lists_all_extensions_for_0_3(far: Far, tmp_path: Path) -> None:
+    capabilities = {"streaming": True, "extensions": [{"uri": ADK}, {"uri": URI}]}
+    far.set("GET /.well-known/agent-card.json", card_0_3(far.url, capabilities=capabilities))
+    task = {**ENDED, "kind": "task", "status": {"state": "completed"}}
+    far.set("message/stream", [task])
     async with running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}}) as gateway:
         await _send(gateway, {"A2A-Extensions": f"{ADK}, {URI}"}, message("Hello"))
-    assert _heard(far)[0] == [f"{URI}, {ADK}"] * 2
+    assert _extension_headers(far)[0] == [f"{URI}, {ADK}"] * 2

@@ -1,5 +1,7 @@
-"""The tools of a caller at an agent of ag2 1.2.1, which has a form for them: they are offered in each message, and what
-it calls is asked of the caller, in every protocol."""
+"""Tools of a caller at an agent of ag2 1.2.1, which has a form for them.
+
+Each message offers them, and the caller of any protocol answers their calls.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -23,8 +25,8 @@ def _update(artifact: dict[str, Any]) -> dict[str, Any]:
 
 
 def _serve(far: Far, tmp_path: Path, *uris: str) -> Any:
-    able = {"streaming": True, "extensions": [{"uri": uri} for uri in uris]}
-    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, capabilities=able))
+    capabilities = {"streaming": True, "extensions": [{"uri": uri} for uri in uris]}
+    far.set("GET /.well-known/agent-card.json", card_1_0(far.url, capabilities=capabilities))
     return running(tmp_path, configured={"far": {"url": far.url, "protocol": "a2a"}})
 
 
@@ -35,7 +37,7 @@ async def _chat(gateway: Running, *messages: Any) -> Any:
     return response.raise_for_status().json()["choices"][0]["message"]
 
 
-async def test_tools_are_offered_and_their_calls_are_the_callers_to_answer(far: Far, tmp_path: Path) -> None:
+async def test_offered_tools_are_called_and_answered_by_the_caller(far: Far, tmp_path: Path) -> None:
     first, second = _call(1), _call(2)
     answer = {"artifactId": "a", "parts": [{"text": "It rains."}]}
     far.set(
@@ -45,17 +47,17 @@ async def test_tools_are_offered_and_their_calls_are_the_callers_to_answer(far: 
     )
     async with _serve(far, tmp_path, URN) as gateway:
         hello = {"role": "user", "content": "Hello"}
-        asked = await _chat(gateway, hello)
-        calls = [(each["function"]["name"], each["function"]["arguments"]) for each in asked["tool_calls"]]
+        calling = await _chat(gateway, hello)
+        calls = [(each["function"]["name"], each["function"]["arguments"]) for each in calling["tool_calls"]]
         assert calls == [("weather", '{"city": 1}'), ("weather", '{"city": 2}')]
         results = [
             {"role": "tool", "tool_call_id": each["id"], "content": words}
-            for each, words in zip(asked["tool_calls"], ("rain", '{"sun": 1}'), strict=True)
+            for each, words in zip(calling["tool_calls"], ("rain", '{"sun": 1}'), strict=True)
         ]
-        told = await _chat(gateway, hello, asked, *results)
-    assert told["content"] == "It rains."
-    assert not told.get("tool_calls")
-    offered, answered = (body["message"] for call, _, body in far.asked if call == "SendStreamingMessage")
+        final = await _chat(gateway, hello, calling, *results)
+    assert final["content"] == "It rains."
+    assert not final.get("tool_calls")
+    offered, answered = (body["message"] for call, _, body in far.requests if call == "SendStreamingMessage")
     assert offered["extensions"] == answered["extensions"] == [URN]
     offer = {"data": {"tools": [WEATHER]}, "mediaType": TYPE.format("schemas")}
     assert offered["parts"] == [{"text": "Hello"}, offer]
@@ -66,10 +68,12 @@ async def test_tools_are_offered_and_their_calls_are_the_callers_to_answer(far: 
         {"id": "call-1", "name": "weather", "content": "rain"},
         {"id": "call-2", "name": "weather", "content": '{"sun": 1}'},
     ]
-    assert [headers["a2a-extensions"] for call, headers, _ in far.asked if call == "SendStreamingMessage"] == [URN] * 2
+    assert [headers["a2a-extensions"] for call, headers, _ in far.requests if call == "SendStreamingMessage"] == [
+        URN
+    ] * 2
 
 
-async def test_tools_are_offered_to_nobody_else(far: Far, tmp_path: Path) -> None:
+async def test_tools_are_offered_only_with_the_extension(far: Far, tmp_path: Path) -> None:
     answer = {"artifactId": "a", "parts": [{"text": "Hi."}]}
     far.set("SendStreamingMessage", [task("TASK_STATE_COMPLETED", artifacts=[answer])])
     async with _serve(far, tmp_path) as gateway:

@@ -1,4 +1,4 @@
-"""An agent on another A2A server: what the client asks of it, and what it makes of its answers."""
+"""Client of another A2A server: the requests that it sends, and the events that it reads."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -64,11 +64,11 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def far() -> AsyncGenerator[Far]:
-    async with far_server() as made:
-        made.set(CARD, card_1_0(made.url))
-        made.set(STREAM, PLAIN)
-        made.set("CancelTask", WORKING)
-        yield made
+    async with far_server() as server:
+        server.set(CARD, card_1_0(server.url))
+        server.set(STREAM, PLAIN)
+        server.set("CancelTask", WORKING)
+        yield server
 
 
 @pytest.fixture
@@ -78,16 +78,16 @@ async def agent(far: Far) -> AsyncGenerator[Client]:
     await client.aclose()
 
 
-def make_call(**given: Any) -> Invocation:
-    given.setdefault("messages", (Message.of("Hello", "user").replace(message_id="1"),))
-    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=RUN, **given)
+def make_call(**fields: Any) -> Invocation:
+    fields.setdefault("messages", (Message.of("Hello", "user").replace(message_id="1"),))
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id=RUN, **fields)
 
 
 def log_of(events: Sequence[Event], run_id: str = RUN) -> list[Record]:
     return [Record(seq, seq, "k", run_id, 1, event) for seq, event in enumerate(events, start=1)]
 
 
-def said(events: Sequence[Event]) -> str:
+def streamed_text(events: Sequence[Event]) -> str:
     text = ""
     for event in events:
         match event:
@@ -99,7 +99,7 @@ def said(events: Sequence[Event]) -> str:
 
 
 async def text_from(agent: Client, call: Invocation | None = None) -> str:
-    return said(await all_of(agent.run(call or make_call())))
+    return streamed_text(await all_of(agent.run(call or make_call())))
 
 
 async def code_from(agent: Client, call: Invocation | None = None) -> FaultCode:
@@ -112,13 +112,13 @@ async def code_from(agent: Client, call: Invocation | None = None) -> FaultCode:
 async def test_a_task_is_streamed_and_bound_to_its_ids(far: Far, agent: Client) -> None:
     events = await all_of(agent.run(make_call()))
     assert events[0] == UpstreamBound(protocol="a2a", ids=IDS)
-    assert said(events) == "ab"
+    assert streamed_text(events) == "ab"
     assert far.calls() == [STREAM]
 
 
-async def test_the_version_is_told_and_only_the_configured_headers_go_along(far: Far, agent: Client) -> None:
+async def test_request_has_the_version_and_only_configured_headers(far: Far, agent: Client) -> None:
     await all_of(agent.run(make_call(metadata={"trip": 7}, config={"accepted_output_modes": ["text/plain"]})))
-    _, headers, params = far.asked[-1]
+    _, headers, params = far.requests[-1]
     assert headers["a2a-version"] == "1.0"
     assert headers["accept"].startswith("text/event-stream")
     assert headers["content-type"] == "application/json"
@@ -133,10 +133,10 @@ async def test_the_version_is_told_and_only_the_configured_headers_go_along(far:
 async def test_the_card_is_read_once(far: Far, agent: Client) -> None:
     for _ in range(2):
         await all_of(agent.run(make_call()))
-    assert [name for name, _, _ in far.asked].count("GET /.well-known/agent-card.json") == 1
+    assert [name for name, _, _ in far.requests].count("GET /.well-known/agent-card.json") == 1
 
 
-async def test_a_transcript_goes_along_only_where_no_context_remembers_it(far: Far, agent: Client) -> None:
+async def test_transcript_is_sent_only_without_a_context(far: Far, agent: Client) -> None:
     history = (Message.of("Hi", "user"), Message.of("Hello, Ada."))
     await all_of(agent.run(make_call(history=history)))
     parts = far.body(STREAM)["message"]["parts"]
@@ -159,16 +159,16 @@ ASKED_TWICE = [InterruptRaised(interrupt_id=f"ours {name}", extra={"a2a": {"id":
 DECLINED = (InterruptAnswered(interrupt_id="i", action="decline"),)
 
 
-def answering(*past: Event, value: Any = "Ada", **given: Any) -> Invocation:
-    """A call that answers the questions in `past`, which an earlier run said."""
+def answering(*past: Event, value: Any = "Ada", **fields: Any) -> Invocation:
+    """Return a call that answers the questions in `past`, the events of an earlier run."""
 
     async def records() -> Sequence[Record]:
         return log_of(past, "before")
 
-    asked = [event for event in past if isinstance(event, InterruptRaised)]
-    answers = tuple(InterruptAnswered(interrupt_id=each.interrupt_id or "i", value=value) for each in asked)
-    given.setdefault("messages", (Message.of(str(value), "user").replace(message_id="2"),))
-    return make_call(cause="answer", answers=answers, upstream=IDS, past=records, **given)
+    raised = [event for event in past if isinstance(event, InterruptRaised)]
+    answers = tuple(InterruptAnswered(interrupt_id=each.interrupt_id or "i", value=value) for each in raised)
+    fields.setdefault("messages", (Message.of(str(value), "user").replace(message_id="2"),))
+    return make_call(cause="answer", answers=answers, upstream=IDS, past=records, **fields)
 
 
 def message(*parts: Any, **more: Any) -> dict[str, Any]:
@@ -185,9 +185,9 @@ SENT_SEVERAL = message(
 
 SENT: list[tuple[Invocation, dict[str, Any], str]] = [
     (make_call(upstream={"context": CONTEXT}, history=BEFORE), message(contextId=CONTEXT), ""),
-    # The next input of a task is a task of its own.
+    # The next input of a task starts a new task.
     (make_call(cause="follow_up", upstream=IDS), message(contextId=CONTEXT, referenceTaskIds=[TASK]), ""),
-    # A history without words is no transcript.
+    # A history without text is not a transcript.
     (make_call(history=PICTURE), message(), ""),
     (make_call(messages=SEVERAL), SENT_SEVERAL, ""),
     (make_call(messages=(), data={"message": "Hi"}), message({"text": "Hi"}), ""),
@@ -195,7 +195,7 @@ SENT: list[tuple[Invocation, dict[str, Any], str]] = [
     (make_call(messages=(), data=[1]), message({"data": [1]}), ""),
     (make_call(messages=(), data={}), message({"text": ""}), ""),
     (make_call(messages=THOUGHT), message({"text": "Hi"}), "reasoning"),
-    # An answer that is data is sent as data, however it was said.
+    # A value that is data is sent as data, even if the caller's message is text.
     (answering(InterruptRaised(), value={"n": 1}, messages=YES), message({"data": {"n": 1}}, **SAME), ""),
     (answering(*ASKED_TWICE), message({"data": RESUME}, **SAME), ""),
     (make_call(answers=DECLINED, messages=(), upstream=IDS), message({"data": None}, **SAME), "question"),
@@ -203,7 +203,7 @@ SENT: list[tuple[Invocation, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("call", "expected", "lost"), SENT)
-async def test_a_call_is_one_message(far: Far, agent: Client, call: Invocation, expected: Any, lost: str) -> None:
+async def test_invocation_is_one_message(far: Far, agent: Client, call: Invocation, expected: Any, lost: str) -> None:
     events = await all_of(agent.run(call))
     sent = far.body(STREAM)["message"]
     assert (sent.pop("messageId") == "own") == ("mood" in expected)
@@ -211,22 +211,22 @@ async def test_a_call_is_one_message(far: Far, agent: Client, call: Invocation, 
     assert "".join(event.feature for event in events if isinstance(event, LossNoted)) == lost
 
 
-async def test_a_bare_message_is_an_answer_without_a_task(far: Far, agent: Client) -> None:
+async def test_message_may_be_an_answer_without_a_task(far: Far, agent: Client) -> None:
     reply: dict[str, Any] = {"messageId": "m", "role": "ROLE_AGENT", "contextId": CONTEXT, "parts": [{"text": "Hi"}]}
     far.set(STREAM, [{"message": reply}])
     events = await all_of(agent.run(make_call()))
-    assert (events[0], said(events)) == (UpstreamBound(protocol="a2a", ids={"context": CONTEXT}), "Hi")
+    assert (events[0], streamed_text(events)) == (UpstreamBound(protocol="a2a", ids={"context": CONTEXT}), "Hi")
     assert far.calls() == [STREAM]
 
 
-async def test_nothing_that_comes_after_the_end_matters_and_nobody_waits_for_it(far: Far, agent: Client) -> None:
+async def test_events_after_the_end_are_ignored(far: Far, agent: Client) -> None:
     far.set(STREAM, [*PLAIN, b"data: {garbage\n\n", {"task": WORKING}])
     far.holds = True
     assert await text_from(agent) == "ab"
     assert not far.on("CancelTask").is_set()
 
 
-async def test_an_event_over_many_data_lines_and_comments_are_read(far: Far, agent: Client) -> None:
+async def test_comments_and_multiline_events_are_read(far: Far, agent: Client) -> None:
     pretty = b'data: {"jsonrpc": "2.0", "id": 1,\r\ndata:  "result": {"task":\r\ndata: {"id": "t"}}}\r\n\r\n'
     far.set(STREAM, [b": ping\n\n", pretty, b"data: [DONE]\n\n", *PLAIN[1:]])
     assert await text_from(agent) == "ab"
@@ -235,25 +235,25 @@ async def test_an_event_over_many_data_lines_and_comments_are_read(far: Far, age
 # Without a stream
 
 
-async def test_a_json_answer_to_a_streaming_method_is_the_task_and_is_followed(far: Far, agent: Client) -> None:
+async def test_json_response_to_a_streaming_method_is_followed(far: Far, agent: Client) -> None:
     far.set(STREAM, {"task": whole("a", "TASK_STATE_WORKING")})
     far.set("GetTask", whole("ab"))
     assert await text_from(agent) == "ab"
 
 
-async def test_without_streaming_the_task_is_sent_and_looked_at_until_it_stops(far: Far, agent: Client) -> None:
+async def test_task_is_polled_until_it_stops_without_streaming(far: Far, agent: Client) -> None:
     far.set(CARD, card_1_0(far.url, capabilities={}))
     far.set("SendMessage", {"task": {**WORKING, "status": {"state": "TASK_STATE_SUBMITTED"}}})
     far.set("GetTask", WORKING, whole("a", "TASK_STATE_WORKING"), whole("ab", "TASK_STATE_WORKING"), whole("ab"))
     events = await all_of(agent.run(make_call()))
-    assert said(events) == "ab"
+    assert streamed_text(events) == "ab"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert far.calls() == ["SendMessage", "GetTask", "GetTask", "GetTask", "GetTask"]
     assert far.body("SendMessage")["configuration"] == {"returnImmediately": True}
     assert far.body("GetTask") == {"id": TASK}
 
 
-async def test_a_server_that_says_it_cannot_stream_is_not_asked_to_again(far: Far, agent: Client) -> None:
+async def test_server_without_streams_is_called_without_them_afterwards(far: Far, agent: Client) -> None:
     far.fail(STREAM, -32004, "No streams")
     far.set("SendMessage", {"task": whole("ab")})
     for _ in range(2):
@@ -282,29 +282,29 @@ OLD: list[Any] = [
 ]
 
 
-async def test_a_card_of_0_3_is_spoken_to_in_0_3(far: Far, agent: Client) -> None:
+async def test_card_of_0_3_selects_version_0_3(far: Far, agent: Client) -> None:
     far.set(CARD, card_0_3(far.url + "/"))
     far.set("message/stream", OLD)
     data = Message(role="user", message_id="1", parts=(DataPart(data=7),))
-    assert said(await all_of(agent.run(make_call(messages=(data,))))) == "ab"
-    _, headers, params = far.asked[-1]
+    assert streamed_text(await all_of(agent.run(make_call(messages=(data,))))) == "ab"
+    _, headers, params = far.requests[-1]
     assert "a2a-version" not in headers
     compat: dict[str, Any] = {"kind": "data", "data": {"value": 7}, "metadata": {"data_part_compat": True}}
     assert params == {"message": {"kind": "message", "messageId": "1", "role": "user", "parts": [compat]}}
 
 
-async def test_langgraphs_card_that_claims_1_0_is_spoken_to_in_0_3(far: Far, agent: Client) -> None:
+async def test_langgraph_card_of_1_0_selects_version_0_3(far: Far, agent: Client) -> None:
     far.set(CARD, card_1_0(far.url, url=far.url))
     far.set("message/stream", [OLD[0]])
     far.set("tasks/resubscribe")
     far.set("tasks/get", {**OLD[0], "status": {"state": "completed"}})
     await all_of(agent.run(make_call()))
-    # It wants to know the context of every task, too.
+    # langgraph-api requires the context of every task, too.
     assert far.body("tasks/get") == {"id": TASK, "contextId": CONTEXT}
 
 
 @pytest.mark.parametrize("code", [-32601, -32009])
-async def test_a_server_that_does_not_know_1_0_is_spoken_to_in_0_3(far: Far, agent: Client, code: int) -> None:
+async def test_unknown_method_or_version_selects_0_3(far: Far, agent: Client, code: int) -> None:
     far.fail(STREAM, code, "What?")
     far.set("message/stream", OLD)
     for _ in range(2):
@@ -312,11 +312,11 @@ async def test_a_server_that_does_not_know_1_0_is_spoken_to_in_0_3(far: Far, age
     assert far.calls() == [STREAM, "message/stream", "message/stream"]
 
 
-async def test_without_a_card_the_url_is_the_endpoint(far: Far) -> None:
+async def test_url_is_the_endpoint_without_a_card(far: Far) -> None:
     agent = Client(far.url + "/some/agent")
     assert await text_from(agent) == "ab"
     await agent.aclose()
-    assert [name for name, _, _ in far.asked[:4]] == [
+    assert [name for name, _, _ in far.requests[:4]] == [
         "GET /some/agent/.well-known/agent-card.json",
         "GET /some/agent/.well-known/agent.json",
         "GET /.well-known/agent-card.json",
@@ -324,7 +324,7 @@ async def test_without_a_card_the_url_is_the_endpoint(far: Far) -> None:
     ]
 
 
-async def test_rest_of_1_0(far: Far, agent: Client) -> None:
+async def test_task_is_run_by_rest_of_1_0(far: Far, agent: Client) -> None:
     far.set(CARD, card_1_0(far.url + "/a/", "GRPC", "HTTP+JSON"))
     far.set("POST /a/message:stream", STARTED)
     far.set("GET /a/tasks/t", whole("ab"))
@@ -332,7 +332,7 @@ async def test_rest_of_1_0(far: Far, agent: Client) -> None:
     assert far.body("POST /a/message:stream")["message"]["parts"] == [{"text": "Hello"}]
 
 
-async def test_rest_of_0_3_lives_below_v1_and_wraps_its_data(far: Far, agent: Client) -> None:
+async def test_rest_of_0_3_is_below_v1_and_wraps_data(far: Far, agent: Client) -> None:
     far.set(CARD, card_0_3(far.url, "HTTP+JSON"))
     data: dict[str, Any] = {"artifactId": "a", "parts": [{"data": {"data": {"n": 1}}}]}
     done = {**WORKING, "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": [data]}
@@ -343,7 +343,7 @@ async def test_rest_of_0_3_lives_below_v1_and_wraps_its_data(far: Far, agent: Cl
     assert far.body("POST /v1/message:stream")["message"]["content"] == [{"text": "Hello"}]
 
 
-async def test_a_tenant_goes_along(far: Far, agent: Client) -> None:
+async def test_tenant_of_the_card_is_sent(far: Far, agent: Client) -> None:
     card = card_1_0(far.url)
     card["supportedInterfaces"][0]["tenant"] = "blue"
     far.set(CARD, card)
@@ -351,35 +351,35 @@ async def test_a_tenant_goes_along(far: Far, agent: Client) -> None:
     assert far.body(STREAM)["tenant"] == "blue"
 
 
-# Where the stream breaks
+# Broken streams
 
 
-async def test_a_stream_that_is_cut_off_is_joined_again_and_nothing_is_told_twice(far: Far, agent: Client) -> None:
+async def test_broken_stream_is_resumed_without_repeated_events(far: Far, agent: Client) -> None:
     far.set(STREAM, STARTED)
     far.cuts = True
     far.set("GetTask", whole("a", "TASK_STATE_WORKING"))
     far.set("SubscribeToTask", [{"task": whole("ab", "TASK_STATE_WORKING")}, piece("c"), DONE])
     events = await all_of(agent.run(make_call()))
-    assert said(events) == "abc"
+    assert streamed_text(events) == "abc"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert far.calls() == [STREAM, "GetTask", "SubscribeToTask"]
 
 
-async def test_a_task_is_looked_at_if_a_stream_does_not_begin_with_it(far: Far, agent: Client) -> None:
+async def test_task_is_polled_if_the_subscription_omits_it(far: Far, agent: Client) -> None:
     far.set(STREAM, STARTED)
     far.set("GetTask", whole("a", "TASK_STATE_WORKING"), whole("abc", "TASK_STATE_WORKING"), whole("abcd"))
     far.set("SubscribeToTask", [piece("c")])
     assert await text_from(agent) == "abcd"
 
 
-async def test_a_task_that_cannot_be_subscribed_to_is_looked_at(far: Far, agent: Client) -> None:
+async def test_task_without_a_subscription_is_polled(far: Far, agent: Client) -> None:
     far.set(STREAM, STARTED)
     far.fail("SubscribeToTask", -32004, "It has ended")
     far.set("GetTask", WORKING, whole("ab"))
     assert await text_from(agent) == "ab"
 
 
-async def test_a_server_that_has_forgotten_the_task_has_failed(far: Far, agent: Client) -> None:
+async def test_unknown_task_after_a_break_is_a_failure(far: Far, agent: Client) -> None:
     far.set(STREAM, STARTED)
     far.fail("GetTask", -32001, "Task not found")
     assert await fault_of(agent.run(make_call())) == (
@@ -388,7 +388,7 @@ async def test_a_server_that_has_forgotten_the_task_has_failed(far: Far, agent: 
     )
 
 
-async def test_a_look_without_an_answer_is_too_late(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_poll_without_a_response_is_a_timeout(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_module, "POLL_TIMEOUT", 0.05)
     far.set(STREAM, STARTED)
     far.set("GetTask", [])
@@ -404,7 +404,9 @@ async def test_a_look_without_an_answer_is_too_late(far: Far, agent: Client, mon
     assert await code_from(agent) is FaultCode.AGENT_TIMEOUT
 
 
-async def test_a_task_that_ends_in_silence_is_noticed(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_end_of_a_task_is_noticed_on_a_silent_stream(
+    far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client_module, "SILENCE", 0.01)
     far.set(STREAM, STARTED)
     far.holds = True
@@ -424,40 +426,40 @@ async def test_a_silent_dead_server_is_unreachable(far: Far, agent: Client, monk
 # Questions and answers
 
 
-async def test_a_question_pauses_and_its_answer_goes_to_the_same_task_and_context(far: Far, agent: Client) -> None:
+async def test_answer_goes_to_the_task_and_context_of_its_question(far: Far, agent: Client) -> None:
     far.set(STREAM, [{"task": WORKING}, ASKED])
-    asked = await all_of(agent.run(make_call()))
-    assert isinstance(asked[-1], InterruptRaised)
-    assert asked[-1].message.text == "Name?"
-    # Servers show the question until their agent says something.
+    first_events = await all_of(agent.run(make_call()))
+    assert isinstance(first_events[-1], InterruptRaised)
+    assert first_events[-1].message.text == "Name?"
+    # Servers show the question until their agent sends its next output.
     stale = {**WORKING, "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": QUESTION}}
     far.set(STREAM, [{"task": stale}, *PLAIN[1:]])
-    events = await all_of(agent.run(answering(*asked)))
+    events = await all_of(agent.run(answering(*first_events)))
     assert events[0] == UpstreamBound(protocol="a2a", ids=IDS)
-    assert said(events) == "ab"
+    assert streamed_text(events) == "ab"
     message = far.body(STREAM)["message"]
     assert (message["taskId"], message["contextId"], message["parts"]) == (TASK, CONTEXT, [{"text": "Ada"}])
     assert not far.on("CancelTask").is_set()
 
 
-async def test_an_answer_after_a_crash_begins_with_what_was_said(far: Far, agent: Client) -> None:
-    asked = InterruptRaised(interrupt_id="i", extra={"a2a": {"messageId": "q"}})
-    told = await all_of(agent.run(answering(asked)))
-    again = answering(asked, attempt=2)
+async def test_retried_answer_after_a_crash_repeats_recorded_events(far: Far, agent: Client) -> None:
+    question = InterruptRaised(interrupt_id="i", extra={"a2a": {"messageId": "q"}})
+    recorded = await all_of(agent.run(answering(question)))
+    again = answering(question, attempt=2)
 
     async def records() -> Sequence[Record]:
-        return [*log_of([asked], "before"), *log_of(told)]
+        return [*log_of([question], "before"), *log_of(recorded)]
 
-    assert await all_of(agent.run(replace(again, past=records))) == told
+    assert await all_of(agent.run(replace(again, past=records))) == recorded
 
 
-async def test_an_answer_to_a_task_that_was_never_told_is_a_fault_and_no_new_task(far: Far, agent: Client) -> None:
+async def test_answer_without_a_task_id_is_a_fault(far: Far, agent: Client) -> None:
     lost = make_call(answers=(InterruptAnswered(interrupt_id="i", value="Ada"),))
     assert await code_from(agent, lost) is FaultCode.AGENT_INVALID
     assert far.calls() == []
 
 
-async def test_an_answer_that_fails_without_a_word_is_sent_once_more(far: Far, agent: Client) -> None:
+async def test_answer_that_fails_without_a_message_is_retried_once(far: Far, agent: Client) -> None:
     far.set(STREAM, {"error": {"code": -32603, "message": ""}}, PLAIN)
     assert await text_from(agent, answering(InterruptRaised())) == "ab"
     far.fail(STREAM, -32603, "")
@@ -465,17 +467,17 @@ async def test_an_answer_that_fails_without_a_word_is_sent_once_more(far: Far, a
     assert far.calls().count(STREAM) == 4
 
 
-async def test_a_task_that_went_on_without_its_answer_is_followed(far: Far, agent: Client) -> None:
+async def test_task_that_continued_without_the_answer_is_followed(far: Far, agent: Client) -> None:
     far.fail(STREAM, -32602, "The task has ended")
     far.set("GetTask", whole("ab"))
     assert await text_from(agent, answering(InterruptRaised())) == "ab"
 
 
-async def test_an_answer_that_is_refused_by_a_task_that_waits_is_a_fault(far: Far, agent: Client) -> None:
+async def test_answer_rejected_by_a_waiting_task_is_a_fault(far: Far, agent: Client) -> None:
     far.fail(STREAM, -32602, "Not like that")
-    asked = InterruptRaised(extra={"a2a": {"messageId": "q"}})
+    question = InterruptRaised(extra={"a2a": {"messageId": "q"}})
     far.set("GetTask", {**WORKING, "status": {"state": "TASK_STATE_INPUT_REQUIRED", "message": QUESTION}})
-    _, words = await fault_of(agent.run(answering(asked)))
+    _, words = await fault_of(agent.run(answering(question)))
     assert words == "The agent's server answered -32602: Not like that"
 
 
@@ -489,25 +491,25 @@ def attached(past: Sequence[Event]) -> Invocation:
     return make_call(upstream=IDS, past=records, attempt=2)
 
 
-async def test_a_run_is_told_again_as_the_log_has_it_and_goes_on_from_there(far: Far, agent: Client) -> None:
+async def test_reattached_run_repeats_the_log_and_continues(far: Far, agent: Client) -> None:
     first = await all_of(agent.run(make_call()))
     far.set("GetTask", whole("abc"))
     for count in range(1, len(first) - 1):
         before = first[:count]
         past = ReplayCursor(before, closed=False)
-        new = [news for event in await all_of(agent.reattach(attached(before))) for news in past.new_events(event)]
-        assert said([*before, *new]) == "abc", count
+        new = [each for event in await all_of(agent.reattach(attached(before))) for each in past.new_events(event)]
+        assert streamed_text([*before, *new]) == "abc", count
     assert far.calls().count(STREAM) == 1
 
 
-async def test_a_run_that_had_asked_by_then_has_nothing_more_to_tell(far: Far, agent: Client) -> None:
+async def test_reattached_run_with_a_question_has_no_new_events(far: Far, agent: Client) -> None:
     far.set(STREAM, [{"task": WORKING}, ASKED])
     first = await all_of(agent.run(make_call()))
     assert await all_of(agent.reattach(attached(first))) == first
     assert far.calls() == [STREAM]
 
 
-async def test_without_its_id_a_task_cannot_be_found_again(agent: Client) -> None:
+async def test_reattach_without_a_task_id_is_a_fault(agent: Client) -> None:
     assert (await fault_of(agent.reattach(make_call())))[0] is FaultCode.AGENT_INVALID
 
 
@@ -520,7 +522,7 @@ async def until_first_token(events: AsyncIterator[Event]) -> None:
             return
 
 
-async def test_a_run_that_is_taken_up_only_to_be_cancelled_is_cancelled(far: Far, agent: Client) -> None:
+async def test_reattached_run_can_be_cancelled(far: Far, agent: Client) -> None:
     async with aclosing(agent.reattach(attached([UpstreamBound(protocol="a2a", ids=IDS)]))) as events:
         await anext(events)
     assert far.calls() == ["CancelTask"]
@@ -528,7 +530,7 @@ async def test_a_run_that_is_taken_up_only_to_be_cancelled_is_cancelled(far: Far
 
 
 @pytest.mark.parametrize("code", [-32002, -32001])
-async def test_a_server_that_refuses_a_cancel_holds_nobody_up(far: Far, agent: Client, code: int) -> None:
+async def test_rejected_cancel_does_not_block(far: Far, agent: Client, code: int) -> None:
     far.set(STREAM, STARTED)
     far.fail("CancelTask", code, "no")
     far.holds = True
@@ -537,7 +539,7 @@ async def test_a_server_that_refuses_a_cancel_holds_nobody_up(far: Far, agent: C
             await until_first_token(events)
 
 
-async def test_an_unanswered_cancel_holds_nobody_up(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unanswered_cancel_does_not_block(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "CANCEL_TIMEOUT", 0.05)
     far.set(STREAM, STARTED)
     far.set("CancelTask", [b""])
@@ -571,7 +573,7 @@ async def test_an_unanswered_cancel_holds_nobody_up(far: Far, agent: Client, mon
         (200, [], FaultCode.AGENT_INVALID, "did not answer with a task"),
     ],
 )
-async def test_a_refusal_is_told_in_the_servers_words(
+async def test_error_of_the_server_keeps_its_message(
     far: Far, agent: Client, status: int, answer: Body, code: FaultCode, words: str
 ) -> None:
     for method in (STREAM, "message/stream", "SendMessage", "message/send"):
@@ -581,7 +583,7 @@ async def test_a_refusal_is_told_in_the_servers_words(
     assert "secret" not in message
 
 
-async def test_what_a_gateway_says_of_its_own_agent_is_believed(far: Far, agent: Client) -> None:
+async def test_fault_code_of_another_gateway_is_preserved(far: Far, agent: Client) -> None:
     reason = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "AGENT_TIMEOUT", "domain": "babelgate"}]
     far.fail(STREAM, -32603, "Too slow", data=reason)
     assert await code_from(agent) is FaultCode.AGENT_TIMEOUT
@@ -600,13 +602,13 @@ async def test_what_a_gateway_says_of_its_own_agent_is_believed(far: Far, agent:
         {"statusUpdate": {"status": {"state": 5}}},
     ],
 )
-async def test_events_that_break_the_protocol_are_the_agents_fault(far: Far, agent: Client, event: Any) -> None:
+async def test_invalid_events_are_the_agents_fault(far: Far, agent: Client, event: Any) -> None:
     far.set(STREAM, [{"task": WORKING}, event])
     assert await code_from(agent) is FaultCode.AGENT_INVALID
     assert far.on("CancelTask").is_set()
 
 
-async def test_an_error_in_the_middle_of_a_stream_ends_the_run(far: Far, agent: Client) -> None:
+async def test_error_within_a_stream_ends_the_run(far: Far, agent: Client) -> None:
     error = b'event: error\ndata: {"jsonrpc": "2.0", "id": 1, "error": {"code": -32603, "message": "Boom"}}\n\n'
     far.set(STREAM, [*STARTED, error])
     assert await fault_of(agent.run(make_call())) == (
@@ -618,7 +620,7 @@ async def test_an_error_in_the_middle_of_a_stream_ends_the_run(far: Far, agent: 
 @pytest.mark.parametrize(
     "error", [{"error": {"code": 500, "status": "INTERNAL", "message": "Boom"}}, {"message": "Boom", "code": -32603}]
 )
-async def test_an_error_in_a_stream_of_rest_ends_the_run(far: Far, agent: Client, error: Any) -> None:
+async def test_error_within_a_rest_stream_ends_the_run(far: Far, agent: Client, error: Any) -> None:
     far.set(CARD, card_1_0(far.url, "HTTP+JSON"))
     far.set("POST /message:stream", [*STARTED, error])
     far.set("POST /tasks/t:cancel", WORKING)
@@ -633,22 +635,22 @@ async def test_a_failed_task_is_the_agents_failure(far: Far, agent: Client) -> N
     assert (ended.fault.code, ended.fault.message) == (FaultCode.AGENT_FAILED, "Boom")
 
 
-async def test_an_answer_over_the_limit_is_cut_short(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_response_over_the_limit_is_a_fault(far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HttpClient, "answer_limit", 10)
     far.set(STREAM, {"task": whole("ab" * 1000)})
     assert await code_from(agent) is FaultCode.AGENT_INVALID
 
 
-async def test_nobody_there_is_unreachable_and_the_address_stays_a_secret() -> None:
+async def test_unreachable_fault_hides_the_address() -> None:
     agent = Client("http://127.0.0.1:1")
-    for _ in range(2):  # closed, it can be used again
+    for _ in range(2):  # a closed client can be used again
         code, message = await fault_of(agent.run(make_call()))
         assert code is FaultCode.AGENT_UNREACHABLE
         assert "127.0.0.1" not in message
         await agent.aclose()
 
 
-async def test_a_server_that_is_silent_for_too_long_is_too_late(far: Far) -> None:
+async def test_silent_server_is_a_timeout(far: Far) -> None:
     far.set(STREAM, STARTED)
     far.holds = True
     agent = Client(far.url, timeout=httpx.Timeout(5, read=0.1))
@@ -657,8 +659,8 @@ async def test_a_server_that_is_silent_for_too_long_is_too_late(far: Far) -> Non
     assert far.on("CancelTask").is_set()
 
 
-async def test_no_cookie_of_one_call_goes_with_the_next(far: Far, agent: Client) -> None:
+async def test_cookies_are_not_sent_with_the_next_call(far: Far, agent: Client) -> None:
     far.headers = [(b"set-cookie", b"session=alice")]
     for _ in range(2):
         await all_of(agent.run(make_call()))
-    assert all("cookie" not in headers for _, headers, _ in far.asked)
+    assert all("cookie" not in headers for _, headers, _ in far.requests)

@@ -19,7 +19,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_error_of_the_specification_has_its_code_status_and_reason(name: str) -> None:
+def test_specified_errors_have_their_code_status_and_reason(name: str) -> None:
     code, status, rpc = TABLE[name]
     fault = a2a_error(name, "No.").fault
     assert error_object(fault, "1.0")["code"] == code
@@ -30,7 +30,7 @@ def test_each_error_of_the_specification_has_its_code_status_and_reason(name: st
 
 
 @pytest.mark.parametrize("code", FaultCode)
-def test_every_fault_has_an_answer_in_every_binding(code: FaultCode) -> None:
+def test_every_fault_has_an_error_in_every_binding(code: FaultCode) -> None:
     fault = Fault(code=code, message="No.", details={"retry_after": 3, "errors": [{"field": "a", "description": "b"}]})
     for version in ("1.0", "0.3"):
         check("error", version, error_object(fault, version))
@@ -39,7 +39,7 @@ def test_every_fault_has_an_answer_in_every_binding(code: FaultCode) -> None:
     assert 400 <= reason_of(fault).status < 600
 
 
-def test_what_is_wrong_with_params_is_a_bad_request_detail_in_1_0_and_no_data_at_all_in_0_3() -> None:
+def test_invalid_params_are_detailed_only_in_1_0() -> None:
     errors = [{"field": "message.parts", "description": "Field required"}]
     fault = Fault(code=FaultCode.INVALID, message="No.", details={"errors": errors})
     error = error_object(fault, "1.0")
@@ -48,18 +48,18 @@ def test_what_is_wrong_with_params_is_a_bad_request_detail_in_1_0_and_no_data_at
     assert "data" not in error_object(fault, "0.3")
 
 
-def test_errors_that_a2a_does_not_know_are_of_a_domain_of_their_own() -> None:
+def test_other_errors_have_the_gateways_domain() -> None:
     info = rest_error(Fault(code=FaultCode.QUEUE_FULL, message="Full.", details={"retry_after": 2}))["error"][
         "details"
     ][0]
     assert (info["reason"], info["domain"], info["metadata"]) == ("QUEUE_FULL", "babelgate", {"retryAfter": "2"})
 
 
-def test_only_what_is_known_to_be_a_task_is_a_task_that_is_not_found() -> None:
+def test_not_found_fault_is_not_task_not_found() -> None:
     assert reason_of(Fault(code=FaultCode.NOT_FOUND, message="")) is REASONS["NOT_FOUND"]
 
 
-def test_a_rest_error_of_0_3_names_its_type_as_the_official_client_knows_it() -> None:
+def test_rest_error_of_0_3_has_the_sdks_type() -> None:
     assert rest_error_0_3(a2a_error("TASK_NOT_FOUND", "No.").fault) == {
         "message": "No.",
         "type": "TaskNotFoundError",

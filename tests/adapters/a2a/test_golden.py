@@ -1,8 +1,10 @@
-"""One case, one log, and what A2A makes of it: a diff here is a change of the wire, and somebody reads it.
+"""Goldens of A2A: one log per case, and its encoding. A difference is a change of the wire format.
 
-`canonical.json` is the log; `a2a-<version>.http` the events of a stream over it and the task that is got in the end;
-`a2a-<version>.read.json` what is made of the messages in that task if a caller sends them. `pytest --accept` writes the
-last two.
+- `canonical.json`: the log.
+- `a2a-<version>.http`: the events of a stream of the log, and the final task.
+- `a2a-<version>.read.json`: the messages of that task, decoded as if a caller sent them.
+
+`pytest --accept` writes the last two.
 """
 
 import json
@@ -48,20 +50,20 @@ def written(log: list[Record], dialect: Dialect) -> bytes:
 
 def read(frames: bytes, dialect: Dialect) -> list[Any]:
     task = json.loads(Frames().all([frames])[-1].data)
-    found: list[Any] = []
+    messages: list[Any] = []
     for wire in task["history"]:
         try:
             message = dialect.decode_send({"message": wire}).message
         except FaultError as error:
-            found.append({"fault": error.fault.members()})
+            messages.append({"fault": error.fault.members()})
         else:
-            found.append(said(message))
-    return found
+            messages.append(said(message))
+    return messages
 
 
 @pytest.mark.parametrize("version", DIALECTS)
 @pytest.mark.parametrize("case", CASES)
-def test_the_stream_and_the_task_of_a_log_are_what_they_were(case: str, version: str, accept: bool) -> None:
+def test_stream_and_task_of_a_log_match_the_golden(case: str, version: str, accept: bool) -> None:
     dialect = DIALECTS[version]("http://127.0.0.1:8000", "echo")
     text = head(version) + written(log_of(case), dialect).decode()
     compare(GOLDEN / case / f"a2a-{version}.http", text, accept)
@@ -69,7 +71,7 @@ def test_the_stream_and_the_task_of_a_log_are_what_they_were(case: str, version:
 
 @pytest.mark.parametrize("version", DIALECTS)
 @pytest.mark.parametrize("case", CASES)
-def test_messages_are_read_as_they_were(case: str, version: str, accept: bool) -> None:
+def test_read_messages_match_the_golden(case: str, version: str, accept: bool) -> None:
     dialect = DIALECTS[version]("http://127.0.0.1:8000", "echo")
     frames = (GOLDEN / case / f"a2a-{version}.http").read_text().removeprefix(head(version)).encode()
     lines = ",\n".join("  " + json.dumps(message, ensure_ascii=False) for message in read(frames, dialect))
@@ -78,7 +80,7 @@ def test_messages_are_read_as_they_were(case: str, version: str, accept: bool) -
 
 @pytest.mark.parametrize("version", DIALECTS)
 @pytest.mark.parametrize("case", CASES)
-def test_the_goldens_are_what_the_published_types_ask_for(case: str, version: Any) -> None:
+def test_goldens_match_the_published_types(case: str, version: Any) -> None:
     frames = (GOLDEN / case / f"a2a-{version}.http").read_text().removeprefix(head(version)).encode()
     *events, task = [json.loads(each.data) for each in Frames().all([frames])]
     for event in events:

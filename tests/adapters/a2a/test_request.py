@@ -1,4 +1,4 @@
-"""What a client asks with is what a server of the same dialect understands."""
+"""Requests and errors that one side of a dialect encodes, and the other side decodes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from babelgate.canonical import DataPart, Fault, FaultCode, FilePart, Message, T
 
 DIALECTS = [v1_0.Codec, v0_3.Codec, v0_3_rest.Codec]
 
-SAID = Message(
+MESSAGE = Message(
     message_id="1",
     role="user",
     parts=(
@@ -27,23 +27,29 @@ SAID = Message(
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("wait", [True, False])
-def test_what_is_asked_is_understood_as_it_was_meant(dialect: type[Dialect], wait: bool) -> None:
-    spoken = dialect("", "far")
-    params = spoken.encode_send(
-        SAID, context_id="c", task_id="t", references=["r"], wait=wait, output_modes=["text/plain"], metadata={"k": 2}
+def test_encoded_request_is_decoded_unchanged(dialect: type[Dialect], wait: bool) -> None:
+    codec = dialect("", "far")
+    params = codec.encode_send(
+        MESSAGE,
+        context_id="c",
+        task_id="t",
+        references=["r"],
+        wait=wait,
+        output_modes=["text/plain"],
+        metadata={"k": 2},
     )
-    ask = spoken.decode_send(params)
-    assert ask.message.parts == SAID.parts
+    ask = codec.decode_send(params)
+    assert ask.message.parts == MESSAGE.parts
     assert ask.message.metadata == {"m": 1}
     assert (ask.context_id, ask.task_id, ask.wait) == ("c", "t", wait)
     assert (ask.output_modes, ask.metadata) == (("text/plain",), {"k": 2})
-    # The protocol buffer of 0.3 has no field for them, and its parser refuses what it does not know.
+    # The protocol buffer of 0.3 has no field for references, and its parser rejects unknown fields.
     assert ask.references == (() if dialect is v0_3_rest.Codec else ("r",))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_new_conversation_names_neither_task_nor_context(dialect: type[Dialect]) -> None:
-    params = dialect("", "far").encode_send(SAID)
+    params = dialect("", "far").encode_send(MESSAGE)
     assert not {"taskId", "contextId", "referenceTaskIds"} & set(params["message"])
     assert set(params) == {"message"}
 
@@ -59,11 +65,11 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("fault", "heard"), FAULTS)
-def test_an_error_in_the_words_of_1_0_is_the_fault_of_the_right_one(fault: Fault, heard: FaultCode) -> None:
+@pytest.mark.parametrize(("fault", "code"), FAULTS)
+def test_error_of_1_0_becomes_the_matching_fault(fault: Fault, code: FaultCode) -> None:
     for body in ({"error": error_object(fault, "1.0")}, rest_error(fault)):
         error = decode_error(body).fault
-        assert (error.code, error.details["said"]) == (heard, fault.message)
+        assert (error.code, error.details["said"]) == (code, fault.message)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +84,6 @@ def test_an_error_in_the_words_of_1_0_is_the_fault_of_the_right_one(fault: Fault
         ([], 500, "answered 500"),
     ],
 )
-def test_any_other_error_is_told_as_far_as_it_can_be_read(body: Any, status: int, words: str) -> None:
+def test_other_errors_keep_their_code_and_message(body: Any, status: int, words: str) -> None:
     error = decode_error(body, status).fault
     assert (error.code, error.message) == (FaultCode.AGENT_FAILED, f"The agent's server {words}")

@@ -1,4 +1,4 @@
-"""From A2A to A2A: the official client cannot tell the gateway from the agent but by what the tables here name."""
+"""A2A in front of A2A: callers receive the upstream task unchanged, except for the differences that this file lists."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ AT = "2026-01-02T03:04:05.000Z"
 
 
 def unknown(level: str) -> dict[str, Any]:
-    """A member that no version of the protocol has."""
+    """Return a member that no version of the protocol has."""
     return {f"x-{level}": {"k": [1, "ü", None]}}
 
 
@@ -25,7 +25,7 @@ def part(**content: Any) -> dict[str, Any]:
     return {**content, "metadata": {"p": 1}, **unknown("part")}
 
 
-def said(name: str, *parts: dict[str, Any]) -> dict[str, Any]:
+def agent_message(name: str, *parts: dict[str, Any]) -> dict[str, Any]:
     return {
         "messageId": name,
         "contextId": "c",
@@ -40,8 +40,8 @@ def said(name: str, *parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def status(state: str, message: dict[str, Any] | None = None) -> dict[str, Any]:
-    found = {"state": f"TASK_STATE_{state}", "timestamp": AT, **unknown("status")}
-    return found if message is None else {**found, "message": message}
+    content = {"state": f"TASK_STATE_{state}", "timestamp": AT, **unknown("status")}
+    return content if message is None else {**content, "message": message}
 
 
 def update(state: str, message: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -61,9 +61,9 @@ def artifact(name: str, content: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def piece(of: dict[str, Any]) -> dict[str, Any]:
+def piece(content: dict[str, Any]) -> dict[str, Any]:
     more = {"append": False, "lastChunk": True, "metadata": {"u": 1}, **unknown("update")}
-    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": of, **more}}
+    return {"artifactUpdate": {"taskId": "t", "contextId": "c", "artifact": content, **more}}
 
 
 WORDS = artifact("Answer", part(text="one", mediaType="text/markdown"))
@@ -73,17 +73,23 @@ ENDS = ["COMPLETED", "FAILED", "REJECTED", "CANCELED", "INPUT_REQUIRED", "AUTH_R
 
 
 def stream_to(end: str) -> list[dict[str, Any]]:
-    return [BEGUN, update("WORKING", said("m1")), piece(WORDS), piece(FILE), update(end, said("m2"))]
+    return [BEGUN, update("WORKING", agent_message("m1")), piece(WORDS), piece(FILE), update(end, agent_message("m2"))]
 
 
 def task_at(end: str) -> dict[str, Any]:
-    """As the server of a2a-sdk 1.3.0 has it in its store by then: metadata merged, messages of a status moved."""
-    asked = {"messageId": "m", "contextId": CONTEXT, "taskId": "t", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+    """Return the task as a2a-sdk 1.3.0 stores it: metadata merged, messages of earlier statuses in the history."""
+    input_message = {
+        "messageId": "m",
+        "contextId": CONTEXT,
+        "taskId": "t",
+        "role": "ROLE_USER",
+        "parts": [{"text": "Hi"}],
+    }
     return {
         **BEGUN["task"],
-        "status": status(end, said("m2")),
+        "status": status(end, agent_message("m2")),
         "artifacts": [WORDS, FILE],
-        "history": [asked, said("m1")],
+        "history": [input_message, agent_message("m1")],
         "metadata": {"t": 1, "s-WORKING": 1, f"s-{end}": 1},
     }
 
@@ -96,31 +102,31 @@ DIFFERENCES = {
     "referenceTaskIds": "ids of tasks of the agent's server, which lead nowhere here",
     "metadata.babelgate": "the gateway's own ids, and why a task failed",
 }
-"""By the end of the path of what differs, why."""
+"""Reasons for differences, by the end of the path of the value that differs."""
 
 
-def unexplained(theirs: Any, ours: Any) -> list[str]:
+def unexplained(expected: Any, actual: Any) -> list[str]:
     return [
-        found
-        for found in differences(theirs, ours)
-        if not any(found[1:] == name or found.endswith(f".{name}") for name in DIFFERENCES)
+        difference
+        for difference in differences(expected, actual)
+        if not any(difference[1:] == name or difference.endswith(f".{name}") for name in DIFFERENCES)
     ]
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_task_is_shown_as_its_server_shows_it(both: Through, end: str) -> None:
+async def test_task_matches_the_upstream_task(both: Through, end: str) -> None:
     sent = await both.send(*stream_to(end))
     assert unexplained(task_at(end), sent) == []
     assert unexplained(task_at(end), await both.site.result("far", "GetTask", {"id": sent["id"]})) == []
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_a_stream_is_shown_as_its_server_shows_it(both: Through, end: str) -> None:
+async def test_stream_matches_the_upstream_stream(both: Through, end: str) -> None:
     accepted, working, *events = await both.stream(*stream_to(end))
-    # The gateway's own, from before the server's first word: its task is older than the server's.
+    # The first two events are the gateway's: its task is older than the server's.
     assert accepted["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"
     assert working["statusUpdate"]["status"].keys() == {"state", "timestamp"}
-    # What the server's own first event says of the task comes with the next status.
+    # The metadata of the server's first event, the task, arrive with the next status.
     expected = stream_to(end)[1:]
     expected[0]["statusUpdate"]["metadata"] |= {"t": 1}
     assert unexplained(expected, events) == []
@@ -128,42 +134,45 @@ async def test_a_stream_is_shown_as_its_server_shows_it(both: Through, end: str)
 
 @every_way
 @pytest.mark.parametrize("end", ENDS)
-async def test_every_form_shows_it(both: Through, way: Way, end: str) -> None:
-    shown = await both.send(*stream_to(end), way=way)
-    message = shown["status"].get("message") or shown["status"]["update"]
+async def test_message_of_the_status_is_in_every_version(both: Through, way: Way, end: str) -> None:
+    task = await both.send(*stream_to(end), way=way)
+    message = task["status"].get("message") or task["status"]["update"]
     assert message["messageId"] == "m2"
     if way.form == "0.3-rest":  # the official client of 0.3 refuses unknown members in REST
-        check("task", way.form, shown)
+        check("task", way.form, task)
 
 
-async def test_an_answer_to_a_question_is_followed_by_what_the_server_says_then(both: Through) -> None:
-    asked = await both.send(*stream_to("INPUT_REQUIRED"))
-    both.far.set("SendStreamingMessage", [update("COMPLETED", said("m3"))])
+async def test_history_continues_after_an_answer(both: Through) -> None:
+    waiting = await both.send(*stream_to("INPUT_REQUIRED"))
+    both.far.set("SendStreamingMessage", [update("COMPLETED", agent_message("m3"))])
     body = WAYS[0].body("Yes")
-    body["message"]["taskId"] = asked["id"]
+    body["message"]["taskId"] = waiting["id"]
     done = (await WAYS[0].send(both.site, "far", body))["task"]
     assert [each["messageId"] for each in done["history"]] == ["m", "m1", "m2", "m"]
-    assert unexplained(status("COMPLETED", said("m3")), done["status"]) == []
+    assert unexplained(status("COMPLETED", agent_message("m3")), done["status"]) == []
 
 
-def with_metadata(of: dict[str, Any], **metadata: Any) -> dict[str, Any]:
-    of["statusUpdate"]["metadata"] |= metadata
-    return of
+def with_metadata(reply: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    reply["statusUpdate"]["metadata"] |= metadata
+    return reply
 
 
-SHOWN: dict[str, list[dict[str, Any]]] = {
-    # As those of google-adk 2.13.0 and agentstack-sdk 0.7.1: other protocols are told what is the answer.
+DIALECTS: dict[str, list[dict[str, Any]]] = {
+    # Of google-adk 2.13.0 and agentstack-sdk 0.7.1. Other protocols receive an answer.
     "an answer in messages of the status": [
-        update("WORKING", said("m1", {"text": "Hm", "metadata": {"adk_thought": True}})),
-        update("WORKING", said("m2", {"data": {"id": "f1", "name": "f"}, "metadata": {"adk_type": "function_call"}})),
-        update("WORKING", said("m3", {"text": "Well"})),
+        update("WORKING", agent_message("m1", {"text": "Hm", "metadata": {"adk_thought": True}})),
+        update(
+            "WORKING",
+            agent_message("m2", {"data": {"id": "f1", "name": "f"}, "metadata": {"adk_type": "function_call"}}),
+        ),
+        update("WORKING", agent_message("m3", {"text": "Well"})),
         update("COMPLETED"),
     ],
     "a change of state": [
-        with_metadata(update("WORKING", said("m1", {"text": "Well"})), **{"ag2.context_update": {"n": 1}}),
-        update("INPUT_REQUIRED", {**said("m2"), "metadata": {"ag2.context_update": {"n": 2}}}),
+        with_metadata(update("WORKING", agent_message("m1", {"text": "Well"})), **{"ag2.context_update": {"n": 1}}),
+        update("INPUT_REQUIRED", {**agent_message("m2"), "metadata": {"ag2.context_update": {"n": 2}}}),
     ],
-    # As that of fasta2a 2.1.1: other protocols are told what is in it.
+    # Of fasta2a 2.1.1. Other protocols receive the content of `result`.
     "a typed result": [
         piece(artifact("result", {"data": {"result": {"n": 1}}, "metadata": {"json_schema": {"type": "object"}}})),
         update("COMPLETED"),
@@ -171,26 +180,26 @@ SHOWN: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("told", SHOWN.values(), ids=SHOWN)
-async def test_what_others_are_told_in_other_words_is_shown_as_it_came(both: Through, told: list[Any]) -> None:
-    _, _, *events = await both.stream(*told)
-    assert unexplained(told, events) == []
+@pytest.mark.parametrize("replies", DIALECTS.values(), ids=DIALECTS)
+async def test_dialects_of_frameworks_pass_unchanged(both: Through, replies: list[Any]) -> None:
+    _, _, *events = await both.stream(*replies)
+    assert unexplained(replies, events) == []
     assert "loss" not in events[-1]["statusUpdate"]["metadata"]["babelgate"]
 
 
-async def test_a_status_that_says_nothing_is_not_shown(both: Through) -> None:
-    bare = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
-    _, _, *events = await both.stream(bare, update("WORKING"), update("COMPLETED"))
+async def test_empty_status_is_not_relayed(both: Through) -> None:
+    empty = {"statusUpdate": {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_WORKING"}}}
+    _, _, *events = await both.stream(empty, update("WORKING"), update("COMPLETED"))
     assert unexplained([update("WORKING"), update("COMPLETED")], events) == []
 
 
-async def test_what_is_too_large_to_keep_is_noted(both: Through) -> None:
+async def test_too_large_metadata_are_a_loss(both: Through) -> None:
     task = await both.send(with_metadata(update("COMPLETED"), large="x" * 300_000))
     assert task["metadata"].keys() == {"babelgate"}
     assert "too large" in task["metadata"]["babelgate"]["loss"]["custom"]
 
 
-async def test_other_protocols_see_nothing_of_it(both: Through) -> None:
+async def test_passed_through_members_are_native_events(both: Through) -> None:
     sent = await both.send(*stream_to("COMPLETED"))
     task = await both.site.hub.reads.task(OWNER, sent["id"])
     records = await both.site.hub.reads.records(OWNER, Scope.task(task))

@@ -1,4 +1,4 @@
-"""From A2A to A2A: what another server says, as callers of this one get it."""
+"""A2A in front of A2A: replies of another server, as callers of the gateway receive them."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from tests.adapters.a2a.through import CONTEXT, WAYS, Through, Way, every_way
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAID: dict[str, Any] = {
+REPLY: dict[str, Any] = {
     "messageId": "theirs",
     "role": "ROLE_AGENT",
     "contextId": "far-context",
@@ -22,42 +22,42 @@ SAID: dict[str, Any] = {
 }
 
 
-# A message and no task
+# Messages without a task
 
 
 @every_way
-async def test_a_message_that_is_the_answer_reaches_the_caller_as_one(both: Through, way: Way) -> None:
-    events = await both.stream({"message": SAID}, way=way)
+async def test_answer_without_a_task_reaches_the_caller_as_message(both: Through, way: Way) -> None:
+    events = await both.stream({"message": REPLY}, way=way)
     for answer in (
         *events,
         await way.send(both.site, "far", way.body("Hi")),
         await way.send(both.site, "far", way.at_once("Hi")),
     ):
-        said = way.said(answer)
-        assert (said["messageId"], said["contextId"], said["metadata"]) == ("theirs", CONTEXT, SAID["metadata"])
-        assert "taskId" not in said
-        parts = said["content" if way.form == "0.3-rest" else "parts"]
+        reply = way.message_in(answer)
+        assert (reply["messageId"], reply["contextId"], reply["metadata"]) == ("theirs", CONTEXT, REPLY["metadata"])
+        assert "taskId" not in reply
+        parts = reply["content" if way.form == "0.3-rest" else "parts"]
         assert [part.get("text") for part in parts] == ["Hello, ", None, "you."]
         assert parts[2]["metadata"] == {"k": "v"}
 
 
-async def test_a_1_0_message_keeps_its_parts_and_its_conversation_goes_on(both: Through) -> None:
-    both.far.set("SendStreamingMessage", [{"message": SAID}])
-    said = (await both.site.result("far", "SendMessage", message("Hi")))["message"]
-    assert {**said, "contextId": "far-context"} == SAID
-    again = await both.site.result("far", "SendMessage", message("And?", contextId=said["contextId"]))
-    assert again["message"]["contextId"] == said["contextId"]
+async def test_message_of_1_0_is_unchanged_and_its_context_continues(both: Through) -> None:
+    both.far.set("SendStreamingMessage", [{"message": REPLY}])
+    reply = (await both.site.result("far", "SendMessage", message("Hi")))["message"]
+    assert {**reply, "contextId": "far-context"} == REPLY
+    again = await both.site.result("far", "SendMessage", message("And?", contextId=reply["contextId"]))
+    assert again["message"]["contextId"] == reply["contextId"]
     assert both.far.body("SendStreamingMessage")["message"]["contextId"] == "far-context"
 
 
-async def test_a_server_that_does_not_stream_answers_with_a_message_too(both: Through) -> None:
-    both.far.set("SendMessage", {"message": SAID})
+async def test_server_without_streams_can_answer_with_a_message(both: Through) -> None:
+    both.far.set("SendMessage", {"message": REPLY})
     [event] = await WAYS[0].stream(both.site, "unary", WAYS[0].body("Hi"))
     assert event["message"]["messageId"] == "theirs"
 
 
-async def test_a_run_that_is_answered_with_a_message_is_in_the_log(both: Through) -> None:
-    both.far.set("SendStreamingMessage", [{"message": SAID}])
+async def test_run_answered_with_a_message_is_in_the_log(both: Through) -> None:
+    both.far.set("SendStreamingMessage", [{"message": REPLY}])
     response = await both.site.rpc("far", "SendMessage", message("Hi"))
     task = await both.site.hub.reads.task(OWNER, response.headers["Babelgate-Task"])
     assert task.state is TaskState.COMPLETED
@@ -65,7 +65,7 @@ async def test_a_run_that_is_answered_with_a_message_is_in_the_log(both: Through
 
 
 @every_way
-async def test_a_task_is_still_a_task(both: Through, way: Way) -> None:
+async def test_task_of_the_server_remains_a_task(both: Through, way: Way) -> None:
     first, *others = await both.stream(BEGUN, piece(text("x")), DONE, way=way)
     assert way.is_task(first)
     assert not any(way.is_task(each) for each in others)
@@ -73,7 +73,7 @@ async def test_a_task_is_still_a_task(both: Through, way: Way) -> None:
     assert way.is_task(await way.send(both.site, "far", way.at_once("Hi")))
 
 
-async def test_a_server_that_fails_before_its_first_word_makes_a_failed_task(both: Through) -> None:
+async def test_error_before_the_first_event_is_a_failed_task(both: Through) -> None:
     both.far.fail("SendStreamingMessage", -32603, "Out of order.")
     first, *_, last = await WAYS[0].stream(both.site, "far", WAYS[0].body("Hi"))
     assert first["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"
@@ -82,30 +82,30 @@ async def test_a_server_that_fails_before_its_first_word_makes_a_failed_task(bot
     assert sent["task"]["status"]["state"] == "TASK_STATE_FAILED"
 
 
-async def test_an_agent_in_process_answers_with_a_message_or_with_a_task_if_it_says_more(both: Through) -> None:
-    both.teller.gate.set()
-    said = (await both.site.result("teller", "SendMessage", message("Hi")))["message"]
-    assert said["parts"] == [{"text": "Hi"}]
-    [event] = await WAYS[0].stream(both.site, "teller", WAYS[0].body("Hi"))
+async def test_agent_in_process_answers_with_message_or_task(both: Through) -> None:
+    both.replier.gate.set()
+    reply = (await both.site.result("replier", "SendMessage", message("Hi")))["message"]
+    assert reply["parts"] == [{"text": "Hi"}]
+    [event] = await WAYS[0].stream(both.site, "replier", WAYS[0].body("Hi"))
     assert event["message"]["parts"] == [{"text": "Hi"}]
-    task = (await both.site.result("teller", "SendMessage", message("more")))["task"]
+    task = (await both.site.result("replier", "SendMessage", message("more")))["task"]
     assert answer_of(task) == "moreAnd more."
-    first, *_, last = await WAYS[0].stream(both.site, "teller", WAYS[0].body("more"))
+    first, *_, last = await WAYS[0].stream(both.site, "replier", WAYS[0].body("more"))
     assert "task" in first
     assert last["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-async def test_nobody_waits_for_the_first_word_behind_another_run_of_the_context(both: Through) -> None:
-    """A send that is to return at once would else wait for the whole run before."""
-    both.teller.gate.clear()
-    both.teller.begun.clear()
+async def test_nonblocking_send_does_not_wait_for_an_earlier_run(both: Through) -> None:
+    # Otherwise it would wait for the whole earlier run, because the answer may be a message.
+    both.replier.gate.clear()
+    both.replier.begun.clear()
     way = WAYS[0]
     async with asyncio.timeout(BOUND):
-        first = asyncio.ensure_future(way.send(both.site, "teller", way.body("one")))
-        await both.teller.begun.wait()
-        second = await way.send(both.site, "teller", way.at_once("two"))
+        first = asyncio.ensure_future(way.send(both.site, "replier", way.body("one")))
+        await both.replier.begun.wait()
+        second = await way.send(both.site, "replier", way.at_once("two"))
         assert second["task"]["status"]["state"] == "TASK_STATE_SUBMITTED"
-        both.teller.gate.set()
+        both.replier.gate.set()
         assert (await first)["message"]["parts"] == [{"text": "one"}]
 
 
@@ -146,7 +146,7 @@ STREAMS = {
 
 
 def pieces(events: list[Any]) -> list[Any]:
-    """Without the artifacts' ids, which are the gateway's own, but with which belong together."""
+    """Return the artifact updates with a number instead of the artifact's id, which is the gateway's."""
     updates = [event["artifactUpdate"] for event in events if "artifactUpdate" in event]
     ids = list(dict.fromkeys(update["artifact"]["artifactId"] for update in updates))
     return [
@@ -161,15 +161,15 @@ def pieces(events: list[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("sent", STREAMS.values(), ids=STREAMS)
-async def test_pieces_of_an_artifact_leave_as_they_came(both: Through, sent: list[Any]) -> None:
+async def test_pieces_of_an_artifact_pass_unchanged(both: Through, sent: list[Any]) -> None:
     events = await both.stream(BEGUN, *sent, DONE)
     assert pieces(events) == pieces(sent)
-    shown = await both.site.result("far", "GetTask", {"id": events[0]["task"]["id"]})
-    assert folded(events) == [artifact["parts"] for artifact in shown["artifacts"]]
+    task = await both.site.result("far", "GetTask", {"id": events[0]["task"]["id"]})
+    assert folded(events) == [artifact["parts"] for artifact in task["artifacts"]]
 
 
 async def test_the_first_piece_of_an_artifact_is_never_appended(both: Through) -> None:
-    """The client of a2a-sdk 1.3.0 refuses one that is, and fasta2a 2.1.1 sends it."""
+    # fasta2a 2.1.1 sends an appended first piece, which the client of a2a-sdk 1.3.0 rejects.
     first, last = piece(text("one")), piece(text(" two"), append=True, lastChunk=True)
     events = await both.stream(BEGUN, piece(text("one"), append=True), last, DONE)
     assert pieces(events) == pieces([first, last])
@@ -177,49 +177,49 @@ async def test_the_first_piece_of_an_artifact_is_never_appended(both: Through) -
 
 @every_way
 @pytest.mark.parametrize("part", [text("one"), NOTE], ids=["answer", "file"])
-async def test_what_is_said_of_an_artifact_stays_with_it(both: Through, way: Way, part: dict[str, Any]) -> None:
+async def test_members_of_an_artifact_pass_unchanged(both: Through, way: Way, part: dict[str, Any]) -> None:
     sent = piece(part, lastChunk=True)
     about = {"metadata": {"m": 1}, "extensions": ["https://example.com/x"]}
     sent["artifactUpdate"]["artifact"] |= {**about, "color": "blue"}
-    said = (BEGUN, sent, DONE)
-    updates = [each.get("artifactUpdate", each) for each in await both.stream(*said, way=way)]
+    replies = (BEGUN, sent, DONE)
+    updates = [each.get("artifactUpdate", each) for each in await both.stream(*replies, way=way)]
     [streamed] = [update["artifact"] for update in updates if "artifact" in update]
-    for shown in (streamed, (await both.send(*said, way=way))["artifacts"][0]):
-        assert (shown["name"], shown["description"]) == ("Result", "Of it")
-        assert {name: shown[name] for name in about} == about
+    for relayed in (streamed, (await both.send(*replies, way=way))["artifacts"][0]):
+        assert (relayed["name"], relayed["description"]) == ("Result", "Of it")
+        assert {name: relayed[name] for name in about} == about
         # The official client of 0.3 refuses unknown members in REST.
-        assert shown.get("color") == (None if way.form == "0.3-rest" else "blue")
+        assert relayed.get("color") == (None if way.form == "0.3-rest" else "blue")
 
 
 def folded(events: list[Any]) -> list[list[Any]]:
-    """The parts of the artifacts that a stream leaves behind, with texts joined as the gateway joins them."""
+    """Return the parts of each artifact at the end of a stream, with texts joined like in the gateway."""
     artifacts: dict[str, list[Any]] = {}
     for event in events:
         if "artifactUpdate" in event:
-            shown = event["artifactUpdate"]["artifact"]
-            known = artifacts.setdefault(shown["artifactId"], [])
+            fragment = event["artifactUpdate"]["artifact"]
+            parts = artifacts.setdefault(fragment["artifactId"], [])
             if not event["artifactUpdate"]["append"]:
-                known.clear()
-            for part in shown["parts"]:
-                if known and set(known[-1]) == set(part) == {"text"}:
-                    known[-1] = text(known[-1]["text"] + part["text"])
+                parts.clear()
+            for part in fragment["parts"]:
+                if parts and set(parts[-1]) == set(part) == {"text"}:
+                    parts[-1] = text(parts[-1]["text"] + part["text"])
                 else:
-                    known.append(part)
+                    parts.append(part)
     return list(artifacts.values())
 
 
-async def test_what_is_new_in_an_artifact_that_is_sent_again_is_appended(both: Through) -> None:
-    again = [piece(text("one")), piece(text("one two")), piece(text("one two three"), lastChunk=True)]
-    events = await both.stream(BEGUN, *again, DONE)
-    told = [(artifact["parts"], append, last) for _, artifact, append, last in pieces(events)]
-    assert told == [([text("one")], False, False), ([text(" two")], True, False), ([text(" three")], True, True)]
+async def test_growing_artifact_is_sent_as_appended_pieces(both: Through) -> None:
+    growing = [piece(text("one")), piece(text("one two")), piece(text("one two three"), lastChunk=True)]
+    events = await both.stream(BEGUN, *growing, DONE)
+    relayed = [(artifact["parts"], append, last) for _, artifact, append, last in pieces(events)]
+    assert relayed == [([text("one")], False, False), ([text(" two")], True, False), ([text(" three")], True, True)]
     assert folded(events) == [[text("one two three")]]
 
 
-async def test_other_protocols_do_not_see_how_an_answer_was_cut(both: Through) -> None:
+async def test_log_joins_the_pieces_of_an_answer(both: Through) -> None:
     task = await both.send(BEGUN, *STREAMS["several parts in one"], DONE)
-    found = await both.site.hub.reads.task(OWNER, task["id"])
-    records = await both.site.hub.reads.records(OWNER, Scope.task(found))
-    [said] = [each for each in Fold(found.thread_id, records=records).messages() if each.role == "agent"]
-    assert [part.kind for part in said.parts] == ["text", "data", "text"]
-    assert said.text == "abcd"
+    stored_task = await both.site.hub.reads.task(OWNER, task["id"])
+    records = await both.site.hub.reads.records(OWNER, Scope.task(stored_task))
+    [answer] = [each for each in Fold(stored_task.thread_id, records=records).messages() if each.role == "agent"]
+    assert [part.kind for part in answer.parts] == ["text", "data", "text"]
+    assert answer.text == "abcd"

@@ -1,4 +1,4 @@
-"""A gateway in front of another A2A server, and callers of it in every form of A2A."""
+"""A gateway in front of another A2A server, and callers in every version and binding of A2A."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -21,7 +21,7 @@ CONTEXT = "a-context"
 
 @dataclass(frozen=True)
 class Behind:
-    """An agent of another server, as the gateway knows it by its card."""
+    """An agent of another server, with the description that its card would have."""
 
     client: Client
     info: AgentInfo
@@ -30,10 +30,10 @@ class Behind:
         return self.client.run(call)
 
 
-class Teller:
-    """An agent in process that answers with a message alone, once its gate is open."""
+class Replier:
+    """An agent in process that answers with a message and without a task, once its gate is open."""
 
-    info = AgentInfo(name="teller", replies=True)
+    info = AgentInfo(name="replier", replies=True)
 
     def __init__(self) -> None:
         self.begun, self.gate = asyncio.Event(), asyncio.Event()
@@ -47,7 +47,7 @@ class Teller:
 
 
 class Way:
-    """One generation over one binding."""
+    """One version of A2A over one binding."""
 
     def __init__(self, version: str, *, rest: bool) -> None:
         self.form: Any = f"{version}{'-rest' if rest and version == '0.3' else ''}"
@@ -56,8 +56,8 @@ class Way:
     def body(self, text: str, **configuration: Any) -> dict[str, Any]:
         context = {"contextId": CONTEXT}
         if self.form == "0.3-rest":
-            said = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": text}], **context}
-            return {"request": said, **configuration}
+            content = {"messageId": "m", "role": "ROLE_USER", "content": [{"text": text}], **context}
+            return {"request": content, **configuration}
         return {**(message_0_3 if self.version == "0.3" else message)(text, **context), **configuration}
 
     def at_once(self, text: str) -> dict[str, Any]:
@@ -85,8 +85,8 @@ class Way:
             f"/a2a/{agent}", json={"jsonrpc": "2.0", "id": 1, "method": method, "params": body}, headers=headers
         )
 
-    def said(self, answer: Any) -> Any:
-        """The message in an answer that is one."""
+    def message_in(self, answer: Any) -> Any:
+        """Return the message of an answer without a task."""
         check("reply", self.form, answer)
         return answer if self.form == "0.3" else answer["message"]
 
@@ -100,34 +100,34 @@ every_way = pytest.mark.parametrize("way", WAYS, ids=lambda way: f"{way.version}
 
 @dataclass(frozen=True)
 class Through:
-    """A gateway with the agent `far` of another server, `unary` of one that does not stream, and a `teller`."""
+    """A gateway with the agents `far` of another server, `unary` of one without streams, and `replier` in process."""
 
     far: Far
     site: Site
-    teller: Teller
+    replier: Replier
 
-    async def stream(self, *said: Any, way: Way = WAYS[0]) -> list[Any]:
-        """The events of a stream in which the far server says this."""
-        self.far.set("SendStreamingMessage", list(said))
+    async def stream(self, *replies: Any, way: Way = WAYS[0]) -> list[Any]:
+        """Return the events that a caller receives if the far server streams these replies."""
+        self.far.set("SendStreamingMessage", list(replies))
         return await way.stream(self.site, "far", way.body("Hi"))
 
-    async def send(self, *said: Any, way: Way = WAYS[0]) -> Any:
-        """The answer to a send where the far server says this. In 1.0 it is the task."""
-        self.far.set("SendStreamingMessage", list(said))
+    async def send(self, *replies: Any, way: Way = WAYS[0]) -> Any:
+        """Return the answer to a send if the far server streams these replies. In 1.0 it is the task."""
+        self.far.set("SendStreamingMessage", list(replies))
         answer = await way.send(self.site, "far", way.body("Hi"))
         return answer.get("task", answer)
 
 
 @asynccontextmanager
 async def through(folder: Path) -> AsyncGenerator[Through]:
-    teller = Teller()
+    replier = Replier()
     async with far_server() as far:
         clients = [Client(far.url, interface=Interface(far.url, streams=streams)) for streams in (True, False)]
         infos = [AgentInfo(name=name, remembers=True, replies=True) for name in ("far", "unary")]
         behind = {info.name: Behind(client, info) for client, info in zip(clients, infos, strict=True)}
         try:
-            async with opened(folder, {**behind, "teller": teller}) as site:
-                yield Through(far, site, teller)
+            async with opened(folder, {**behind, "replier": replier}) as site:
+                yield Through(far, site, replier)
         finally:
             for client in clients:
                 await client.aclose()

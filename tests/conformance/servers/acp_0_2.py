@@ -21,6 +21,10 @@ _SHORT: Final = 0.005
 _LONG: Final = 15.0
 _TERMINAL: Final = ("completed", "failed", "cancelled")
 _ROLE: Final = re.compile(r"^(user|agent(/[a-zA-Z0-9_\-]+)?)$")
+_HIDES_SESSIONS: Final = {
+    "session": "no sessions at the document's path",
+    "sessions": "no sessions at the clients' path",
+}
 _PART: Final = {"name", "content_type", "content", "content_encoding", "content_url", "metadata"}
 
 
@@ -115,20 +119,21 @@ class Agents(ScriptedServer):
                 return await self._cancel(request, id)
             case "GET", ["runs", id, "events"]:
                 return self._listed(request, id)
-            case "GET", ["session", id] if not self.does("no sessions at the document's path"):
-                return self._session(request, id)
-            case "GET", ["sessions", id] if not self.does("no sessions at the clients' path"):
+            case "GET", ["session" | "sessions" as name, id] if not self.does(_HIDES_SESSIONS[name]):
                 return self._session(request, id)
             case "GET", ["resources", id] if id in self.resources and not self.does("histories lead nowhere"):
                 return Answer(body=self.resources[id])
             case "DELETE", ["runs", _]:
                 return Answer(204) if self.does("runs are deleted") else Answer(405, self._no_method())
             case _:
-                if self.does("unknown paths are text"):
-                    return Answer(404, "Not Found")
-                if self.does("ids are paths") and ".." in request.path:
-                    return Answer(200, "root:x:0:0:root:/root:/bin/sh")
-                raise _Refused(404, "not_found", "There is no such path")
+                return self._no_route(request)
+
+    def _no_route(self, request: Request) -> Answer:
+        if self.does("unknown paths are text"):
+            return Answer(404, "Not Found")
+        if self.does("ids are paths") and ".." in request.path:
+            return Answer(200, "root:x:0:0:root:/root:/bin/sh")
+        raise _Refused(404, "not_found", "There is no such path")
 
     def _no_method(self) -> Any:
         return {"code": "server_error", "message": "Method Not Allowed"}

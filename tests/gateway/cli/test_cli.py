@@ -144,14 +144,6 @@ def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
         assert "error" not in answer or answer["error"] is None
 
 
-def test_an_agent_may_import_what_the_gateway_itself_does_without(tmp_path: Path) -> None:
-    """By an interpreter that starts, which a variable of its own asks for: a fork has imported everything."""
-    (tmp_path / "watcher.py").write_text(f"import watchfiles\n{AGENT}")
-    with served(tmp_path, "watcher:greet", PYTHONUNBUFFERED="1") as running:
-        answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND).json()
-        assert said(answer) == "Good day, Ada"
-
-
 def test_the_targets_of_the_command_line_are_served_and_the_demo_agents_are_not(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     with served(tmp_path, "manners:greet", "polite=manners:greet") as running:
@@ -633,3 +625,19 @@ def test_every_option_and_its_variable_are_in_the_documentation() -> None:
                 assert f"`{parameter.envvar}`" in section
     for option in ("--help", "--version"):
         assert f"`{option}`" in section
+
+
+def test_the_documentation_of_options_has_the_words_of_the_help() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+    section = _plain(page.partition("## The command line\n")[2].partition("\n## ")[0])
+    for name, command in program.commands.items():
+        assert _plain(command.get_short_help_str(200)).rstrip(".") in section, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                text = _plain(re.sub(r" *\[default: .*\]", "", parameter.help or ""))
+                assert all(words in section for words in re.split(r"[.;:(),] ?", text)), (name, parameter.opts)
+
+
+def _plain(text: str) -> str:
+    """Return a text without the marks of Markdown and without quotes."""
+    return re.sub(r"[`']", "", re.sub(r"\[([^\]]+)\]\([^)]+\)", r"\1", text))

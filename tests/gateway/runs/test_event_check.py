@@ -358,7 +358,7 @@ def test_what_an_earlier_attempt_said_counts_for_the_limit_of_a_run() -> None:
     mine = EventValidator("node", LIMIT, output_limit=3 * size)
     mine.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
     assert mine.record(event) is not None
-    with pytest.raises(FaultError, match="limits.output"):
+    with pytest.raises(FaultError, match=r"limits\.output"):
         mine.record(event)
 
 

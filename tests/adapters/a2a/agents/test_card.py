@@ -26,12 +26,12 @@ RICH = AgentInfo(
 
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("agent", [PLAIN, RICH])
-def test_the_pure_cards_hold_nothing_but_what_their_version_knows(agent: AgentInfo, keyed: bool) -> None:
+def test_cards_of_one_version_have_only_its_members(agent: AgentInfo, keyed: bool) -> None:
     check("card", "1.0", card_1_0(agent, BASE, keyed=keyed))
     check("card", "0.3", card_0_3(agent, BASE, keyed=keyed))
 
 
-def test_the_merged_card_has_what_clients_of_either_generation_need() -> None:
+def test_merged_card_has_the_members_of_both_versions() -> None:
     merged = merged_card(RICH, BASE, keyed=True)
     assert merged.keys() == card_1_0(RICH, BASE, keyed=True).keys() | card_0_3(RICH, BASE, keyed=True).keys()
     assert merged["url"] == f"{BASE}/a2a/weather"
@@ -42,7 +42,7 @@ def test_the_merged_card_has_what_clients_of_either_generation_need() -> None:
     assert (scheme["type"], scheme["httpAuthSecurityScheme"]) == ("http", {"scheme": "Bearer"})
 
 
-def test_1_0_in_json_rpc_is_preferred_and_every_binding_of_both_versions_is_listed() -> None:
+def test_card_lists_json_rpc_of_1_0_first() -> None:
     faces = card_1_0(PLAIN, BASE, keyed=False)["supportedInterfaces"]
     assert [(face["protocolVersion"], face["protocolBinding"]) for face in faces] == [
         ("1.0", "JSONRPC"),
@@ -52,21 +52,21 @@ def test_1_0_in_json_rpc_is_preferred_and_every_binding_of_both_versions_is_list
     ]
 
 
-def test_every_url_is_built_from_the_given_base() -> None:
+def test_every_url_starts_with_the_base_url() -> None:
     new, old = card_1_0(PLAIN, BASE, keyed=False), card_0_3(PLAIN, BASE, keyed=False)
     for face in [*new["supportedInterfaces"], *old["additionalInterfaces"], old]:
         assert face["url"] == f"{BASE}/a2a/echo"
 
 
-def test_without_keys_nothing_is_said_of_security_and_no_extended_card_is_declared() -> None:
+def test_card_declares_no_security_without_keys() -> None:
     merged = merged_card(PLAIN, BASE, keyed=False)
     assert not {"security", "securitySchemes", "securityRequirements"} & merged.keys()
     assert merged["capabilities"]["extendedAgentCard"] is False
     assert merged["supportsAuthenticatedExtendedCard"] is False
 
 
-def test_a_caller_that_names_a_version_gets_the_pure_card_of_it() -> None:
-    assert [versions_of(asked) for asked in ("", "0.3", "0.2.5", "1.0", "1.1")] == [
+def test_version_of_the_caller_selects_the_card() -> None:
+    assert [versions_of(version) for version in ("", "0.3", "0.2.5", "1.0", "1.1")] == [
         "merged",
         "0.3",
         "0.3",
@@ -75,13 +75,13 @@ def test_a_caller_that_names_a_version_gets_the_pure_card_of_it() -> None:
     ]
 
 
-def test_what_the_agents_own_card_says_of_its_extensions_goes_on_where_it_is_true_of_the_gateway() -> None:
-    passed: list[JsonObject] = [
+def test_card_relays_extensions_that_work_through_the_gateway() -> None:
+    relayed: list[JsonObject] = [
         {"uri": "https://a2a-extensions.agentstack.beeai.dev/ui/trajectory/v1", "required": False},
         {"uri": "https://example.com/x", "description": "Any", "params": {"n": [1]}},
         {"uri": "https://example.com/needed", "required": True},
     ]
-    kept: list[Any] = [
+    dropped: list[Any] = [
         {"uri": URI, "params": {"max_bytes": 1}},
         {"uri": "https://langchain.com/a2a/extensions/history-scope/v1"},
         {"uri": "https://example.com/with\r\nline: feed"},
@@ -92,19 +92,24 @@ def test_what_the_agents_own_card_says_of_its_extensions_goes_on_where_it_is_tru
         {"uri": 7},
         "https://example.com/text",
     ]
-    able = {"streaming": False, "stateTransitionHistory": True, "x-more": {"k": 1}, "extensions": [*kept, *passed]}
-    agent = describe({"name": "far", "url": "http://far", "capabilities": able})
-    for shown in (card_1_0, card_0_3, merged_card):
-        capabilities = shown(agent, BASE, keyed=False)["capabilities"]
-        own, *others = capabilities["extensions"]
-        assert (own["uri"], own["params"]) == (URI, params())
-        assert others == passed
+    upstream = {
+        "streaming": False,
+        "stateTransitionHistory": True,
+        "x-more": {"k": 1},
+        "extensions": [*dropped, *relayed],
+    }
+    agent = describe({"name": "far", "url": "http://far", "capabilities": upstream})
+    for make_card in (card_1_0, card_0_3, merged_card):
+        capabilities = make_card(agent, BASE, keyed=False)["capabilities"]
+        gateway_extension, *others = capabilities["extensions"]
+        assert (gateway_extension["uri"], gateway_extension["params"]) == (URI, params())
+        assert others == relayed
         assert (capabilities["x-more"], capabilities["streaming"]) == ({"k": 1}, True)
         assert capabilities.get("stateTransitionHistory") is not True
 
 
 @pytest.mark.parametrize("capabilities", [7, [], {"extensions": 7}, {"extensions": {}}])
-def test_capabilities_of_another_form_are_passed_over(capabilities: Any) -> None:
+def test_invalid_capabilities_are_ignored(capabilities: Any) -> None:
     agent = describe({"name": "far", "url": "http://far", "capabilities": capabilities})
     assert card_1_0(agent, BASE, keyed=False) == card_1_0(describe({"name": "far", "url": "u"}), BASE, keyed=False)
 
@@ -113,7 +118,7 @@ def test_an_etag_changes_with_the_card() -> None:
     assert etag(b"a") == etag(b"a") != etag(b"b")
 
 
-# What another server says of its agent
+# Members of another server's card
 
 UNKNOWN = {"k": [1, "ü", None]}
 """A member that no version of the protocol has."""
@@ -146,17 +151,17 @@ CONNECTION = {
 }
 
 
-def test_a_card_says_what_the_server_s_says() -> None:
-    shown = card("1.0", describe(CARD), "http://gateway", keyed=False)
-    found = list(differences(CARD, shown))
+def test_card_relays_all_members_of_the_upstream_card() -> None:
+    relayed = card("1.0", describe(CARD), "http://gateway", keyed=False)
+    found = list(differences(CARD, relayed))
     assert [each for each in found if each[1:].partition(".")[0].partition("[")[0] not in CONNECTION] == []
 
 
-def test_a_card_is_not_grown_without_end() -> None:
-    shown = card("1.0", describe({**CARD, "x-card": "x" * 70_000}), "http://gateway", keyed=False)
-    assert "x-card" not in shown
+def test_large_unknown_members_are_not_relayed() -> None:
+    relayed = card("1.0", describe({**CARD, "x-card": "x" * 70_000}), "http://gateway", keyed=False)
+    assert "x-card" not in relayed
 
 
-def test_an_agent_that_is_called_otherwise_here_is_not_called_as_there() -> None:
-    shown = card("1.0", describe(CARD).replace(name="other"), "http://gateway", keyed=False)
-    assert shown["name"] == "other"
+def test_renamed_agent_has_its_new_name_on_the_card() -> None:
+    relayed = card("1.0", describe(CARD).replace(name="other"), "http://gateway", keyed=False)
+    assert relayed["name"] == "other"

@@ -1,4 +1,4 @@
-"""Cards of other servers: where they are found, which of their interfaces is called, and what is told of the agent."""
+"""Cards of other servers: their URLs, the interface to call, and the description of the agent."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.adapters.a2a.talk import Talk
 AT = "http://agents.example.com"
 
 
-def faces(*entries: tuple[str, str, str]) -> dict[str, Any]:
+def card_with(*entries: tuple[str, str, str]) -> dict[str, Any]:
     return {
         **CARD,
         "supportedInterfaces": [
@@ -23,13 +23,13 @@ def faces(*entries: tuple[str, str, str]) -> dict[str, Any]:
     }
 
 
-def found(card: dict[str, Any], url: str = AT) -> Interface:
+def interface_of(card: dict[str, Any], url: str = AT) -> Interface:
     interface = find_interface(card, url)
     assert interface is not None
     return interface
 
 
-def test_the_card_is_looked_for_below_the_endpoint_and_at_the_origin_under_both_names() -> None:
+def test_card_urls_are_below_the_endpoint_and_at_the_origin() -> None:
     assert card_urls(f"{AT}/a/b/") == (
         f"{AT}/a/b/.well-known/agent-card.json",
         f"{AT}/a/b/.well-known/agent.json",
@@ -42,43 +42,43 @@ def test_the_card_is_looked_for_below_the_endpoint_and_at_the_origin_under_both_
     )
 
 
-def test_1_0_by_json_rpc_is_preferred_whatever_the_order() -> None:
-    card = faces(
+def test_json_rpc_of_1_0_is_preferred_in_any_order() -> None:
+    card = card_with(
         (f"{AT}/grpc", "GRPC", "1.0"),
         (f"{AT}/old", "JSONRPC", "0.3.0"),
         (f"{AT}/rest", "HTTP+JSON", "1.0"),
         (f"{AT}/rpc", "JSONRPC", "1.0"),
     )
-    assert found(card) == Interface(f"{AT}/rpc", "1.0")
+    assert interface_of(card) == Interface(f"{AT}/rpc", "1.0")
     card["supportedInterfaces"].pop()
-    assert found(card) == Interface(f"{AT}/rest", "1.0", rest=True)
+    assert interface_of(card) == Interface(f"{AT}/rest", "1.0", rest=True)
     card["supportedInterfaces"].pop()
-    assert found(card) == Interface(f"{AT}/old", "0.3")
+    assert interface_of(card) == Interface(f"{AT}/old", "0.3")
 
 
-def test_a_version_of_the_future_is_not_spoken() -> None:
-    assert found(faces((f"{AT}/new", "JSONRPC", "2.0"), (f"{AT}/old", "JSONRPC", "0.3"))).version == "0.3"
+def test_unknown_major_version_is_skipped() -> None:
+    assert interface_of(card_with((f"{AT}/new", "JSONRPC", "2.0"), (f"{AT}/old", "JSONRPC", "0.3"))).version == "0.3"
 
 
-def test_a_card_of_0_3_has_one_address_and_more_beside_it() -> None:
-    assert found(card_0_3(f"{AT}/a")) == Interface(f"{AT}/a", "0.3")
-    assert found(card_0_3(f"{AT}/a", "GRPC", "HTTP+JSON")) == Interface(f"{AT}/a", "0.3", rest=True)
-    assert found({**CARD, "url": f"{AT}/a"}) == Interface(f"{AT}/a", "0.3")
+def test_card_of_0_3_has_a_main_and_additional_interfaces() -> None:
+    assert interface_of(card_0_3(f"{AT}/a")) == Interface(f"{AT}/a", "0.3")
+    assert interface_of(card_0_3(f"{AT}/a", "GRPC", "HTTP+JSON")) == Interface(f"{AT}/a", "0.3", rest=True)
+    assert interface_of({**CARD, "url": f"{AT}/a"}) == Interface(f"{AT}/a", "0.3")
 
 
-def test_a_card_of_both_generations_is_called_by_1_0() -> None:
-    assert found({**card_0_3(f"{AT}/old"), **card_1_0(f"{AT}/new")}) == Interface(f"{AT}/new", "1.0")
+def test_card_of_both_versions_is_called_by_1_0() -> None:
+    assert interface_of({**card_0_3(f"{AT}/old"), **card_1_0(f"{AT}/new")}) == Interface(f"{AT}/new", "1.0")
 
 
-def test_streams_are_asked_for_only_where_they_are_declared() -> None:
-    assert not found({**card_1_0(AT), "capabilities": {}}).streams
-    assert not found({**card_1_0(AT), "capabilities": {"streaming": "yes"}}).streams
+def test_streams_are_used_only_if_declared() -> None:
+    assert not interface_of({**card_1_0(AT), "capabilities": {}}).streams
+    assert not interface_of({**card_1_0(AT), "capabilities": {"streaming": "yes"}}).streams
 
 
 @pytest.mark.parametrize("binding", ["GRPC", "SOAP"])
-def test_a_card_without_an_interface_that_can_be_called_is_refused(binding: str) -> None:
+def test_card_without_a_usable_interface_is_rejected(binding: str) -> None:
     with pytest.raises(FaultError) as caught:
-        find_interface(faces((AT, binding, "1.0")), AT)
+        find_interface(card_with((AT, binding, "1.0")), AT)
     assert caught.value.fault.code is FaultCode.AGENT_INVALID
 
 
@@ -95,16 +95,16 @@ def test_a_card_without_an_interface_that_can_be_called_is_refused(binding: str)
         ("http://internal:8000/a", f"{AT}/x/.well-known/agent-card.json", f"{AT}/x"),
     ],
 )
-def test_a_card_is_never_followed_to_another_origin(declared: str, configured: str, called: str) -> None:
-    assert found(card_1_0(declared), configured).url == called
+def test_interface_is_never_at_another_origin(declared: str, configured: str, called: str) -> None:
+    assert interface_of(card_1_0(declared), configured).url == called
 
 
-def test_a_card_at_the_origin_counts_only_if_it_names_the_path_that_was_asked_for() -> None:
+def test_card_at_the_origin_must_name_the_agents_path() -> None:
     assert find_interface(card_1_0(f"{AT}/a"), f"{AT}/b", at_origin=True) is None
     assert find_interface(card_1_0(f"{AT}/a/"), f"{AT}/a", at_origin=True) == Interface(f"{AT}/a/", "1.0")
 
 
-def test_what_is_told_of_an_agent_is_its_own_words_without_addresses_and_signatures() -> None:
+def test_description_omits_urls_and_signatures_of_the_card() -> None:
     provider = {"organization": "Far Inc.", "url": "https://far.example.com"}
     info = describe({**card_1_0(AT), "provider": provider, "iconUrl": "https://far.example.com/icon.png"})
     assert (info.name, info.description, info.version) == ("far-echo", "Echoes.", "2.0")
@@ -116,12 +116,12 @@ def test_what_is_told_of_an_agent_is_its_own_words_without_addresses_and_signatu
     assert info.remembers
 
 
-def test_modes_of_the_first_cards_are_media_types_here() -> None:
+def test_modes_of_early_cards_become_media_types() -> None:
     info = describe({**card_0_3(AT), "defaultInputModes": ["text", "file"], "defaultOutputModes": []})
     assert (info.input_types, info.output_types) == (("text/plain", "*/*"), ("text/plain",))
 
 
-def test_a_careless_card_is_read_for_what_it_is_worth() -> None:
+def test_invalid_members_of_a_card_get_defaults() -> None:
     skills = [None, 7, {"name": "X"}, {"id": "y", "tags": ["a", 1]}]
     info = describe({"name": "!!!", "url": AT, "skills": skills, "description": None, "version": 2})
     assert (info.name, info.description, info.version) == ("agent", "", "1.0.0")
@@ -129,11 +129,11 @@ def test_a_careless_card_is_read_for_what_it_is_worth() -> None:
 
 
 @pytest.mark.parametrize("value", [None, [], "x", {}, {"name": "x"}, {"name": 7, "url": "x"}, {"agents": []}])
-def test_not_every_json_is_a_card(value: Any) -> None:
+def test_other_json_is_not_a_card(value: Any) -> None:
     assert not is_card(value)
 
 
-async def test_a_url_that_is_none_is_unreachable() -> None:
+async def test_invalid_url_is_unreachable() -> None:
     async with loopback.client() as http:
         for url in ("http://[nowhere/a", "ftp://127.0.0.1/a", "http://127.0.0.1:port/"):
             with pytest.raises(FaultError) as caught:
@@ -149,14 +149,14 @@ async def discovered(far: Far, path: str = "", **options: Any) -> list[str]:
         return [info.name for info in await discover(far.url + path, http, **options)]
 
 
-async def test_an_agent_is_discovered_by_its_card_with_the_configured_headers() -> None:
+async def test_discovery_sends_the_configured_headers() -> None:
     async with far_server() as far:
         far.set("GET /a/.well-known/agent.json", card_0_3(f"{far.url}/a"))
         assert await discovered(far, "/a", headers={"X-Api-Key": "secret"}) == ["far-echo"]
-        assert [headers["x-api-key"] for _, headers, _ in far.asked] == ["secret"] * 2
+        assert [headers["x-api-key"] for _, headers, _ in far.requests] == ["secret"] * 2
 
 
-async def test_what_shows_no_card_is_no_a2a_server_unless_the_operator_says_so() -> None:
+async def test_server_without_a_card_is_accepted_only_on_request() -> None:
     async with far_server() as far:
         bodies: list[Any] = [{"agents": []}, b"<html>", b"", [], b"{" + b" " * 2_000_000 + b"}"]
         for body in bodies:
@@ -177,24 +177,24 @@ async def test_a_redirect_of_the_card_is_followed_within_its_origin() -> None:
         far.headers = [(b"location", f"{other.url}/elsewhere".encode())]
         with pytest.raises(FaultError):
             await discovered(far)
-        assert other.asked == []
+        assert other.requests == []
 
 
 @pytest.mark.parametrize("more", [{}, {"url": None}])
-def test_a_card_without_a_url_is_called_at_the_url_of_the_operator(more: dict[str, Any]) -> None:
+def test_card_without_a_url_uses_the_configured_url(more: dict[str, Any]) -> None:
     card: dict[str, Any] = {name: value for name, value in CARD.items() if name not in ("url", "supportedInterfaces")}
     card |= {"protocolVersion": "0.3.0", **more}
     assert is_card(card)
-    assert found(card, f"{AT}/a/") == Interface(f"{AT}/a/", "0.3", streams=found(card).streams)
-    assert found(card, f"{AT}/.well-known/agent-card.json").url == AT
+    assert interface_of(card, f"{AT}/a/") == Interface(f"{AT}/a/", "0.3", streams=interface_of(card).streams)
+    assert interface_of(card, f"{AT}/.well-known/agent-card.json").url == AT
 
 
-def test_a_trailing_slash_of_the_url_is_kept() -> None:
-    assert found(card_0_3("http://0.0.0.0:9999/a/"), f"{AT}/a/").url == f"{AT}/a/"
-    assert found(card_0_3(f"{AT}/a/"), f"{AT}/a").url == f"{AT}/a/"
+def test_trailing_slash_of_the_url_is_preserved() -> None:
+    assert interface_of(card_0_3("http://0.0.0.0:9999/a/"), f"{AT}/a/").url == f"{AT}/a/"
+    assert interface_of(card_0_3(f"{AT}/a/"), f"{AT}/a").url == f"{AT}/a/"
 
 
-async def test_the_card_of_a_neighbour_at_the_origin_is_not_this_agents() -> None:
+async def test_card_of_another_agent_at_the_origin_is_ignored() -> None:
     async with far_server() as far:
         far.set("GET /.well-known/agent-card.json", card_1_0(f"{far.url}/neighbour", "HTTP+JSON"))
         with pytest.raises(FaultError):
@@ -206,16 +206,18 @@ async def test_the_card_of_a_neighbour_at_the_origin_is_not_this_agents() -> Non
         await agent.aclose()
 
 
-def test_langgraphs_a2a_endpoint_says_all_of_its_answer_with_each_token() -> None:
+def test_langgraph_is_recognized_by_its_history_scope_extension() -> None:
     uri = "https://langchain.com/a2a/extensions/history-scope/v1"
-    for extensions, says in (([{"uri": uri}], True), ([{"uri": f"{uri}/x"}], False), ([], False)):
-        found = find_interface({"name": "x", "url": "http://a", "capabilities": {"extensions": extensions}}, "http://a")
-        assert found is not None
-        assert found.repeats_answer is says
+    for extensions, repeats_answer in (([{"uri": uri}], True), ([{"uri": f"{uri}/x"}], False), ([], False)):
+        interface = find_interface(
+            {"name": "x", "url": "http://a", "capabilities": {"extensions": extensions}}, "http://a"
+        )
+        assert interface is not None
+        assert interface.repeats_answer is repeats_answer
 
 
 @pytest.mark.parametrize(
-    ("uri", "speaks"),
+    ("uri", "answers_in_status"),
     [
         ("https://a2a-extensions.agentstack.beeai.dev/ui/agent-detail/v1", True),
         ("https://a2a-extensions.adk.kagenti.dev/ui/agent-detail/v1", False),
@@ -223,8 +225,8 @@ def test_langgraphs_a2a_endpoint_says_all_of_its_answer_with_each_token() -> Non
         (7, False),
     ],
 )
-def test_agents_of_agentstack_speak_in_their_status(uri: Any, speaks: bool) -> None:
+def test_agentstack_is_recognized_by_the_host_of_an_extension(uri: Any, answers_in_status: bool) -> None:
     card = {"name": "x", "url": "http://a", "capabilities": {"streaming": True, "extensions": [{"uri": uri}, 7]}}
-    found = find_interface(card, "http://a")
-    assert found is not None
-    assert (found.streams, found.answers_in_status) == (True, speaks)
+    interface = find_interface(card, "http://a")
+    assert interface is not None
+    assert (interface.streams, interface.answers_in_status) == (True, answers_in_status)

@@ -1,4 +1,4 @@
-"""Agents of another gateway like this one, behind this one, in the forms of A2A that `tests/pairs` does not have."""
+"""Agents of another gateway behind this one, in the versions and bindings of A2A that `tests/pairs` does not have."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -55,36 +55,36 @@ WAYS = {
     "0.3-jsonrpc-extended": Interface("", "0.3", extended=True),
     "0.3-rest-extended": Interface("", "0.3", rest=True, extended=True),
 }
-"""`tests/pairs` has JSON-RPC of each version, and extended 1.0."""
+"""Interfaces by name. `tests/pairs` has JSON-RPC of each version, and extended 1.0."""
 CLOSED = asyncio.Event()
-"""The `finally` of the agent `slow` has run."""
+"""Event that is set when the agent `slow` has been closed."""
 
 
 async def login(text: str) -> AsyncGenerator[Any, Any]:
-    """Needs a login."""
+    """Ask for a login."""
     answer = yield Ask("Who are you?", kind="auth")
     yield f"In as {answer}."
 
 
 async def progress(text: str) -> AsyncGenerator[Any]:
-    """Tells how far it is."""
+    """Report progress before the answer."""
     yield Message.of("Half way.", phase="progress")
     yield "Done."
 
 
 async def refuse(text: str) -> AsyncGenerator[Any]:
-    """Does not want to."""
+    """Refuse to answer."""
     yield RefusalPart(text="No.")
 
 
 async def give(text: str) -> AsyncGenerator[Any]:
-    """Gives a file by its address and a text with the name of one."""
+    """Yield a file by its URL, and a text with a file name."""
     yield Artifact(name="far.txt", parts=(FilePart(name="far.txt", url="https://example.com/far.txt"),))
     yield Artifact(name="notes.md", description="Some notes", parts=(TextPart(text="a note"),), metadata={"n": 1})
 
 
 async def slow(text: str) -> AsyncGenerator[str]:
-    """Says a token, then waits until it is cancelled."""
+    """Yield a token, then wait until it is cancelled."""
     try:
         yield "first"
         await asyncio.Event().wait()
@@ -100,18 +100,18 @@ class Way:
     front: Running
     extended: bool
 
-    async def submit(self, agent: str, said: str | Message = "Hello", **more: Any) -> Receipt:
-        message = Message.of(said, "user") if isinstance(said, str) else said
+    async def submit(self, agent: str, words: str | Message = "Hello", **more: Any) -> Receipt:
+        message = Message.of(words, "user") if isinstance(words, str) else words
         return await self.front.hub.submit(OWNER, make(Submission, agent=agent, messages=(message,), **more))
 
     async def stopped(self, receipt: Receipt) -> Fold:
-        """The task when it has stopped after a submission."""
+        """Return the fold of the thread once its task has stopped after a submission."""
         fold = Fold(receipt.thread_id, OWNER)
         async for record in self.records(receipt):
             fold.apply(record)
             event = record.event
-            mine = record.seq > receipt.seq and record.task_id == receipt.task_id
-            if mine and isinstance(event, TaskChanged) and event.state in STOPS:
+            is_later = record.seq > receipt.seq and record.task_id == receipt.task_id
+            if is_later and isinstance(event, TaskChanged) and event.state in STOPS:
                 return fold
         return fold
 
@@ -122,15 +122,17 @@ class Way:
                 for record in batch:
                     yield record
 
-    async def play(self, agent: str, said: str | Message = "Hello") -> tuple[Receipt, Fold]:
-        receipt = await self.submit(agent, said)
+    async def play(self, agent: str, words: str | Message = "Hello") -> tuple[Receipt, Fold]:
+        receipt = await self.submit(agent, words)
         return receipt, await self.stopped(receipt)
 
 
-def said_of(fold: Fold, receipt: Receipt) -> list[tuple[str, Part]]:
-    """The parts that the agent said, by phase: a server without streams tells progress after the answer."""
-    said = [message for message in fold.messages(task_id=receipt.task_id) if message.role == "agent"]
-    return [(message.phase, part) for message in sorted(said, key=lambda each: each.phase) for part in message.parts]
+def agent_parts(fold: Fold, receipt: Receipt) -> list[tuple[str, Part]]:
+    """Return the agent's parts by phase, because a server without streams reports progress after the answer."""
+    messages = [message for message in fold.messages(task_id=receipt.task_id) if message.role == "agent"]
+    return [
+        (message.phase, part) for message in sorted(messages, key=lambda each: each.phase) for part in message.parts
+    ]
 
 
 def text(words: str) -> TextPart:
@@ -152,27 +154,27 @@ async def way(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     (folder / "back").mkdir()
     agents = {**AGENTS, **{agent.__name__: agent for agent in (login, progress, refuse, give, slow)}}
     async with running(folder / "back", agents) as back, loopback.client() as http:
-        found: dict[str, RegisteredAgent] = {}
+        registered: dict[str, RegisteredAgent] = {}
         for name in agents:
             url = f"{back.url}/a2a/{name}"
             [info] = await discover(url, http)
-            # What its card would say if it offered nothing else.
+            # As if this interface were the only one on its card.
             client = Client(url, info.name, interface=replace(request.param, url=url))
-            found[name] = RegisteredAgent(info, client)
-        async with running(folder, registered=found) as front:
+            registered[name] = RegisteredAgent(info, client)
+        async with running(folder, registered=registered) as front:
             yield Way(back, front, request.param.extended)
-        for each in found.values():
+        for each in registered.values():
             await cast("Client", each.agent).aclose()
 
 
 @pytest.mark.parametrize(("agent", "words", "answer"), ANSWERS)
-async def test_an_answer_arrives_as_it_was_said(way: Way, agent: str, words: str, answer: Any) -> None:
+async def test_answer_arrives_unchanged(way: Way, agent: str, words: str, answer: Any) -> None:
     receipt, fold = await way.play(agent, words)
-    assert (fold.tasks[receipt.task_id].state, said_of(fold, receipt)) == (TaskState.COMPLETED, answer)
+    assert (fold.tasks[receipt.task_id].state, agent_parts(fold, receipt)) == (TaskState.COMPLETED, answer)
     assert set(fold.runs[receipt.run_id].upstream) == {"task", "context", *(["run"] if way.extended else [])}
 
 
-async def test_the_next_turn_is_on_the_same_thread_there(way: Way) -> None:
+async def test_next_turn_uses_the_same_upstream_thread(way: Way) -> None:
     receipt, fold = await way.play("echo", "one")
     again = await way.submit("echo", "two", thread_id=receipt.thread_id)
     more = await way.stopped(again)
@@ -190,16 +192,14 @@ async def test_the_next_turn_is_on_the_same_thread_there(way: Way) -> None:
         ("login", TaskState.AUTH_REQUIRED, "Who are you?", "In as Ada."),
     ],
 )
-async def test_a_question_is_asked_and_answered(
-    way: Way, agent: str, state: TaskState, question: str, answer: str
-) -> None:
+async def test_question_is_answered(way: Way, agent: str, state: TaskState, question: str, answer: str) -> None:
     receipt, fold = await way.play(agent, "go")
-    [asked] = fold.open_interrupts(receipt.task_id)
-    assert (fold.tasks[receipt.task_id].state, asked.message.text) == (state, question)
+    [interrupt] = fold.open_interrupts(receipt.task_id)
+    assert (fold.tasks[receipt.task_id].state, interrupt.message.text) == (state, question)
     words = RunInput(messages=(Message.of("Ada", "user"),))
     answered = await way.front.hub.answer(OWNER, Answers(task_id=receipt.task_id, bare="Ada", input=words))
     done = await way.stopped(answered)
-    assert said_of(done, answered) == [("answer", text(answer))]
+    assert agent_parts(done, answered) == [("answer", text(answer))]
     before, after = (done.runs[run_id].upstream for run_id in (receipt.run_id, answered.run_id))
     assert (after["task"], after["context"]) == (before["task"], before["context"])
     assert ("run" in after) == way.extended
@@ -214,13 +214,13 @@ async def test_two_questions_at_once_are_answered_each_by_its_id(way: Way) -> No
     answered = await way.front.hub.answer(OWNER, Answers(task_id=receipt.task_id, values=values))
     done = await way.stopped(answered)
     upstream = done.runs[answered.run_id].upstream
-    there = [record.event for record in await way.back.hub.reads.records(OWNER, Scope(upstream["context"]))]
+    upstream_events = [record.event for record in await way.back.hub.reads.records(OWNER, Scope(upstream["context"]))]
     assert done.tasks[receipt.task_id].state is TaskState.COMPLETED
-    asked = [event for event in there if isinstance(event, InterruptRaised)]
-    assert {event.interrupt_id for event in asked} == set(values)
+    raised = [event for event in upstream_events if isinstance(event, InterruptRaised)]
+    assert {event.interrupt_id for event in raised} == set(values)
 
 
-async def test_files_go_there_and_come_back_byte_by_byte(way: Way) -> None:
+async def test_files_are_sent_and_returned_unchanged(way: Way) -> None:
     content = bytes(range(256))
     file = FilePart(name="every byte.bin", media_type="application/octet-stream", inline=content)
     receipt = await way.submit("files", Message(role="user", parts=(file, TextPart(text="text"))))
@@ -228,17 +228,17 @@ async def test_files_go_there_and_come_back_byte_by_byte(way: Way) -> None:
     task = await way.front.hub.reads.task(OWNER, receipt.task_id)
     records = await way.front.hub.reads.records(OWNER, Scope.task(task), inline=True)
     fold = Fold(receipt.thread_id, OWNER, records)
-    given = {
+    files = {
         artifact.name: part.inline
         for artifact in fold.artifacts.values()
         for part in artifact.parts
         if isinstance(part, FilePart)
     }
-    assert given == {"every byte.bin": content, "report.txt": b"text"}
+    assert files == {"every byte.bin": content, "report.txt": b"text"}
     assert all(artifact.complete for artifact in fold.artifacts.values())
 
 
-async def test_a_file_by_its_address_and_a_named_text_stay_what_they_are(way: Way) -> None:
+async def test_file_urls_and_named_texts_are_unchanged(way: Way) -> None:
     _, fold = await way.play("give")
     by_name = {artifact.name: artifact for artifact in fold.artifacts.values()}
     [far] = by_name["far.txt"].parts
@@ -248,22 +248,22 @@ async def test_a_file_by_its_address_and_a_named_text_stay_what_they_are(way: Wa
     assert (notes.parts, notes.description, notes.metadata) == ((TextPart(text="a note"),), "Some notes", {"n": 1})
 
 
-async def test_what_got_lost_on_the_way_and_the_usage_are_told_here_too(way: Way) -> None:
+async def test_losses_and_usage_of_the_upstream_are_reported(way: Way) -> None:
     receipt, fold = await way.play("rich")
     run = fold.runs[receipt.run_id]
     assert {loss.feature for loss in run.loss} == {"history"}, "a mark carries the refusal"
-    assert run.usage == ({} if way.extended else {"input_tokens": 3})  # it was said of a message, and is with records
+    assert run.usage == ({} if way.extended else {"input_tokens": 3})  # with records it is in the message
 
 
-async def test_a_failure_is_told_in_the_agents_words(way: Way) -> None:
+async def test_failure_has_the_agents_message(way: Way) -> None:
     receipt, fold = await way.play("fail", "on purpose")
     fault = fold.tasks[receipt.task_id].fault
     assert fault is not None and "on purpose" in fault.message
     assert fold.tasks[receipt.task_id].state is TaskState.FAILED
 
 
-@pytest.mark.parametrize("there", [False, True])
-async def test_a_cancel_here_or_there_ends_the_run(way: Way, there: bool) -> None:
+@pytest.mark.parametrize("is_upstream", [False, True])
+async def test_cancel_on_either_gateway_ends_the_run(way: Way, is_upstream: bool) -> None:
     CLOSED.clear()
     receipt = await way.submit("slow")
     upstream: dict[str, str] = {}
@@ -272,7 +272,7 @@ async def test_a_cancel_here_or_there_ends_the_run(way: Way, there: bool) -> Non
             break
         if record.event.kind == "upstream_bound":
             upstream = record.event.ids
-    hub, task_id = (way.back.hub, upstream["task"]) if there else (way.front.hub, receipt.task_id)
+    hub, task_id = (way.back.hub, upstream["task"]) if is_upstream else (way.front.hub, receipt.task_id)
     await hub.cancel(OWNER, task_id)
     async with asyncio.timeout(BOUND):
         await CLOSED.wait()
@@ -282,7 +282,7 @@ async def test_a_cancel_here_or_there_ends_the_run(way: Way, there: bool) -> Non
 
 
 @pytest.mark.parametrize("name", ["echo", "ask"])
-async def test_the_contract_of_agents_is_kept(name: str, tmp_path: Path) -> None:
+async def test_client_meets_the_contract_of_agents(name: str, tmp_path: Path) -> None:
     clients: list[Client] = []
 
     async with running(tmp_path, {name: AGENTS[name]}) as back:

@@ -1,4 +1,4 @@
-"""What other frameworks say beside A2A is told as what it is: thoughts, calls of tools, citations, usage, answers."""
+"""Additions of frameworks to A2A are read as events: thoughts, tool calls, citations, usage and answers."""
 
 from typing import Any
 
@@ -24,13 +24,13 @@ from babelgate.canonical.event import (
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.conformance.contract import Transcript
 from tests.adapters.a2a.recorded import recorded
-from tests.adapters.a2a.replies import RUN, artifact, heard, recalled, text
+from tests.adapters.a2a.replies import RUN, artifact, resumed, text, transcript_of
 
 CITED = AnnotationPart(start=0, end=5, url="https://e.org/a", title="A")
 
 
 def read(*replies: Any, reader: EventReader | None = None, in_status: bool = False) -> list[Event]:
-    """As a client reads: until the task stops."""
+    """Return the events of the replies, until the task stops."""
     reader = reader or EventReader(RUN, Habits(answers_in_status=in_status))
     events: list[Event] = []
     for reply in replies:
@@ -40,7 +40,7 @@ def read(*replies: Any, reader: EventReader | None = None, in_status: bool = Fal
 
 
 def fault_in(*replies: Any) -> Fault:
-    """The fault in which a run ends."""
+    """Return the fault with which the run ends."""
     [*_, ended] = read(*replies)
     assert isinstance(ended, RunEnded) and ended.fault is not None
     return ended.fault
@@ -51,20 +51,20 @@ def thoughts(transcript: Transcript) -> list[str]:
 
 
 def tools(events: list[Event]) -> list[tuple[str, Any, Any]]:
-    """What each was called with, or gave."""
-    told: list[tuple[str, Any, Any]] = []
+    """Return the name, the direction and the arguments or result of each tool event."""
+    uses: list[tuple[str, Any, Any]] = []
     for event in events:
         match event:
             case ToolStarted():
-                told.append((event.name, "in", event.input))
+                uses.append((event.name, "in", event.input))
             case ToolEnded():
-                told.append((event.name, "out", event.output))
+                uses.append((event.name, "out", event.output))
             case _:
                 pass
-    return told
+    return uses
 
 
-def said(transcript: Transcript) -> list[tuple[str, str]]:
+def texts_with_phases(transcript: Transcript) -> list[tuple[str, str]]:
     return [(message.text, message.phase) for message in transcript.messages if message.text]
 
 
@@ -90,9 +90,9 @@ def completed(**metadata: Any) -> JsonObject:
 
 
 def read_in_two(replies: list[Any], cut: int) -> list[Event]:
-    """By a run that is cut off there, and taken up again."""
+    """Return the events of a run that breaks after `cut` replies and is resumed."""
     first = read(*replies[:cut])
-    return [*first, *read(*replies[cut:], completed(), reader=recalled(first))]
+    return [*first, *read(*replies[cut:], completed(), reader=resumed(first))]
 
 
 # Recorded streams
@@ -118,12 +118,12 @@ ADK_CALLS = [
         ("agno", "It is sunny.", [WEATHER, ("weather", "out", None)], []),
     ],
 )
-def test_a_recorded_stream_tells_answer_thought_calls_and_citations(
+def test_recorded_stream_has_answer_thought_calls_and_citations(
     name: str, answer: str, calls: list[Any], cited: list[AnnotationPart]
 ) -> None:
     events = read(*recorded(name), in_status=name == "agentstack")
-    transcript = heard(events)
-    assert (said(transcript), thoughts(transcript)) == ([(answer, "answer")], ["I should look."])
+    transcript = transcript_of(events)
+    assert (texts_with_phases(transcript), thoughts(transcript)) == ([(answer, "answer")], ["I should look."])
     assert (tools(events), citations(transcript)) == (calls, cited)
     if name == "agentstack":
         [message] = [message for message in transcript.messages if message.text]
@@ -137,18 +137,18 @@ def test_a_recorded_stream_tells_answer_thought_calls_and_citations(
         }
 
 
-def test_the_parts_of_adk_say_no_more_than_they_did_where_the_task_is_looked_at_again() -> None:
+def test_polled_adk_task_repeats_no_tool_calls() -> None:
     replies = recorded("adk_new_weather")
     artifacts = [each["artifactUpdate"]["artifact"] for each in replies if "artifactUpdate" in each]
     task: Any = {"id": replies[0]["task"]["id"], "status": {"state": "TASK_STATE_WORKING"}, "artifacts": artifacts}
     reader = EventReader(RUN)
     first = read(*replies[:-1], reader=reader)
     assert not read({"task": task}, reader=reader)
-    again = recalled(heard(first).events)
+    again = resumed(transcript_of(first).events)
     assert not [event for event in again.read({"task": task}) if isinstance(event, ToolStarted | ToolEnded)]
 
 
-def test_a_tool_of_adk_that_waits_for_its_confirmation_is_told_as_one_that_was_refused() -> None:
+def test_unconfirmed_adk_tool_is_a_refused_call() -> None:
     for name in ("adk_confirm", "adk_new_confirm"):
         events = read(*recorded(name))
         assert [each[:2] for each in tools(events)] == [("wipe", "in"), ("wipe", "out")], name
@@ -157,18 +157,18 @@ def test_a_tool_of_adk_that_waits_for_its_confirmation_is_told_as_one_that_was_r
         assert ended.fault.message.startswith("This tool call requires confirmation")
 
 
-def test_an_answer_that_was_only_said_on_the_way_is_the_answer_in_the_end() -> None:
-    transcript = heard(read(*recorded("agentstack")))
-    assert said(transcript) == [("It is ", "progress"), ("sunny.", "progress"), ("It is sunny.", "answer")]
+def test_progress_is_the_answer_of_a_task_without_one() -> None:
+    transcript = transcript_of(read(*recorded("agentstack")))
+    assert texts_with_phases(transcript) == [("It is ", "progress"), ("sunny.", "progress"), ("It is sunny.", "answer")]
     assert citations(transcript) == [CITED.replace(description="d")]
-    lines = heard(read(working({"text": "Looking."}), working({"text": "42"}, message_id="n"), completed()))
+    lines = transcript_of(read(working({"text": "Looking."}), working({"text": "42"}, message_id="n"), completed()))
     assert lines.text == "Looking.\n42"
-    grown = heard(read(working({"text": "4"}), working({"text": "42"}, message_id="n"), completed()))
+    grown = transcript_of(read(working({"text": "4"}), working({"text": "42"}, message_id="n"), completed()))
     assert grown.text == "42"
 
 
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_an_answer_that_was_said_on_the_way_has_a_line_for_each_message_and_not_for_each_part(is_cut: bool) -> None:
+def test_answer_from_progress_has_one_line_per_message(is_cut: bool) -> None:
     first = [
         working({"text": "It is "}, {"text": "sunny."}, message_id="m1"),
         working({"text": "So."}, message_id="m2"),
@@ -176,10 +176,10 @@ def test_an_answer_that_was_said_on_the_way_has_a_line_for_each_message_and_not_
     events = read(*first)
     reader = EventReader(RUN)
     if is_cut:
-        reader = recalled(events)
+        reader = resumed(events)
     else:
         events = read(*first, reader=reader)
-    assert said(heard([*events, *reader.read(completed())]))[-1] == ("It is sunny.\nSo.", "answer")
+    assert texts_with_phases(transcript_of([*events, *reader.read(completed())]))[-1] == ("It is sunny.\nSo.", "answer")
 
 
 TRAJECTORY = "https://a2a-extensions.agentstack.beeai.dev/ui/trajectory/v1"
@@ -194,23 +194,23 @@ TRAJECTORY = "https://a2a-extensions.agentstack.beeai.dev/ui/trajectory/v1"
     ],
 )
 @pytest.mark.parametrize("answer", ["", "42"])
-def test_what_is_marked_as_progress_is_never_the_answer(answer: str, marked: JsonObject, is_cut: bool) -> None:
+def test_declared_progress_is_never_the_answer(answer: str, marked: JsonObject, is_cut: bool) -> None:
     before = [marked, *([working({"text": answer}, message_id="n")] if answer else [])]
     reader = EventReader(RUN)
     events = read(*before, reader=reader)
-    assert said(heard(events))[0][1] == "progress"
+    assert texts_with_phases(transcript_of(events))[0][1] == "progress"
     if is_cut:
-        reader = recalled(events)
-    transcript = heard([*events, *reader.read(completed())])
-    assert [text for text, phase in said(transcript) if phase == "answer"] == ([answer] if answer else [])
+        reader = resumed(events)
+    transcript = transcript_of([*events, *reader.read(completed())])
+    assert [text for text, phase in texts_with_phases(transcript) if phase == "answer"] == ([answer] if answer else [])
 
 
-def test_what_a_gateway_says_on_the_way_is_no_answer() -> None:
+def test_progress_of_a_gateway_is_not_the_answer() -> None:
     about = {"babelgate": {"taskId": "k"}}
-    assert heard(read(working({"text": "Looking."}), completed(**about))).text == ""
+    assert transcript_of(read(working({"text": "Looking."}), completed(**about))).text == ""
 
 
-def test_agno_tells_its_usage_in_the_task_that_comes_after_the_end() -> None:
+def test_agno_usage_is_read_after_the_final_status() -> None:
     *replies, end, task = recorded("agno")
     metrics = {"metrics": {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}}
     counted: Any = {**task, "history": [{**task["history"][0], "metadata": metrics}]}
@@ -220,26 +220,26 @@ def test_agno_tells_its_usage_in_the_task_that_comes_after_the_end() -> None:
     events += reader.read(counted)
     assert reader.is_stopped
     assert events[-1] == RunEnded(usage=metrics["metrics"])
-    assert said(heard(events)) == [("It is sunny.", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("It is sunny.", "answer")]
 
 
-def test_an_agent_of_agno_whose_stream_breaks_off_after_the_end_has_ended() -> None:
+def test_agno_stream_may_break_after_the_final_status() -> None:
     reader = EventReader(RUN)
     events = [event for reply in recorded("agno")[:-1] for event in reader.read(reply)] + reader.close()
-    assert reader.is_stopped and said(heard(events)) == [("It is sunny.", "answer")]
+    assert reader.is_stopped and texts_with_phases(transcript_of(events)) == [("It is sunny.", "answer")]
     assert reader.close() == []
 
 
 @pytest.mark.parametrize("count", range(1, 10))
-def test_an_answer_in_the_status_is_taken_up_where_it_was_cut_off(count: int) -> None:
+def test_answer_in_the_status_is_resumed_after_a_break(count: int) -> None:
     replies = recorded("agentstack")
     first = read(*replies[:count], in_status=True)
-    again = recalled(first, EventReader(RUN, Habits(answers_in_status=True)))
+    again = resumed(first, EventReader(RUN, Habits(answers_in_status=True)))
     history = [each["status"]["message"] for each in replies if "message" in each.get("status", {})]
     task: Any = {"id": replies[0]["taskId"], "kind": "task", "status": {"state": "working"}, "history": history}
     rest = again.read(task) + again.read(replies[-1])
-    whole = heard([*first, *rest])
-    assert "".join(text for text, _ in said(whole)) == "It is sunny."
+    whole = transcript_of([*first, *rest])
+    assert "".join(text for text, _ in texts_with_phases(whole)) == "It is sunny."
     assert (thoughts(whole), len(tools([*first, *rest]))) == (["I should look."], 1)
 
 
@@ -247,33 +247,36 @@ def langgraph() -> EventReader:
     return EventReader(RUN, Habits(repeats_answer=True))
 
 
-SAYS_ALL_AGAIN = ("Let me look.", "It", "It is ", "It is sunny.", "It is sunny.")
+GROWING_ANSWER = ("Let me look.", "It", "It is ", "It is sunny.", "It is sunny.")
 
 
-@pytest.mark.parametrize("cut", range(len(SAYS_ALL_AGAIN) + 1))
-def test_langgraphs_a2a_endpoint_says_its_answer_again_with_each_token_and_is_told_token_by_token(cut: int) -> None:
-    replies = [working({"text": text}, message_id=f"m{at}") for at, text in enumerate(SAYS_ALL_AGAIN)]
+@pytest.mark.parametrize("cut", range(len(GROWING_ANSWER) + 1))
+def test_repeated_langgraph_answer_is_read_as_tokens(cut: int) -> None:
+    replies = [working({"text": text}, message_id=f"m{at}") for at, text in enumerate(GROWING_ANSWER)]
     first = read(*replies[:cut], reader=langgraph())
     end = artifact(text("It is sunny. So there."), name="Assistant Response", lastChunk=True)
-    events = [*first, *read(*replies[cut:], end, completed(), reader=recalled(first, langgraph()))]
-    assert said(heard(events)) == [("Let me look.", "answer"), ("It is sunny. So there.", "answer")]
+    events = [*first, *read(*replies[cut:], end, completed(), reader=resumed(first, langgraph()))]
+    assert texts_with_phases(transcript_of(events)) == [
+        ("Let me look.", "answer"),
+        ("It is sunny. So there.", "answer"),
+    ]
     deltas = [event.text for event in events if isinstance(event, PartDelta)]
     assert deltas == [" is ", "sunny.", " So there."]
     assert not [event for event in events if isinstance(event, Native)]
 
 
-def test_an_answer_of_langgraph_that_is_another_one_in_the_end_is_told_too() -> None:
+def test_different_final_langgraph_answer_is_a_second_answer() -> None:
     end = artifact(text("It rains."), lastChunk=True)
     events = read(working({"text": "It is sunny."}), end, completed(), reader=langgraph())
-    assert said(heard(events)) == [("It is sunny.", "answer"), ("It rains.", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("It is sunny.", "answer"), ("It rains.", "answer")]
 
 
-# Marks of which there is no recording
+# Marks without a recording
 
 
 @pytest.mark.parametrize("kind", ["workflow_step", "loop_execution", "parallel_execution", "router_execution"])
 @pytest.mark.parametrize("is_cut", [False, True])
-def test_steps_of_agnos_workflows_begin_and_end(kind: str, is_cut: bool) -> None:
+def test_agno_workflow_steps_start_and_end(kind: str, is_cut: bool) -> None:
     def step(what: str) -> JsonObject:
         beside = {"agno_event_type": f"{kind}_{what}", "step_name": "look"}
         status = {"state": "TASK_STATE_WORKING"}
@@ -282,13 +285,13 @@ def test_steps_of_agnos_workflows_begin_and_end(kind: str, is_cut: bool) -> None
     reader = EventReader(RUN)
     events = read(step("started"), reader=reader)
     if is_cut:
-        reader = recalled(events)
+        reader = resumed(events)
     events += read(step("error"), step("completed"), reader=reader)
     assert steps(events) == ["look", "/look"]
-    heard(events)
+    transcript_of(events)
 
 
-def test_gemini_cli_says_by_its_kind_what_a_status_is() -> None:
+def test_gemini_cli_status_is_read_by_its_kind() -> None:
     call = {"request": {"callId": "c1", "name": "ls", "args": {"p": "."}}, "status": "executing"}
     done = {**call, "status": "success", "response": {"files": 1}}
 
@@ -304,8 +307,8 @@ def test_gemini_cli_says_by_its_kind_what_a_status_is() -> None:
         of("citation", {"text": "Citations:\n(A page) https://e.org/a\nhttps://e.org/b"}, 6),
         completed(coderAgent={"usageMetadata": {"promptTokenCount": 3, "candidatesTokenCount": 2}}),
     )
-    transcript = heard(events)
-    assert said(transcript) == [("There is one.", "answer")]
+    transcript = transcript_of(events)
+    assert texts_with_phases(transcript) == [("There is one.", "answer")]
     assert citations(transcript) == [
         AnnotationPart(url="https://e.org/a", title="A page"),
         AnnotationPart(url="https://e.org/b"),
@@ -315,7 +318,7 @@ def test_gemini_cli_says_by_its_kind_what_a_status_is() -> None:
     assert usage(events) == {"input_tokens": 3, "output_tokens": 2}
 
 
-def test_blocks_of_opencode_are_told_by_their_type() -> None:
+def test_opencode_blocks_are_read_by_their_type() -> None:
     def block(kind: str, part: JsonObject) -> JsonObject:
         return artifact(part, artifact_id=kind, metadata={"shared": {"stream": {"block_type": kind}}})
 
@@ -327,13 +330,13 @@ def test_blocks_of_opencode_are_told_by_their_type() -> None:
         block("text", {"text": "Hi"}),
         completed(shared={"usage": {"input_tokens": 1, "total_tokens": 2}}),
     )
-    transcript = heard(events)
-    assert (said(transcript), thoughts(transcript)) == ([("Hi", "answer")], ["Hm."])
+    transcript = transcript_of(events)
+    assert (texts_with_phases(transcript), thoughts(transcript)) == ([("Hi", "answer")], ["Hm."])
     assert tools(events) == [("ls", "in", {}), ("ls", "out", None)]
     assert usage(events) == {"input_tokens": 1, "total_tokens": 2}
 
 
-def test_a_thought_that_comes_in_pieces_and_then_whole_is_told_once() -> None:
+def test_thought_in_pieces_is_not_repeated_by_the_whole() -> None:
     def thought(words: str, **more: Any) -> JsonObject:
         return {"text": words, "metadata": {"adk_thought": True, **more}}
 
@@ -344,11 +347,11 @@ def test_a_thought_that_comes_in_pieces_and_then_whole_is_told_once() -> None:
         artifact(thought("I should look."), text("Sunny."), append=False, lastChunk=True),
         completed(),
     )
-    transcript = heard(events)
-    assert (said(transcript), thoughts(transcript)) == ([("Sunny.", "answer")], ["I should look."])
+    transcript = transcript_of(events)
+    assert (texts_with_phases(transcript), thoughts(transcript)) == ([("Sunny.", "answer")], ["I should look."])
 
 
-def test_the_thinking_of_fasta2a_stands_in_the_history_and_is_no_answer() -> None:
+def test_fasta2a_thinking_in_the_history_is_a_thought() -> None:
     history = [
         {"messageId": "1", "role": "user", "parts": [{"text": "Hi"}]},
         {
@@ -359,8 +362,8 @@ def test_the_thinking_of_fasta2a_stands_in_the_history_and_is_no_answer() -> Non
     ]
     artifacts = [{"artifactId": "a", "parts": [{"text": "Hi"}]}]
     task = {"id": "t", "status": {"state": "completed"}, "history": history, "artifacts": artifacts}
-    transcript = heard(read({"task": task}))
-    assert (said(transcript), thoughts(transcript)) == ([("Hi", "answer")], ["Hm."])
+    transcript = transcript_of(read({"task": task}))
+    assert (texts_with_phases(transcript), thoughts(transcript)) == ([("Hi", "answer")], ["Hm."])
 
 
 KAGENT_PART = "kagent.dev/a2a/part-type"
@@ -391,10 +394,12 @@ _USES: Any = [
 ]
 
 
-@pytest.mark.parametrize(("part", "metadata", "told"), _USES)
-def test_calls_are_recognised_by_their_marks(part: JsonObject, metadata: JsonObject, told: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(("part", "metadata", "expected"), _USES)
+def test_tool_calls_are_recognized_by_their_marks(
+    part: JsonObject, metadata: JsonObject, expected: tuple[Any, ...]
+) -> None:
     [use] = decode_marks([DataPart(data=part, metadata=metadata)], "s").tools
-    assert (use.name, use.ended, use.value, use.error) == told
+    assert (use.name, use.ended, use.value, use.error) == expected
 
 
 @pytest.mark.parametrize(
@@ -402,7 +407,7 @@ def test_calls_are_recognised_by_their_marks(part: JsonObject, metadata: JsonObj
     [{"adk_thought": True}, {"kagent_thought": True}, {"thought": True}, {"type": "thinking"}, {"type": "reasoning"}],
 )
 @pytest.mark.parametrize("beside", [{}, {"adk_thought_signature": "AQI="}, {"thinking_id": "t", "signature": "s"}])
-def test_text_is_thought_by_its_marks_and_keeps_its_signature(mark: JsonObject, beside: JsonObject) -> None:
+def test_marked_text_is_a_thought_with_its_signature(mark: JsonObject, beside: JsonObject) -> None:
     [part] = decode_marks([TextPart(text="Hm.", metadata={**mark, **beside})], "s").parts
     assert part == ReasoningPart(text="Hm.", metadata=beside)
 
@@ -411,7 +416,7 @@ def test_text_is_thought_by_its_marks_and_keeps_its_signature(mark: JsonObject, 
     "mark",
     [{"adk_thought": False}, {"kagent_thought": "no"}, {"thought": "yes"}, {"type": "text"}, {"x_thought": True}],
 )
-def test_text_that_no_mark_makes_a_thought_is_none(mark: JsonObject) -> None:
+def test_text_with_other_marks_is_not_a_thought(mark: JsonObject) -> None:
     part = TextPart(text="Hm.", metadata=mark)
     assert decode_marks([part], "s").parts == [part]
 
@@ -420,7 +425,7 @@ TRACE = "github.com/a2aproject/a2a-samples/extensions/traceability/v1/traceabili
 
 
 @pytest.mark.parametrize("key", [TRACE, f"https://{TRACE.removesuffix('/traceability')}"])
-def test_the_steps_of_a_trace_are_calls_of_tools_and_agents_and_their_tokens_the_usage(key: str) -> None:
+def test_trace_steps_are_tool_calls_with_usage(key: str) -> None:
     def step(number: int, kind: str, action: JsonObject, **more: Any) -> JsonObject:
         ids = {"step_id": f"s{number}", "trace_id": "t", "parent_step_id": None}
         return {**ids, "call_type": kind, "step_action": action, "total_tokens": 4.0, "end_time": "2026-01-01", **more}
@@ -441,13 +446,13 @@ def test_the_steps_of_a_trace_are_calls_of_tools_and_agents_and_their_tokens_the
     status = {"state": "completed", "message": answer}
     events = read({"kind": "status-update", "taskId": "t", "contextId": "c", "status": status})
     assert tools(events) == [("f", "in", {"a": 1}), ("f", "out", None), ("cook", "in", agent)]
-    assert said(heard(events)) == [("Soup.", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("Soup.", "answer")]
     assert usage(events) == {"total_tokens": 8}
     [begun] = [event for event in events if isinstance(event, MessageStarted)]
     assert begun.metadata == answer["metadata"]
 
 
-def test_a_trace_is_not_told_beside_the_calls_that_it_is_of_and_counts_least() -> None:
+def test_trace_is_ignored_if_calls_and_usage_are_marked() -> None:
     step: JsonObject = {
         "step_id": "s",
         "step_action": {"tool_invocation": {"tool_name": "f", "parameters": {}}},
@@ -461,7 +466,7 @@ def test_a_trace_is_not_told_beside_the_calls_that_it_is_of_and_counts_least() -
 
 
 def steps(events: list[Event]) -> list[str]:
-    """A name begins its step, and ends it with a slash before it."""
+    """Return the names of started steps, and those of ended steps after a slash."""
     return [
         event.name if isinstance(event, StepStarted) else f"/{event.name}"
         for event in events
@@ -469,66 +474,72 @@ def steps(events: list[Event]) -> list[str]:
     ]
 
 
-def author(name: str, at: int, branch: str | None = None, *, in_artifact: bool = False) -> JsonObject:
-    """An event of google-adk 2.13.0, by its newer executor or its older one."""
-    told: JsonObject = {"adk_author": name, "adk_branch": branch} if branch else {"adk_author": name}
+def author(name: str, number: int, branch: str | None = None, *, in_artifact: bool = False) -> JsonObject:
+    """Return an event of google-adk 2.13.0: of its older executor, or `in_artifact` of its newer one."""
+    names: JsonObject = {"adk_author": name, "adk_branch": branch} if branch else {"adk_author": name}
     app: JsonObject = {"adk_app_name": "demo"}
     if not in_artifact:
-        return working({"text": f"By {name}."}, message_id=f"m{at}", beside={**app, **told, "adk_event_id": f"e{at}"})
-    update = artifact(text(f"By {name}."), artifact_id=f"a{at}", metadata=told, lastChunk=True)
+        return working(
+            {"text": f"By {name}."}, message_id=f"m{number}", beside={**app, **names, "adk_event_id": f"e{number}"}
+        )
+    update = artifact(text(f"By {name}."), artifact_id=f"a{number}", metadata=names, lastChunk=True)
     update["artifactUpdate"]["metadata"] = app
     return update
 
 
 @pytest.mark.parametrize("in_artifact", [False, True])
 @pytest.mark.parametrize("cut", range(6))
-def test_what_each_agent_within_one_of_adk_does_is_a_step(in_artifact: bool, cut: int) -> None:
+def test_each_inner_adk_agent_is_a_step(in_artifact: bool, cut: int) -> None:
     names = ["demo", "cook", "cook", "waiter", "demo", "cook"]
     replies = [author(name, at, in_artifact=in_artifact) for at, name in enumerate(names)]
     events = read_in_two(replies, cut)
     assert steps(events) == ["cook", "/cook", "waiter", "/waiter", "cook"]
     ids = [event.step_id for event in events if isinstance(event, StepStarted)]
     assert len({*ids}) == 3
-    heard(events)
+    transcript_of(events)
 
 
-def test_agents_of_adk_that_work_side_by_side_are_steps_at_the_same_time() -> None:
+def test_parallel_adk_agents_are_concurrent_steps() -> None:
     branches = [("plan", None), ("a", "both.a"), ("b", "both.b"), ("a", "both.a"), ("c", "both.a.c"), ("demo", None)]
     events = read(*(author(name, at, branch, in_artifact=True) for at, (name, branch) in enumerate(branches)))
     assert steps(events) == ["plan", "/plan", "a", "b", "/a", "c", "/b", "/c"]
 
 
-def test_an_agent_of_adk_that_is_alone_has_no_steps() -> None:
+def test_single_adk_agent_has_no_steps() -> None:
     for name in ("adk_weather", "adk_new_weather"):
         assert steps(read(*recorded(name))) == []
     assert steps(read(author("user", 1), {"statusUpdate": {"taskId": "t", "status": {"state": "working"}}})) == []
 
 
-def test_steps_that_a_gateway_has_read_are_told_by_its_events_alone() -> None:
+def test_steps_of_a_gateway_come_only_from_its_events() -> None:
     task: JsonObject = {"id": "t", "status": {"state": "working"}, "metadata": {"babelgate": {"taskId": "k"}}}
-    begun: JsonObject = {"event": {"kind": "step_started", "step_id": "s", "name": "cook"}}
+    event: JsonObject = {"event": {"kind": "step_started", "step_id": "s", "name": "cook"}}
     status = {"state": "TASK_STATE_WORKING"}
-    told = {"statusUpdate": {"taskId": "t", "status": status, "metadata": {"babelgate": begun}}}
-    beside: JsonObject = {"agno_event_type": "loop_execution_started", "step_name": "look"}
-    agno = {"statusUpdate": {"taskId": "t", "status": status, "metadata": beside}}
+    update = {"statusUpdate": {"taskId": "t", "status": status, "metadata": {"babelgate": event}}}
+    metadata: JsonObject = {"agno_event_type": "loop_execution_started", "step_name": "look"}
+    agno = {"statusUpdate": {"taskId": "t", "status": status, "metadata": metadata}}
     group: JsonObject = {"title": "Plan", "content": "Look", "group_id": "g"}
     grouped = working(message_id="g", metadata={TRAJECTORY: group})
-    assert steps(read({"task": task}, author("cook", 1), told, agno, grouped)) == ["cook"]
+    assert steps(read({"task": task}, author("cook", 1), update, agno, grouped)) == ["cook"]
 
 
 @pytest.mark.parametrize("cut", range(4))
 def test_trajectories_of_one_group_are_in_one_step(cut: int) -> None:
-    told = [("Planning", "Look", "g1"), ("Planning", "it up", "g1"), ("", "Other", "g2"), ("thought", "Hm.", "g3")]
+    entries = [("Planning", "Look", "g1"), ("Planning", "it up", "g1"), ("", "Other", "g2"), ("thought", "Hm.", "g3")]
     replies = [
-        working(message_id=f"m{at}", metadata={TRAJECTORY: {"title": title, "content": content, "group_id": group}})
-        for at, (title, content, group) in enumerate(told)
+        working(message_id=f"m{number}", metadata={TRAJECTORY: {"title": title, "content": content, "group_id": group}})
+        for number, (title, content, group) in enumerate(entries)
     ]
     events = read_in_two(replies, cut)
     assert steps(events) == ["Planning", "g2"]
-    assert [text for text, _ in said(heard(events))] == ["Planning: Look", "Planning: it up", "Other"]
+    assert [text for text, _ in texts_with_phases(transcript_of(events))] == [
+        "Planning: Look",
+        "Planning: it up",
+        "Other",
+    ]
 
 
-def test_the_tools_of_protolabs_and_beeai_are_read_from_the_messages_metadata() -> None:
+def test_protolabs_and_beeai_tools_are_read_from_metadata() -> None:
     key = "https://proto-labs.ai/a2a/ext/tool-call-v1"
     events = read(
         working(metadata={key: {"toolCallId": "c", "name": "f", "phase": "start", "args": {"a": 1}}}),
@@ -538,14 +549,15 @@ def test_the_tools_of_protolabs_and_beeai_are_read_from_the_messages_metadata() 
     path = "https://a2a-extensions.beeai.dev/ui/trajectory/v1"
     titles = ["--> g (request)", "<-- g (error)", "Planning"]
     steps = [
-        working(message_id=str(at), metadata={path: {"title": each, "content": "x"}}) for at, each in enumerate(titles)
+        working(message_id=str(number), metadata={path: {"title": each, "content": "x"}})
+        for number, each in enumerate(titles)
     ]
-    told = read(*steps)
-    assert tools(told) == [("g", "in", "x"), ("g", "out", None)]
-    assert said(heard(told)) == [("Planning: x", "progress")]
+    beeai_events = read(*steps)
+    assert tools(beeai_events) == [("g", "in", "x"), ("g", "out", None)]
+    assert texts_with_phases(transcript_of(beeai_events)) == [("Planning: x", "progress")]
 
 
-def test_places_in_bytes_become_places_in_characters_of_the_whole_message() -> None:
+def test_byte_offsets_become_character_offsets_of_the_message() -> None:
     segment = {"startIndex": 3.0, "endIndex": 8.0, "partIndex": 1}
     grounding = {
         "groundingChunks": [{"web": {"uri": "https://e.org/a", "title": "A"}}],
@@ -557,16 +569,18 @@ def test_places_in_bytes_become_places_in_characters_of_the_whole_message() -> N
     assert "äö é sunny"[5:10] == "sunny"
 
 
-def test_the_citations_of_adk_are_read_where_no_grounding_says_the_same_again() -> None:
+def test_adk_citations_are_read_without_a_grounding() -> None:
     cited: JsonObject = {"startIndex": 0.0, "endIndex": 5.0, "uri": "https://e.org/a", "title": "A", "license": "MIT"}
-    told = decode_marks([TextPart(text="It is sunny.")], "s", {"adk_citation_metadata": {"citations": [cited, 7]}})
-    assert told.citations == [CITED]
+    decoded = decode_marks([TextPart(text="It is sunny.")], "s", {"adk_citation_metadata": {"citations": [cited, 7]}})
+    assert decoded.citations == [CITED]
 
 
-def test_usage_of_the_task_counts_before_the_sum_of_its_messages() -> None:
-    told = {"https://kagent.dev/extensions/usage/v1": {"inputTokens": 11.0, "outputTokens": 7, "cachedInputTokens": 2}}
+def test_usage_of_the_task_overrides_that_of_messages() -> None:
+    metadata = {
+        "https://kagent.dev/extensions/usage/v1": {"inputTokens": 11.0, "outputTokens": 7, "cachedInputTokens": 2}
+    }
     expected = {"input_tokens": 11, "output_tokens": 7, "input_tokens_details": {"cached_tokens": 2}}
-    assert usage_of_task(told) == expected
+    assert usage_of_task(metadata) == expected
     cost = {"https://proto-labs.ai/a2a/ext/cost-v1": {"usage": {"input_tokens": 1, "output_tokens": 2}, "costUsd": 1}}
     assert usage_of_task(cost) == {"input_tokens": 1, "output_tokens": 2}
     for key in ("adk_usage_metadata", "kagent.dev/a2a/usage", "kagent_usage_metadata"):
@@ -576,7 +590,7 @@ def test_usage_of_the_task_counts_before_the_sum_of_its_messages() -> None:
         }
     assert add_usage(expected, expected)["input_tokens_details"] == {"cached_tokens": 4}
     adk = {"adk_usage_metadata": {"promptTokenCount": 5}}
-    events = read(working({"text": "x"}, metadata=adk), completed(**told))
+    events = read(working({"text": "x"}, metadata=adk), completed(**metadata))
     assert usage(events) == expected
     assert usage_of_message({"adk_usage_metadata": {"promptTokenCount": "5", "totalTokenCount": -1}}) == {}
 
@@ -590,36 +604,36 @@ def test_usage_of_the_task_counts_before_the_sum_of_its_messages() -> None:
         {"https://proto-labs.ai/a2a/ext/tool-call-v1": {"toolCallId": 1}},
     ],
 )
-def test_marks_of_another_form_are_passed_over(metadata: JsonObject) -> None:
-    told = decode_marks([TextPart(text="x"), DataPart(data={"n": 1}, metadata={"adk_type": 7})], "s", metadata)
-    assert (told.tools, told.says, len(told.parts)) == ([], None, 2)
+def test_malformed_marks_are_ignored(metadata: JsonObject) -> None:
+    decoded = decode_marks([TextPart(text="x"), DataPart(data={"n": 1}, metadata={"adk_type": 7})], "s", metadata)
+    assert (decoded.tools, decoded.says, len(decoded.parts)) == ([], None, 2)
 
 
 ERROR = "https://a2a-extensions.agentstack.beeai.dev/ui/error/v1"
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("error", "words"),
     [
         ({"error": {"title": "ValueError", "message": "No such city"}}, "ValueError: No such city"),
         ({"error": {"message": "Two", "errors": [{"message": "one"}, {"message": "two"}]}}, "Two: one: two"),
         ("no error", "The agent failed and did not say why."),
     ],
 )
-def test_agentstack_tells_a_failure_in_metadata(told: Any, words: str) -> None:
-    message: JsonObject = {"messageId": "e", "role": "agent", "parts": [], "metadata": {ERROR: told}}
+def test_agentstack_failure_is_read_from_metadata(error: Any, words: str) -> None:
+    message: JsonObject = {"messageId": "e", "role": "agent", "parts": [], "metadata": {ERROR: error}}
     update = {"kind": "status-update", "taskId": "t", "contextId": "c"}
     assert fault_in({**update, "status": {"state": "failed", "message": message}}).message == words
 
 
-def test_the_code_of_an_error_of_adk_is_kept_with_its_words() -> None:
+def test_adk_failure_keeps_its_error_code() -> None:
     message = {"messageId": "e", "role": "agent", "parts": [{"kind": "text", "text": "Blocked."}]}
     update = {"kind": "status-update", "taskId": "t", "contextId": "c", "metadata": {"adk_error_code": "SAFETY"}}
     fault = fault_in({**update, "status": {"state": "failed", "message": message}})
     assert (fault.message, fault.details) == ("Blocked.", {"error_code": "SAFETY"})
 
 
-def test_the_metrics_of_agno_stand_in_the_message_of_the_task() -> None:
+def test_agno_metrics_are_read_from_the_history() -> None:
     metrics = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5, "duration": 0.5}
     message = {"messageId": "a", "role": "agent", "parts": [{"kind": "text", "text": "Sunny."}]}
     history = [{**message, "metadata": {"metrics": metrics}}]
@@ -627,55 +641,60 @@ def test_the_metrics_of_agno_stand_in_the_message_of_the_task() -> None:
     assert usage(read(task)) == {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5}
 
 
-def test_usage_without_a_mark_is_the_tasks_at_its_end_and_adds_up_in_messages() -> None:
-    bare = {"usage": {"prompt_tokens": 3.0, "completion_tokens": 2}}
-    assert usage(read(completed(**bare))) == {"input_tokens": 3, "output_tokens": 2}
-    said = [working({"text": "x"}, message_id=name, metadata=bare) for name in ("m", "m", "n")]
-    assert usage(read(*said, completed())) == {"input_tokens": 6, "output_tokens": 4}
-    assert usage(read(*said, completed(usage={"input_tokens": 9}))) == {"input_tokens": 9}
-    updates = [working({"text": "x"}, message_id=str(at), beside={"usage": {"total_tokens": at}}) for at in (4, 7)]
+def test_unmarked_usage_is_read_from_tasks_and_messages() -> None:
+    metadata = {"usage": {"prompt_tokens": 3.0, "completion_tokens": 2}}
+    assert usage(read(completed(**metadata))) == {"input_tokens": 3, "output_tokens": 2}
+    messages = [working({"text": "x"}, message_id=name, metadata=metadata) for name in ("m", "m", "n")]
+    assert usage(read(*messages, completed())) == {"input_tokens": 6, "output_tokens": 4}
+    assert usage(read(*messages, completed(usage={"input_tokens": 9}))) == {"input_tokens": 9}
+    updates = [
+        working({"text": "x"}, message_id=str(total), beside={"usage": {"total_tokens": total}}) for total in (4, 7)
+    ]
     assert usage(read(*updates, completed())) == {"total_tokens": 7}
-    last = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hi"}], "metadata": bare}
+    last = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hi"}], "metadata": metadata}
     status = {"state": "TASK_STATE_COMPLETED", "message": last}
     task = {"task": {"id": "t", "contextId": "c", "status": status, "history": [last]}}
     assert usage(read(task)) == {"input_tokens": 3, "output_tokens": 2}
     assert usage(read({"message": last})) == {"input_tokens": 3, "output_tokens": 2}
 
 
-def test_usage_of_another_form_does_not_hide_what_is_told_beside_it() -> None:
-    told = {"usage": "much", "https://kagent.dev/extensions/usage/v1": {"inputTokens": 1}}
-    assert usage_of_task(told) == {"input_tokens": 1}
+def test_malformed_usage_does_not_hide_other_usage() -> None:
+    metadata = {"usage": "much", "https://kagent.dev/extensions/usage/v1": {"inputTokens": 1}}
+    assert usage_of_task(metadata) == {"input_tokens": 1}
     assert usage_of_message({"usage": {"cost": 1}, "adk_usage_metadata": {"promptTokenCount": 2}}) == {
         "input_tokens": 2
     }
 
 
-def test_the_usage_at_artifacts_of_opencode_is_that_of_the_task_so_far() -> None:
+def test_usage_of_opencode_artifacts_is_cumulative() -> None:
     def block(artifact_id: str, total: int) -> JsonObject:
         return artifact(text("Hi"), artifact_id=artifact_id, metadata={"shared": {"usage": {"total_tokens": total}}})
 
     assert usage(read(block("x:reasoning", 3), block("x:text", 5), completed())) == {"total_tokens": 5}
 
 
-def test_an_artifact_that_is_named_as_the_reasoning_of_opencode_is_thought() -> None:
-    transcript = heard(read(artifact(text("Hm."), artifact_id="x:reasoning"), completed()))
-    assert (said(transcript), thoughts(transcript)) == ([], ["Hm."])
+def test_opencode_reasoning_artifact_is_a_thought() -> None:
+    transcript = transcript_of(read(artifact(text("Hm."), artifact_id="x:reasoning"), completed()))
+    assert (texts_with_phases(transcript), thoughts(transcript)) == ([], ["Hm."])
 
 
 @pytest.mark.parametrize(
     ("progress", "words"),
     [("Reading", "Reading"), ({"type": "step-start", "status": "running"}, "step-start: running")],
 )
-def test_progress_of_opencode_is_progress(progress: Json, words: str) -> None:
+def test_opencode_progress_is_progress(progress: Json, words: str) -> None:
     events = read(working(beside={"shared": {"progress": progress}}), completed())
-    assert said(heard(events)) == [(words, "progress")]
-    assert said(heard(read(working(beside={"shared": {"progress": {"status": 7}}}), completed()))) == []
+    assert texts_with_phases(transcript_of(events)) == [(words, "progress")]
+    assert (
+        texts_with_phases(transcript_of(read(working(beside={"shared": {"progress": {"status": 7}}}), completed())))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
     ("phase", "more", "error"), [("completed", {}, None), ("failed", {}, "f failed"), ("end", {"error": "No."}, "No.")]
 )
-def test_a_call_of_protolabs_ends_by_its_phase(phase: str, more: JsonObject, error: str | None) -> None:
+def test_protolabs_call_ends_by_its_phase(phase: str, more: JsonObject, error: str | None) -> None:
     key = "https://proto-labs.ai/a2a/ext/tool-call-v1"
     call = {"toolCallId": "c", "name": "f"}
     [use] = decode_marks([], "s", {key: {**call, "phase": phase, **more}}).tools
@@ -683,14 +702,14 @@ def test_a_call_of_protolabs_ends_by_its_phase(phase: str, more: JsonObject, err
     assert decode_marks([], "s", {key: {**call, "phase": "progress"}}).tools == []
 
 
-def test_a_run_of_agno_that_is_cancelled_waits_for_no_task_after_its_end() -> None:
+def test_cancelled_agno_run_ends_without_a_final_task() -> None:
     status = {"state": "TASK_STATE_CANCELED"}
     beside = {"agno_event_type": "run_cancelled", "reason": "enough"}
     [*_, ended] = read({"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, "metadata": beside}})
     assert isinstance(ended, RunEnded) and ended.status is RunStatus.CANCELLED
 
 
-def test_a_call_of_agno_that_fails_ends_with_what_went_wrong() -> None:
+def test_failed_agno_call_has_its_error() -> None:
     call = {"agno_event_type": "tool_call_error", "tool_name": "f", "tool_call_id": "c"}
     errors = [decode_marks([], "s", {**call, **more}).tools[0].error for more in ({"error": "No."}, {})]
     assert errors == ["No.", "f failed"]
@@ -704,7 +723,7 @@ def test_a_call_of_agno_that_fails_ends_with_what_went_wrong() -> None:
         {"agno_event_type": "run_error", "error": "No quota."},
     ],
 )
-def test_a_failure_without_a_message_has_the_words_that_stand_beside_it(beside: JsonObject) -> None:
+def test_failure_without_a_message_uses_the_metadata(beside: JsonObject) -> None:
     update = {"taskId": "t", "contextId": "c", "status": {"state": "TASK_STATE_FAILED"}, "metadata": beside}
     assert fault_in({"statusUpdate": update}).message == "No quota."
 
@@ -725,7 +744,9 @@ def states(events: list[Event]) -> list[tuple[str, Json]]:
         ({WORLD: {"added": ["a"]}}, WORLD, {"added": ["a"]}),
     ],
 )
-def test_a_change_of_an_agents_state_is_told_once(metadata: JsonObject, name: str, value: Json, is_cut: bool) -> None:
+def test_state_change_is_not_repeated_by_the_whole_task(
+    metadata: JsonObject, name: str, value: Json, is_cut: bool
+) -> None:
     reader = EventReader(RUN)
     message: JsonObject = {"messageId": "m", "role": "ROLE_AGENT", "parts": [], "metadata": metadata}
     artifact: JsonObject = {"artifactId": "a", "parts": [{"text": "Hi"}], "metadata": metadata}
@@ -735,19 +756,19 @@ def test_a_change_of_an_agents_state_is_told_once(metadata: JsonObject, name: st
         reader=reader,
     )
     if is_cut:
-        reader = recalled(events)
+        reader = resumed(events)
     done = {"state": "TASK_STATE_COMPLETED"}
     task: JsonObject = {"id": "t", "contextId": "c", "status": done, "history": [message], "artifacts": [artifact]}
     events += read({"task": task}, reader=reader)
     assert states(events) == [(name, value), (name, value)]
-    assert said(heard(events)) == [("Hi", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("Hi", "answer")]
 
 
-def test_a_state_in_which_nothing_changed_is_not_told() -> None:
+def test_empty_state_change_is_ignored() -> None:
     assert states(read(working(metadata={"adk_actions": {"stateDelta": {}}, "ag2.context_update": {}}))) == []
 
 
-def test_a_change_of_state_at_the_end_or_with_a_question_is_told_and_one_that_is_too_large_is_a_loss() -> None:
+def test_final_state_change_is_read_unless_too_large() -> None:
     status = {"state": "TASK_STATE_COMPLETED"}
     end = {"taskId": "t", "contextId": "c", "status": status, "metadata": {"ag2.context_update": {"n": 1}}}
     asks = {**end, "status": {"state": "TASK_STATE_INPUT_REQUIRED"}}
@@ -763,7 +784,7 @@ def typed(value: Json, artifact_id: str = "a", **metadata: Any) -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("told", "data", "output"),
+    ("reply", "data", "output"),
     [
         (typed({"result": 7}, json_schema={"type": "integer"}), 7, 7),
         (typed({"city": "Rome"}, "result_t"), {"city": "Rome"}, {"city": "Rome"}),
@@ -772,8 +793,8 @@ def typed(value: Json, artifact_id: str = "a", **metadata: Any) -> JsonObject:
         (typed({"city": "Rome"}, "result_other"), {"city": "Rome"}, None),
     ],
 )
-def test_a_structured_output_is_known_by_its_schema_or_name(told: JsonObject, data: Json, output: Json) -> None:
-    events = read(told, completed())
-    [message] = heard(events).messages
+def test_structured_output_is_recognized_by_schema_or_name(reply: JsonObject, data: Json, output: Json) -> None:
+    events = read(reply, completed())
+    [message] = transcript_of(events).messages
     assert [part.data for part in message.parts if isinstance(part, DataPart)] == [data]
     assert [event.output for event in events if isinstance(event, RunEnded)] == ([] if output is None else [output])

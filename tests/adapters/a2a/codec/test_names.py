@@ -5,11 +5,11 @@ USAGE: JsonObject = {"input_tokens": 3, "input_token_details": {"cache_read": [{
 
 
 def test_names_of_every_object_are_in_camel_case() -> None:
-    told = {"inputTokens": 3, "inputTokenDetails": {"cacheRead": [{"ofWhich": 1}]}, "total": None}
-    assert to_camel_case(USAGE) == told
+    expected = {"inputTokens": 3, "inputTokenDetails": {"cacheRead": [{"ofWhich": 1}]}, "total": None}
+    assert to_camel_case(USAGE) == expected
 
 
-def test_names_come_back_as_they_were() -> None:
+def test_names_survive_a_round_trip() -> None:
     assert to_snake_case(to_camel_case(USAGE)) == USAGE
 
 

@@ -15,15 +15,15 @@ def message(**more: Any) -> dict[str, Any]:
     return {"kind": "message", "messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}], **more}
 
 
-def test_data_that_is_no_object_is_refused_on_the_way_in() -> None:
+def test_data_other_than_an_object_is_rejected() -> None:
     with pytest.raises(FaultError, match="object"):
         CODEC.decode_send({"message": message(parts=[{"kind": "data", "data": [1]}])})
 
 
-def test_fields_that_nobody_knows_survive() -> None:
+def test_unknown_fields_survive_a_round_trip() -> None:
     wire = message(parts=[{"kind": "text", "text": "x", "novel": [1]}], newField=1, referenceTaskIds=["t0"])
-    said = CODEC.decode_send({"message": wire}).message
-    assert CODEC.encode_message(said, "c", "t") == {**wire, "contextId": "c", "taskId": "t"}
+    decoded = CODEC.decode_send({"message": wire}).message
+    assert CODEC.encode_message(decoded, "c", "t") == {**wire, "contextId": "c", "taskId": "t"}
 
 
 @pytest.mark.parametrize(
@@ -34,20 +34,20 @@ def test_a_send_waits_unless_blocking_is_false(configuration: Any, waits: bool) 
     assert CODEC.decode_send({"message": message(), "configuration": configuration}).wait is waits
 
 
-def test_a_history_length_of_zero_is_unlimited_and_a_negative_one_is_refused() -> None:
-    for length, wanted in ((0, None), (2, 2), (None, None)):
-        assert CODEC.decode_get({"id": "t", "historyLength": length}).history_length == wanted
+def test_history_length_of_zero_is_unlimited() -> None:
+    for length, expected in ((0, None), (2, 2), (None, None)):
+        assert CODEC.decode_get({"id": "t", "historyLength": length}).history_length == expected
     with pytest.raises(FaultError, match="must not be negative"):
         CODEC.decode_get({"id": "t", "historyLength": -3})
 
 
-def test_accepted_output_modes_are_required_in_0_2_5_and_may_be_missing_in_0_3() -> None:
+def test_accepted_output_modes_may_be_missing() -> None:
     assert CODEC.decode_send({"message": message(), "configuration": {"blocking": True}}).output_modes == ()
-    given_modes = {"acceptedOutputModes": ["text/plain"]}
-    assert CODEC.decode_send({"message": message(), "configuration": given_modes}).output_modes == ("text/plain",)
+    configuration = {"acceptedOutputModes": ["text/plain"]}
+    assert CODEC.decode_send({"message": message(), "configuration": configuration}).output_modes == ("text/plain",)
 
 
-def test_push_configs_are_nested_with_a_list_of_schemes_and_listed_as_a_bare_array() -> None:
+def test_push_configs_are_nested_and_listed_as_an_array() -> None:
     auth = {"schemes": ["Bearer", "Basic"], "credentials": "k"}
     wire = {
         "taskId": "t",
@@ -58,7 +58,7 @@ def test_push_configs_are_nested_with_a_list_of_schemes_and_listed_as_a_bare_arr
     assert check("pushes", "0.3", CODEC.encode_pushes([push], "")) == [wire]
 
 
-def test_a_push_config_is_got_by_task_and_the_config_may_be_left_out() -> None:
+def test_push_config_is_named_by_task_and_optional_id() -> None:
     assert CODEC.decode_push_name({"id": "t"}) == PushName(task_id="t")
     assert CODEC.decode_push_name({"id": "t", "pushNotificationConfigId": "p"}) == PushName(task_id="t", config_id="p")
 
@@ -68,6 +68,6 @@ def test_an_inline_push_config_is_read() -> None:
     assert CODEC.decode_send(params).push == Push(url="https://x")
 
 
-def test_a_task_says_what_it_is() -> None:
+def test_task_has_its_kind() -> None:
     assert check("task", "0.3", CODEC.encode_task(TASK))["kind"] == "task"
     assert CODEC.encode_sent(TASK, None)["kind"] == "task"

@@ -18,32 +18,32 @@ def message(**more: Any) -> dict[str, Any]:
 
 
 @given(st.binary(max_size=50))
-def test_file_bytes_are_base64_twice_as_the_official_sdks_have_it(data: bytes) -> None:
+def test_file_bytes_are_base64_twice_like_in_the_sdks(data: bytes) -> None:
     encoded = CODEC.encode_part(FilePart(inline=data, name="f"))
     assert b64decode(b64decode(encoded["file"]["fileWithBytes"])) == data
-    said = CODEC.decode_send({"message": message(content=[encoded])}).message
-    assert said.parts == (FilePart(inline=data, name="f", size=len(data)),)
+    decoded = CODEC.decode_send({"message": message(content=[encoded])}).message
+    assert decoded.parts == (FilePart(inline=data, name="f", size=len(data)),)
 
 
-def test_file_bytes_that_are_base64_once_are_taken_too() -> None:
+def test_file_bytes_in_single_base64_are_accepted() -> None:
     data = bytes(range(255))
     wire = {"file": {"fileWithBytes": b64encode(data).decode()}}
     assert CODEC.decode_send({"message": message(content=[wire])}).message.parts[0] == FilePart(inline=data, size=255)
 
 
-def test_parts_are_called_content_and_nothing_has_a_kind() -> None:
+def test_parts_are_content_and_objects_have_no_kind() -> None:
     encoded = CODEC.encode_task(TASK)
     assert "content" in encoded["history"][0]
     assert "kind" not in str(encoded)
 
 
-def test_a_task_that_was_sent_to_is_wrapped_and_one_that_is_got_is_bare() -> None:
+def test_task_is_wrapped_only_in_the_answer_to_a_send() -> None:
     assert set(CODEC.encode_sent(TASK, None)) == {"task"}
     assert CODEC.encode_task(TASK)["id"] == "t"
 
 
-def test_the_json_of_json_rpc_is_taken_here_too() -> None:
-    """a2a-js up to 0.3.7 sent it."""
+def test_json_of_the_json_rpc_binding_is_accepted() -> None:
+    """Check the body that a2a-js sent up to 0.3.7."""
     parts = [
         {"kind": "text", "text": "a"},
         {"kind": "data", "data": {"data": 1}},
@@ -58,7 +58,7 @@ def test_the_json_of_json_rpc_is_taken_here_too() -> None:
 
 
 def test_the_message_may_be_called_request() -> None:
-    """Its name in the protocol buffer; 0.3.0 gave it the JSON name `message`."""
+    # `request` is the name in the protocol buffer; its JSON name in 0.3.0 is `message`.
     assert CODEC.decode_send({"request": message()}).message.text == "hi"
     assert CODEC.decode_send({"message": message()}).message.text == "hi"
 
@@ -67,12 +67,12 @@ def test_the_message_may_be_called_request() -> None:
     ("body", "waits"),
     [({}, True), ({"configuration": {}}, False), ({"configuration": {"blocking": True}}, True)],
 )
-def test_a_configuration_without_blocking_does_not_wait_and_none_at_all_does(body: Any, waits: bool) -> None:
-    """That is how the 0.3 SDK writes false."""
+def test_configuration_without_blocking_does_not_wait(body: Any, waits: bool) -> None:
+    # The SDK of 0.3 omits `blocking` if it is false.
     assert CODEC.decode_send({"message": message(), **body}).wait is waits
 
 
-def test_an_inline_push_config_has_the_name_of_the_protocol_buffer() -> None:
+def test_inline_push_config_has_its_protocol_buffer_name() -> None:
     push = CODEC.decode_send({"message": message(), "configuration": {"pushNotification": {"url": "https://x"}}}).push
     assert push is not None
     assert push.url == "https://x"
@@ -84,6 +84,6 @@ def test_a_push_config_is_named_by_its_path() -> None:
     assert encoded["name"] == "tasks/t/pushNotificationConfigs/p"
 
 
-def test_fields_that_the_protocol_buffer_does_not_know_are_left_out_for_strict_parsers() -> None:
-    said = CODEC.decode_send({"message": message(novel=1, referenceTaskIds=["t0"])}).message
-    assert set(CODEC.encode_message(said, "c", "t")) == {"messageId", "contextId", "taskId", "role", "content"}
+def test_fields_unknown_to_the_protocol_buffer_are_omitted() -> None:
+    decoded = CODEC.decode_send({"message": message(novel=1, referenceTaskIds=["t0"])}).message
+    assert set(CODEC.encode_message(decoded, "c", "t")) == {"messageId", "contextId", "taskId", "role", "content"}

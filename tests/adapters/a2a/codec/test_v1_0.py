@@ -1,4 +1,4 @@
-"""1.0, and what all dialects decode alike."""
+"""Codec of 1.0, and decoding that all dialects share."""
 
 from base64 import b64encode
 from typing import Any
@@ -39,7 +39,7 @@ def part(wire: Any) -> Any:
     return CODEC.decode_send({"message": message(parts=[wire])}).message.parts[0]
 
 
-def refused(params: Any) -> str:
+def rejection_of(params: Any) -> str:
     with pytest.raises(FaultError) as error:
         CODEC.decode_send(params)
     assert error.value.fault.code is FaultCode.INVALID
@@ -47,59 +47,59 @@ def refused(params: Any) -> str:
 
 
 @each_form
-@given(said=messages(CARRIED))
-def test_a_message_comes_back_as_it_was(
-    dialect: type[Dialect], wire: Any, form: Form, data: Any, said: Message
+@given(original=messages(CARRIED))
+def test_message_survives_a_round_trip(
+    dialect: type[Dialect], wire: Any, form: Form, data: Any, original: Message
 ) -> None:
-    encoded = check("message", form, dialect("http://g", "echo").encode_message(said, "c", "t"))
-    again = decode_message(validate(wire, encoded), data)
-    assert (again.parts, again.role, again.metadata) == (said.parts, said.role, said.metadata)
-    assert again.extra == {"a2a": {"messageId": said.message_id}}
+    encoded = check("message", form, dialect("http://g", "echo").encode_message(original, "c", "t"))
+    decoded = decode_message(validate(wire, encoded), data)
+    assert (decoded.parts, decoded.role, decoded.metadata) == (original.parts, original.role, original.metadata)
+    assert decoded.extra == {"a2a": {"messageId": original.message_id}}
 
 
 @each_form
 @given(values=st.lists(json_values(), min_size=1, max_size=3))
-def test_data_of_any_json_kind_comes_back(
+def test_data_of_any_json_type_survives_a_round_trip(
     dialect: type[Dialect], wire: Any, form: Form, data: Any, values: list[Any]
 ) -> None:
-    said = Message(message_id="m", parts=tuple(DataPart(data=value) for value in values))
-    encoded = check("message", form, dialect("http://g", "echo").encode_message(said, "c", "t"))
-    again = decode_message(validate(wire, encoded), data)
-    assert repr([each.data for each in again.parts if isinstance(each, DataPart)]) == repr(values)
+    original = Message(message_id="m", parts=tuple(DataPart(data=value) for value in values))
+    encoded = check("message", form, dialect("http://g", "echo").encode_message(original, "c", "t"))
+    decoded = decode_message(validate(wire, encoded), data)
+    assert repr([each.data for each in decoded.parts if isinstance(each, DataPart)]) == repr(values)
 
 
 @given(st.binary(max_size=50), st.none() | texts(min_size=1))
-def test_file_bytes_come_back_with_their_name(data: bytes, name: str | None) -> None:
+def test_file_bytes_and_name_survive_a_round_trip(data: bytes, name: str | None) -> None:
     file = FilePart(name=name, media_type="image/png", inline=data, size=len(data))
     assert part(CODEC.encode_part(file)) == file
     assert part(CODEC.encode_part(file)).inline == data
 
 
-def test_a_file_too_large_to_inline_is_a_url_of_the_gateway() -> None:
+def test_large_file_is_a_url_of_the_gateway() -> None:
     encoded = CODEC.encode_part(FilePart(name="big", blob="ab" * 32, size=10**9))
     assert encoded == {"url": f"https://gateway.example.com/a2a/echo/files/{'ab' * 32}", "filename": "big"}
 
 
 def test_media_type_and_metadata_stay_on_text_and_data_parts() -> None:
     for wire in ({"text": "x"}, {"data": 1}):
-        given_part = {**wire, "mediaType": "text/x", "metadata": {"a": 1}}
-        assert CODEC.encode_parts([part(given_part)]) == [given_part]
+        wire_part = {**wire, "mediaType": "text/x", "metadata": {"a": 1}}
+        assert CODEC.encode_parts([part(wire_part)]) == [wire_part]
 
 
-def test_fields_that_nobody_knows_survive_in_messages_and_parts() -> None:
+def test_unknown_fields_of_messages_and_parts_survive() -> None:
     wire = message(parts=[{"text": "x", "novel": [1]}], newField={"a": None}, extensions=["urn:x"])
-    said = CODEC.decode_send({"message": wire}).message
-    encoded = CODEC.encode_message(said, "c", "t")
+    decoded = CODEC.decode_send({"message": wire}).message
+    encoded = CODEC.encode_message(decoded, "c", "t")
     assert encoded == {**wire, "contextId": "c", "taskId": "t"}
 
 
-def test_base64_is_taken_url_safe_and_without_padding_as_protojson_asks() -> None:
+def test_base64_may_be_url_safe_and_without_padding() -> None:
     data = bytes(range(250, 256)) + b"x"
     plain = b64encode(data).decode()
-    for spelled in (plain, plain.rstrip("="), plain.replace("+", "-").replace("/", "_")):
-        assert part({"raw": spelled}).inline == data
-    assert "base64" in refused({"message": message(parts=[{"raw": "*"}])})
-    assert "base64" in refused({"message": message(parts=[{"raw": "abcde"}])})
+    for encoded in (plain, plain.rstrip("="), plain.replace("+", "-").replace("/", "_")):
+        assert part({"raw": encoded}).inline == data
+    assert "base64" in rejection_of({"message": message(parts=[{"raw": "*"}])})
+    assert "base64" in rejection_of({"message": message(parts=[{"raw": "abcde"}])})
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_base64_is_taken_url_safe_and_without_padding_as_protojson_asks() -> Non
         None,
     ],
 )
-def test_a_part_that_is_not_exactly_one_thing_is_refused_and_no_empty_part(wrong: Any) -> None:
-    refused({"message": message(parts=[wrong])})
+def test_part_without_exactly_one_content_is_rejected(wrong: Any) -> None:
+    rejection_of({"message": message(parts=[wrong])})
 
 
-def test_both_shapes_of_files_are_taken_whatever_the_version() -> None:
+def test_both_forms_of_files_are_accepted() -> None:
     for wire in (
         {"raw": "YQ==", "filename": "f", "mediaType": "text/plain"},
         {"kind": "file", "file": {"bytes": "YQ==", "name": "f", "mimeType": "text/plain"}},
@@ -137,7 +137,7 @@ def test_both_shapes_of_files_are_taken_whatever_the_version() -> None:
         assert part(wire) == FilePart(url="http://x/f")
 
 
-def test_names_in_camel_case_and_in_snake_case_are_taken() -> None:
+def test_names_in_snake_case_are_accepted() -> None:
     snake = {
         "message": {
             "message_id": "m",
@@ -159,36 +159,36 @@ def test_names_in_camel_case_and_in_snake_case_are_taken() -> None:
     assert ask.push == Push(url="https://x", config_id="p")
 
 
-def test_the_role_of_the_tutorials_is_taken_and_another_is_not() -> None:
+def test_role_of_the_tutorials_is_accepted() -> None:
     assert CODEC.decode_send({"message": message(role="user")}).message.role == "user"
-    assert "role" in refused({"message": message(role="ROLE_UNSPECIFIED")})
+    assert "role" in rejection_of({"message": message(role="ROLE_UNSPECIFIED")})
 
 
 @pytest.mark.parametrize("name", ["messageId", "role", "parts"])
-def test_what_a_message_must_have_is_named_where_it_is_missing(name: str) -> None:
+def test_error_names_the_missing_field_of_a_message(name: str) -> None:
     wire = message()
     del wire[name]
-    assert name in refused({"message": wire})
-    assert name in refused({"message": message(**{name: [] if name == "parts" else ""})}) or name == "role"
+    assert name in rejection_of({"message": wire})
+    assert name in rejection_of({"message": message(**{name: [] if name == "parts" else ""})}) or name == "role"
 
 
-def test_a_send_waits_unless_told_to_return_immediately() -> None:
+def test_send_waits_unless_it_returns_immediately() -> None:
     assert CODEC.decode_send({"message": message()}).wait
     assert CODEC.decode_send({"message": message(), "configuration": {}}).wait
     assert not CODEC.decode_send({"message": message(), "configuration": {"returnImmediately": True}}).wait
 
 
-def test_a_context_id_that_cannot_be_kept_is_rejected_and_not_replaced() -> None:
+def test_invalid_context_id_is_rejected_and_not_replaced() -> None:
     assert CODEC.decode_send({"message": message(contextId="")}).context_id is None
-    assert "contextId" in refused({"message": message(contextId="x" * 257)})
-    assert "contextId" in refused({"message": message(contextId="a\0b")})
+    assert "contextId" in rejection_of({"message": message(contextId="x" * 257)})
+    assert "contextId" in rejection_of({"message": message(contextId="a\0b")})
 
 
 HISTORY = tuple(Message.of(str(n), "user").replace(message_id=str(n)) for n in range(4))
 TASK = TaskSnapshot("t", "c", Status(TaskState.WORKING, 0), (), HISTORY, {})
 
 
-def test_history_length_is_a_number_of_newest_messages_zero_is_none_and_unset_is_all() -> None:
+def test_history_length_limits_the_newest_messages() -> None:
     assert [each["messageId"] for each in CODEC.encode_task(TASK, 2)["history"]] == ["2", "3"]
     assert "history" not in CODEC.encode_task(TASK, 0)
     assert len(CODEC.encode_task(TASK, 9)["history"]) == 4
@@ -198,7 +198,7 @@ def test_history_length_is_a_number_of_newest_messages_zero_is_none_and_unset_is
         CODEC.decode_get({"id": "t", "historyLength": -1})
 
 
-def test_a_list_takes_its_filters_and_refuses_what_is_out_of_range() -> None:
+def test_list_filters_are_decoded_and_checked() -> None:
     ask = CODEC.decode_list(
         {
             "contextId": "c",
@@ -222,7 +222,7 @@ def test_a_list_takes_its_filters_and_refuses_what_is_out_of_range() -> None:
             CODEC.decode_list(wrong)
 
 
-def test_a_page_always_has_a_token_empty_at_the_end_and_no_artifacts_unless_asked() -> None:
+def test_page_always_has_a_token() -> None:
     page = check("page", "1.0", CODEC.encode_page([TASK], CODEC.decode_list({}), "", 1))
     assert page["nextPageToken"] == ""
     assert (page["pageSize"], page["totalSize"]) == (50, 1)
@@ -252,7 +252,7 @@ def test_push_configs_are_flat_with_one_scheme() -> None:
 
 @examples(100)
 @given(st.data())
-def test_json_of_any_kind_is_decoded_or_refused(data: st.DataObject) -> None:
+def test_any_json_is_decoded_or_rejected(data: st.DataObject) -> None:
     keys = st.sampled_from(
         ["message", "parts", "configuration", "pushNotificationConfig", "id", "taskId", "url", "text", "data", "file"]
     )

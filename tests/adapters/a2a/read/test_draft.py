@@ -1,4 +1,4 @@
-"""A message that is told by changes of it is told as they come, and no more of it at its end."""
+"""Messages that arrive as changes to a draft are read as they grow, and not again at their end."""
 
 from typing import Any
 
@@ -18,9 +18,9 @@ from babelgate.canonical.event import (
     StepStarted,
     ToolStarted,
 )
-from tests.adapters.a2a.codec.test_marks import CITED, citations, read, said, thoughts, tools
+from tests.adapters.a2a.codec.test_marks import CITED, citations, read, texts_with_phases, thoughts, tools
 from tests.adapters.a2a.recorded import recorded
-from tests.adapters.a2a.replies import heard, recalled
+from tests.adapters.a2a.replies import resumed, transcript_of
 
 STREAMING = "https://a2a-extensions.adk.kagenti.dev/ui/streaming/v1"
 TRAJECTORY = "https://a2a-extensions.adk.kagenti.dev/ui/trajectory/v1"
@@ -37,8 +37,8 @@ def whole(*texts: str, metadata: Any = None) -> dict[str, Any]:
 
 
 def update(*changes: Any) -> dict[str, Any]:
-    beside = {STREAMING: {"message_id": "m", "message_update": list(changes)}}
-    return {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}, "metadata": beside}}
+    metadata = {STREAMING: {"message_id": "m", "message_update": list(changes)}}
+    return {"statusUpdate": {"taskId": "t", "status": {"state": "TASK_STATE_WORKING"}, "metadata": metadata}}
 
 
 def end(*texts: str, state: str = "COMPLETED", message_id: str = "m") -> dict[str, Any]:
@@ -46,7 +46,7 @@ def end(*texts: str, state: str = "COMPLETED", message_id: str = "m") -> dict[st
     return {"statusUpdate": {"taskId": "t", "status": {"state": f"TASK_STATE_{state}", "message": message}}}
 
 
-def test_the_answer_of_kagenti_is_told_as_it_is_made() -> None:
+def test_kagenti_answer_is_read_as_it_grows() -> None:
     *before, _ = KAGENTI
     events = read(*before)
     parts = [event.part for event in events if isinstance(event, PartAdded)]
@@ -56,17 +56,17 @@ def test_the_answer_of_kagenti_is_told_as_it_is_made() -> None:
 
 
 @pytest.mark.parametrize("cut", range(len(KAGENTI)))
-def test_it_is_taken_up_where_it_was_cut_off(cut: int) -> None:
+def test_kagenti_answer_is_resumed_after_a_break(cut: int) -> None:
     first = read(*KAGENTI[:cut])
-    events = [*first, *read(*KAGENTI[cut:], reader=recalled(first))]
-    transcript = heard(events)
-    assert "".join(text for text, _ in said(transcript)) == "It is sunny.Bye."
+    events = [*first, *read(*KAGENTI[cut:], reader=resumed(first))]
+    transcript = transcript_of(events)
+    assert "".join(text for text, _ in texts_with_phases(transcript)) == "It is sunny.Bye."
     assert thoughts(transcript) == ["I should look."]
     assert tools(events) == [("weather", "in", {"city": "Rome"})]
     assert citations(transcript) == [CITED]
 
 
-def test_every_event_of_it_says_that_callers_of_a2a_see_it_as_it_came() -> None:
+def test_every_event_of_a_draft_is_marked() -> None:
     *before, _ = KAGENTI
     events = [
         event for event in read(*before) if isinstance(event, MessageStarted | PartAdded | PartDelta | ToolStarted)
@@ -88,7 +88,7 @@ def test_every_event_of_it_says_that_callers_of_a2a_see_it_as_it_came() -> None:
         ),
     ],
 )
-def test_changes_are_those_of_json_patch_and_insertions(changes: list[Any], text: str) -> None:
+def test_changes_are_json_patch_and_insertions(changes: list[Any], text: str) -> None:
     draft = Draft()
     message = draft.read({STREAMING: {"message_update": changes}})
     assert message is not None and draft.is_of(message)
@@ -112,21 +112,21 @@ def test_changes_are_those_of_json_patch_and_insertions(changes: list[Any], text
         "no change",
     ],
 )
-def test_a_change_that_cannot_be_followed_leaves_the_rest_to_the_message_at_the_end(wrong: Any) -> None:
+def test_invalid_change_leaves_the_rest_to_the_final_message(wrong: Any) -> None:
     events = read(
         update(whole("It is ")), update(wrong), update(change("add", "/parts/-", {"text": "x"})), end("It is so.")
     )
-    assert said(heard(events)) == [("It is so.", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("It is so.", "answer")]
     assert not [event for event in events if isinstance(event, LossNoted)]
 
 
-def test_a_message_whose_beginning_changes_is_told_anew_and_that_is_a_loss() -> None:
+def test_changed_beginning_repeats_the_message_with_a_loss() -> None:
     events = read(update(whole("It rains.")), update(whole("It is ")), end("It is so."))
-    assert said(heard(events)) == [("It rains.", "answer"), ("It is so.", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("It rains.", "answer"), ("It is so.", "answer")]
     assert [event.feature for event in events if isinstance(event, LossNoted)] == ["text"]
 
 
-def test_trajectories_of_it_are_told_once_each() -> None:
+def test_trajectories_of_a_draft_are_read_once() -> None:
     plan = {"title": "Plan", "content": "Look", "group_id": "g"}
     path = f"/metadata/{TRAJECTORY.replace('/', '~1')}"
     call = {"title": "f (request)", "content": "{}", "group_id": None}
@@ -136,12 +136,16 @@ def test_trajectories_of_it_are_told_once_each() -> None:
         update(change("add", f"{path}/2", {**plan, "content": "again"})),
         end("A"),
     )
-    assert said(heard(events)) == [("Plan: Look", "progress"), ("A", "answer"), ("Plan: again", "progress")]
+    assert texts_with_phases(transcript_of(events)) == [
+        ("Plan: Look", "progress"),
+        ("A", "answer"),
+        ("Plan: again", "progress"),
+    ]
     assert tools(events) == [("f", "in", {})]
     assert [event.name for event in events if isinstance(event, StepStarted)] == ["Plan"]
 
 
-def test_a_message_that_is_whole_while_the_agent_works_on_is_followed_by_another_one() -> None:
+def test_next_message_follows_a_complete_one() -> None:
     first = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "One."}, {"text": "Two."}]}
     status = {"state": "TASK_STATE_WORKING", "message": first}
     again = change("replace", "", {"parts": [{"text": "Thr"}], "message_id": "n"})
@@ -154,48 +158,48 @@ def test_a_message_that_is_whole_while_the_agent_works_on_is_followed_by_another
     ]
     for cut in range(len(replies)):
         before = read(*replies[:cut])
-        told = said(heard([*before, *read(*replies[cut:], reader=recalled(before))]))
-        assert ["".join(text for text, _ in told), {phase for _, phase in told}] == ["One.Two.Three.", {"answer"}]
-    assert said(heard(read(*replies))) == [("One.Two.", "answer"), ("Three.", "answer")]
+        texts = texts_with_phases(transcript_of([*before, *read(*replies[cut:], reader=resumed(before))]))
+        assert ["".join(text for text, _ in texts), {phase for _, phase in texts}] == ["One.Two.Three.", {"answer"}]
+    assert texts_with_phases(transcript_of(read(*replies))) == [("One.Two.", "answer"), ("Three.", "answer")]
     assert not [event for event in read(*replies) if isinstance(event, LossNoted)]
 
 
-def test_a_question_that_is_asked_in_it_is_what_was_not_told_yet() -> None:
+def test_question_has_only_the_unread_parts_of_a_draft() -> None:
     message = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"text": "Hello."}, {"text": "Who?"}]}
     status = {"state": "TASK_STATE_INPUT_REQUIRED", "message": message}
     events = read(update(whole("Hello.")), {"statusUpdate": {"taskId": "t", "status": status}})
     [question] = [event for event in events if isinstance(event, InterruptRaised)]
-    assert (said(heard(events)), question.message.text) == ([("Hello.", "answer")], "Who?")
+    assert (texts_with_phases(transcript_of(events)), question.message.text) == ([("Hello.", "answer")], "Who?")
 
 
 @pytest.mark.parametrize("state", ["FAILED", "REJECTED"])
 @pytest.mark.parametrize("texts", [("No quota.",), ("It is ", "No quota.")])
-def test_a_failure_is_no_rest_of_it(state: str, texts: tuple[str, ...]) -> None:
+def test_failure_message_is_not_part_of_the_draft(state: str, texts: tuple[str, ...]) -> None:
     [*events, ended] = read(update(whole("It is ")), end(*texts, state=state))
     assert isinstance(ended, RunEnded) and ended.fault is not None
     assert ended.fault.message == "No quota."
-    assert said(heard(events)) == [("It is ", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("It is ", "answer")]
 
 
-def test_of_a_message_that_grows_without_end_no_more_is_followed_than_can_be_kept() -> None:
-    """In a member that nobody sees, too."""
+def test_too_large_draft_is_not_followed() -> None:
+    # The changed member is never shown.
     large = [update(change("add", "/metadata/x", "x" * 2**20)) for _ in range(6)]
     events = read(update(whole("It is ")), *large, update(change("add", "/parts/1", {"text": "lost"})))
-    assert said(heard(events)) == [("It is ", "answer")]
+    assert texts_with_phases(transcript_of(events)) == [("It is ", "answer")]
     again = read(update(whole("It is ")), *large, update(whole("It is ", "sunny.")), end("It is ", "sunny."))
-    assert [text for text, _ in said(heard(again))] == ["It is sunny."]
+    assert [text for text, _ in texts_with_phases(transcript_of(again))] == ["It is sunny."]
 
 
 @pytest.mark.parametrize("name", ["a2a", DRAFT])
-@pytest.mark.parametrize("own", [{"branch": {}}, {"group": []}, {"x": 1}, {"messageId": {}, "told": "x"}])
+@pytest.mark.parametrize("value", [{"branch": {}}, {"group": []}, {"x": 1}, {"messageId": {}, "told": "x"}])
 @pytest.mark.parametrize("kind", [StepStarted, StepEnded])
-def test_what_another_gateway_keeps_beside_its_steps_may_be_anything(name: str, own: Any, kind: Any) -> None:
-    reader = recalled([kind(step_id="s", name="n", extra={name: own})])
-    assert said(heard(read(update(whole("Hi")), end("Hi"), reader=reader))) == [("Hi", "answer")]
+def test_step_may_have_any_extra_of_another_gateway(name: str, value: Any, kind: Any) -> None:
+    reader = resumed([kind(step_id="s", name="n", extra={name: value})])
+    assert texts_with_phases(transcript_of(read(update(whole("Hi")), end("Hi"), reader=reader))) == [("Hi", "answer")]
 
 
-def test_what_a_server_says_of_a_step_beside_a_status_is_none_of_what_is_kept_beside_it_here() -> None:
+def test_extra_of_a_step_from_a_server_is_dropped() -> None:
     step = {"kind": "step_started", "step_id": "s", "name": "n", "extra": {"a2a": {"branch": "b"}}}
-    told = update()
-    told["statusUpdate"]["metadata"] = {"babelgate": {"event": step}}
-    assert [event.extra for event in read(told) if isinstance(event, StepStarted)] == [{}]
+    reply = update()
+    reply["statusUpdate"]["metadata"] = {"babelgate": {"event": step}}
+    assert [event.extra for event in read(reply) if isinstance(event, StepStarted)] == [{}]

@@ -1,4 +1,4 @@
-"""What is kept of a server's words for callers of A2A, and what is not because it is told anyway."""
+"""Parts of a server's replies that are mirrored for callers of A2A, unless other events already carry them."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from babelgate.canonical import Event, Record
 from babelgate.canonical.event import LossNoted, Native
 
 
-def kept(events: list[Event]) -> list[tuple[str, Any]]:
+def mirrored(events: list[Event]) -> list[tuple[str, Any]]:
     return [(event.event, event.extra["a2a"]) for event in events if isinstance(event, Native)]
 
 
@@ -16,49 +16,49 @@ def update(state: str, message: Any = None, **more: Any) -> Any:
     return {"statusUpdate": {"taskId": "t", "contextId": "c", "status": status, **more}}
 
 
-def said(text: str, message_id: str = "m") -> Any:
+def agent_message(text: str, message_id: str = "m") -> Any:
     return {"messageId": message_id, "role": "ROLE_AGENT", "parts": [{"text": text}]}
 
 
-def test_progress_is_kept_once() -> None:
-    assert kept(EventReader("r").read(update("working", said("On it")))) == []
+def test_plain_progress_is_not_mirrored() -> None:
+    assert mirrored(EventReader("r").read(update("working", agent_message("On it")))) == []
 
 
-def test_progress_with_something_beside_it_is_kept_as_it_came() -> None:
-    [(name, data)] = kept(EventReader("r").read(update("working", said("On it"), metadata={"k": 1})))
+def test_progress_with_metadata_is_mirrored() -> None:
+    [(name, data)] = mirrored(EventReader("r").read(update("working", agent_message("On it"), metadata={"k": 1})))
     assert (name, data["state"], data["metadata"]) == ("status", "working", {"k": 1})
     assert data["message"]["parts"] == [{"kind": "text", "text": "On it"}]
 
 
-def test_what_a_gateway_says_of_itself_is_read_and_not_kept() -> None:
+def test_metadata_of_a_gateway_are_not_mirrored() -> None:
     about = {"babelgate": {"taskId": "x", "usage": {"inputTokens": 1}}}
-    assert kept(EventReader("r").read(update("completed", metadata=about))) == []
+    assert mirrored(EventReader("r").read(update("completed", metadata=about))) == []
 
 
-def test_what_a_task_says_again_is_not_told_again() -> None:
+def test_repeated_metadata_are_mirrored_once() -> None:
     reader = EventReader("r")
     task: Any = {"task": {"id": "t", "contextId": "c", "status": {"state": "working"}, "metadata": {"k": 1}}}
-    assert kept(reader.read(task)) == [("task", {"metadata": {"k": 1}})]
-    assert kept(reader.read(task)) == []
+    assert mirrored(reader.read(task)) == [("task", {"metadata": {"k": 1}})]
+    assert mirrored(reader.read(task)) == []
     task["task"]["metadata"] = {"k": 2}
-    assert kept(reader.read(task)) == [("task", {"metadata": {"k": 2}})]
+    assert mirrored(reader.read(task)) == [("task", {"metadata": {"k": 2}})]
 
 
-def test_a_reader_that_goes_on_knows_what_was_told() -> None:
+def test_resumed_reader_mirrors_nothing_again() -> None:
     task: Any = {"task": {"id": "t", "contextId": "c", "status": {"state": "working"}, "metadata": {"k": 1}}}
     events = EventReader("r").read(task)
     later = EventReader("r")
     later.recall(Record(seq, 0, "t", "r", 1, event) for seq, event in enumerate(events, start=1))
-    assert kept(later.read(task)) == []
+    assert mirrored(later.read(task)) == []
 
 
-def test_a_message_with_files_or_without_an_id_is_told_as_it_was_read() -> None:
+def test_message_with_files_or_without_id_is_not_mirrored() -> None:
     file = {"messageId": "m", "role": "ROLE_AGENT", "parts": [{"raw": "AAE=", "filename": "x"}]}
-    assert kept(EventReader("r").read(update("completed", file))) == []
-    assert kept(EventReader("r").read(update("completed", said("Done", "")))) == []
+    assert mirrored(EventReader("r").read(update("completed", file))) == []
+    assert mirrored(EventReader("r").read(update("completed", agent_message("Done", "")))) == []
 
 
-def test_what_is_too_large_is_noted_once() -> None:
+def test_too_large_metadata_are_one_loss() -> None:
     reader = EventReader("r")
     losses = [
         event

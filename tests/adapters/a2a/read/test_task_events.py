@@ -1,4 +1,4 @@
-"""What the replies of an A2A server become, however they are spelled."""
+"""Replies of A2A servers, in every spelling, are read as events."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -31,13 +31,13 @@ from babelgate.canonical.event import (
     UpstreamBound,
 )
 from babelgate.canonical.replay import without_voided
-from tests.adapters.a2a.replies import DONE, RUN, artifact, heard, status, task, text
+from tests.adapters.a2a.replies import DONE, RUN, artifact, status, task, text, transcript_of
 
 T = TypeVar("T")
 
 
 def read(*replies: Any, reader: EventReader | None = None) -> list[Event]:
-    """As a client reads: a message is the answer when the stream has ended."""
+    """Return the events of the replies, like a client: a message is the answer once the stream has ended."""
     reader = reader or EventReader(RUN)
     events = [event for reply in replies for event in reader.read(reply)]
     return [*events, *reader.close()] if reader.replied and not reader.is_stopped else events
@@ -48,14 +48,14 @@ def of_type(events: Sequence[Event], kind: type[T]) -> list[T]:
 
 
 def logged(events: Sequence[Event], run_id: str = RUN) -> list[Record]:
-    """The log of a run that said this, with ids filled."""
-    return [Record(i, i, "k", run_id, 1, event) for i, event in enumerate(heard(events).events, start=1)]
+    """Return the log of a run with these events, whose ids are filled."""
+    return [Record(i, i, "k", run_id, 1, event) for i, event in enumerate(transcript_of(events).events, start=1)]
 
 
 # Text
 
 
-def test_pieces_of_a_text_artifact_are_one_message_token_by_token() -> None:
+def test_pieces_of_a_text_artifact_are_one_message() -> None:
     events = read(
         task(),
         artifact(text("one")),
@@ -65,13 +65,13 @@ def test_pieces_of_a_text_artifact_are_one_message_token_by_token() -> None:
     )
     assert events[0] == UpstreamBound(protocol="a2a", ids={"task": "t", "context": "c"})
     assert [event.text for event in of_type(events, PartDelta)] == [" two"]
-    [message] = heard(events).messages
+    [message] = transcript_of(events).messages
     assert (message.text, message.phase) == ("one two", "answer")
     assert of_type(events, MessageStarted)[0].extra == {"a2a": {"artifactId": "a"}}
     assert not of_type(events, RunEnded)
 
 
-def test_a_stream_of_0_3_says_the_same() -> None:
+def test_stream_of_0_3_gives_the_same_events() -> None:
     piece = {"kind": "artifact-update", **IDS}
     old = read(
         {"kind": "task", "id": "t", "contextId": "c", "status": {"state": "submitted"}},
@@ -84,7 +84,7 @@ def test_a_stream_of_0_3_says_the_same() -> None:
 
 
 @pytest.mark.parametrize("state", ["completed", "COMPLETED", "TASK_STATE_COMPLETED", "task_state_completed"])
-def test_every_spelling_of_a_state_is_known_whatever_version_was_spoken(state: str) -> None:
+def test_every_spelling_of_a_state_is_recognized(state: str) -> None:
     reader = EventReader(RUN)
     read({"kind": "status-update", "taskId": "t", "status": {"state": state}}, reader=reader)
     assert reader.is_stopped
@@ -98,7 +98,7 @@ def test_cancelled_is_spelled_with_one_l_or_two(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["unknown", "TASK_STATE_UNSPECIFIED", "paused-for-lunch", None])
-def test_a_state_that_nobody_knows_is_not_the_end(state: str | None) -> None:
+def test_unknown_state_does_not_end_the_task(state: str | None) -> None:
     reader = EventReader(RUN)
     read({"task": {"id": "t", "status": {"state": state}}}, reader=reader)
     assert not reader.is_stopped
@@ -175,16 +175,16 @@ MESSAGES: dict[str, tuple[list[Any], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("replies", "messages"), MESSAGES.values(), ids=MESSAGES)
-def test_replies_are_these_messages(replies: list[Any], messages: list[tuple[str, str]]) -> None:
-    assert [(message.text, message.phase) for message in heard(read(*replies)).messages] == messages
+def test_replies_become_messages(replies: list[Any], messages: list[tuple[str, str]]) -> None:
+    assert [(message.text, message.phase) for message in transcript_of(read(*replies)).messages] == messages
 
 
-def test_messages_are_one_answer_with_all_their_parts() -> None:
+def test_messages_of_one_id_are_one_answer() -> None:
     data = {"data": {"n": 1}}
     replies = [
         {"message": {"messageId": "r", "parts": parts}} for parts in ([text("a")], [text("b"), data], [text("c")])
     ]
-    [message] = heard(read(*replies)).messages
+    [message] = transcript_of(read(*replies)).messages
     assert [part.kind for part in message.parts] == ["text", "data", "text"]
     assert message.parts[0] == TextPart(text="ab")
 
@@ -200,57 +200,57 @@ ONE_TWO = [artifact(text("one ")), artifact(text("two"), append=True, lastChunk=
         ([*ONE_TWO, EMPTY, artifact(text("one")), artifact(text(" more"), append=True), DONE], ["one two", "one more"]),
     ],
 )
-def test_an_answer_that_is_replaced_is_said_again_and_is_a_loss(replies: list[Any], texts: list[str]) -> None:
+def test_replaced_answer_is_a_second_answer_and_a_loss(replies: list[Any], texts: list[str]) -> None:
     events = read(*replies)
-    assert [message.text for message in heard(events).messages] == texts
+    assert [message.text for message in transcript_of(events).messages] == texts
     assert [event.feature for event in of_type(events, LossNoted)] == ["artifact"]
 
 
-def test_a_text_artifact_without_any_text_is_an_empty_answer() -> None:
+def test_text_artifact_without_text_is_an_empty_answer() -> None:
     events = read(task(), artifact(text(""), lastChunk=True), DONE)
-    [message] = heard(events).messages
+    [message] = transcript_of(events).messages
     assert message.parts == (TextPart(text=""),)
 
 
-def test_data_and_files_after_text_are_parts_of_the_same_message() -> None:
+def test_data_and_files_after_text_join_its_message() -> None:
     events = read(
         artifact(text("see")),
         artifact({"data": {"n": 1}}, append=True),
         artifact({"raw": "AAE=", "mediaType": "image/png"}, append=True, lastChunk=True),
         DONE,
     )
-    [message] = heard(events).messages
+    [message] = transcript_of(events).messages
     assert [part.kind for part in message.parts] == ["text", "data", "file"]
 
 
-def test_a_refusal_that_was_marked_is_a_refusal_again() -> None:
+def test_marked_refusal_is_a_refusal() -> None:
     marked = {"text": "no", "metadata": {"babelgate": {"kind": "refusal"}, "x": 1}}
-    [message] = heard(read(artifact(marked), DONE)).messages
+    [message] = transcript_of(read(artifact(marked), DONE)).messages
     assert message.parts == (RefusalPart(text="no", metadata={"x": 1}),)
 
 
-def test_unknown_fields_of_artifacts_and_parts_go_on() -> None:
+def test_unknown_fields_of_artifacts_and_parts_are_in_extra() -> None:
     update = artifact({"text": "x", "tone": "calm"}, extensions=["urn:x"])
     update["artifactUpdate"]["artifact"]["mood"] = "good"
     events = read(update)
-    own = {"mood": "good", "extensions": ["urn:x"], "artifactId": "a"}
-    assert of_type(events, MessageStarted)[0].extra == {"a2a": own}
+    members = {"mood": "good", "extensions": ["urn:x"], "artifactId": "a"}
+    assert of_type(events, MessageStarted)[0].extra == {"a2a": members}
     assert of_type(events, PartAdded)[0].part.extra == {"a2a": {"tone": "calm"}}
 
 
-# Whole tasks against what was told
+# Whole tasks after their pieces
 
 
-def test_a_whole_task_tells_only_what_no_piece_has_told() -> None:
+def test_whole_task_adds_only_text_missing_from_pieces() -> None:
     whole = task(
         "TASK_STATE_COMPLETED", artifacts=[{"artifactId": "a", "parts": [text("one"), text(" two"), text(" three")]}]
     )
     events = read(artifact(text("one")), artifact(text(" two"), append=True), whole)
-    assert heard(events).text == "one two three"
+    assert transcript_of(events).text == "one two three"
     assert [event.text for event in of_type(events, PartDelta)] == [" two", " three"]
 
 
-def test_the_account_of_a_run_that_is_cut_off_anywhere_is_taken_up_from_the_log() -> None:
+def test_interrupted_run_is_resumed_from_the_log() -> None:
     pieces = [
         task(),
         artifact(text("one")),
@@ -271,13 +271,13 @@ def test_the_account_of_a_run_that_is_cut_off_anywhere_is_taken_up_from_the_log(
         again = EventReader(RUN)
         again.recall(logged(first))
         rest = read(end, reader=again)
-        whole = heard([*first, *rest])
+        whole = transcript_of([*first, *rest])
         assert [message.text for message in whole.messages if message.phase == "answer"] == ["one two"], count
         assert len([event for event in whole.events if isinstance(event, ArtifactAdded)]) == 1
         assert len([event for event in whole.events if isinstance(event, UpstreamBound)]) == 1
 
 
-def test_the_next_run_of_a_task_does_not_repeat_the_answers_of_the_one_before() -> None:
+def test_next_run_does_not_repeat_earlier_answers() -> None:
     first = read(artifact(text("Two questions. ")), status("TASK_STATE_INPUT_REQUIRED", "Name?"))
     second = EventReader("33333333-3333-4333-8333-333333333333")
     second.recall(logged(first))
@@ -288,38 +288,38 @@ def test_the_next_run_of_a_task_does_not_repeat_the_answers_of_the_one_before() 
         task("TASK_STATE_COMPLETED", artifacts=[before, {"artifactId": "b", "parts": [text("Hello, Ada.")]}]),
         reader=second,
     )
-    assert heard(events).text == "Hello, Ada."
+    assert transcript_of(events).text == "Hello, Ada."
 
 
-def test_a_file_that_is_replaced_by_nothing_is_not_joined_with_what_takes_its_place() -> None:
+def test_emptied_file_is_not_joined_with_its_replacement() -> None:
     old, new = ({"raw": content, "filename": "a.bin"} for content in ("b2xk", "bmV3"))
     events = read(artifact(old), artifact(text(""), append=False, lastChunk=True), artifact(new), DONE)
     added = [event for event in events if isinstance(event, ArtifactAdded)]
     assert [(event.append, event.part.inline) for event in added] == [(False, b"old"), (False, b"new")]  # type: ignore[union-attr]
 
 
-def test_what_a_run_said_before_it_was_started_over_does_not_count() -> None:
-    said = logged(read(artifact(text("one"), artifact_id="old")))
-    over = Record(99, 99, "k", RUN, 2, RunStarted(attempt=2))
+def test_output_before_a_restart_is_ignored() -> None:
+    first = logged(read(artifact(text("one"), artifact_id="old")))
+    restart = Record(99, 99, "k", RUN, 2, RunStarted(attempt=2))
     second = logged(read(artifact(text("one"))))
     third = EventReader("33333333-3333-4333-8333-333333333333")
-    third.recall(without_voided([*said, over, *second]))
+    third.recall(without_voided([*first, restart, *second]))
     whole = task(artifacts=[{"artifactId": "a", "parts": [text("one")]}, {"artifactId": "old", "parts": [text("x")]}])
-    assert heard(read(whole, reader=third)).text == "x"
+    assert transcript_of(read(whole, reader=third)).text == "x"
 
 
 # Messages and status
 
 
-def test_a_bare_message_is_the_whole_answer_and_no_task() -> None:
+def test_message_without_a_task_is_the_whole_answer() -> None:
     reader = EventReader(RUN)
-    said = {"messageId": "m", "role": "ROLE_AGENT", "contextId": "c", "parts": [text("Hi")]}
-    events = read({"message": said}, reader=reader)
-    assert (heard(events).text, reader.task_id, reader.is_stopped) == ("Hi", None, True)
+    message = {"messageId": "m", "role": "ROLE_AGENT", "contextId": "c", "parts": [text("Hi")]}
+    events = read({"message": message}, reader=reader)
+    assert (transcript_of(events).text, reader.task_id, reader.is_stopped) == ("Hi", None, True)
     assert events[0] == UpstreamBound(protocol="a2a", ids={"context": "c"})
 
 
-def test_progress_that_nobody_heard_is_told_from_the_history_and_answers_and_questions_are_not_repeated() -> None:
+def test_missed_progress_is_read_from_the_history() -> None:
     first = read(task(), status("TASK_STATE_INPUT_REQUIRED", "Name?", "q"))
     reader = EventReader("33333333-3333-4333-8333-333333333333")
     reader.recall(logged(first))
@@ -334,12 +334,12 @@ def test_progress_that_nobody_heard_is_told_from_the_history_and_answers_and_que
     whole = task(
         "TASK_STATE_COMPLETED", history=history, artifacts=[{"artifactId": "a", "parts": [text("Hello, Ada.")]}]
     )
-    told = heard(read(task(history=history[:5]), whole, reader=reader)).messages
-    assert [(each.text, each.phase) for each in told] == [("Half way.", "progress"), ("Hello, Ada.", "answer")]
+    messages = transcript_of(read(task(history=history[:5]), whole, reader=reader)).messages
+    assert [(each.text, each.phase) for each in messages] == [("Half way.", "progress"), ("Hello, Ada.", "answer")]
 
 
 @pytest.mark.parametrize("state", ["TASK_STATE_FAILED", "rejected"])
-def test_a_failure_is_told_in_the_agents_words(state: str) -> None:
+def test_failure_has_the_message_of_the_status(state: str) -> None:
     ended = read(artifact(text("Before. ")), status(state, "Boom"))[-1]
     assert isinstance(ended, RunEnded) and ended.fault is not None
     assert (ended.status, ended.fault.code, ended.fault.message) == (RunStatus.ERROR, FaultCode.AGENT_FAILED, "Boom")
@@ -347,18 +347,18 @@ def test_a_failure_is_told_in_the_agents_words(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "code"),
+    ("upstream_code", "code"),
     [("agent_timeout", FaultCode.AGENT_TIMEOUT), ("invalid", FaultCode.AGENT_FAILED), (7, FaultCode.AGENT_FAILED)],
 )
-def test_the_code_of_a_fault_passes_from_gateway_to_gateway_if_it_is_an_upstreams(named: Any, code: FaultCode) -> None:
+def test_upstream_fault_codes_pass_between_gateways(upstream_code: Any, code: FaultCode) -> None:
     update = status("TASK_STATE_FAILED", "Boom")
-    update["statusUpdate"]["status"]["message"]["metadata"] = {"babelgate": {"fault": named}}
+    update["statusUpdate"]["status"]["message"]["metadata"] = {"babelgate": {"fault": upstream_code}}
     ended = read(update)[-1]
     assert isinstance(ended, RunEnded) and ended.fault is not None
     assert ended.fault.code is code
 
 
-def test_usage_and_losses_that_a_gateway_tells_of_go_on() -> None:
+def test_usage_and_losses_of_a_gateway_are_events() -> None:
     about = {"babelgate": {"usage": {"input_tokens": 3}, "loss": {"reasoning": "A2A has no form for it"}}}
     events = read(artifact(text("Hi")), status("TASK_STATE_COMPLETED", metadata=about))
     assert events[-2:] == [
@@ -370,15 +370,15 @@ def test_usage_and_losses_that_a_gateway_tells_of_go_on() -> None:
 # Questions
 
 
-def test_input_required_is_a_question_and_auth_required_one_for_credentials() -> None:
+def test_interrupted_states_are_questions() -> None:
     for state, ask in (("TASK_STATE_INPUT_REQUIRED", "input"), ("auth-required", "auth")):
         reader = EventReader(RUN)
-        asked = read(status(state, "Name?"), reader=reader)[-1]
-        assert isinstance(asked, InterruptRaised)
-        assert (asked.ask, asked.message.text, asked.value, reader.is_stopped) == (ask, "Name?", None, True)
+        question = read(status(state, "Name?"), reader=reader)[-1]
+        assert isinstance(question, InterruptRaised)
+        assert (question.ask, question.message.text, question.value, reader.is_stopped) == (ask, "Name?", None, True)
 
 
-def test_several_questions_in_one_status_are_told_apart_by_the_parts_that_name_them() -> None:
+def test_several_questions_are_separated_by_their_data_parts() -> None:
     schema = {"type": "object"}
     parts = [
         text("Name?"),
@@ -399,26 +399,26 @@ def test_several_questions_in_one_status_are_told_apart_by_the_parts_that_name_t
     assert second.extra == {"a2a": {"messageId": "m", "id": "2"}}
 
 
-def test_two_questions_of_one_name_are_still_two() -> None:
+def test_two_questions_with_one_id_are_distinct() -> None:
     named = {"data": {"id": "1", "value": None}}
     update = status("TASK_STATE_INPUT_REQUIRED")
     update["statusUpdate"]["status"]["message"] = {"messageId": "m", "parts": [named, named]}
     assert [each.interrupt_id for each in of_type(read(update), InterruptRaised)] == ["1", None]
 
 
-def test_langgraphs_interrupt_artifact_is_the_question_and_no_answer() -> None:
-    asked = artifact({"data": {"id": "1", "value": "Name?"}}, {"data": {"id": "2", "value": [1]}}, name="Interrupt")
-    events = read(task(), asked, status("TASK_STATE_INPUT_REQUIRED"))
+def test_langgraph_interrupt_artifact_is_a_question() -> None:
+    interrupt = artifact({"data": {"id": "1", "value": "Name?"}}, {"data": {"id": "2", "value": [1]}}, name="Interrupt")
+    events = read(task(), interrupt, status("TASK_STATE_INPUT_REQUIRED"))
     first, second = of_type(events, InterruptRaised)
     assert (first.interrupt_id, first.message.text) == ("1", "Name?")
     assert (second.interrupt_id, second.message.parts) == ("2", (DataPart(data=[1]),))
-    assert heard(events).text == ""
+    assert transcript_of(events).text == ""
 
 
-def test_a_task_that_shows_an_answered_question_still_is_not_asking_again() -> None:
+def test_answered_question_in_the_status_is_not_repeated() -> None:
     first = read(task(), status("TASK_STATE_INPUT_REQUIRED", "Name?", status={"timestamp": "T1"}))
-    asks = {"messageId": "m", "role": "ROLE_AGENT", "parts": [text("Name?")]}
-    for stale in ({"message": asks}, {"timestamp": "T1"}, {}):
+    question = {"messageId": "m", "role": "ROLE_AGENT", "parts": [text("Name?")]}
+    for stale in ({"message": question}, {"timestamp": "T1"}, {}):
         reader = EventReader("33333333-3333-4333-8333-333333333333")
         reader.recall(logged(first))
         assert not of_type(read(task("TASK_STATE_INPUT_REQUIRED", status=stale), reader=reader), InterruptRaised)
@@ -430,58 +430,58 @@ def test_a_task_that_shows_an_answered_question_still_is_not_asking_again() -> N
 # Artifacts
 
 
-def test_a_file_is_an_artifact_and_most_servers_do_not_say_that_it_is_whole() -> None:
-    [_, given] = read(artifact({"raw": "AAE=", "filename": "x.bin", "mediaType": "image/png"}, name="A picture"))
-    assert isinstance(given, ArtifactAdded) and isinstance(given.part, FilePart)
-    assert (given.name, given.part.name, given.part.inline, given.last) == ("A picture", "x.bin", b"\x00\x01", True)
-    assert given.extra == {"a2a": {"artifactId": "a"}, "a2a.chunk": {"append": False, "lastChunk": False}}
+def test_file_without_last_chunk_is_a_complete_artifact() -> None:
+    [_, added] = read(artifact({"raw": "AAE=", "filename": "x.bin", "mediaType": "image/png"}, name="A picture"))
+    assert isinstance(added, ArtifactAdded) and isinstance(added.part, FilePart)
+    assert (added.name, added.part.name, added.part.inline, added.last) == ("A picture", "x.bin", b"\x00\x01", True)
+    assert added.extra == {"a2a": {"artifactId": "a"}, "a2a.chunk": {"append": False, "lastChunk": False}}
 
 
-def test_a_file_in_pieces_is_appended_to_until_the_last() -> None:
+def test_file_in_pieces_grows_until_the_last() -> None:
     events = read(
         artifact({"raw": "AAE="}, lastChunk=False),
         artifact({"raw": "AgM="}, append=True),
         artifact({"raw": "BAU="}, append=True, lastChunk=True),
     )
-    told = of_type(events, ArtifactAdded)
-    assert [(each.append, each.last) for each in told] == [(False, False), (True, False), (True, True)]
-    assert len({each.artifact_id for each in told}) == 1
-    heard(events)
+    added = of_type(events, ArtifactAdded)
+    assert [(each.append, each.last) for each in added] == [(False, False), (True, False), (True, True)]
+    assert len({each.artifact_id for each in added}) == 1
+    transcript_of(events)
 
 
-def test_text_with_the_name_of_a_file_is_an_artifact_and_with_a_title_an_answer() -> None:
+def test_text_with_a_file_name_is_an_artifact() -> None:
     assert of_type(read(artifact(text("x"), name="report.md")), ArtifactAdded)
     assert of_type(read(artifact({"text": "x", "filename": "report.md"})), ArtifactAdded)
-    assert heard(read(artifact(text("x"), name="Assistant Response"))).text == "x"
+    assert transcript_of(read(artifact(text("x"), name="Assistant Response"))).text == "x"
 
 
-def test_a_file_that_is_sent_again_takes_the_place_of_the_first() -> None:
+def test_file_sent_again_replaces_the_first() -> None:
     events = read(artifact({"raw": "AAE="}), artifact({"raw": "AgM="}), artifact({"raw": "AgM="}))
     assert [each.append for each in of_type(events, ArtifactAdded)] == [False, False]
 
 
-def test_an_artifact_of_an_earlier_run_is_not_appended_to_but_begun() -> None:
+def test_artifact_of_an_earlier_run_is_not_continued() -> None:
     first = read(artifact({"raw": "AAE="}), status("TASK_STATE_INPUT_REQUIRED", "More?"))
     second = EventReader("33333333-3333-4333-8333-333333333333")
     second.recall(logged(first))
     [more] = read(task(), artifact({"raw": "AgM="}, append=True), reader=second)[1:]
     assert isinstance(more, ArtifactAdded) and not more.append
-    heard([more])
+    transcript_of([more])
 
 
-# What is none of it
+# Unknown and invalid replies
 
 
-def test_an_empty_event_says_nothing_and_an_unknown_one_is_kept_and_noted() -> None:
+def test_unknown_event_is_native_and_a_loss() -> None:
     assert read({}, None) == []
     noted, native = read({"kind": "thought-update", "x": 1})
     assert isinstance(noted, LossNoted)
     assert native == Native(protocol="a2a", event="thought-update", data={"kind": "thought-update", "x": 1})
 
 
-def test_a_part_of_an_unknown_form_is_noted_and_an_empty_one_is_nothing() -> None:
+def test_unknown_part_is_a_loss() -> None:
     events = read(artifact({}, {"kind": "form", "form": {}}, text("x")), DONE)
-    assert heard(events).text == "x"
+    assert transcript_of(events).text == "x"
     assert len(of_type(events, LossNoted)) == 1
     assert not of_type(events, RunEnded)
     assert isinstance(events[-1], MessageEnded)
@@ -498,7 +498,7 @@ def test_a_part_of_an_unknown_form_is_noted_and_an_empty_one_is_nothing() -> Non
         artifact({"kind": "data", "text": "x"}),
     ],
 )
-def test_what_contradicts_itself_breaks_the_protocol(reply: Any) -> None:
+def test_invalid_reply_breaks_the_protocol(reply: Any) -> None:
     with pytest.raises(FaultError) as caught:
         read(reply)
     assert caught.value.fault.code is FaultCode.INVALID

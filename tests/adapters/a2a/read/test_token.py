@@ -1,4 +1,4 @@
-"""Pieces of an answer that are read as the one before them."""
+"""Pieces of an answer that differ from the previous one only in their text."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,12 +19,12 @@ IDS = {"taskId": "t", "contextId": "c"}
 
 def update(text: str, *, old: bool = False, artifact: dict[str, Any] | None = None, **more: Any) -> Any:
     part = {"kind": "text", "text": text} if old else {"text": text}
-    said = {**IDS, "artifact": {"artifactId": "said", "parts": [part], **(artifact or {})}, "append": True, **more}
-    return {"kind": "artifact-update", **said} if old else {"artifactUpdate": said}
+    content = {**IDS, "artifact": {"artifactId": "said", "parts": [part], **(artifact or {})}, "append": True, **more}
+    return {"kind": "artifact-update", **content} if old else {"artifactUpdate": content}
 
 
-class LookingReader(EventReader):
-    """Looks at each reply."""
+class FullReader(EventReader):
+    """A reader that reads every reply in full."""
 
     def read(self, value: Json) -> list[Event]:
         self._tokens = TokenReader()
@@ -59,41 +59,45 @@ def replies(*, old: bool) -> st.SearchStrategy[Any]:
 
     pieces = st.builds(piece, texts, artifacts, more)
     status: dict[str, Any] = {**IDS, "status": {"state": "working"}}
-    saying = {
+    status_with_message = {
         **IDS,
         "status": {"state": "working", "message": {"messageId": "m", "role": "agent", "parts": [{"text": "hm"}]}},
     }
-    said: list[Any] = [{"artifactId": "said", "parts": [{"text": "aaa"}]}]
-    task: dict[str, Any] = {"id": "t", "contextId": "c", "status": {"state": "working"}, "artifacts": said}
+    artifacts_so_far: list[Any] = [{"artifactId": "said", "parts": [{"text": "aaa"}]}]
+    task: dict[str, Any] = {"id": "t", "contextId": "c", "status": {"state": "working"}, "artifacts": artifacts_so_far}
     others: list[Any] = (
-        [{"kind": "status-update", **status}, {"kind": "status-update", **saying}, {"kind": "task", **task}]
+        [
+            {"kind": "status-update", **status},
+            {"kind": "status-update", **status_with_message},
+            {"kind": "task", **task},
+        ]
         if old
-        else [{"statusUpdate": status}, {"statusUpdate": saying}, {"task": task}]
+        else [{"statusUpdate": status}, {"statusUpdate": status_with_message}, {"task": task}]
     )
     return st.one_of(pieces, pieces, pieces, st.sampled_from(others))
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["1.0", "0.3"])
 @given(data=st.data())
-def test_whatever_is_read_is_what_a_look_at_each_reply_finds(data: st.DataObject, old: bool) -> None:
-    said = data.draw(st.lists(replies(old=old), max_size=12))
-    quick, looking = EventReader(RUN), LookingReader(RUN)
-    for reply in said:
-        assert quick.read(reply) == looking.read(reply)
-    assert quick.close() == looking.close()
+def test_token_reader_gives_the_same_events(data: st.DataObject, old: bool) -> None:
+    sequence = data.draw(st.lists(replies(old=old), max_size=12))
+    quick, full = EventReader(RUN), FullReader(RUN)
+    for reply in sequence:
+        assert quick.read(reply) == full.read(reply)
+    assert quick.close() == full.close()
     again: Any = {"task": {"id": "t", "contextId": "c", "status": {"state": "TASK_STATE_COMPLETED"}, "artifacts": []}}
-    assert quick.read(again) == looking.read(again)
+    assert quick.read(again) == full.read(again)
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["1.0", "0.3"])
-def test_a_piece_that_differs_in_its_text_is_not_looked_at(old: bool) -> None:
+def test_piece_with_only_new_text_is_read_as_token(old: bool) -> None:
     reader = EventReader(RUN)
     for text in ("a", "b"):
         reader.read(update(text, old=old))
     tokens = reader._tokens  # pyright: ignore[reportPrivateUsage]
     piece = update("c", old=old)
     assert tokens.read(piece) == PartDelta(message_id=_message_of(reader.read(update("d", old=old))), text="c")
-    assert piece == update("c", old=old), "what came is left as it was"
+    assert piece == update("c", old=old), "the reply is not changed"
 
 
 def _message_of(events: Sequence[Event]) -> str | None:
@@ -119,7 +123,7 @@ def _message_of(events: Sequence[Event]) -> str | None:
     ],
     ids=str,
 )
-def test_any_other_reply_is_looked_at_and_the_one_after_it_too(other: Json) -> None:
+def test_other_replies_reset_the_token_reader(other: Json) -> None:
     reader = EventReader(RUN)
     for text in ("a", "b"):
         reader.read(update(text))

@@ -21,26 +21,26 @@ async def card(site: Site, path: str, **headers: str) -> Any:
     return response.json()
 
 
-async def test_the_card_of_an_agent_serves_both_generations(site: Site) -> None:
+async def test_card_serves_both_versions(site: Site) -> None:
     merged = await card(site, CARD)
     assert {"supportedInterfaces", "url", "protocolVersion", "skills"} <= merged.keys()
     assert await card(site, "/a2a/echo") == merged
 
 
-async def test_a_version_as_header_or_query_gives_the_pure_card(site: Site) -> None:
+async def test_version_in_header_or_query_selects_the_card(site: Site) -> None:
     new = check("card", "1.0", await card(site, CARD, **{"A2A-Version": "1.0"}))
     assert await card(site, f"{CARD}?A2A-Version=1.0") == new
     old = check("card", "0.3", await card(site, CARD, **{"A2A-Version": "0.3"}))
     assert await card(site, "/a2a/echo/.well-known/agent.json") == old
 
 
-async def test_the_root_has_the_card_of_the_default_agent_or_of_the_one_that_is_named(site: Site) -> None:
+async def test_root_has_the_card_of_the_default_or_named_agent(site: Site) -> None:
     for name in ("agent-card.json", "agent.json"):
         assert (await card(site, f"/.well-known/{name}"))["name"] == "echo"
         assert (await card(site, f"/.well-known/{name}?assistant_id=ask"))["name"] == "ask"
 
 
-async def test_without_a_default_agent_the_root_has_no_card_and_says_how_to_get_one(tmp_path: Path) -> None:
+async def test_root_without_a_default_agent_explains_the_error(tmp_path: Path) -> None:
     async with opened_gateway(tmp_path, {}) as gateway, bridge.client(gateway.app) as client:
         response = await client.get("/.well-known/agent-card.json")
     assert response.status_code == 400
@@ -66,7 +66,7 @@ async def test_a_card_is_cached_by_its_etag_per_version(site: Site, path: str) -
         assert (await site.client.get(path, headers={"A2A-Version": "1.0"})).headers["ETag"] != tag
 
 
-async def test_urls_come_from_the_public_url_and_not_from_the_host_header(tmp_path: Path) -> None:
+async def test_urls_start_with_the_public_url_despite_the_host_header(tmp_path: Path) -> None:
     async with opened(tmp_path, public_url="https://public.example.com", hosts=["evil.example.com"]) as site:
         response = await site.client.get(f"/agent/echo{CARD}", headers={"Host": "evil.example.com"})
     assert "evil" not in response.text
@@ -77,7 +77,7 @@ EXTENDED = [("GetExtendedAgentCard", "1.0"), ("agent/getAuthenticatedExtendedCar
 
 
 @pytest.mark.parametrize(("method", "form"), EXTENDED)
-async def test_an_extended_card_is_given_only_where_keys_exist(site: Site, owned: Site, method: str, form: Any) -> None:
+async def test_extended_card_exists_only_with_keys(site: Site, owned: Site, method: str, form: Any) -> None:
     assert (await site.error("echo", method))["code"] == -32004
     extended = check("card", form, await owned.result("echo", method))
     assert extended["name"] == "echo"
@@ -90,13 +90,13 @@ async def test_an_extended_card_is_given_only_where_keys_exist(site: Site, owned
     ]
 
 
-async def test_an_extended_card_has_a_path_in_every_generation(owned: Site) -> None:
+async def test_extended_card_has_a_path_in_every_version(owned: Site) -> None:
     check("card", "1.0", await card(owned, "/a2a/echo/extendedAgentCard", **{"A2A-Version": "1.0"}))
     check("card", "0.3", await card(owned, "/a2a/echo/v1/card"))
     check("card", "0.3", await card(owned, "/a2a/echo/agent/authenticatedExtendedCard"))
 
 
-async def test_an_agent_is_found_by_the_uuid_that_clients_of_langgraph_compute_of_its_name(site: Site) -> None:
+async def test_agent_is_found_by_the_langgraph_uuid_of_its_name(site: Site) -> None:
     named = await card(site, f"/a2a/{agent_uuid('echo')}/.well-known/agent-card.json")
     assert named["url"] == f"{GATEWAY}/a2a/echo"
     assert (await card(site, f"/.well-known/agent-card.json?assistant_id={agent_uuid('ask')}"))["name"] == "ask"

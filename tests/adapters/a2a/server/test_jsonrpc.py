@@ -18,7 +18,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
         ("message/send", message_0_3("x"), ["", "0.3", "0.3.0", "0.2.5"]),
     ],
 )
-async def test_any_minor_version_is_taken(site: Site, method: str, params: Any, versions: list[str]) -> None:
+async def test_any_minor_version_is_accepted(site: Site, method: str, params: Any, versions: list[str]) -> None:
     for version in versions:
         await site.result("echo", method, params, headers={"A2A-Version": version})
 
@@ -32,14 +32,14 @@ WRONG: list[Any] = [
 REFUSED: list[tuple[str, Any, str | None, int]] = [
     *(("SendMessage", message("x"), version, -32009) for version in ("", "0.3", "9.9", "abc", "10")),
     ("message/send", message_0_3("x"), "1.0", -32600),
-    # The official compatibility layer says -32600 here.
+    # The official compatibility layer answers -32600 here.
     *((method, params, None, -32602) for method in ("SendMessage", "message/send") for params in WRONG),
     *((method, {}, None, -32601) for method in ("Nope", "message/nope", "sendmessage", "agent/nope", "tasks/list")),
 ]
 
 
 @pytest.mark.parametrize(("method", "params", "version", "code"), REFUSED)
-async def test_a_wrong_request_is_refused_with_its_id(
+async def test_invalid_request_is_rejected_with_its_id(
     site: Site, method: str, params: Any, version: str | None, code: int
 ) -> None:
     headers = {} if version is None else {"A2A-Version": version}
@@ -56,14 +56,14 @@ async def test_the_version_may_be_a_query_parameter(site: Site) -> None:
     assert (await site.client.post("/a2a/echo?A2A-Version=9.9", json=body)).json()["error"]["code"] == -32009
 
 
-async def test_extensions_that_are_asked_for_are_ignored_and_none_is_echoed(site: Site) -> None:
+async def test_unknown_extensions_are_ignored_and_not_echoed(site: Site) -> None:
     for name in ("A2A-Extensions", "X-A2A-Extensions"):
         response = await site.rpc("echo", "SendMessage", message("x"), headers={name: "urn:a,urn:b"})
         assert "result" in response.json()
         assert "A2A-Extensions" not in response.headers
 
 
-async def test_a_slash_at_the_end_and_any_content_type_are_taken(site: Site) -> None:
+async def test_trailing_slash_and_any_content_type_are_accepted(site: Site) -> None:
     request = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": message_0_3("hi")}
     body = json.dumps(request).encode()
     response = await site.client.post("/a2a/echo/", content=body, headers={"Content-Type": "text/plain"})
@@ -74,27 +74,27 @@ async def test_a_slash_at_the_end_and_any_content_type_are_taken(site: Site) -> 
 @pytest.mark.parametrize(
     "body", [b"", b"{", b"\xff", b'{"a": NaN}', b'"\\ud800"', b"[" * 1000, b'{"id": 1e999}', b"[{}]"]
 )
-async def test_a_body_that_is_no_request_is_an_error_with_id_null(site: Site, body: bytes) -> None:
+async def test_invalid_body_is_an_error_with_id_null(site: Site, body: bytes) -> None:
     response = await site.client.post("/a2a/echo", content=body)
     answer = response.json()
     assert (response.status_code, answer["id"]) == (200, None)
     assert answer["error"]["code"] == (-32600 if body in (b"", b"[{}]") else -32700)
 
 
-async def test_a_notification_is_carried_out_and_answered_with_nothing(site: Site) -> None:
+async def test_notification_is_executed_without_a_response(site: Site) -> None:
     body = {"jsonrpc": "2.0", "method": "message/send", "params": message_0_3("x", contextId="noted")}
     response = await site.client.post("/a2a/echo", json=body)
     assert (response.status_code, response.content) == (204, b"")
     assert (await site.result("echo", "ListTasks", {"contextId": "noted"}))["totalSize"] == 1
 
 
-async def test_params_that_are_missing_where_none_are_needed_are_no_error(fresh: Site) -> None:
+async def test_optional_params_may_be_missing(fresh: Site) -> None:
     assert (await fresh.result("echo", "ListTasks"))["tasks"] == []
     assert (await fresh.error("echo", "agent/getAuthenticatedExtendedCard"))["code"] == -32004
 
 
-async def test_an_error_before_the_first_event_is_json_in_1_0_and_an_event_in_0_3(site: Site) -> None:
-    """A 0.3 client refuses anything that is no event stream; a 1.0 client reads either."""
+async def test_early_stream_error_is_an_event_only_in_0_3(site: Site) -> None:
+    # A client of 0.3 accepts only an event stream; one of 1.0 reads both.
     for method in ("SendStreamingMessage", "SubscribeToTask"):
         response = await site.rpc("echo", method, {})
         assert response.headers["Content-Type"] == "application/json"
@@ -107,7 +107,7 @@ async def test_an_error_before_the_first_event_is_json_in_1_0_and_an_event_in_0_
     assert events_of(wrong)[0]["error"]["code"] == -32600
 
 
-async def test_details_are_an_array_in_1_0_and_no_member_at_all_in_0_3(site: Site) -> None:
+async def test_error_details_exist_only_in_1_0(site: Site) -> None:
     new = check("error", "1.0", await site.error("echo", "GetTask", {"id": "x"}))
     assert new["data"] == [
         {
@@ -120,7 +120,7 @@ async def test_details_are_an_array_in_1_0_and_no_member_at_all_in_0_3(site: Sit
     check("error", "0.3", await site.error("echo", "tasks/get", {"id": "x"}))
 
 
-async def test_an_unknown_agent_is_404_with_an_error_of_json_rpc(site: Site) -> None:
+async def test_unknown_agent_is_404_with_a_json_rpc_error(site: Site) -> None:
     response = await site.rpc("nobody", "SendMessage", message("x"))
     assert response.status_code == 404
     assert response.json()["jsonrpc"] == "2.0"

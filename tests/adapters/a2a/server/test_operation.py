@@ -23,27 +23,27 @@ def state(task: Any) -> str:
     return task["status"]["state"].removeprefix("TASK_STATE_").lower()
 
 
-async def test_a_send_in_1_0_answers_the_task_when_it_is_done(site: Site) -> None:
+async def test_send_in_1_0_returns_the_finished_task(site: Site) -> None:
     task = check("task", "1.0", await sent(site, "echo", message("Hello")))
     assert (state(task), answer_of(task)) == ("completed", "Hello")
-    assert [said["parts"][0]["text"] for said in task["history"]] == ["Hello", "Hello"]
+    assert [message["parts"][0]["text"] for message in task["history"]] == ["Hello", "Hello"]
     assert task["history"][0]["messageId"] == "m"
 
 
-async def test_a_send_in_0_3_answers_a_bare_task_that_says_what_it_is(site: Site) -> None:
+async def test_send_in_0_3_returns_a_bare_task(site: Site) -> None:
     task = check("task", "0.3", await site.result("echo", "message/send", message_0_3("Hello")))
     assert (task["kind"], task["status"]["state"], answer_of(task)) == ("task", "completed", "Hello")
 
 
-async def test_a_task_that_its_agent_rejects_is_rejected_in_either_version(site: Site) -> None:
+async def test_task_rejected_by_its_agent_has_the_rejected_state(site: Site) -> None:
     task = check("task", "1.0", await sent(site, "reject", message("Not this.")))
     assert (state(task), task["status"]["message"]["parts"][0]["text"]) == ("rejected", "Not this.")
-    got = await site.result("reject", "tasks/get", {"id": task["id"]})
-    assert got["status"]["state"] == "rejected"
+    fetched = await site.result("reject", "tasks/get", {"id": task["id"]})
+    assert fetched["status"]["state"] == "rejected"
     assert (await site.hub.reads.task(OWNER, task["id"])).state is TaskState.REJECTED
 
 
-async def test_every_answer_about_a_task_names_its_ids_for_the_other_protocols(site: Site) -> None:
+async def test_responses_have_the_ids_for_other_protocols(site: Site) -> None:
     response = await site.rpc("echo", "SendMessage", message("Hello"))
     task = response.json()["result"]["task"]
     ids = {
@@ -53,8 +53,8 @@ async def test_every_answer_about_a_task_names_its_ids_for_the_other_protocols(s
     }
     assert task["metadata"]["babelgate"] == ids
     assert task["id"] == ids["taskId"]
-    got = await site.rpc("echo", "GetTask", {"id": task["id"]})
-    assert got.headers["Babelgate-Run"] == ids["runId"]
+    fetched = await site.rpc("echo", "GetTask", {"id": task["id"]})
+    assert fetched.headers["Babelgate-Run"] == ids["runId"]
 
 
 async def test_integers_stay_integers(site: Site) -> None:
@@ -66,7 +66,7 @@ async def test_integers_stay_integers(site: Site) -> None:
     assert str(2**60) in response.text
 
 
-async def test_request_metadata_is_kept_on_the_task(site: Site) -> None:
+async def test_request_metadata_is_on_the_task(site: Site) -> None:
     task = await sent(site, "echo", {**message("x"), "metadata": {"tenant": "acme", "babelgate": "mine"}})
     assert task["metadata"]["tenant"] == "acme"
     assert task["metadata"]["babelgate"]["taskId"] == task["id"]
@@ -82,13 +82,13 @@ async def test_request_metadata_is_kept_on_the_task(site: Site) -> None:
         ("message/send", {**message_0_3("x"), "configuration": {"blocking": False}}),
     ],
 )
-async def test_a_send_that_does_not_wait_answers_the_open_task_at_once(site: Site, method: str, params: Any) -> None:
+async def test_nonblocking_send_returns_the_open_task_at_once(site: Site, method: str, params: Any) -> None:
     result = await site.result("gated", method, params)
     task = result.get("task", result)
     assert task["status"]["state"] in ("submitted", "working", "TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
 
 
-async def test_a_blocking_send_answers_the_working_task_when_the_gateway_shuts_down(fresh: Site) -> None:
+async def test_blocking_send_returns_the_working_task_at_shutdown(fresh: Site) -> None:
     async with fresh.stream("gated", "SendStreamingMessage", message("x")) as events:
         task_id = (await anext(events))["task"]["id"]
         follow = asyncio.ensure_future(sent(fresh, "gated", message("more", taskId=task_id)))
@@ -101,7 +101,7 @@ async def test_a_blocking_send_answers_the_working_task_when_the_gateway_shuts_d
 # Contexts
 
 
-async def test_a_context_id_that_is_no_uuid_is_given_back_verbatim_and_names_the_same_thread_again(site: Site) -> None:
+async def test_context_id_other_than_a_uuid_is_an_alias(site: Site) -> None:
     names = ["my context", "ünïcode/with/slash", str(uuid4()).upper(), "x" * 256]
     for name in names:
         first = await sent(site, "echo", message("1", contextId=name))
@@ -112,42 +112,42 @@ async def test_a_context_id_that_is_no_uuid_is_given_back_verbatim_and_names_the
         assert (await site.result("echo", "GetTask", {"id": first["id"]}))["contextId"] == name
 
 
-async def test_a_context_id_that_is_a_uuid_is_the_thread_of_that_id(site: Site) -> None:
+async def test_context_id_that_is_a_uuid_is_the_thread_id(site: Site) -> None:
     name = str(uuid4())
     for text in ("1", "2"):
         task = await sent(site, "echo", message(text, contextId=name))
         assert (task["contextId"], task["metadata"]["babelgate"]["threadId"]) == (name, name)
 
 
-async def test_a_context_id_is_made_and_returned_where_the_caller_gives_none(site: Site) -> None:
+async def test_missing_context_id_is_generated(site: Site) -> None:
     task = await sent(site, "echo", message("1"))
     again = await sent(site, "echo", message("2", contextId=task["contextId"]))
     assert again["contextId"] == task["contextId"] == task["metadata"]["babelgate"]["threadId"]
 
 
-async def test_the_context_of_a_task_that_a_message_names_is_inferred(site: Site) -> None:
-    """Official servers stamp a random one, and fail the task at the next such message."""
+async def test_missing_context_id_is_inferred_from_the_task(site: Site) -> None:
+    # Official servers generate a random context id, and fail the task at the next such message.
     task = await sent(site, "ask", message("x", contextId="mine"))
     done = await sent(site, "ask", message("Ada", taskId=task["id"]))
     assert (done["id"], done["contextId"], state(done)) == (task["id"], "mine", "completed")
 
 
-async def test_a_task_with_another_context_is_refused(site: Site) -> None:
+async def test_task_id_with_another_context_id_is_rejected(site: Site) -> None:
     task = await sent(site, "ask", message("x", contextId="mine"))
     wrong = message("Ada", taskId=task["id"], contextId="other")
     assert (await site.error("ask", "SendMessage", wrong))["code"] == -32602
-    # Nothing of the refused message is kept.
+    # The rejected message is not in the log.
     assert len((await site.result("ask", "GetTask", {"id": task["id"]}))["history"]) == 1
 
 
-async def test_another_message_in_the_context_of_a_waiting_task_is_a_new_task(site: Site) -> None:
+async def test_message_without_task_id_starts_a_new_task(site: Site) -> None:
     first = await sent(site, "ask", message("x", contextId="mine"))
     second = await sent(site, "ask", message("y", contextId="mine"))
     assert first["id"] != second["id"]
     assert state(await site.result("ask", "GetTask", {"id": first["id"]})) == "input_required"
 
 
-async def test_a_task_id_made_up_by_the_client_is_not_found(site: Site) -> None:
+async def test_unknown_task_id_is_not_found(site: Site) -> None:
     for task_id in (str(uuid4()), "made-up"):
         assert (await site.error("echo", "SendMessage", message("x", taskId=task_id)))["code"] == -32001
         assert (await site.error("echo", "message/send", message_0_3("x", taskId=task_id)))["code"] == -32001
@@ -159,7 +159,7 @@ async def test_a_task_of_another_agent_is_not_found(site: Site) -> None:
     assert (await site.error("echo", "SendMessage", message("y", taskId=task["id"])))["code"] == -32001
 
 
-async def test_a_terminal_task_takes_no_message_and_a_new_one_may_refer_to_it(site: Site) -> None:
+async def test_message_to_a_terminal_task_is_rejected(site: Site) -> None:
     task = await sent(site, "echo", message("x"))
     assert (await site.error("echo", "SendMessage", message("y", taskId=task["id"])))["code"] == -32004
     assert (await site.error("echo", "message/send", message_0_3("y", taskId=task["id"])))["code"] == -32602
@@ -189,30 +189,30 @@ async def test_a_message_to_a_working_task_is_its_next_run(site: Site) -> None:
 
 
 def resume(task: Any, *values: Any) -> list[Any]:
-    asked = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
-    answers = [{"id": each["id"], "value": value} for each, value in zip(asked, values, strict=False)]
+    questions = [part["data"] for part in task["status"]["message"]["parts"] if "data" in part]
+    answers = [{"id": each["id"], "value": value} for each, value in zip(questions, values, strict=False)]
     return [{"data": {"resume": answers}}]
 
 
-async def test_several_questions_are_answered_one_by_one_the_oldest_first(site: Site) -> None:
-    asked = await site.result("approve", "message/send", message_0_3("x"))
+async def test_questions_are_answered_one_by_one_oldest_first(site: Site) -> None:
+    waiting = await site.result("approve", "message/send", message_0_3("x"))
     yes = [{"kind": "data", "data": {"approved": True}}]
-    left = await site.result("approve", "message/send", message_0_3(taskId=asked["id"], parts=yes))
-    assert left["status"]["state"] == "input-required"
-    assert [part["text"] for part in left["status"]["message"]["parts"] if "text" in part] == [
+    still_waiting = await site.result("approve", "message/send", message_0_3(taskId=waiting["id"], parts=yes))
+    assert still_waiting["status"]["state"] == "input-required"
+    assert [part["text"] for part in still_waiting["status"]["message"]["parts"] if "text" in part] == [
         "May I send the message?"
     ]
-    done = await site.result("approve", "message/send", message_0_3("no", taskId=asked["id"]))
+    done = await site.result("approve", "message/send", message_0_3("no", taskId=waiting["id"]))
     assert answer_of(done) == "write: approved\nsend: not approved\n"
 
 
-async def test_an_answer_to_a_question_that_is_not_open_is_invalid(site: Site) -> None:
-    asked = await sent(site, "approve", message("x"))
+async def test_answer_to_a_closed_question_is_invalid(site: Site) -> None:
+    waiting = await sent(site, "approve", message("x"))
     unknown = [{"data": {"resume": [{"id": "nope", "value": 1}]}}]
-    assert (await site.error("approve", "SendMessage", message(taskId=asked["id"], parts=unknown)))["code"] == -32602
-    first = resume(asked, {"approved": True})
-    await sent(site, "approve", message(taskId=asked["id"], parts=first))
-    again = message(taskId=asked["id"], parts=first)
+    assert (await site.error("approve", "SendMessage", message(taskId=waiting["id"], parts=unknown)))["code"] == -32602
+    first = resume(waiting, {"approved": True})
+    await sent(site, "approve", message(taskId=waiting["id"], parts=first))
+    again = message(taskId=waiting["id"], parts=first)
     assert (await site.error("approve", "SendMessage", again))["code"] == -32602
 
 
@@ -224,28 +224,28 @@ async def test_answers_to_a_task_that_does_not_wait_are_invalid(site: Site) -> N
 
 
 async def test_data_that_only_looks_like_answers_is_the_answer_itself(site: Site) -> None:
-    asked = await sent(site, "ask", message("x"))
-    done = await sent(site, "ask", message(taskId=asked["id"], parts=[{"data": {"resume": "my CV"}}]))
+    waiting = await sent(site, "ask", message("x"))
+    done = await sent(site, "ask", message(taskId=waiting["id"], parts=[{"data": {"resume": "my CV"}}]))
     assert "my CV" in answer_of(done)
 
 
-async def test_a_stream_that_answers_starts_with_the_task_at_work_again(site: Site) -> None:
-    asked = await sent(site, "ask", message("x"))
-    events = events_of(await site.rpc("ask", "SendStreamingMessage", message("Ada", taskId=asked["id"])))
+async def test_stream_of_an_answer_starts_with_the_working_task(site: Site) -> None:
+    waiting = await sent(site, "ask", message("x"))
+    events = events_of(await site.rpc("ask", "SendStreamingMessage", message("Ada", taskId=waiting["id"])))
     first = events[0]["result"]["task"]
-    assert (first["id"], state(first)) == (asked["id"], "working")
+    assert (first["id"], state(first)) == (waiting["id"], "working")
     assert events[-1]["result"]["statusUpdate"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
 # Files
 
 
-async def test_a_file_by_url_is_handed_on_and_never_fetched(site: Site) -> None:
+async def test_file_url_is_passed_on_without_fetching_it(site: Site) -> None:
     task = await sent(site, "files", message(parts=[{"url": "https://example.com/f.pdf", "filename": "f.pdf"}]))
     assert task["artifacts"][0]["parts"] == [{"url": "https://example.com/f.pdf", "filename": "f.pdf"}]
 
 
-async def test_a_file_too_large_to_send_along_is_a_url_where_its_owner_alone_gets_it(owned: Site) -> None:
+async def test_large_file_is_a_url_only_for_its_owner(owned: Site) -> None:
     big = bytes(5000)
     part = {"raw": b64encode(big).decode(), "filename": 'b"ig\n.bin', "mediaType": "text/html"}
     task = await sent(owned, "files", message(parts=[part]))
@@ -260,7 +260,7 @@ async def test_a_file_too_large_to_send_along_is_a_url_where_its_owner_alone_get
     assert (await owned.client.get("/a2a/files/files/nope")).status_code == 404
 
 
-async def test_a_file_that_the_agent_does_not_take_is_a_content_type_error(site: Site) -> None:
+async def test_file_of_an_unaccepted_type_is_a_content_type_error(site: Site) -> None:
     params = message(parts=[{"text": "x"}, {"raw": "YQ==", "mediaType": "image/png"}])
     assert (await site.error("echo", "SendMessage", params))["code"] == -32005
 
@@ -268,7 +268,7 @@ async def test_a_file_that_the_agent_does_not_take_is_a_content_type_error(site:
 @pytest.mark.parametrize(
     "content", [{"text": "x"}, {"data": {"a": 1}}, {"raw": "YQ=="}, {"url": "https://example.com/x"}]
 )
-async def test_a_part_of_a_type_that_no_card_names_is_an_error(site: Site, content: dict[str, Any]) -> None:
+async def test_part_of_an_undeclared_type_is_a_content_type_error(site: Site, content: dict[str, Any]) -> None:
     params = message(parts=[{"text": "x"}, {**content, "mediaType": "application/x-unknown"}])
     for method in ("SendMessage", "SendStreamingMessage"):
         error = await site.error("echo", method, params)
@@ -287,29 +287,29 @@ async def test_a_part_of_a_type_that_no_card_names_is_an_error(site: Site, conte
         {"raw": "YQ==", "mediaType": "Text/Plain; charset=utf-8"},
     ],
 )
-async def test_what_every_agent_reads_and_what_the_card_names_is_taken(site: Site, part: dict[str, Any]) -> None:
+async def test_universal_and_declared_types_are_accepted(site: Site, part: dict[str, Any]) -> None:
     assert state(await sent(site, "echo", message(parts=[part]))) == "completed"
 
 
-async def test_data_parts_reach_an_agent_that_takes_text(site: Site) -> None:
+async def test_data_parts_reach_a_text_agent(site: Site) -> None:
     task = await sent(site, "echo", message(parts=[{"data": {"prompt": "from data"}}, {"data": {"more": 1}}]))
     assert answer_of(task) == "from data"
 
 
-async def test_data_that_is_no_object_comes_out_whole_in_1_0_and_wrapped_in_0_3(site: Site) -> None:
+async def test_data_other_than_objects_is_wrapped_only_in_0_3(site: Site) -> None:
     assert (await sent(site, "number", message("x")))["artifacts"][0]["parts"] == [{"data": [1, 2, 3]}]
     old = await site.result("number", "message/send", message_0_3("x"))
     part = {"kind": "data", "data": {"value": [1, 2, 3]}, "metadata": {"data_part_compat": True}}
     assert old["artifacts"][0]["parts"] == [part]
 
 
-async def test_the_output_modes_that_a_caller_accepts_reach_the_agent(site: Site) -> None:
+async def test_accepted_output_modes_reach_the_agent(site: Site) -> None:
     params = {**message("x"), "configuration": {"acceptedOutputModes": ["text/plain", "image/png"]}}
     assert answer_of(await sent(site, "modes", params)) == "text/plain, image/png"
     assert answer_of(await sent(site, "modes", message("x"))) == ""
 
 
-async def test_losses_of_a_unary_answer_stand_in_a_header(site: Site) -> None:
+async def test_losses_of_a_unary_response_are_in_a_header(site: Site) -> None:
     response = await site.rpc("rich", "SendMessage", message("x"))
     assert 'custom="in the metadata of a status' in response.headers["Babelgate-Loss"]
     assert "Babelgate-Loss" not in (await site.rpc("echo", "SendMessage", message("x"))).headers

@@ -1,4 +1,4 @@
-"""Push notification configs, and what arrives at the receiver."""
+"""Push notification configs, and the posts that receivers get."""
 
 from typing import Any
 
@@ -20,18 +20,18 @@ async def waiting(site: Site) -> str:
     return (await site.result("ask", "SendMessage", message("x")))["task"]["id"]
 
 
-async def test_the_four_methods_of_1_0(site: Site) -> None:
+async def test_push_methods_of_1_0(site: Site) -> None:
     task_id = await waiting(site)
-    wanted = {
+    config = {
         "id": "p1",
         "taskId": task_id,
         "url": URL,
         "token": "t",
         "authentication": {"scheme": "Bearer", "credentials": "k"},
     }
-    made = await site.result("ask", "CreateTaskPushNotificationConfig", wanted)
-    assert check("push", "1.0", made) == wanted
-    assert await site.result("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"}) == wanted
+    created = await site.result("ask", "CreateTaskPushNotificationConfig", config)
+    assert check("push", "1.0", created) == config
+    assert await site.result("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"}) == config
     second = await site.result("ask", "CreateTaskPushNotificationConfig", {"taskId": task_id, "url": URL})
     assert second["id"]
     page = check("pushes", "1.0", await site.result("ask", "ListTaskPushNotificationConfigs", {"taskId": task_id}))
@@ -47,32 +47,32 @@ async def test_the_four_methods_of_1_0(site: Site) -> None:
     assert (await site.error("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"}))["code"] == -32001
 
 
-async def test_the_four_methods_of_0_3(site: Site) -> None:
+async def test_push_methods_of_0_3(site: Site) -> None:
     task_id = await waiting(site)
     auth = {"schemes": ["Bearer"], "credentials": "k"}
-    wanted = {
+    config = {
         "taskId": task_id,
         "pushNotificationConfig": {"id": "p1", "url": URL, "token": "t", "authentication": auth},
     }
     base = "tasks/pushNotificationConfig"
-    assert check("push", "0.3", await site.result("ask", f"{base}/set", wanted)) == wanted
-    named = {"id": task_id, "pushNotificationConfigId": "p1"}
-    assert await site.result("ask", f"{base}/get", named) == wanted
-    assert await site.result("ask", f"{base}/get", {"id": task_id}) == wanted
+    assert check("push", "0.3", await site.result("ask", f"{base}/set", config)) == config
+    name = {"id": task_id, "pushNotificationConfigId": "p1"}
+    assert await site.result("ask", f"{base}/get", name) == config
+    assert await site.result("ask", f"{base}/get", {"id": task_id}) == config
     assert (await site.error("ask", f"{base}/get", {"id": task_id, "pushNotificationConfigId": "p9"}))["code"] == -32001
-    assert check("pushes", "0.3", await site.result("ask", f"{base}/list", {"id": task_id})) == [wanted]
-    deleted = (await site.rpc("ask", f"{base}/delete", named)).json()
+    assert check("pushes", "0.3", await site.result("ask", f"{base}/list", {"id": task_id})) == [config]
+    deleted = (await site.rpc("ask", f"{base}/delete", name)).json()
     assert deleted == {"jsonrpc": "2.0", "id": 7, "result": None}
     assert await site.result("ask", f"{base}/list", {"id": task_id}) == []
 
 
-async def test_the_paths_of_1_0(site: Site) -> None:
+async def test_push_paths_of_1_0(site: Site) -> None:
     url = f"/a2a/ask/tasks/{await waiting(site)}/pushNotificationConfigs"
     headers = {"A2A-Version": "1.0"}
-    made = (await site.client.post(url, json={"url": URL, "id": "p1"}, headers=headers)).json()
-    assert check("push", "1.0", made)["id"] == "p1"
-    assert (await site.client.get(f"{url}/p1", headers=headers)).json() == made
-    assert (await site.client.get(url, headers=headers)).json() == {"configs": [made], "nextPageToken": ""}
+    created = (await site.client.post(url, json={"url": URL, "id": "p1"}, headers=headers)).json()
+    assert check("push", "1.0", created)["id"] == "p1"
+    assert (await site.client.get(f"{url}/p1", headers=headers)).json() == created
+    assert (await site.client.get(url, headers=headers)).json() == {"configs": [created], "nextPageToken": ""}
     response = await site.client.delete(f"{url}/p1", headers=headers)
     assert (response.status_code, response.json()) == (200, {})
 
@@ -87,18 +87,18 @@ async def test_the_paths_of_1_0(site: Site) -> None:
         {"config": {"pushNotificationConfig": {"id": "p1", "url": URL, "authentication": {}}}},
     ],
 )
-async def test_the_paths_of_0_3_in_all_shapes_that_clients_send(site: Site, body: Any) -> None:
+async def test_push_paths_of_0_3_accept_every_form_of_body(site: Site, body: Any) -> None:
     task_id = await waiting(site)
     url = f"/a2a/ask/v1/tasks/{task_id}/pushNotificationConfigs"
-    made = check("push", "0.3-rest", (await site.client.post(url, json=body)).json())
-    assert made["name"] == f"tasks/{task_id}/pushNotificationConfigs/p1"
-    assert (await site.client.get(f"{url}/p1")).json() == made
-    assert (await site.client.get(url)).json()["configs"] == [made]
+    created = check("push", "0.3-rest", (await site.client.post(url, json=body)).json())
+    assert created["name"] == f"tasks/{task_id}/pushNotificationConfigs/p1"
+    assert (await site.client.get(f"{url}/p1")).json() == created
+    assert (await site.client.get(url)).json()["configs"] == [created]
     assert (await site.client.delete(f"{url}/p1")).json() == {}
     assert (await site.client.post(url, json={"config": {}})).status_code == 422
 
 
-async def test_an_address_that_is_not_allowed_and_secrets_that_are_no_headers_are_refused(site: Site) -> None:
+async def test_forbidden_urls_and_invalid_secrets_are_rejected(site: Site) -> None:
     task_id = await waiting(site)
     for wrong in (
         {"url": "http://10.0.0.1/x"},
@@ -113,31 +113,31 @@ async def test_an_address_that_is_not_allowed_and_secrets_that_are_no_headers_ar
     assert (await site.error("ask", "SendMessage", inline))["code"] == -32602
 
 
-async def test_an_inline_config_of_1_0_is_pushed_a_stream_response_per_event(site: Site, receiver: Receiver) -> None:
+async def test_config_of_1_0_receives_one_stream_response_per_event(site: Site, receiver: Receiver) -> None:
     push = {"url": receiver.url, "token": "t", "authentication": {"scheme": "Bearer", "credentials": "k"}}
     params = {**message("Hello"), "configuration": {"taskPushNotificationConfig": push}}
     task = (await site.result("echo", "SendMessage", params))["task"]
-    found = await receiver.until("TASK_STATE_COMPLETED")
-    bodies = [check("event", "1.0", each.body) for each in found]
+    posts = await receiver.until("TASK_STATE_COMPLETED")
+    bodies = [check("event", "1.0", each.body) for each in posts]
     assert bodies[0]["task"]["id"] == task["id"]
     assert len(bodies) == 5
-    assert {each.headers["x-a2a-notification-token"] for each in found} == {"t"}
-    assert {each.headers["authorization"] for each in found} == {"Bearer k"}
+    assert {each.headers["x-a2a-notification-token"] for each in posts} == {"t"}
+    assert {each.headers["authorization"] for each in posts} == {"Bearer k"}
 
 
-async def test_a_config_of_0_3_is_pushed_whole_tasks_of_0_3(site: Site, receiver: Receiver) -> None:
-    """The official compatibility layer pushes them in the shape of 1.0."""
+async def test_config_of_0_3_receives_whole_tasks(site: Site, receiver: Receiver) -> None:
+    # The official compatibility layer pushes them in the form of 1.0.
     params = {**message_0_3("x"), "configuration": {"pushNotificationConfig": {"url": receiver.url, "token": "t"}}}
     task = await site.result("ask", "message/send", params)
-    found = await receiver.until("input-required")
+    posts = await receiver.until("input-required")
     await site.result("ask", "SendMessage", message("Ada", taskId=task["id"]))
-    found += await receiver.until('"completed"')
-    bodies = [check("task", "0.3", each.body) for each in found]
+    posts += await receiver.until('"completed"')
+    bodies = [check("task", "0.3", each.body) for each in posts]
     assert bodies[-1]["artifacts"][0]["parts"] == [{"kind": "text", "text": "Hello, Ada."}]
     assert [body["status"]["state"] for body in bodies][:3] == ["submitted", "working", "input-required"]
 
 
-async def test_a_config_made_later_is_pushed_what_comes_then(site: Site, receiver: Receiver) -> None:
+async def test_later_config_receives_only_later_events(site: Site, receiver: Receiver) -> None:
     task_id = await waiting(site)
     await site.result("ask", "CreateTaskPushNotificationConfig", {"taskId": task_id, "url": receiver.url})
     await site.result("ask", "SendMessage", message("Ada", taskId=task_id))
@@ -145,7 +145,7 @@ async def test_a_config_made_later_is_pushed_what_comes_then(site: Site, receive
     assert [next(iter(body)) for body in bodies] == ["statusUpdate", *["artifactUpdate"] * 2, "statusUpdate"]
 
 
-async def test_a_given_up_config_is_still_returned_and_continues_when_it_is_created_again(
+async def test_abandoned_config_continues_when_it_is_created_again(
     site: Site, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliverer = vars(site.hub)["_parts"].deliverer
@@ -156,30 +156,30 @@ async def test_a_given_up_config_is_still_returned_and_continues_when_it_is_crea
     await site.result("ask", "CreateTaskPushNotificationConfig", config)
     await site.result("ask", "SendMessage", message("Ada", taskId=task_id))
     refused = await receiver.until("TASK_STATE_WORKING")
-    given_up = ("default", task_id, "p1")
-    await within(turned(lambda: given_up not in vars(deliverer)["_deliveries"]), "the end of the tries")
-    made = await site.result("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"})
-    assert made == config
+    key = ("default", task_id, "p1")
+    await within(turned(lambda: key not in vars(deliverer)["_deliveries"]), "the end of all attempts")
+    fetched = await site.result("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"})
+    assert fetched == config
     page = await site.result("ask", "ListTaskPushNotificationConfigs", {"taskId": task_id})
     assert page["configs"] == [config]
     receiver.status = 200
     await site.result("ask", "CreateTaskPushNotificationConfig", config)
-    found = await receiver.until("TASK_STATE_COMPLETED")
-    assert found[0].body == refused[0].body
-    bodies = [next(iter(each.body)) for each in found]
+    posts = await receiver.until("TASK_STATE_COMPLETED")
+    assert posts[0].body == refused[0].body
+    bodies = [next(iter(each.body)) for each in posts]
     assert bodies == ["statusUpdate", *["artifactUpdate"] * 2, "statusUpdate"]
 
 
-async def test_a_config_that_comes_with_an_answer_is_pushed(site: Site, receiver: Receiver) -> None:
+async def test_config_sent_with_an_answer_receives_events(site: Site, receiver: Receiver) -> None:
     task_id = await waiting(site)
     params = {**message("Ada", taskId=task_id), "configuration": {"taskPushNotificationConfig": {"url": receiver.url}}}
     await site.result("ask", "SendMessage", params)
     assert (await receiver.until("TASK_STATE_COMPLETED"))[-1].body["statusUpdate"]["taskId"] == task_id
 
 
-async def test_a_file_too_large_to_push_is_pushed_as_a_url_of_the_gateway(site: Site, receiver: Receiver) -> None:
+async def test_large_file_is_pushed_as_a_gateway_url(site: Site, receiver: Receiver) -> None:
     params = message(parts=[{"raw": "YWFh" * 1000, "filename": "a"}])
     params["configuration"] = {"taskPushNotificationConfig": {"url": receiver.url}}
     await site.result("files", "SendMessage", params)
-    found = await receiver.until("TASK_STATE_COMPLETED")
-    assert f"'url': '{GATEWAY}/a2a/files/files/" in str([each.body for each in found])
+    posts = await receiver.until("TASK_STATE_COMPLETED")
+    assert f"'url': '{GATEWAY}/a2a/files/files/" in str([each.body for each in posts])

@@ -21,19 +21,19 @@ async def ok(response: Any) -> Any:
     return response.json()
 
 
-async def test_a_send_in_1_0(site: Site) -> None:
+async def test_send_in_1_0_returns_the_task(site: Site) -> None:
     response = await site.client.post("/a2a/echo/message:send", json=message("Hello"), headers=V1)
     task = check("sent", "1.0", await ok(response))["task"]
     assert answer_of(task) == "Hello"
     assert response.headers["Babelgate-Task"] == task["id"]
 
 
-async def test_a_send_in_0_3_is_protojson_of_its_own_protocol_buffer(site: Site) -> None:
+async def test_send_in_0_3_returns_protojson(site: Site) -> None:
     response = await site.client.post("/a2a/echo/v1/message:send", json=message_rest_0_3("Hello"))
     assert answer_of(check("sent", "0.3-rest", await ok(response))["task"]) == "Hello"
 
 
-async def test_a_send_in_0_3_with_a_configuration_without_blocking_does_not_wait(site: Site) -> None:
+async def test_send_in_0_3_without_blocking_does_not_wait(site: Site) -> None:
     body: dict[str, Any] = {**message_rest_0_3("x"), "configuration": {}}
     task = (await ok(await site.client.post("/a2a/gated/v1/message:send", json=body)))["task"]
     assert task["status"]["state"] in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING")
@@ -57,19 +57,19 @@ async def test_an_error_before_the_first_event_has_its_http_status(site: Site) -
 
 @pytest.mark.parametrize(("base", "headers"), [("/a2a/ask", V1), ("/a2a/ask/v1", {})])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_a_task_is_got_subscribed_to_and_cancelled(site: Site, base: str, headers: Any, method: str) -> None:
-    made = (await site.result("ask", "SendMessage", message("x")))["task"]
-    got = await ok(await site.client.get(f"{base}/tasks/{made['id']}?historyLength=1", headers=headers))
-    assert (got["id"], len(got["history"])) == (made["id"], 1)
-    url = f"{base}/tasks/{made['id']}:subscribe"
+async def test_task_is_fetched_subscribed_to_and_cancelled(site: Site, base: str, headers: Any, method: str) -> None:
+    task = (await site.result("ask", "SendMessage", message("x")))["task"]
+    fetched = await ok(await site.client.get(f"{base}/tasks/{task['id']}?historyLength=1", headers=headers))
+    assert (fetched["id"], len(fetched["history"])) == (task["id"], 1)
+    url = f"{base}/tasks/{task['id']}:subscribe"
     async with site.client.stream(method, url, headers=headers) as response:
         lines = response.aiter_lines()
         assert '"task"' in await anext(lines)
-        cancelled = await ok(await site.client.post(f"{base}/tasks/{made['id']}:cancel", headers=headers, json={}))
+        cancelled = await ok(await site.client.post(f"{base}/tasks/{task['id']}:cancel", headers=headers, json={}))
         rest = [line async for line in lines]
-    spelled = "TASK_STATE_CANCELED" if base == "/a2a/ask" else "TASK_STATE_CANCELLED"
-    assert cancelled["status"]["state"] == spelled
-    assert spelled in [line for line in rest if line][-1]
+    state = "TASK_STATE_CANCELED" if base == "/a2a/ask" else "TASK_STATE_CANCELLED"
+    assert cancelled["status"]["state"] == state
+    assert state in [line for line in rest if line][-1]
 
 
 async def test_tasks_are_listed_with_query_parameters_in_both_versions(fresh: Site) -> None:
@@ -97,10 +97,10 @@ async def test_the_version_is_checked_and_may_be_a_query_parameter(site: Site) -
     check("rest-error", "0.3", response.json())
 
 
-async def test_the_media_type_is_a2a_json_for_those_who_ask_for_it(site: Site) -> None:
-    for accept, given in (("*/*", "application/json"), ("application/a2a+json, */*", "application/a2a+json")):
+async def test_media_type_is_a2a_json_on_request(site: Site) -> None:
+    for accept, media_type in (("*/*", "application/json"), ("application/a2a+json, */*", "application/a2a+json")):
         response = await site.client.get("/a2a/echo/tasks", headers={**V1, "Accept": accept})
-        assert response.headers["Content-Type"] == given
+        assert response.headers["Content-Type"] == media_type
 
 
 async def test_errors_of_1_0_are_google_rpc_statuses(site: Site) -> None:
@@ -135,7 +135,7 @@ async def test_errors_of_0_3_have_a_message(site: Site) -> None:
         assert (response.status_code, check("rest-error", "0.3", response.json())["code"]) == (status, code), path
 
 
-async def test_bodies_are_read_whatever_their_content_type_and_refused_if_they_are_no_object(site: Site) -> None:
+async def test_bodies_of_any_content_type_must_be_objects(site: Site) -> None:
     plain = {**V1, "Content-Type": "text/plain"}
     body = b'{"message":{"message_id":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}'
     assert (
@@ -148,6 +148,6 @@ async def test_bodies_are_read_whatever_their_content_type_and_refused_if_they_a
         check("rest-error", "1.0", response.json())
 
 
-async def test_a_task_id_with_colons_is_split_at_the_last(site: Site) -> None:
+async def test_path_is_split_at_its_last_colon(site: Site) -> None:
     response = await site.client.get("/a2a/echo/tasks/thread:run:subscribe", headers=V1)
     assert response.json()["error"]["details"][0]["reason"] == "TASK_NOT_FOUND"

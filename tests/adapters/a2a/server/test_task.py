@@ -21,7 +21,7 @@ def kinds(events: list[Any]) -> list[str]:
 # Streams
 
 
-async def test_a_stream_of_1_0_is_the_task_and_then_only_updates_each_a_whole_answer(site: Site) -> None:
+async def test_stream_of_1_0_is_the_task_followed_by_updates(site: Site) -> None:
     response = await site.rpc("echo", "SendStreamingMessage", message("Hello"))
     events = events_of(response)
     for event in events:
@@ -35,7 +35,7 @@ async def test_a_stream_of_1_0_is_the_task_and_then_only_updates_each_a_whole_an
     assert response.headers["Babelgate-Task"] == events[0]["result"]["task"]["id"]
 
 
-async def test_a_stream_of_0_3_is_the_task_and_then_updates_the_last_marked_final(site: Site) -> None:
+async def test_stream_of_0_3_ends_with_a_final_update(site: Site) -> None:
     events = [
         check("event", "0.3", event["result"])
         for event in events_of(await site.rpc("echo", "message/stream", message_0_3("Hello")))
@@ -55,7 +55,7 @@ async def test_a_stream_of_0_3_is_the_task_and_then_updates_the_last_marked_fina
     ],
 )
 @pytest.mark.parametrize("agent", ["rich", "cut"])
-async def test_a_caller_that_takes_no_text_is_shown_whole_answers(
+async def test_caller_without_text_modes_receives_whole_answers(
     site: Site, modes: list[str], in_pieces: bool, agent: str
 ) -> None:
     events = events_of(
@@ -69,13 +69,13 @@ async def test_a_caller_that_takes_no_text_is_shown_whole_answers(
     assert answer[-1]["artifact"]["parts"] == task["artifacts"][0]["parts"]
 
 
-async def test_a_stream_that_ends_at_a_question_is_final_in_0_3(site: Site) -> None:
+async def test_question_ends_a_stream_as_final_in_0_3(site: Site) -> None:
     events = events_of(await site.rpc("ask", "message/stream", message_0_3("x")))
     assert events[-1]["result"]["status"]["state"] == "input-required"
     assert events[-1]["result"]["final"] is True
 
 
-async def test_no_message_event_and_no_second_task_is_ever_streamed(site: Site) -> None:
+async def test_stream_has_one_task_and_no_message_events(site: Site) -> None:
     for agent in ("rich", "fail", "steps", "tools", "json", "approve"):
         events = kinds(events_of(await site.rpc(agent, "SendStreamingMessage", message("x"))))
         assert events[0] == "task"
@@ -83,7 +83,7 @@ async def test_no_message_event_and_no_second_task_is_ever_streamed(site: Site) 
 
 
 async def test_a_message_right_after_auth_required_continues_the_task(site: Site) -> None:
-    """Official servers lose it in a race with the cleanup of the stream before."""
+    # Official servers lose it in a race with the cleanup of the previous stream.
     done: list[Any] = []
     async with site.stream("auth", "SendStreamingMessage", message("x")) as events:
         async for event in events:
@@ -93,7 +93,7 @@ async def test_a_message_right_after_auth_required_continues_the_task(site: Site
     assert [answer_of(result["task"]) for result in done] == ["In."]
 
 
-async def test_streams_of_a_thread_that_is_deleted_end(site: Site) -> None:
+async def test_streams_of_a_deleted_thread_end(site: Site) -> None:
     async with site.stream("gated", "SendStreamingMessage", message("x")) as events:
         task = (await anext(events))["task"]
         async with site.stream("gated", "SubscribeToTask", {"id": task["id"]}) as again:
@@ -110,7 +110,7 @@ async def test_streams_of_a_thread_that_is_deleted_end(site: Site) -> None:
 # Subscribing
 
 
-async def test_a_subscription_to_a_waiting_task_shows_what_becomes_of_it(site: Site) -> None:
+async def test_subscription_to_a_waiting_task_continues_to_its_end(site: Site) -> None:
     task = (await site.result("ask", "SendMessage", message("x")))["task"]
     async with site.stream("ask", "SubscribeToTask", {"id": task["id"]}) as events:
         assert (await anext(events))["task"]["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
@@ -128,7 +128,7 @@ async def test_a_terminal_task_cannot_be_subscribed_to(site: Site, method: str) 
     assert answer["error"]["code"] == -32004
 
 
-async def test_a_replay_of_a_waiting_task_ends_at_its_open_question(site: Site) -> None:
+async def test_replay_of_a_waiting_task_ends_at_its_question(site: Site) -> None:
     task = (await site.result("approve", "SendMessage", message("x")))["task"]
 
     async def replayed() -> list[str]:
@@ -145,7 +145,7 @@ async def test_a_replay_of_a_waiting_task_ends_at_its_open_question(site: Site) 
 
 
 @pytest.mark.parametrize("start", ["-1", "x", "1.5", "", "9" * 30])
-async def test_a_start_that_is_no_number_is_invalid(site: Site, start: str) -> None:
+async def test_start_other_than_a_number_is_invalid(site: Site, start: str) -> None:
     task = (await site.result("echo", "SendMessage", message("x")))["task"]
     error = await site.error("echo", "SubscribeToTask", {"id": task["id"]}, headers={"Babelgate-From": start})
     assert error["code"] == -32602
@@ -154,7 +154,7 @@ async def test_a_start_that_is_no_number_is_invalid(site: Site, start: str) -> N
 # Getting and listing
 
 
-async def test_a_task_is_got_with_as_much_history_as_asked_for(site: Site) -> None:
+async def test_get_task_limits_the_history(site: Site) -> None:
     task = (await site.result("echo", "SendMessage", message("x")))["task"]
     assert "history" not in await site.result("echo", "GetTask", {"id": task["id"], "historyLength": 0})
     assert len((await site.result("echo", "GetTask", {"id": task["id"], "historyLength": 1}))["history"]) == 1
@@ -163,12 +163,12 @@ async def test_a_task_is_got_with_as_much_history_as_asked_for(site: Site) -> No
     assert (await site.error("echo", "GetTask", {"id": task["id"], "historyLength": -1}))["code"] == -32602
 
 
-async def test_a_send_honours_the_history_length_of_its_configuration(site: Site) -> None:
+async def test_send_limits_the_history(site: Site) -> None:
     params = {**message("x"), "configuration": {"historyLength": 0}}
     assert "history" not in (await site.result("echo", "SendMessage", params))["task"]
 
 
-async def test_artifacts_are_kept_in_a_task_that_is_got_later(site: Site) -> None:
+async def test_get_task_returns_the_artifacts_of_a_send(site: Site) -> None:
     task = (await site.result("rich", "SendMessage", message("x")))["task"]
     assert (await site.result("rich", "GetTask", {"id": task["id"]})) == task
 
@@ -178,17 +178,19 @@ async def listed(site: Site, **params: Any) -> Any:
 
 
 async def test_tasks_are_listed_newest_first_in_pages_without_artifacts(fresh: Site) -> None:
-    made = [(await fresh.result("echo", "SendMessage", message(str(n), contextId="c")))["task"]["id"] for n in range(5)]
-    seen: list[str] = []
+    created = [
+        (await fresh.result("echo", "SendMessage", message(str(n), contextId="c")))["task"]["id"] for n in range(5)
+    ]
+    listed_ids: list[str] = []
     token = ""
     for size in (2, 2, 1):
         page = await listed(fresh, pageSize=2, **({"pageToken": token} if token else {}))
         assert (len(page["tasks"]), page["pageSize"], page["totalSize"]) == (size, 2, 5)
         assert all("artifacts" not in task for task in page["tasks"])
-        seen += [task["id"] for task in page["tasks"]]
+        listed_ids += [task["id"] for task in page["tasks"]]
         token = page["nextPageToken"]
     assert token == ""
-    assert seen == made[::-1]
+    assert listed_ids == created[::-1]
     page = await listed(fresh, includeArtifacts=True, historyLength=0)
     assert all(answer_of(task) and "history" not in task for task in page["tasks"])
 
@@ -211,14 +213,14 @@ async def test_tasks_are_listed_by_context_state_and_time(fresh: Site) -> None:
     "wrong",
     [{"pageSize": 0}, {"pageSize": 101}, {"pageToken": "bogus"}, {"status": "bogus"}, {"historyLength": -1}],
 )
-async def test_a_list_refuses_a_bad_page_size_token_or_status(site: Site, wrong: Any) -> None:
+async def test_invalid_list_params_are_rejected(site: Site, wrong: Any) -> None:
     assert (await site.error("echo", "ListTasks", wrong))["code"] == -32602
 
 
 # Cancelling
 
 
-async def test_a_second_cancel_and_one_of_an_unknown_task_are_errors(site: Site) -> None:
+async def test_cancel_of_an_ended_or_unknown_task_is_an_error(site: Site) -> None:
     task = (await site.result("ask", "SendMessage", message("x")))["task"]
     await site.result("ask", "tasks/cancel", {"id": task["id"]})
     for method in ("CancelTask", "tasks/cancel"):
@@ -226,7 +228,7 @@ async def test_a_second_cancel_and_one_of_an_unknown_task_are_errors(site: Site)
         assert (await site.error("ask", method, {"id": "unknown"}))["code"] == -32001
 
 
-async def test_tasks_of_stateless_runs_are_in_no_list(tmp_path: Path) -> None:
+async def test_tasks_of_stateless_runs_are_not_listed(tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo}) as gateway:
         chat = {"model": "echo", "messages": [{"role": "user", "content": "Hi"}]}
         stateless = {"assistant_id": "echo", "input": {"messages": [{"role": "user", "content": "Hi"}]}}

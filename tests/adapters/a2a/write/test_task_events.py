@@ -37,7 +37,7 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from babelgate.canonical.message import AnnotationPart, ToolResultPart, text_of
-from tests.adapters.a2a.log import CONTEXT, TASK, Log, said, streamed, task_of
+from tests.adapters.a2a.log import CONTEXT, TASK, Log, message_events, streamed, task_of
 from tests.adapters.a2a.schema import Form, check
 from tests.examples import examples
 from tests.strategies import records as logs
@@ -58,9 +58,9 @@ def texts(updates: Sequence[Update]) -> list[tuple[str, bool, bool]]:
     ]
 
 
-def test_a_whole_data_part_is_held_until_it_can_say_that_it_is_the_last() -> None:
+def test_data_part_is_held_until_the_next_event() -> None:
     data, file = DataPart(data={"n": 1}), FilePart(name="a", inline=b"a")
-    log = Log(HELLO).start().add(*said("m", PartAdded(part=data), PartAdded(part=file))).done()
+    log = Log(HELLO).start().add(*message_events("m", PartAdded(part=data), PartAdded(part=file))).done()
     pieces = [update for update in written(log.records)[1] if isinstance(update, ArtifactUpdate)]
     assert [(piece.artifact.parts, piece.append, piece.last) for piece in pieces] == [
         ((data,), False, False),
@@ -68,57 +68,57 @@ def test_a_whole_data_part_is_held_until_it_can_say_that_it_is_the_last() -> Non
     ]
 
 
-def test_an_answer_without_parts_is_still_an_artifact_with_a_part() -> None:
-    assert texts(written(Log(HELLO).start().add(*said("m")).done().records)[1]) == [("", False, True)]
+def test_answer_without_parts_is_an_artifact_with_a_part() -> None:
+    assert texts(written(Log(HELLO).start().add(*message_events("m")).done().records)[1]) == [("", False, True)]
 
 
-def test_a_message_that_is_no_answer_leaves_no_artifact_and_no_hole_in_their_numbers() -> None:
+def test_message_without_an_answer_leaves_no_gap_in_ids() -> None:
     call = ToolCallPart(call_id="c", name="n", side="caller")
-    log = Log(HELLO).start().add(*said("m", PartAdded(part=call)), *streamed("n", "Yes")).done()
+    log = Log(HELLO).start().add(*message_events("m", PartAdded(part=call)), *streamed("n", "Yes")).done()
     writer, _ = written(log.records)
     assert [artifact.artifact_id for artifact in writer.snapshot().artifacts] == ["answer-1"]
     assert [message.text for message in writer.snapshot().history] == ["Hello", "Yes"]
 
 
-def doings(updates: Sequence[Update]) -> list[Any]:
-    """What the agent is said to do: the parts, and the title and content of their trajectory."""
+def activities(updates: Sequence[Update]) -> list[Any]:
+    """Return the messages about tool calls: their parts, and the title and content of their trajectory."""
     messages = [update.status.message for update in updates if isinstance(update, StatusUpdate)]
     return [
-        (said.parts, said.metadata[TRAJECTORY]["title"], said.metadata[TRAJECTORY].get("content"))
-        for said in messages
-        if said is not None and TRAJECTORY in said.metadata
+        (message.parts, message.metadata[TRAJECTORY]["title"], message.metadata[TRAJECTORY].get("content"))
+        for message in messages
+        if message is not None and TRAJECTORY in message.metadata
     ]
 
 
-def test_a_call_that_is_told_in_a_message_and_by_itself_is_shown_once() -> None:
+def test_call_in_a_message_and_an_event_has_one_update() -> None:
     call = ToolCallPart(call_id="c", name="find", arguments='{"q": 1}')
-    log = Log(HELLO).start().add(*said("m", PartAdded(part=call)))
+    log = Log(HELLO).start().add(*message_events("m", PartAdded(part=call)))
     log.add(ToolStarted(call_id="c", name="find", input={"q": 1}), ToolEnded(call_id="c", name="find", output="x"))
-    log.add(*said("n", PartAdded(part=ToolResultPart(call_id="c", output="x"))))
+    log.add(*message_events("n", PartAdded(part=ToolResultPart(call_id="c", output="x"))))
     _, updates = written(log.done().records)
-    assert [(title, content) for _, title, content in doings(updates)] == [
+    assert [(title, content) for _, title, content in activities(updates)] == [
         ("find (request)", '{"q": 1}'),
         ("find (response)", "x"),
     ]
 
 
-def test_a_call_of_a_run_that_starts_over_is_shown_again() -> None:
+def test_call_is_repeated_after_a_restart() -> None:
     log = Log(HELLO).start().add(ToolStarted(call_id="c", name="find"))
     log.add(RunStarted(attempt=2), ToolStarted(call_id="c", name="find"))
     writer, updates = written(log.done().records)
-    assert [title for _, title, _ in doings(updates)] == ["find (request)"] * 2
-    assert len([said for said in writer.snapshot().history if TRAJECTORY in said.metadata]) == 1
+    assert [title for _, title, _ in activities(updates)] == ["find (request)"] * 2
+    assert len([each for each in writer.snapshot().history if TRAJECTORY in each.metadata]) == 1
 
 
-def test_a_citation_of_nothing_is_a_loss() -> None:
-    log = Log(HELLO).start().add(*said("m", PartAdded(part=AnnotationPart(url="u")))).done()
+def test_citation_without_text_is_a_loss() -> None:
+    log = Log(HELLO).start().add(*message_events("m", PartAdded(part=AnnotationPart(url="u")))).done()
     assert set(written(log.records)[0].snapshot().metadata["babelgate"]["loss"]) == {"citation"}
 
 
-def test_what_has_no_form_is_named_with_the_reason_on_the_last_event_and_on_the_task() -> None:
+def test_losses_are_on_the_last_event_and_the_task() -> None:
     call = ToolCallPart(call_id="c", name="n", side="caller")
     log = Log(HELLO).start().add(LossNoted(feature="step", how="upstream has none"))
-    log.add(*said("m", PartAdded(part=call)), Custom(name="dance")).done()
+    log.add(*message_events("m", PartAdded(part=call)), Custom(name="dance")).done()
     writer, updates = written(log.records)
     last = updates[-1]
     assert isinstance(last, StatusUpdate)
@@ -142,35 +142,35 @@ def question(name: str, text: str, **more: Any) -> InterruptRaised:
         ({"answer_schema": {"type": "string"}, "value": 1}, True),
     ],
 )
-def test_a_question_that_says_all_in_words_has_no_data(more: dict[str, Any], has_data: bool) -> None:
+def test_question_in_words_has_no_data_part(more: dict[str, Any], has_data: bool) -> None:
     writer, _ = written(Log(HELLO).start().add(question("q1", "May I?", **more)).paused().records)
     message = writer.snapshot().status.message
     assert message is not None
     assert [part.kind for part in message.parts] == ["text", *(["data"] if has_data else [])]
     schema = {"schema": more["answer_schema"]} if "answer_schema" in more else {}
     assert message.metadata == {"babelgate": {"question": "q1", **schema}}
-    [asked] = questions(message.parts, message.metadata)
-    assert (asked.schema, asked.value) == (more.get("answer_schema"), more["value"] if has_data else None)
+    [read] = questions(message.parts, message.metadata)
+    assert (read.schema, read.value) == (more.get("answer_schema"), more["value"] if has_data else None)
 
 
-def test_structured_output_is_a_data_artifact_unless_it_was_said_already() -> None:
+def test_structured_output_is_an_artifact_unless_already_answered() -> None:
     log = Log(HELLO).start().done(output={"n": 1})
-    shown = written(log.records)[0].snapshot()
+    task = written(log.records)[0].snapshot()
     mark = {"babelgate": {"kind": "output"}}
-    assert shown.artifacts == (
+    assert task.artifacts == (
         Artifact(artifact_id="output-1", name="output", parts=(DataPart(data={"n": 1}),), metadata=mark),
     )
-    assert shown.metadata["babelgate"]["output"] == {"n": 1}
-    log = Log(HELLO).start().add(*said("m", PartAdded(part=DataPart(data={"n": 1})))).done(output={"n": 1})
+    assert task.metadata["babelgate"]["output"] == {"n": 1}
+    log = Log(HELLO).start().add(*message_events("m", PartAdded(part=DataPart(data={"n": 1})))).done(output={"n": 1})
     assert [artifact.artifact_id for artifact in written(log.records)[0].snapshot().artifacts] == ["answer-1"]
 
 
-def test_an_upload_of_a_caller_is_no_output_of_the_task() -> None:
+def test_upload_is_not_an_artifact_of_the_task() -> None:
     log = Log(HELLO).start().add(ArtifactAdded(artifact_id="u", part=TextPart(text="x"), origin="caller")).done()
     assert written(log.records)[0].snapshot().artifacts == ()
 
 
-def test_a_task_that_continues_another_refers_to_it_in_its_first_message() -> None:
+def test_first_message_references_the_continued_tasks() -> None:
     created = TaskCreated(task_id=TASK, agent="echo", continues="t0", references=("t0", "t9"))
     first = written(Log(HELLO, created=created).records)[0].snapshot().history[0]
     assert Codec("http://g", "echo").encode_message(first, CONTEXT, TASK)["referenceTaskIds"] == ["t0", "t9"]
@@ -180,7 +180,7 @@ def test_a_task_that_continues_another_refers_to_it_in_its_first_message() -> No
 
 
 def folded(updates: Sequence[Update], first: TaskSnapshot) -> dict[str, str]:
-    """What a client has in the end: the text and data of each artifact, pieced together."""
+    """Return the text and data of each artifact that a client has at the end."""
     artifacts: dict[str, list[Part]] = {
         artifact.artifact_id or "": list(artifact.parts) for artifact in first.artifacts
     }
@@ -192,48 +192,48 @@ def folded(updates: Sequence[Update], first: TaskSnapshot) -> dict[str, str]:
 
 
 def content(parts: Sequence[Part]) -> str:
-    """Pieces of text run together, whatever their number."""
+    """Return the joined text and the other parts."""
     other = [part for part in parts if not isinstance(part, TextPart)]
     return text_of(list(parts)) + repr(other)
 
 
 @examples(40)
 @given(taken_up())
-def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(made: tuple[list[Record], list[Record]]) -> None:
-    (writer, updates), (as_if, others) = map(written, made)
+def test_resumed_run_is_streamed_like_an_uninterrupted_one(pair: tuple[list[Record], list[Record]]) -> None:
+    (writer, updates), (uninterrupted, others) = map(written, pair)
     assert updates == others
-    assert writer.snapshot() == as_if.snapshot()
+    assert writer.snapshot() == uninterrupted.snapshot()
 
 
-def test_what_a_run_said_before_it_started_over_is_replaced_also_where_the_last_attempt_says_less() -> None:
+def test_restart_replaces_all_earlier_artifacts() -> None:
     log = Log(HELLO).start().add(*streamed("m", "one ", "two"), *streamed("n", "more"))
     log.add(ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="old")))
     log.add(RunStarted(attempt=2), *streamed("o", "one"))
     for again in (False, True):
-        if again:  # and once more
+        if again:
             log.add(RunStarted(attempt=3), *streamed("p", "three"))
         writer, updates = written(log.records)
         whole = [update for update in updates if isinstance(update, ArtifactUpdate) and not update.append]
-        # Without those that only say all of it again, at its end.
+        # Without the updates that only repeat a whole artifact at its end.
         replaced = [update for update in whole if not update.last or update.artifact.text in ("", "old")]
         names = [(update.artifact.artifact_id, update.artifact.text) for update in replaced]
         void = ["answer-1", "answer-2", "a"]
-        shown = [
+        expected = [
             ("answer-1", "one "),
             ("answer-2", "more"),
             ("a", "old"),
             *((name, "") for name in void),
             ("answer-1", "one"),
         ]
-        assert names == shown + [("answer-1", ""), ("answer-1", "three")] * again
-        works = [update.status for update in updates if isinstance(update, StatusUpdate)]
-        assert [status.state for status in works] == [TaskState.WORKING] * (2 + again)
+        assert names == expected + [("answer-1", ""), ("answer-1", "three")] * again
+        statuses = [update.status for update in updates if isinstance(update, StatusUpdate)]
+        assert [status.state for status in statuses] == [TaskState.WORKING] * (2 + again)
         task = writer.snapshot()
         assert [a.text for a in task.artifacts] == ["three" if again else "one", "", ""]
         assert [message.text for message in task.history] == ["Hello", "three" if again else "one"]
 
 
-def test_a_remark_of_an_attempt_that_is_void_is_taken_back() -> None:
+def test_restart_removes_voided_progress() -> None:
     remark = [MessageStarted(message_id="m", phase="progress"), PartAdded(message_id="m", part=TextPart(text="Hm."))]
     log = Log(HELLO).start().add(*remark, MessageEnded(message_id="m"), RunStarted(attempt=2)).done()
     writer, updates = written(log.records)
@@ -246,7 +246,7 @@ def test_a_remark_of_an_attempt_that_is_void_is_taken_back() -> None:
     assert [message.text for message in writer.snapshot().history] == ["Hello"]
 
 
-def test_of_a_run_that_names_what_is_void_all_else_stands() -> None:
+def test_restart_keeps_messages_that_are_not_void() -> None:
     log = Log(HELLO).start().add(*streamed("m", "one"), *streamed("n", "two"), RunStarted(attempt=2, void=("n",)))
     writer, _ = written(log.add(*streamed("o", "three")).done().records)
     assert [(a.artifact_id, a.text) for a in writer.snapshot().artifacts] == [
@@ -258,28 +258,28 @@ def test_of_a_run_that_names_what_is_void_all_else_stands() -> None:
 
 @examples(40)
 @given(started_over())
-def test_of_a_run_that_was_started_over_the_last_attempt_holds(made: tuple[list[Record], list[Record]]) -> None:
-    (writer, updates), (as_if, _) = map(written, made)
-    shown, whole = writer.snapshot(), as_if.snapshot()
-    # One that takes the place of a void one stands where that stood: their order is no matter of theirs. One that is
-    # not said again stays, empty: there is no update that takes it away.
-    said = {each.artifact_id: each for each in whole.artifacts}
-    stays = {each.artifact_id for each in shown.artifacts if each.parts == (TextPart(text=""),)} - set(said)
-    assert {each.artifact_id: each for each in shown.artifacts if each.artifact_id not in stays} == said
-    assert len(shown.artifacts) == len(said) + len(stays)
-    assert shown.history == whole.history
-    assert shown.status.state == whole.status.state
+def test_last_attempt_replaces_the_earlier_ones(pair: tuple[list[Record], list[Record]]) -> None:
+    (writer, updates), (last_only, _) = map(written, pair)
+    task, whole = writer.snapshot(), last_only.snapshot()
+    # A replacement is at the place of the voided artifact, so their order may differ. An artifact without a replacement
+    # stays empty, because no update can remove it.
+    artifacts = {each.artifact_id: each for each in whole.artifacts}
+    emptied = {each.artifact_id for each in task.artifacts if each.parts == (TextPart(text=""),)} - set(artifacts)
+    assert {each.artifact_id: each for each in task.artifacts if each.artifact_id not in emptied} == artifacts
+    assert len(task.artifacts) == len(artifacts) + len(emptied)
+    assert task.history == whole.history
+    assert task.status.state == whole.status.state
     streamed: dict[str, str] = {}
     for update in updates:
         if isinstance(update, ArtifactUpdate):
             name = update.artifact.artifact_id
             streamed[name] = (streamed[name] if update.append else "") + update.artifact.text
-    assert streamed == {name: artifact.text for name, artifact in said.items()} | dict.fromkeys(stays, "")
+    assert streamed == {name: artifact.text for name, artifact in artifacts.items()} | dict.fromkeys(emptied, "")
 
 
 @examples(150)
 @given(logs(), st.data())
-def test_a_fetched_task_is_the_fold_of_any_stream_that_led_to_it(records: list[Record], data: st.DataObject) -> None:
+def test_fetched_task_is_the_fold_of_its_stream(records: list[Record], data: st.DataObject) -> None:
     writer = EventWriter(task_of(records), CONTEXT)
     start = data.draw(st.integers(2, len(records)))
     before = [update for record in records[:start] for update in writer.write(record)]
@@ -293,7 +293,7 @@ def test_a_fetched_task_is_the_fold_of_any_stream_that_led_to_it(records: list[R
 
 
 def check_pieces(updates: Sequence[Update]) -> None:
-    """The first piece of an artifact replaces, the others append, and the last says all of it."""
+    """Check that the first piece of an artifact replaces, the others append, and the last may repeat all of it."""
     pieces: dict[str | None, list[Part]] = {}
     for update in updates:
         if isinstance(update, ArtifactUpdate):

@@ -22,13 +22,13 @@ def posted(dialect: str, records: list[Record], **config: Any) -> list[Any]:
     return [json.loads(cast("bytes", body)) for record in records for body in writer.write(record)]
 
 
-def test_a_0_3_receiver_is_posted_the_whole_task_after_every_event_that_changes_it() -> None:
+def test_0_3_receiver_gets_the_whole_task_after_every_change() -> None:
     bodies = [check("task", "0.3", body) for body in posted("a2a-0.3", LOG)]
     assert [body["status"]["state"] for body in bodies] == ["submitted", *["working"] * 4, "completed"]
     assert [body["artifacts"][0]["parts"][0]["text"] for body in bodies[2:]] == ["one", *["one two"] * 3]
 
 
-def test_a_1_0_receiver_is_posted_a_stream_response_per_event_the_task_first() -> None:
+def test_1_0_receiver_gets_one_stream_response_per_event() -> None:
     bodies = [check("event", "1.0", body) for body in posted("a2a-1.0", LOG)]
     assert [next(iter(body)) for body in bodies] == [
         "task",
@@ -41,7 +41,7 @@ def test_a_1_0_receiver_is_posted_a_stream_response_per_event_the_task_first() -
 
 
 @pytest.mark.parametrize("dialect", ["a2a-0.3", "a2a-1.0"])
-async def test_a_large_task_is_encoded_while_it_is_posted(dialect: str) -> None:
+async def test_large_task_is_encoded_in_pieces(dialect: str) -> None:
     large = Message(message_id="in", role="user", parts=(TextPart(text="x" * 2**20),))
     records = Log(large).start().add(*streamed("m", "one")).done().records
     writer = adapter.webhooks[dialect](hook(dialect), task_of(records), CONTEXT)
@@ -51,10 +51,10 @@ async def test_a_large_task_is_encoded_while_it_is_posted(dialect: str) -> None:
     assert (task["task"] if dialect == "a2a-1.0" else task)["history"][0]["parts"][0]["text"] == "x" * 2**20
 
 
-def test_the_token_and_the_credentials_go_into_headers_of_every_post() -> None:
+def test_token_and_credentials_are_headers_of_every_post() -> None:
     for dialect, media in (("a2a-0.3", "application/json"), ("a2a-1.0", "application/a2a+json")):
-        given = hook(dialect, token="t0k", schemes=["Bearer", "Basic"], credentials="s3cret")
-        assert dict(adapter.webhooks[dialect](given, task_of(LOG), CONTEXT).headers()) == {
+        webhook = hook(dialect, token="t0k", schemes=["Bearer", "Basic"], credentials="s3cret")
+        assert dict(adapter.webhooks[dialect](webhook, task_of(LOG), CONTEXT).headers()) == {
             "Content-Type": media,
             "X-A2A-Notification-Token": "t0k",
             "Authorization": "Bearer s3cret",
