@@ -68,8 +68,8 @@ class Assistants(Protocol):
     async def change(
         self, owner: str, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
-        """Create the next version and make it the current one. `default` is the default assistant of every owner with
-        this id: it becomes the first version of the owner's copy. Raises not_found, too_large."""
+        """Create the next version and make it the current one. `default` is the default assistant of every owner
+        with this id: it becomes the first version of the owner's copy. Raises not_found, too_large."""
         ...
 
     async def use_version(self, owner: str, assistant_id: str, version: int) -> Assistant:

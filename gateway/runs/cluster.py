@@ -112,8 +112,8 @@ class Cluster:
         self._beats_as_leader = self._beats_as_leader + 1 if heartbeat.leads else 0
         self.leads = heartbeat.leads
         self._beats += 1
-        if heartbeat.dead_nodes or heartbeat.adopted:
-            dead_nodes = ",".join(heartbeat.dead_nodes) or "-"
+        if heartbeat.gone_nodes or heartbeat.adopted:
+            dead_nodes = ",".join(heartbeat.gone_nodes) or "-"
             log.warning(
                 "runs taken over node=%s runs=%d dead_nodes=%s",
                 self.nodes.name,

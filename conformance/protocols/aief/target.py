@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
-from babelgate.conformance.verdict import NO_TRIGGER, NotObserved
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Receives, Wire
 
@@ -111,8 +111,14 @@ def base_of(url: str) -> str:
 
 
 async def agent_for(ctx: Ctx, behaviour: str) -> AiefTarget:
-    """Return the agent that shows a behaviour. Raises NotObserved if the user gave no trigger for it."""
+    """Return the agent that shows a behaviour.
+
+    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
+    if trigger.is_never:
+        raise NotApplicable("its owner says that the agent never does it")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.agent:
