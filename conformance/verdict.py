@@ -53,7 +53,7 @@ class Prerequisite(Failed):
     """Failure of a precondition. The requirement fails too, and another requirement covers the cause."""
 
 
-NOBODY_SAID: Final = "nobody said how the agent is brought to do it"
+NO_TRIGGER: Final = "nobody said how the agent is brought to do it"
 """Reason of `NotObserved` if the user gave no trigger for a behaviour."""
 
 

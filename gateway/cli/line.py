@@ -68,7 +68,7 @@ class ClientConversation:
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
         if whole and _EXTENSION not in upstream.options:
             named = ", ".join(each.protocol for each in UPSTREAMS if _EXTENSION in each.options)
-            raise ConversationError(f"{upstream.title} has no extension that would tell all; there is one in: {named}")
+            raise ConversationError(f"{upstream.title} does not have the Babelgate extension; use one of: {named}")
         options = {_EXTENSION: "on" if whole else "off"} if _EXTENSION in upstream.options else {}
         at = url + (upstream.own_path or "").format(agent=agent)
         self._client = upstream.client(at, agent, headers=bearer(key), **options)

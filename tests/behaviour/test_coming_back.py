@@ -37,7 +37,7 @@ from babelgate.canonical.event import (
     TaskChanged,
     UpstreamBound,
 )
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
@@ -152,7 +152,7 @@ async def test_a_restart_fails_runs_that_cannot_be_repeated(hubs: HubFactory) ->
 class Cut:
     """A run of an idempotent agent that a restart has cut off, and the agent's next start."""
 
-    hub: Hub
+    hub: GatewayHub
     receipt: Receipt
     before: list[Record]
     again: Activation

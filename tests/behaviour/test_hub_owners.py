@@ -45,7 +45,7 @@ from tests.submissions import make
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def _first(hub: Hub, owner: str, scope: Scope) -> object:
+async def _first(hub: GatewayHub, owner: str, scope: Scope) -> object:
     async with aclosing(hub.reads.follow(owner, scope)) as reading:
         return await anext(reading)
 
@@ -76,7 +76,7 @@ def _run(things: OwnerIds) -> Run:
     )
 
 
-async def _history(hub: Hub, owner: str, thread_id: str) -> object:
+async def _history(hub: GatewayHub, owner: str, thread_id: str) -> object:
     history = await hub.reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id))
     return history.fold.tasks
 
@@ -85,13 +85,13 @@ async def _all(found: Awaitable[Listed[Any]]) -> object:
     return await (await found).all()
 
 
-async def _threads(hub: Hub, owner: str, thread_id: str) -> object:
+async def _threads(hub: GatewayHub, owner: str, thread_id: str) -> object:
     where = ThreadFilter(ids=(thread_id,))
     found = await hub.reads.threads(owner, where, limit=10)
     return await hub.reads.count_threads(owner, where), await found.all()
 
 
-async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
+async def _assistants(hub: GatewayHub, owner: str, assistant_id: str) -> object:
     """Return whether the assistant is among the owner's. Other tests add others."""
     found = await hub.assistants.search(owner, AssistantQuery(limit=1000))
     ids = [each.assistant_id for each in await found.all()]
@@ -99,19 +99,19 @@ async def _assistants(hub: Hub, owner: str, assistant_id: str) -> object:
     return assistant_id in ids
 
 
-async def _crons(hub: Hub, owner: str, cron_id: str) -> object:
+async def _crons(hub: GatewayHub, owner: str, cron_id: str) -> object:
     """Return whether the cron is among the owner's. Other tests add others."""
     ids = [each.cron_id for each in await (await hub.crons.search(owner, CronQuery(limit=1000))).all()]
     assert len(ids) == await hub.crons.count(owner, CronQuery())
     return cron_id in ids
 
 
-async def _tasks(hub: Hub, owner: str, thread_id: str) -> object:
+async def _tasks(hub: GatewayHub, owner: str, thread_id: str) -> object:
     page = await hub.reads.tasks(owner, TaskFilter(thread_id=thread_id), limit=10)
     return page.total, page.next_cursor, await page.tasks.all()
 
 
-async def _active(hub: Hub, owner: str, task_id: str) -> object:
+async def _active(hub: GatewayHub, owner: str, task_id: str) -> object:
     """Return whether the task is among the owner's, which other tests have added to."""
     found = await hub.reads.tasks_active_at(owner, 0, slack=2**62, limit=1000)
     return task_id in {task.task_id for task in found}
@@ -221,7 +221,7 @@ READS: Final = (
 )
 
 
-async def _read_pieces(hub: Hub, owner: str, blob: str) -> bytes:
+async def _read_pieces(hub: GatewayHub, owner: str, blob: str) -> bytes:
     _, pieces = await hub.reads.file_pieces(owner, blob)
     return b"".join([piece async for piece in pieces])
 

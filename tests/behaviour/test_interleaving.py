@@ -11,7 +11,7 @@ import pytest
 from babelgate.canonical import FaultCode, FaultError, Receipt, RunStatus, Task, TaskState
 from babelgate.canonical.event import InterruptAnswered, RunEnded, TaskChanged
 from babelgate.canonical.state import TERMINAL
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.hubs import (
     OWNER,
     Activation,
@@ -28,34 +28,34 @@ from tests.gateway.hubs import (
     within,
 )
 
-Step = Callable[[Hub, Receipt, Activation | None], Awaitable[Any]]
+Step = Callable[[GatewayHub, Receipt, Activation | None], Awaitable[Any]]
 
 
-async def _answer(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+async def _answer(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> Any:
     return await answer(hub, receipt.task_id, "first")
 
 
-async def _answer_again(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+async def _answer_again(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> Any:
     return await answer(hub, receipt.task_id, values={"q": "second"})
 
 
-async def _cancel(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+async def _cancel(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> Any:
     return await hub.cancel(OWNER, receipt.task_id)
 
 
-async def _supersede(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+async def _supersede(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> Any:
     return await submit(hub, "a", "new", thread_id=receipt.thread_id, supersede=True)
 
 
-async def _interrupt(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+async def _interrupt(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> Any:
     return await submit(hub, "a", "new", thread_id=receipt.thread_id, strategy="interrupt")
 
 
-async def _rollback(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+async def _rollback(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> Any:
     return await submit(hub, "a", "new", thread_id=receipt.thread_id, strategy="rollback")
 
 
-async def _delete(hub: Hub, receipt: Receipt, _: Activation | None) -> Any:
+async def _delete(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> Any:
     return await hub.delete_thread(OWNER, receipt.thread_id)
 
 
@@ -101,12 +101,12 @@ def code(result: Any) -> FaultCode | None:
     return result.fault.code if isinstance(result, FaultError) else None
 
 
-async def paused(hub: Hub, agent: Scripted) -> Receipt:
+async def paused(hub: GatewayHub, agent: Scripted) -> Receipt:
     receipt = await submit_and_ask(hub, agent, "q")
     return receipt
 
 
-async def settle(hub: Hub, agent: Scripted) -> None:
+async def settle(hub: GatewayHub, agent: Scripted) -> None:
     """Let every running agent end, and wait until all that follows is committed."""
     while True:
         await within(hub.engine.idle(), "the end of what agents left to write")

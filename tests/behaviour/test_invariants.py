@@ -52,7 +52,7 @@ from babelgate.canonical.event import (
     encode_event,
 )
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub as TheHub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.transaction import Transaction
@@ -86,7 +86,7 @@ from tests.gateway.invariant import check_log
 EACH_DATABASE: Final = True
 
 
-async def eventful(hub: TheHub, agent: Scripted) -> Receipt:
+async def eventful(hub: GatewayHub, agent: Scripted) -> Receipt:
     """Return the last run of a thread on which nearly everything has happened."""
     first = await submit(hub, "a", "first")
     activation = (await agent.called()).open("half a ").more("sentence")
@@ -250,7 +250,7 @@ async def test_i9_an_old_attempt_or_ended_run_cannot_append(hubs: HubFactory) ->
         before = await log(hub, receipt)
         lates: list[Callable[[Transaction], object]] = [
             partial(lifecycle.append, start=stale, events=[event]),
-            partial(lifecycle.end, start=stale, outcome=lifecycle.Outcome()),
+            partial(lifecycle.end, start=stale, outcome=lifecycle.RunOutcome()),
             partial(lifecycle.restart, lost=stale),
         ]
         for late in lates:

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, select
 
 from babelgate.canonical import FaultCode, FaultError, Record, Run, RunStatus, Scope, StateHistory, TaskState
 from babelgate.canonical.state import ENDED, TERMINAL, WAITING
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow
 from babelgate.gateway.storage.transaction import table_of
@@ -119,7 +119,7 @@ class HubMachine(RuleBasedStateMachine):
         self.agent = Scripted()
         self.threads: list[ModelThread] = []
         self.erased: list[str] = []
-        self.hub: Hub = self.do(self.house.start(registered("a", self.agent)))
+        self.hub: GatewayHub = self.do(self.house.start(registered("a", self.agent)))
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(work)

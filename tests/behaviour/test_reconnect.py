@@ -218,7 +218,7 @@ async def test_concurrent_calls_share_one_lookup(
             cancelled_call = calls.pop()
             cancelled_call.cancel()
             await asyncio.wait((cancelled_call,))
-            registry.look()
+            registry.detect_broken()
             server.go.set()
             found = await asyncio.gather(*calls)
         assert server.requests == 2, "once at the start, and once for all three calls"
@@ -257,7 +257,7 @@ async def test_a_stopping_gateway_does_not_wait_for_a_lookup() -> None:
             registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
             server.go.clear()
             server.came.clear()
-            registry.look()
+            registry.detect_broken()
             async with asyncio.timeout(BOUND):
                 await server.came.wait()
                 await registry.aclose()

@@ -11,7 +11,7 @@ from uuid import uuid4
 from babelgate.canonical import Ask, FaultError, Receipt, Scope, TaskState, ThreadChange, Webhook
 from babelgate.canonical.fold import Fold
 from babelgate.gateway.agents.python.agent import wrap
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.deletion import erase_unchanged
@@ -45,7 +45,7 @@ THREAD, TASK, RUN = str(uuid4()), str(uuid4()), str(uuid4())
 SAME: Mapping[str, Any] = {"thread_id": THREAD, "task_id": TASK, "run_id": RUN}
 
 
-async def both(hub: Hub, agent: Scripted, **fields: Any) -> dict[str, tuple[Receipt, Activation]]:
+async def both(hub: GatewayHub, agent: Scripted, **fields: Any) -> dict[str, tuple[Receipt, Activation]]:
     """Start a run of each owner under the same ids."""
     begun: dict[str, tuple[Receipt, Activation]] = {}
     for owner in (ALICE, BOB):
@@ -55,7 +55,7 @@ async def both(hub: Hub, agent: Scripted, **fields: Any) -> dict[str, tuple[Rece
     return begun
 
 
-async def text_of(hub: Hub, owner: str) -> str:
+async def text_of(hub: GatewayHub, owner: str) -> str:
     """Return the text of all messages that the owner sees on the thread."""
     return " ".join(
         message.text for message in Fold(THREAD, owner, await hub.reads.records(owner, Scope(THREAD))).messages()

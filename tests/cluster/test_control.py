@@ -3,12 +3,12 @@
 import pytest
 
 from babelgate.canonical import FaultError, RunReason, RunStatus, TaskState
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, erased, eventually, registered, submit, within
 
-Pair = tuple[Hub, Hub, Scripted, Scripted]
+Pair = tuple[GatewayHub, GatewayHub, Scripted, Scripted]
 """Two nodes, and the agent of each."""
 
 

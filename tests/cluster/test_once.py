@@ -9,7 +9,7 @@ import pytest
 from babelgate.canonical import TaskState, ThreadChange
 from babelgate.canonical.event import Custom
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.command import babelgate
 from tests.gateway.hubs import OWNER, Echo, Scripted, erased, eventually, registered, submit, within
@@ -22,7 +22,7 @@ from tests.postgres import url_of
 HOOKED: Any = {"writers": {"test-1": Saying}}
 
 
-def leads(hub: Hub) -> bool:
+def leads(hub: GatewayHub) -> bool:
     assert hub.cluster is not None
     return hub.cluster.leads
 
@@ -46,7 +46,7 @@ async def test_a_cron_runs_once_even_with_two_leaders(cluster: Nodes, monkeypatc
     cron = await nodes[0].crons.create(OWNER, hourly())
     wall.moved += HOUR
     for hub in nodes:
-        hub.crons.look()
+        hub.crons.wake()
     assert (await moved_on(nodes[0], cron)).next_run == (cron.next_run or 0) + HOUR
     for hub in nodes:
         await within(hub.engine.idle())
@@ -103,7 +103,7 @@ async def test_a_pending_retry_runs_after_a_takeover(
     assert await receiver.receives(6) == ["working"] * 5 + ["completed"]
 
 
-async def _failed(hub: Hub, tries: int) -> Any:
+async def _failed(hub: GatewayHub, tries: int) -> Any:
     """Wait until the webhook has this many failed tries, and return its row."""
     read = "SELECT failures, next_try, reason, given_up_at FROM webhook"
     while True:

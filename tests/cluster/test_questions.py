@@ -8,7 +8,7 @@ import pytest
 from babelgate.canonical import Ask, Receipt, TaskState
 from babelgate.canonical.fold import Fold
 from babelgate.gateway.agents.python.agent import InProcess, wrap
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.gateway.hubs import OWNER, answer, eventually, log, submit, within
@@ -28,13 +28,13 @@ def ignore_commits(remotes: object) -> None:
     """Ignore the commits of other nodes."""
 
 
-def parked(hub: Hub) -> int:
+def parked(hub: GatewayHub) -> int:
     agent = hub.registry.get("ask").agent
     assert isinstance(agent, InProcess)
     return len(agent.paused)
 
 
-async def last_text(hub: Hub, receipt: Receipt) -> str:
+async def last_text(hub: GatewayHub, receipt: Receipt) -> str:
     fold = Fold(receipt.thread_id, OWNER, await log(hub, receipt, "task"))
     return fold.messages()[-1].text
 

@@ -4,7 +4,7 @@ import asyncio
 
 from babelgate.canonical import TaskState
 from babelgate.canonical.event import RunStarted
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs.recovery import start_of
 from babelgate.gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
@@ -18,7 +18,7 @@ async def the_call(*agents: Scripted) -> Activation:
     return await next(agent for agent in agents if agent.waiting).called()
 
 
-def has_room(hub: Hub) -> bool:
+def has_room(hub: GatewayHub) -> bool:
     """Return True if the agent's only slot is free."""
     free = hub.engine.slots.reserve("s")
     if free:

@@ -4,13 +4,13 @@ import pytest
 
 from babelgate.canonical import FaultCode, FaultError, Receipt, RunStatus, TaskState, TextPart
 from babelgate.canonical.event import PartAdded, PartDelta, RunStarted
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs.cluster import Cluster
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.hubs import OWNER, Scripted, eventually, log, registered, submit, within
 
 
-async def words_of(hub: Hub, receipt: Receipt) -> list[str]:
+async def words_of(hub: GatewayHub, receipt: Receipt) -> list[str]:
     """Return the text of a run in the log, piece by piece."""
     words: list[str] = []
     for record in await log(hub, receipt, "run"):

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from babelgate.adapters.acp.client import Client
-from babelgate.gateway.agents.failover import Server, server_pool
+from babelgate.gateway.agents.failover import FailoverServer, server_pool
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -294,7 +294,7 @@ async def test_another_server_replaces_one_without_connections(stage: Stage, tmp
             each.connect_ex(deaf.getsockname())
         timeout = httpx.Timeout(BOUND, connect=0.2)
         urls = [f"http://127.0.0.1:{deaf.getsockname()[1]}/acp", f"{one.url}/acp"]
-        servers = [Server(url, Client(url, "tell", timeout=timeout)) for url in urls]
+        servers = [FailoverServer(url, Client(url, "tell", timeout=timeout)) for url in urls]
         registered = RegisteredAgent(stage.registered["acp.tell"].info, server_pool(servers))
         async with running(tmp_path, registered={"acp.tell": registered}) as front:
             other = Stage(stage.proxies, stage.players)

@@ -43,8 +43,8 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.composition import Options, create_hub
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.composition import HubOptions, create_hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.crons import CronSubmit
@@ -247,7 +247,7 @@ class HubFactory:
         if self._postgres is None:
             make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
-        options = Options(
+        options = HubOptions(
             limits=limits or Limits(),
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},
@@ -266,7 +266,7 @@ class HubFactory:
         self._hubs.append(hub)
         return hub
 
-    async def start(self, *agents: RegisteredAgent, **settings: Any) -> Hub:
+    async def start(self, *agents: RegisteredAgent, **settings: Any) -> GatewayHub:
         hub = self.make(*agents, **settings)
         await hub.start()
         return hub
@@ -280,7 +280,7 @@ class HubFactory:
         total: float | None = None,
         idempotent: bool = False,
         **settings: Any,
-    ) -> tuple[Hub, Scripted]:
+    ) -> tuple[GatewayHub, Scripted]:
         """Start a hub with one scripted agent, whose name is `a`."""
         agent = Scripted(stubborn=stubborn)
         options: dict[str, Any] = {"concurrency": concurrency, "total": total, "idempotent": idempotent}
@@ -291,7 +291,7 @@ class HubFactory:
         self._hubs.remove(hub)
         await self._stop(hub)
 
-    async def _stop(self, hub: Hub) -> None:
+    async def _stop(self, hub: GatewayHub) -> None:
         if hub.journal.is_closed or not hub.instance:
             return
         try:
@@ -331,7 +331,7 @@ async def hubs(tmp_path: Path, postgres: str | None) -> AsyncGenerator[HubFactor
 class PausedWriter:
     """Pause of the journal's writer. Commands that are queued during the pause form one group, in their order."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: GatewayHub) -> None:
         self._journal = hub.journal
         self._holding = threading.Event()
         self._go = threading.Event()
@@ -378,13 +378,13 @@ class PausedWriter:
 # What tests do with a hub
 
 
-async def submit(hub: Hub, agent: str, words: str = "hi", *, owner: str = OWNER, **fields: Any) -> Receipt:
+async def submit(hub: GatewayHub, agent: str, words: str = "hi", *, owner: str = OWNER, **fields: Any) -> Receipt:
     return await within(
         hub.submit(owner, make(Submission, agent=agent, messages=text(words), **fields)), "the submission"
     )
 
 
-async def answer(hub: Hub, task_id: str, bare: Any = None, *, owner: str = OWNER, **fields: Any) -> Receipt:
+async def answer(hub: GatewayHub, task_id: str, bare: Any = None, *, owner: str = OWNER, **fields: Any) -> Receipt:
     return await within(hub.answer(owner, make(Answers, task_id=task_id, bare=bare, **fields)), "the answer")
 
 
@@ -396,19 +396,19 @@ def refused(code: FaultCode, match: str | None = None) -> Generator[pytest.Excep
     assert error.value.fault.code is code
 
 
-async def submit_to_end(hub: Hub, agent: str, words: str = "hi", **fields: Any) -> Receipt:
+async def submit_to_end(hub: GatewayHub, agent: str, words: str = "hi", **fields: Any) -> Receipt:
     """Submit an input, and wait until its task has ended."""
     receipt = await submit(hub, agent, words, **fields)
     await ends(hub, receipt)
     return receipt
 
 
-async def begin(hub: Hub, agent: Scripted, words: str = "hi", **fields: Any) -> tuple[Receipt, Activation]:
+async def begin(hub: GatewayHub, agent: Scripted, words: str = "hi", **fields: Any) -> tuple[Receipt, Activation]:
     """Submit an input to agent `a`, and wait until it is called."""
     return await submit(hub, "a", words, **fields), await agent.called()
 
 
-async def converse(hub: Hub, agent: Scripted, words: str = "hi", *, says: str = "", **fields: Any) -> Receipt:
+async def converse(hub: GatewayHub, agent: Scripted, words: str = "hi", *, says: str = "", **fields: Any) -> Receipt:
     """Submit an input to agent `a`, which answers it and ends."""
     receipt, activation = await begin(hub, agent, words, **fields)
     await finish(hub, activation.say(says) if says else activation, receipt)
@@ -421,7 +421,7 @@ async def finish(hub: Hub, activation: Activation, receipt: Receipt) -> None:
     await ends(hub, receipt)
 
 
-async def submit_and_ask(hub: Hub, agent: Scripted, *ids: str, **fields: Any) -> Receipt:
+async def submit_and_ask(hub: GatewayHub, agent: Scripted, *ids: str, **fields: Any) -> Receipt:
     """Submit an input to agent `a`, which asks questions of these ids and pauses."""
     receipt, activation = await begin(hub, agent, **fields)
     activation.ask(*ids).end()
@@ -430,7 +430,7 @@ async def submit_and_ask(hub: Hub, agent: Scripted, *ids: str, **fields: Any) ->
 
 
 async def batches(
-    hub: Hub, scope: Scope, after: int = 0, *, owner: str = OWNER
+    hub: GatewayHub, scope: Scope, after: int = 0, *, owner: str = OWNER
 ) -> AsyncGenerator[Sequence[Record], None]:
     """Yield the batches that a reader receives. Fail if one does not arrive in time."""
     reading = hub.reads.follow(owner, scope, after)
@@ -444,7 +444,7 @@ async def batches(
 
 
 async def follow(
-    hub: Hub, scope: Scope, after: int = 0, *, until: Callable[[Record], bool] | None = None, owner: str = OWNER
+    hub: GatewayHub, scope: Scope, after: int = 0, *, until: Callable[[Record], bool] | None = None, owner: str = OWNER
 ) -> list[Record]:
     """Return all records up to the end of the scope, or up to the first record for which `until` holds."""
     records: list[Record] = []
@@ -457,7 +457,7 @@ async def follow(
     return records
 
 
-async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = OWNER) -> Task:
+async def reaches(hub: GatewayHub, receipt: Receipt, *wanted: TaskState, owner: str = OWNER) -> Task:
     """Wait until the task is in one of the states, or has ended; then it must be in one of them."""
 
     def there(record: Record) -> bool:
@@ -471,11 +471,11 @@ async def reaches(hub: Hub, receipt: Receipt, *wanted: TaskState, owner: str = O
     return task
 
 
-async def ends(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Task:
+async def ends(hub: GatewayHub, receipt: Receipt, *, owner: str = OWNER) -> Task:
     return await reaches(hub, receipt, *TERMINAL, owner=owner)
 
 
-async def fails(hub: Hub, receipt: Receipt, code: FaultCode) -> None:
+async def fails(hub: GatewayHub, receipt: Receipt, code: FaultCode) -> None:
     """Wait until the task has failed with this code."""
     task = await ends(hub, receipt)
     assert task.state is TaskState.FAILED
@@ -495,7 +495,7 @@ async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owne
     return run
 
 
-async def log(hub: Hub, receipt: Receipt, kind: Any = "thread", *, owner: str = OWNER) -> list[Record]:
+async def log(hub: GatewayHub, receipt: Receipt, kind: Any = "thread", *, owner: str = OWNER) -> list[Record]:
     scopes = {
         "thread": Scope(receipt.thread_id),
         "task": Scope(receipt.thread_id, "task", receipt.task_id),

@@ -13,7 +13,7 @@ import pytest
 from babelgate import adapters, canonical, gateway
 from babelgate.canonical import RunStatus, Scope, TaskState, ThreadChange
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transaction import Transaction

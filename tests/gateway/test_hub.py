@@ -34,7 +34,7 @@ from babelgate.canonical.event import (
     TaskChanged,
 )
 from babelgate.canonical.fold import Fold
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage import unavailable
 from babelgate.gateway.storage.transaction import Transaction
@@ -299,7 +299,7 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: HubFac
 class Disk:
     """Disk of the database, which a test can fill."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: GatewayHub) -> None:
         self.hub = hub
         self.raw: sqlite3.Connection | None = None
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.messages import View
+from babelgate.adapters.acp.codec.messages import EncodingContext
 from babelgate.adapters.acp.read.run_events import EventReader, decode_event
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.kit.client.sse import Frames
@@ -27,7 +27,9 @@ HEAD = "# ACP: the frames of POST /runs with mode stream, and of each resume (GE
 def written(log: list[Record]) -> bytes:
     task = next(record.task_id for record in log if record.task_id)
     session = "11111111-1111-4111-8111-111111111111"
-    writer = EventWriter(View(run_id=task, session_id=session, agent="echo", base_url="http://127.0.0.1:8000"))
+    writer = EventWriter(
+        EncodingContext(run_id=task, session_id=session, agent="echo", base_url="http://127.0.0.1:8000")
+    )
     return b"".join(frame(w.dump(event)) for record in log for event in writer.write(record))
 
 

@@ -12,7 +12,7 @@ from babelgate.canonical import Event, FaultCode, FaultError, Invocation
 from babelgate.canonical.agent import DETACH, Introspectable, Reattachable
 from babelgate.canonical.event import Custom, LossNoted, UpstreamBound
 from babelgate.canonical.feature import Feature
-from babelgate.gateway.agents.failover import Breaker, Server, ServerPool, server_pool
+from babelgate.gateway.agents.failover import Breaker, FailoverServer, ServerPool, server_pool
 
 Script = Callable[[Invocation], AsyncGenerator[Event, None]]
 
@@ -68,7 +68,9 @@ def call(**upstream: str) -> Invocation:
 
 
 def of(*clients: Client, **breaker: Any) -> ServerPool:
-    return server_pool([Server(f"http://{number}", each, Breaker(**breaker)) for number, each in enumerate(clients)])
+    return server_pool(
+        [FailoverServer(f"http://{number}", each, Breaker(**breaker)) for number, each in enumerate(clients)]
+    )
 
 
 async def events(agent: ServerPool, **upstream: str) -> Sequence[Event]:
@@ -174,7 +176,7 @@ async def test_a_client_error_does_not_count_as_a_failure(script: Any) -> None:
 async def test_a_lost_connection_event_does_not_close_the_breaker() -> None:
     now = 0.0
     breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
-    agent = ServerPool([Server("http://0", Client([LOST, unreachable()]), breaker)])
+    agent = ServerPool([FailoverServer("http://0", Client([LOST, unreachable()]), breaker)])
     await fails(agent)
     now += 1
     running = agent.run(call())
@@ -189,7 +191,7 @@ async def test_one_run_probes_a_failing_server_after_its_pause() -> None:
     now = 100.0
     client = Client(unreachable(unbegun=False))
     breaker = Breaker(failures=2, cooldown=30, clock=lambda: now)
-    agent = ServerPool([Server("http://0", client, breaker)])
+    agent = ServerPool([FailoverServer("http://0", client, breaker)])
     for _ in range(2):
         await fails(agent)
     assert agent.health == {"http://0": "open"}
@@ -204,7 +206,7 @@ async def test_one_run_probes_a_failing_server_after_its_pause() -> None:
     assert breaker.wait == 30
     now += 30
     client = Client([HELLO])
-    agent = ServerPool([Server("http://0", client, breaker)])
+    agent = ServerPool([FailoverServer("http://0", client, breaker)])
     assert await events(agent) == [HELLO]
     assert agent.health == {"http://0": "ok"}
 
@@ -221,7 +223,10 @@ async def test_a_server_with_one_failure_is_used_again_later() -> None:
     now = 0.0
     one, two = Client(unreachable(), [HELLO]), Client([HELLO])
     agent = ServerPool(
-        [Server(f"http://{n}", each, Breaker(cooldown=30, clock=lambda: now)) for n, each in enumerate((one, two))]
+        [
+            FailoverServer(f"http://{n}", each, Breaker(cooldown=30, clock=lambda: now))
+            for n, each in enumerate((one, two))
+        ]
     )
     await events(agent)
     await events(agent)
@@ -235,7 +240,7 @@ async def test_a_server_with_one_failure_is_used_again_later() -> None:
 async def test_a_cancelled_waiter_does_not_admit_another_probe() -> None:
     now = 0.0
     breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
-    agent = ServerPool([Server("http://0", Client([HELLO, HELLO]), breaker)])
+    agent = ServerPool([FailoverServer("http://0", Client([HELLO, HELLO]), breaker)])
     older: Any = agent.run(call())
     await anext(older)
     breaker.record_failure()
@@ -257,7 +262,7 @@ async def test_a_cancelled_probe_admits_the_next() -> None:
             await silent.wait()
             yield HELLO
 
-    agent = ServerPool([Server("http://0", Silent(), breaker)])
+    agent = ServerPool([FailoverServer("http://0", Silent(), breaker)])
     running = agent.run(call())
     first: Any = asyncio.ensure_future(anext(running))
     await asyncio.sleep(0)

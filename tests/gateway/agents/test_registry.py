@@ -156,7 +156,7 @@ async def test_the_only_agent_of_a_server_may_have_any_name() -> None:
     async with server("forecast") as url:
         found = (await connect(settings(weather={"url": url}))).get("weather")
     assert isinstance(found.agent, ServerPool)
-    assert found.because == f"ACP at {url}: forecast"
+    assert found.detection == f"ACP at {url}: forecast"
     assert (found.info.name, found.info.description) == ("weather", "Does forecast.")
 
 
@@ -208,7 +208,7 @@ async def test_a_server_of_another_kind_is_broken() -> None:
 async def test_a_server_without_agents_is_broken() -> None:
     async with server() as url:
         reason = await broken((await connect(settings(a={"url": url}))).get("a"))
-    assert reason.startswith(f"{url}: no agent protocol is spoken there that is known. Tried ")
+    assert reason.startswith(f"{url}: found no supported agent protocol. Tried ")
     assert "ACP: it has no agents" in reason
 
 

@@ -309,7 +309,7 @@ def test_a_score_below_the_bound_fails(tmp_path: Path) -> None:
         ([], "give a suite, such as smoke"),
         (["smoke"], "give an agent"),
         (["nope", "echo"], "there is no such file or folder, and no such suite; there are files, smoke"),
-        (["smoke", "nope"], "nope: this is neither a URL nor module:name, and no agent; there are echo"),
+        (["smoke", "nope"], "nope: expected a URL, module:name or a configured agent; the agents are echo"),
         (["smoke", "echo", "echo"], "echo: there is another agent echo"),
         (["smoke", "gone:agent"], "gone:agent: cannot import gone"),
         (["smoke", "echo", "--task", "nope"], "--task nope: the suite has none of that name"),
@@ -338,7 +338,7 @@ def test_a_missing_agent_is_reported_before_any_attempt(tmp_path: Path) -> None:
 def test_a_bench_does_not_overwrite_another(smoke: Path) -> None:
     done = bench(smoke, "smoke", "echo", "--out", "out")
     assert done.returncode == 2
-    assert "out contains a bench already: go on with it by --resume out" in done.stderr
+    assert "out contains a bench already: continue it with --resume out" in done.stderr
 
 
 def test_the_tasks_are_listed_with_their_checks(tmp_path: Path) -> None:

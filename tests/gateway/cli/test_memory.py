@@ -22,7 +22,7 @@ class Heap:
 
     def look(self, *connections: int) -> None:
         for number in connections:
-            self.trimmer.look(number)
+            self.trimmer.observe(number)
 
 
 async def test_the_heap_is_trimmed_after_many_connections_have_closed() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from babelgate.gateway.cli.stop import Stop
+from babelgate.gateway.cli.stop import ShutdownController
 from tests.gateway.command import BOUND, Served, served
 from tests.gateway.hubs import eventually
 from tests.gateway.storage.wire import Wire
@@ -165,7 +165,7 @@ async def test_work_is_cancelled_after_its_timeout() -> None:
 
 
 async def test_a_second_request_hurries_the_end() -> None:
-    stop = Stop(60)
+    stop = ShutdownController(60)
     stop.request()
     assert stop.is_requested and stop.until_runs_stop() > 1
     waiting = asyncio.ensure_future(stop.complete(asyncio.Event().wait(), 600))

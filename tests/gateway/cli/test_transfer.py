@@ -19,7 +19,7 @@ from babelgate.canonical.cron import Cron
 from babelgate.canonical.hub import Receipt
 from babelgate.canonical.state import TERMINAL, TaskState
 from babelgate.gateway import demo
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.sqlite import open_engine
@@ -119,7 +119,7 @@ async def _converse(folder: Path) -> Mapping[str, Receipt]:
     return receipts
 
 
-async def _keep_others(hub: Hub) -> None:
+async def _keep_others(hub: GatewayHub) -> None:
     await hub.store.put(DEFAULT_OWNER, ("a", "b"), "key", {"kept": "é"})
     mine = Assistant(assistant_id=new_id(), agent="echo", name="Mine", created_at=0, updated_at=0)
     await hub.assistants.create(DEFAULT_OWNER, mine)

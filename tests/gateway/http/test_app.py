@@ -15,7 +15,7 @@ from babelgate.adapters.kit.extension import URI as EXTENSION
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.demo import files
 from babelgate.gateway.http.app import create_app
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 from tests.bridge import Bridge
 from tests.opened import opened
@@ -287,11 +287,11 @@ async def test_head_answers_like_get_without_a_body(tmp_path: Path, path: str) -
 async def test_an_internal_error_is_only_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def agents(_: Hub) -> Any:
+    def agents(_: GatewayHub) -> Any:
         raise RuntimeError("secret detail")
 
     async with gateway(tmp_path) as http:
-        monkeypatch.setattr(Hub, "agents", agents)
+        monkeypatch.setattr(GatewayHub, "agents", agents)
         response = await http.get("/acp/agents")
     assert response.status_code == 500
     assert response.json()["code"] == "server_error"
@@ -302,7 +302,7 @@ async def test_an_internal_error_is_only_in_the_log(
 
 def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
     settings = Settings()
-    app = create_app(Hub.__new__(Hub), Registry([]), settings)
+    app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), settings)
     for route in app.app.routes:
         for handler in getattr(route, "route_handlers", ()):
             if "POST" in getattr(handler, "http_methods", ()):

@@ -52,7 +52,7 @@ async def stored(hub: Hub, cron: Cron) -> Cron:
     return found
 
 
-async def moved_on(hub: Hub, cron: Cron) -> Cron:
+async def moved_on(hub: GatewayHub, cron: Cron) -> Cron:
     """Wait until a cron is due at another time, and return it."""
 
     async def look() -> Cron:
@@ -63,7 +63,7 @@ async def moved_on(hub: Hub, cron: Cron) -> Cron:
     return await within(look(), "the next time of the cron")
 
 
-async def count_runs(hub: Hub) -> int:
+async def count_runs(hub: GatewayHub) -> int:
     return (await hub.reads.runs(OWNER, RunFilter(), limit=100)).count
 
 
@@ -129,13 +129,13 @@ async def test_a_cron_ends_with_its_thread(hubs: HubFactory) -> None:
     thread = await hub.create_thread(OWNER, ThreadChange())
     cron = await hub.crons.create(OWNER, hourly(thread_id=thread.thread_id))
     wall.moved += HOUR
-    hub.crons.look()
+    hub.crons.wake()
     (await agent.called()).end()
     cron = await moved_on(hub, cron)
     await within(hub.engine.idle())
     await hub.delete_thread(OWNER, thread.thread_id)
     wall.moved += HOUR
-    hub.crons.look()
+    hub.crons.wake()
 
     async def look() -> None:
         while await hub.crons.get(OWNER, cron.cron_id) is not None:
@@ -150,7 +150,7 @@ async def test_a_refused_run_does_not_end_its_cron(hubs: HubFactory) -> None:
     cron = await hub.crons.create(OWNER, hourly())
     strange = await hub.crons.create(OWNER, hourly().replace(protocol="strange"))
     wall.moved += HOUR
-    hub.crons.look()
+    hub.crons.wake()
     for each in (cron, strange):
         assert (await moved_on(hub, each)).next_run == (each.next_run or 0) + HOUR
     assert await count_runs(hub) == 0

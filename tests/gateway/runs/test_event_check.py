@@ -555,10 +555,10 @@ def test_a_state_is_stored_as_its_changes_and_read_whole() -> None:
     assert isinstance(stored[-1], StateSaved) and stored[-1].change is not None
     assert sum(len(encode_event(event)) for event in stored) < 5 * len(encode_event(states[-1]))
     again = ReplayCursor(stored)
-    assert [news for state in states for news in again.news(state)] == []
+    assert [news for state in states for news in again.new_events(state)] == []
     again.end()
     with pytest.raises(Diverged):
-        ReplayCursor(stored[:2]).news(states[1])
+        ReplayCursor(stored[:2]).new_events(states[1])
 
 
 def test_a_state_is_copied_when_it_is_sent() -> None:

@@ -15,7 +15,7 @@ from babelgate.canonical import (
     ThreadChange,
 )
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,

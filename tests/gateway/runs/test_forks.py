@@ -20,16 +20,16 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.event import StateSaved, UpstreamBound
 from babelgate.canonical.history import Revision, members
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.gateway.hubs import OWNER, HubFactory, Scripted, begin, ends, finish, submit, text
 
 
-async def history_of(hub: Hub, thread_id: str) -> StateHistory:
+async def history_of(hub: GatewayHub, thread_id: str) -> StateHistory:
     return await hub.reads.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
 
 
-async def head_of(hub: Hub, thread_id: str) -> Revision:
+async def head_of(hub: GatewayHub, thread_id: str) -> Revision:
     head = (await history_of(hub, thread_id)).head
     assert head is not None
     return head
@@ -39,7 +39,7 @@ def bound(words: str) -> dict[str, str]:
     return {"run": f"run of {words}", "context": f"context of {words}"}
 
 
-async def turn(hub: Hub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
+async def turn(hub: GatewayHub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
     """Run a complete turn, in which the agent's server is bound to ids that are derived from the text."""
     receipt, activation = await begin(hub, agent, words, **fields)
     activation.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
@@ -51,7 +51,7 @@ def messages_of(call: Invocation) -> list[str]:
     return [message.text for message in call.history]
 
 
-async def code_of(hub: Hub, **fields: Any) -> FaultCode:
+async def code_of(hub: GatewayHub, **fields: Any) -> FaultCode:
     with pytest.raises(FaultError) as error:
         await submit(hub, "a", "x", **fields)
     return error.value.fault.code

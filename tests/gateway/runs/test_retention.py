@@ -10,7 +10,7 @@ from sqlalchemy import Connection, func, select
 from babelgate.canonical import FaultCode, FaultError, FilePart, Scope, Thread, ThreadChange
 from babelgate.canonical.event import Custom
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Retention
 from babelgate.gateway.storage import deletion
 from babelgate.gateway.storage.statements import table_of
@@ -45,7 +45,7 @@ class Time:
         self.now += round(days * DAY)
 
 
-async def is_gone(hub: Hub, thread_id: str) -> bool:
+async def is_gone(hub: GatewayHub, thread_id: str) -> bool:
     try:
         await hub.reads.thread(OWNER, thread_id)
     except FaultError as error:
@@ -64,7 +64,7 @@ def add_events(tx: Transaction, thread_id: str, events: int, size: int = 10) -> 
         tx.append(state, Custom(name="n", value=f"{number}".zfill(size)))
 
 
-async def long_thread(hub: Hub, events: int, size: int = 10) -> Thread:
+async def long_thread(hub: GatewayHub, events: int, size: int = 10) -> Thread:
     thread = await hub.create_thread(OWNER, ThreadChange())
     await hub.journal.write(add_events, thread.thread_id, events, size)
     return thread
@@ -258,7 +258,7 @@ async def test_an_interrupted_erasure_continues_after_the_start(
     assert first == mine
 
 
-async def no_remnants(hub: Hub) -> None:
+async def no_remnants(hub: GatewayHub) -> None:
     async def look() -> None:
         while await hub.journal.query(count, RemnantRow):
             await hub.create_thread(OWNER, ThreadChange())

@@ -17,7 +17,7 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.event import UpstreamBound
 from babelgate.canonical.thread import next_run_id
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.hubs import (
     OWNER,
     Echo,
@@ -40,17 +40,17 @@ from tests.gateway.hubs import (
 THREAD = "229c1834-bc04-4d90-8fd6-77f6b9ef1462"
 
 
-async def history_of(hub: Hub, thread_id: str) -> StateHistory:
+async def history_of(hub: GatewayHub, thread_id: str) -> StateHistory:
     return StateHistory(thread_id, OWNER, await hub.reads.records(OWNER, Scope(thread_id)))
 
 
-async def state_of(hub: Hub, thread_id: str) -> tuple[dict[str, object], list[str]]:
+async def state_of(hub: GatewayHub, thread_id: str) -> tuple[dict[str, object], list[str]]:
     head = (await history_of(hub, thread_id)).head
     assert head is not None
     return dict(head.values), [message.text for message in head.messages]
 
 
-async def bound_turn(hub: Hub, agent: Scripted) -> Receipt:
+async def bound_turn(hub: GatewayHub, agent: Scripted) -> Receipt:
     """Run a whole turn in which the agent's server names its context."""
     first, activation = await begin(hub, agent, "one")
     await finish(hub, activation.say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1"), first)

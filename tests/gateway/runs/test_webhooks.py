@@ -12,7 +12,7 @@ from sqlalchemy import select
 from babelgate.canonical import FaultCode, FaultError, Record, Scope, Task, TaskState, Webhook
 from babelgate.canonical.event import Custom, TaskChanged
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub, Parts
+from babelgate.gateway.hub import GatewayHub, Parts
 from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.settings.model import Limits
@@ -129,12 +129,12 @@ def hook(receiver: Receiver, **fields: Any) -> Webhook:
     return Webhook(webhook_id=fields.pop("webhook_id", "w"), dialect="test-1", url=receiver.url, **fields)
 
 
-def deliverer(hub: Hub) -> dict[str, Any]:
+def deliverer(hub: GatewayHub) -> dict[str, Any]:
     parts: Parts = vars(hub)["_parts"]
     return vars(parts.deliverer)
 
 
-def quick(hub: Hub, *pauses: float) -> None:
+def quick(hub: GatewayHub, *pauses: float) -> None:
     """Set a retry schedule without jitter, and no pause after unforeseen errors."""
     deliverer(hub)["_schedule"] = RetrySchedule(pauses, lambda: 0)
     deliverer(hub)["_error_delays"] = (0.0, 0.0)
@@ -156,7 +156,7 @@ async def scripted(hubs: HubFactory, **settings: Any) -> tuple[Hub, Scripted]:
     return await house(hubs, agent, **settings), agent
 
 
-async def settled(hub: Hub) -> None:
+async def settled(hub: GatewayHub) -> None:
     """Wait until every delivery has ended, or waits for a retry in the distant future."""
     deliveries = deliverer(hub)["_deliveries"]
     now = asyncio.get_running_loop().time
@@ -166,7 +166,7 @@ async def settled(hub: Hub) -> None:
     )
 
 
-async def delivered(hub: Hub, task_id: str) -> list[tuple[int, bool]]:
+async def delivered(hub: GatewayHub, task_id: str) -> list[tuple[int, bool]]:
     """Return the cursor of each webhook of a task, and True if it is done, after all deliveries have settled."""
     await settled(hub)
     read = "SELECT delivered_seq, done FROM webhook WHERE task_id = ? ORDER BY webhook_id"
@@ -174,7 +174,7 @@ async def delivered(hub: Hub, task_id: str) -> list[tuple[int, bool]]:
     return [(seq, bool(done)) for seq, done in rows]
 
 
-async def row(hub: Hub) -> Any:
+async def row(hub: GatewayHub) -> Any:
     """Return the row of the only webhook."""
     table = table_of(WebhookRow)
     return await hub.journal.query(lambda connection: connection.execute(select(table)).one())
@@ -338,7 +338,7 @@ async def test_a_restart_keeps_the_time_of_the_next_attempt(hubs: HubFactory, re
     wall, agent = Wall(), Scripted()
     receiver.statuses = [500] * 3
 
-    async def opened() -> Hub:
+    async def opened() -> GatewayHub:
         hub = await house(hubs, agent, clock=Clock(wall), pauses=HOURS)
         await settled(hub)
         return hub

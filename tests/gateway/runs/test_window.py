@@ -9,7 +9,7 @@ import pytest
 from babelgate.canonical import Event, Invocation, Scope
 from babelgate.canonical.event import Custom, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from babelgate.canonical.message import TextPart
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.settings.model import Limits
@@ -26,7 +26,7 @@ class Trickle:
 
     def __init__(self, *, marks: bool = False) -> None:
         self.marks = marks
-        self.hub: Hub | None = None
+        self.hub: GatewayHub | None = None
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         yield MessageStarted()

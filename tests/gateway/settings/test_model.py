@@ -258,7 +258,7 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
         ("agents: {a: m:a}", "agents.a: a mapping of keys is expected: python, graph, url"),
         ("agents: [a]", "agents: a mapping of keys is expected"),
         ("- a", "the file is a mapping of keys, such as agents: …"),
-        ("port: 1\nport: 2", ", line 2, column 1: this key stands twice"),
+        ("port: 1\nport: 2", ", line 2, column 1: this key occurs twice"),
         ("agents: {a: {python: ]}", ", line 1, column 22: "),
         ("a: &a [*a, *b]", ", line 1, column 12: found undefined alias"),
         ("a: &a [*a]", "a value contains itself by an alias (*name): write the value out"),

@@ -9,7 +9,7 @@ import pytest
 from babelgate.canonical import Assistant, AssistantChange, AssistantQuery, FaultCode, FaultError
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.settings.model import Limits
-from babelgate.gateway.storage.assistants import Assistants
+from babelgate.gateway.storage.assistants import AssistantStore
 from babelgate.gateway.storage.journal import Journal
 from tests.empty import make_database
 
@@ -20,18 +20,18 @@ SYSTEM = Assistant(assistant_id="0", agent="echo", name="echo", created_at=0, up
 
 
 @pytest.fixture
-async def assistants(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Assistants]:
+async def assistants(tmp_path: Path, postgres: str | None) -> AsyncGenerator[AssistantStore]:
     path = tmp_path / "a.db"
     make_database(path)
     journal = Journal(postgres or f"sqlite:///{path}", power=False, clock=Clock())
     await journal.open()
-    opened = Assistants(journal, Clock(), Limits(metadata=100, input=1000))
+    opened = AssistantStore(journal, Clock(), Limits(metadata=100, input=1000))
     await opened.start()
     yield opened
     await journal.close()
 
 
-async def search_names(assistants: Assistants, owner: str = "alice", **filters: Any) -> list[str]:
+async def search_names(assistants: AssistantStore, owner: str = "alice", **filters: Any) -> list[str]:
     query = AssistantQuery(defaults=(SYSTEM,), **filters)
     names = [each.name async for each in await assistants.search(owner, query)]
     assert await assistants.count(owner, query) >= len(names)

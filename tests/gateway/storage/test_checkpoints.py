@@ -7,7 +7,16 @@ from typing import Final
 import pytest
 from sqlalchemy import Connection
 
-from babelgate.gateway.storage.checkpoints import Stored, Write, copy_thread, find, forget_run, page, put, put_writes
+from babelgate.gateway.storage.checkpoints import (
+    PendingWrite,
+    StoredCheckpoint,
+    copy_thread,
+    find,
+    forget_run,
+    page,
+    put,
+    put_writes,
+)
 from babelgate.gateway.storage.database import migrate, open_database
 
 EACH_DATABASE: Final = True
@@ -23,15 +32,17 @@ def connection(tmp_path: Path, postgres: str | None) -> Iterator[Connection]:
     engine.dispose()
 
 
-def stored(checkpoint_id: str, ns: str = "", run_id: str | None = "r1") -> Stored:
-    return Stored(ns=ns, checkpoint_id=checkpoint_id, parent_id=None, run_id=run_id, form="msgpack", body=b"x")
+def stored(checkpoint_id: str, ns: str = "", run_id: str | None = "r1") -> StoredCheckpoint:
+    return StoredCheckpoint(
+        ns=ns, checkpoint_id=checkpoint_id, parent_id=None, run_id=run_id, form="msgpack", body=b"x"
+    )
 
 
-def write(idx: int, body: bytes, task_id: str = "k", path: str = "") -> Write:
-    return Write(task_id=task_id, idx=idx, task_path=path, channel="c", form="msgpack", body=body)
+def write(idx: int, body: bytes, task_id: str = "k", path: str = "") -> PendingWrite:
+    return PendingWrite(task_id=task_id, idx=idx, task_path=path, channel="c", form="msgpack", body=body)
 
 
-def ids(checkpoints: list[Stored]) -> list[str]:
+def ids(checkpoints: list[StoredCheckpoint]) -> list[str]:
     return [each.checkpoint_id for each in checkpoints]
 
 

@@ -44,7 +44,7 @@ from babelgate.canonical.event import (
     encode_event,
 )
 from babelgate.canonical.hub import Receipt
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.storage.deletion import empty_event
 from babelgate.gateway.storage.short_form import lengthen
@@ -255,7 +255,7 @@ async def test_files_used_only_by_a_deleted_thread_are_swept(hubs: HubFactory) -
 # Runs
 
 
-async def chatty(hub: Hub, agent: Scripted, **fields: Any) -> Any:
+async def chatty(hub: GatewayHub, agent: Scripted, **fields: Any) -> Any:
     """Run a task with two runs, which emit the secret in every kind of event."""
     receipt = await submit(hub, "a", SECRET, data={"a": SECRET}, config={"c": SECRET}, **fields)
     question = InterruptRaised(interrupt_id="q", message=Message.of(SECRET), value={"v": SECRET})
@@ -304,7 +304,7 @@ async def test_a_removed_run_is_emptied_and_keeps_its_numbers(hubs: HubFactory) 
     assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
 
 
-async def submit_states(hub: Hub, agent: Scripted, *states: StateSaved, thread_id: str | None = None) -> Receipt:
+async def submit_states(hub: GatewayHub, agent: Scripted, *states: StateSaved, thread_id: str | None = None) -> Receipt:
     """Run the agent once, so that it saves these states."""
     receipt = await submit(hub, "a", thread_id=thread_id)
     (await agent.called()).say(*states).end()

@@ -14,7 +14,7 @@ from babelgate.adapters.aief.write.task import TaskView
 from babelgate.canonical import FaultCode, FaultError, Fold, Invocation, Message, Record, Scope, StateHistory
 from babelgate.canonical.event import RunCreated, RunRemoved, ThreadChanged
 from babelgate.gateway import demo
-from babelgate.gateway.runs.invocation import Transcript
+from babelgate.gateway.runs.invocation import ThreadTranscript
 from babelgate.gateway.storage import journal
 from babelgate.gateway.storage.fold_cache import SnapshotCache
 from tests import strategies
@@ -36,7 +36,7 @@ def visible_data(view: Any) -> Any:
             return folded(view.fold), view.head, view.all()
         case TaskView():
             return folded(view.fold), view.task_with_steps() if view.fold.thread else None, view.next()
-        case Transcript():
+        case ThreadTranscript():
             return folded(view.fold), view.messages_except("none"), view.started, view.branches
         case SessionUrls():
             return view.seq, view.size, view.urls("http://a")
@@ -47,7 +47,7 @@ def visible_data(view: Any) -> Any:
 VIEWS: Sequence[Callable[[], Any]] = (
     partial(StateHistory, THREAD, OWNER),
     partial(TaskView, THREAD, "echo"),
-    partial(Transcript, THREAD, OWNER),
+    partial(ThreadTranscript, THREAD, OWNER),
     partial(SessionUrls, THREAD, str),
 )
 NAMES: Sequence[str] = ("StateHistory", "TaskView", "Transcript", "SessionUrls")

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Engine
 from babelgate.canonical import FaultCode, FaultError, ItemQuery, NamespaceQuery
 from babelgate.canonical.value import Json
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.storage.items import Store
+from babelgate.gateway.storage.items import ItemStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import ItemRow
@@ -38,7 +38,7 @@ class Ticking:
 
 @dataclass
 class Memory:
-    store: Store
+    store: ItemStore
     clock: Ticking
     journal: Journal
     url: str
@@ -67,7 +67,7 @@ async def memory(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Memory]
     journal = Journal(url)
     await journal.open()
     try:
-        yield Memory(Store(journal, Clock(clock, clock), 2**20), clock, journal, url)
+        yield Memory(ItemStore(journal, Clock(clock, clock), 2**20), clock, journal, url)
     finally:
         await journal.close()
 
@@ -115,7 +115,7 @@ async def test_items_survive_a_restart(memory: Memory) -> None:
     await memory.journal.close()
     journal = Journal(memory.url)
     await journal.open()
-    item = await Store(journal, Clock(memory.clock, memory.clock), 2**20).get("alice", ("a",), "x")
+    item = await ItemStore(journal, Clock(memory.clock, memory.clock), 2**20).get("alice", ("a",), "x")
     assert item is not None and item.value == {"n": 1}
     await journal.close()
 

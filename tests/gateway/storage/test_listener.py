@@ -18,14 +18,14 @@ from babelgate.canonical.thread import Thread
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs import submission as command
-from babelgate.gateway.runs.lifecycle import Outcome, Start
+from babelgate.gateway.runs.lifecycle import RunOutcome, StartedRun
 from babelgate.gateway.runs.submission import Ids, Submitted
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage import deletion, listener, postgres
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.notices import Remote
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Published, Transaction
 from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.wire import Wire
@@ -38,7 +38,7 @@ class Node:
     def __init__(self, url: str, folder: Path) -> None:
         self.heard: list[Remote] = []
         self.journal = Journal(url, shared=True, on_commit=self._commit, on_remote=self.heard.extend)
-        self.reads = Reads(self.journal, FolderBlobs(folder, 2**20), 2**20, 2**24)
+        self.reads = JournalReads(self.journal, FolderBlobs(folder, 2**20), 2**20, 2**24)
         self.write = self.journal.write
 
     def _commit(self, published: Sequence[Published]) -> None:
@@ -97,13 +97,13 @@ def submit(number: int = 1) -> Callable[[Transaction], Submitted]:
     return lambda tx: command.submit(tx, "o", ask, ids, Limits(), may_start=True)
 
 
-async def begin(node: Node, number: int = 1) -> Start:
+async def begin(node: Node, number: int = 1) -> StartedRun:
     start = (await within(node.write(submit(number)))).start
     assert start is not None
     return start
 
 
-def say(node: Node, start: Start, text: str = "x") -> Awaitable[None]:
+def say(node: Node, start: StartedRun, text: str = "x") -> Awaitable[None]:
     message_id = new_id()
     events = (
         MessageStarted(message_id=message_id),
@@ -136,7 +136,7 @@ async def test_events_of_one_gateway_are_read_live_on_another(nodes: Sequence[No
         await say(a, start, str(each))
         records += [await within(anext(reader)) for _ in range(2)]
         assert isinstance(records[-1].event, PartAdded) and records[-1].event.part == TextPart(text=str(each))
-    await within(a.write(lifecycle.end, start, Outcome()))
+    await within(a.write(lifecycle.end, start, RunOutcome()))
     records += [record async for record in reader]
     assert isinstance(records[-1].event, RunEnded)
     assert records == await a.follow(Scope("t", "run", "run 1"))
@@ -204,7 +204,7 @@ async def test_a_read_sees_commands_acknowledged_elsewhere(nodes: Sequence[Node]
         assert (await other.reads.snapshot("o", "t", Fold, partial(Fold, "t"))).seq == (
             await one.reads.snapshot("o", "t", Fold, partial(Fold, "t"))
         ).seq
-    await within(a.write(lifecycle.end, start, Outcome()))
+    await within(a.write(lifecycle.end, start, RunOutcome()))
     assert (await b.reads.run("o", "run 1")).status is RunStatus.SUCCESS
     assert (await b.reads.task("o", "task 1")).state is TaskState.COMPLETED
 
@@ -215,7 +215,7 @@ async def test_runs_of_another_gateway_are_followed_to_their_end(nodes: Sequence
         start = await begin(a, number)
         reader = b.records(Scope("t", "task", f"task {number}"))
         assert (await within(anext(reader))).event.kind == "task_created"
-        await within(a.write(lifecycle.end, start, Outcome()))
+        await within(a.write(lifecycle.end, start, RunOutcome()))
         rest = [record async for record in reader]
         assert isinstance(rest[-1].event, TaskChanged)
         late = await within(b.follow(Scope("t", "run", f"run {number}")))
@@ -288,7 +288,7 @@ async def test_a_removed_run_is_dropped_from_other_gateways_caches(nodes: Sequen
     a, b = nodes
     start = await begin(a)
     await say(a, start, "secret")
-    await within(a.write(lifecycle.end, start, Outcome()))
+    await within(a.write(lifecycle.end, start, RunOutcome()))
     assert any("secret" in repr(record) for record in await b.reads.records("o", THREAD))
     assert "secret" in repr((await b.reads.snapshot("o", "t", Fold, partial(Fold, "t"))).messages())
     await within(a.write(deletion.remove_run, "o", "run 1"))

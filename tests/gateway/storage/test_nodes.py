@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from babelgate.gateway.storage.database import open_database
-from babelgate.gateway.storage.nodes import BEAT, GONE, Adopted, Look, Nodes, Watch
+from babelgate.gateway.storage.nodes import BEAT, DEAD_AFTER, Adopted, Heartbeat, Nodes, Watch
 from tests.gateway.hubs import within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, run, url_of
@@ -26,7 +26,7 @@ SECOND = 1_000_000
 def look(watch: Watch, now: float, **nodes: tuple[float, float]) -> list[str]:
     """Return the ids of nodes that are gone. `nodes` = last heartbeat of each and its age, in seconds."""
     observed = [(name, round(heartbeat * SECOND), round(age * SECOND)) for name, (heartbeat, age) in nodes.items()]
-    return [node_id for node_id, _ in watch.find_gone(now, observed)]
+    return [node_id for node_id, _ in watch.find_dead(now, observed)]
 
 
 def test_a_node_without_heartbeat_for_eight_seconds_is_lost() -> None:
@@ -85,13 +85,13 @@ class Station:
         self.nodes.append(node)
         return node, await within(node.join())
 
-    async def beat(self, *nodes: Nodes) -> list[Look]:
+    async def beat(self, *nodes: Nodes) -> list[Heartbeat]:
         return [await asyncio.to_thread(node.beat) for node in nodes]
 
-    async def pass_time(self, *alive: Nodes) -> list[Look]:
+    async def pass_time(self, *alive: Nodes) -> list[Heartbeat]:
         """Let time pass until all nodes except `alive` are gone. Return the last result of each of these."""
-        looks: list[Look] = []
-        for _ in range(round(GONE / BEAT) + 1):
+        looks: list[Heartbeat] = []
+        for _ in range(round(DEAD_AFTER / BEAT) + 1):
             self.set_time(self.now + BEAT)
             looks = await self.beat(*alive)
         return looks
@@ -198,11 +198,11 @@ async def test_a_node_declared_lost_rejoins(station: Station) -> None:
     put_run(station.url, "r", slow.node_id)
     await station.pass_time(other)
     (result,) = await station.beat(slow)
-    assert result.was_gone
+    assert result.was_considered_dead
     assert not result.adopted
     assert nodes_of(station.url) == {"r": other.node_id}
     (result,) = await station.beat(slow)
-    assert not result.was_gone
+    assert not result.was_considered_dead
 
 
 async def test_a_heartbeat_at_the_last_moment_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,15 +257,15 @@ async def test_a_node_sends_heartbeats_over_a_new_connection(station: Station) -
     with pytest.raises(DBAPIError):
         await station.beat(node)
     node.disconnect()
-    assert [result.was_gone for result in await station.beat(node)] == [False]
+    assert [result.was_considered_dead for result in await station.beat(node)] == [False]
 
 
 async def test_a_hanging_heartbeat_pauses_the_node(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Freeze the connection: the other nodes take over, so a run that started now would be taken over at once."""
     monkeypatch.setattr("babelgate.gateway.storage.nodes.BEAT", 0.02)
-    monkeypatch.setattr("babelgate.gateway.storage.nodes.GONE", 0.2)
+    monkeypatch.setattr("babelgate.gateway.storage.nodes.DEAD_AFTER", 0.2)
     empty(postgres_tables)
-    looks: asyncio.Queue[Look | None] = asyncio.Queue()
+    looks: asyncio.Queue[Heartbeat | None] = asyncio.Queue()
     with Wire(url_of(postgres_tables)).running() as wire:
         node = Nodes(open_database(wire.url), "id", "name", looks.put_nowait)
         await within(node.join())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from babelgate.canonical import Record
 from babelgate.canonical.event import Custom
-from babelgate.gateway.storage.page_cache import BLOCK, Page, PageCache, fitting
+from babelgate.gateway.storage.page_cache import BLOCK, PageCache, RecordPage, fitting
 from tests.gateway.hubs import within
 
 PK = 7

@@ -61,7 +61,7 @@ async def fails(blobs: S3Blobs, blob: str, caplog: pytest.LogCaptureFixture) -> 
         with pytest.raises(FaultError) as error:
             await within(use(), "the failure")
         assert error.value.fault.code is FaultCode.UNAVAILABLE
-        assert error.value.fault.message.endswith("the store of files fails.")
+        assert error.value.fault.message.endswith("the file store fails.")
         (line,) = caplog.messages
         assert "\n" not in line and line.startswith("file store could not ") and SECRET not in line
 
@@ -75,7 +75,7 @@ async def test_an_unavailable_store_is_reported_and_used_again_later(
     way.cut()
     await fails(blobs, blob, caplog)
     why = await within(blobs.find_failure(), "the failure")
-    assert why is not None and why.startswith("the store of files fails: ") and SECRET not in why
+    assert why is not None and why.startswith("the file store fails: ") and SECRET not in why
     way.refuse = 0
     assert await blobs.find_failure() is None
     assert blobs.get(blob) == DATA
@@ -162,7 +162,7 @@ async def test_a_gateway_keeps_files_used_by_threads_in_s3(
                 await hub.delete_thread(DEFAULT_OWNER, receipt.thread_id)
         way.cut()
         vars(vars(hub)["_parts"].readiness)["_probed"] = 0
-        assert "the store of files fails" in (await within(hub.ready(), "the answer") or "")
+        assert "the file store fails" in (await within(hub.ready(), "the answer") or "")
     assert SECRET not in caplog.text
 
 
@@ -171,7 +171,7 @@ async def test_a_gateway_without_its_store_starts_but_is_not_ready(
 ) -> None:
     way.cut()
     async with opened(tmp_path, {"echo": demo.echo}, artifacts=f"s3://{BUCKET}/{prefix}") as gateway:
-        assert "the store of files fails" in (await within(gateway.hub.ready(), "the answer") or "")
+        assert "the file store fails" in (await within(gateway.hub.ready(), "the answer") or "")
         await ends(gateway.hub, await submit(gateway.hub, "echo"))
         with pytest.raises(FaultError):
             await gateway.hub.sweep_files()

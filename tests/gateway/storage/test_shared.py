@@ -19,7 +19,7 @@ from babelgate.canonical.hub import ThreadChange
 from babelgate.canonical.run_input import RunInput
 from babelgate.gateway.runs import lifecycle, thread_commands
 from babelgate.gateway.runs import submission as command
-from babelgate.gateway.runs.lifecycle import Outcome, Start
+from babelgate.gateway.runs.lifecycle import RunOutcome, StartedRun
 from babelgate.gateway.runs.submission import Ids, Submitted
 from babelgate.gateway.settings.model import Limits, Queue
 from babelgate.gateway.storage import database, deletion, postgres, queries
@@ -145,11 +145,11 @@ async def group(journal: Journal, *commands: Callable[[Transaction], Any], befor
     return await at_once(*writes)
 
 
-async def pause(journal: Journal, start: Start) -> None:
+async def pause(journal: Journal, start: StartedRun) -> None:
     """End a run with an open question."""
     question = InterruptRaised(interrupt_id="q", message=Message.of("which?"))
     await within(journal.write(lifecycle.append, start, [(question, encode_event(question))]))
-    await within(journal.write(lifecycle.end, start, Outcome()))
+    await within(journal.write(lifecycle.end, start, RunOutcome()))
 
 
 # One thread
@@ -187,7 +187,7 @@ async def test_a_refusal_depends_on_the_current_thread(nodes: Sequence[Journal])
     begun = await within(a.write(submit(1)))
     assert begun.start is not None
     await within(b.write(metadata("t")))  # b now has the thread with its run in memory
-    await within(a.write(lifecycle.end, begun.start, Outcome()))
+    await within(a.write(lifecycle.end, begun.start, RunOutcome()))
     assert (await within(b.write(submit(2, strategy="reject")))).start is not None
     with pytest.raises(FaultError, match="busy"):
         await within(a.write(submit(3, strategy="reject")))
@@ -262,10 +262,10 @@ async def test_records_of_an_adopted_run_are_refused(
     begun = (await within(a.write(submit(1)))).start
     assert begun is not None
     again = await within(b.write(lifecycle.restart, begun))
-    for late in (a.write(lifecycle.append, begun, []), a.write(lifecycle.end, begun, Outcome())):
+    for late in (a.write(lifecycle.append, begun, []), a.write(lifecycle.end, begun, RunOutcome())):
         with pytest.raises(FaultError, match="no longer attempt 1"):
             await within(late)
-    await within(b.write(lifecycle.end, again, Outcome()))
+    await within(b.write(lifecycle.end, again, RunOutcome()))
     task = await within(a.write(lambda tx: tx.need_task("o", "task 1")))
     assert task.state is TaskState.COMPLETED
 
@@ -276,7 +276,7 @@ async def test_a_concurrent_cancel_and_end_leave_one_end(nodes: Sequence[Journal
         begun = (await within(a.write(submit(each, f"t{each}")))).start
         assert begun is not None
         ended, cancelled = await at_once(
-            a.write(lifecycle.end, begun, Outcome()), b.write(command.cancel, "o", f"task {each}")
+            a.write(lifecycle.end, begun, RunOutcome()), b.write(command.cancel, "o", f"task {each}")
         )
         assert not isinstance(ended, BaseException)
         run = await within(a.query(queries.run, "o", f"run {each}"))
@@ -706,6 +706,6 @@ async def test_a_task_ended_elsewhere_is_read_consistently(nodes: Sequence[Journ
 
     looking = second.write(look)
     assert await asyncio.to_thread(ends.wait, 10)
-    await within(first.write(lifecycle.end, submitted.start, Outcome()))
+    await within(first.write(lifecycle.end, submitted.start, RunOutcome()))
     ended.set()
     assert await within(looking) == (True, True)

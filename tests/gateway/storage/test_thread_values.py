@@ -5,7 +5,7 @@ from typing import Any, Final
 from sqlalchemy import select
 
 from babelgate.canonical import StateUpdate, ThreadChange, ThreadFilter
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import ThreadValueRow
 from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
@@ -13,20 +13,20 @@ from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
 EACH_DATABASE: Final = True
 
 
-async def create_thread_with(hub: Hub, **values: Any) -> str:
+async def create_thread_with(hub: GatewayHub, **values: Any) -> str:
     thread = await hub.create_thread(OWNER, ThreadChange())
     await hub.update_state(OWNER, StateUpdate(thread_id=thread.thread_id, values=values))
     return thread.thread_id
 
 
-async def search_threads(hub: Hub, owner: str = OWNER, status: Any = None, **values: Any) -> set[str]:
+async def search_threads(hub: GatewayHub, owner: str = OWNER, status: Any = None, **values: Any) -> set[str]:
     where = ThreadFilter(values=values, status=status)
     views = [view async for view in await hub.reads.threads(owner, where, limit=100)]
     assert await hub.reads.count_threads(owner, where) == len(views)
     return {view.thread.thread_id for view in views}
 
 
-async def rows(hub: Hub) -> list[Any]:
+async def rows(hub: GatewayHub) -> list[Any]:
     table = table_of(ThreadValueRow)
     return await hub.journal.query(lambda connection: list(connection.execute(select(table.c.body)).scalars()))
 

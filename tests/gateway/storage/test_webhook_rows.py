@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from babelgate.canonical import Receipt
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.queries import Due, due_webhook
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import WebhookRow
@@ -38,7 +38,7 @@ def insert(tx: Transaction, receipt: Receipt, webhook_id: str, **values: Any) ->
     tx.connection.execute(table_of(WebhookRow).insert().values({**key, **hook, **values}))
 
 
-async def stored(hub: Hub) -> dict[str, Any]:
+async def stored(hub: GatewayHub) -> dict[str, Any]:
     rows = await hub.journal.query(lambda connection: connection.execute(select(table_of(WebhookRow))).all())
     return {row.webhook_id: row for row in rows}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from babelgate.adapters.langchain.codec.state import encode_values
 from babelgate.adapters.langchain.codec.stream_modes import (
-    View,
+    StreamParameters,
     base_mode,
     parse_event_id,
     parse_modes,
@@ -84,8 +84,8 @@ def runs_of(log: list[Record]) -> list[str | None]:
     return [None, *dict.fromkeys(record.run_id for record in log if record.run_id is not None)]
 
 
-def view(run_id: str | None, modes: tuple[str, ...], **fields: Any) -> View:
-    return View(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
+def view(run_id: str | None, modes: tuple[str, ...], **fields: Any) -> StreamParameters:
+    return StreamParameters(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
 
 
 @given(records(), st.sets(st.sampled_from(EVERYTHING)), st.sampled_from(["langgraph", "agent-protocol"]))
@@ -164,7 +164,7 @@ def test_a_resumed_run_is_streamed_like_an_uninterrupted_one(
         view_ = view(run_id, modes, dialect=dialect)
         assert ids_of(view_, cut) == ids_of(view_, whole)
         actual, expected = (ThreadEvents(view(None, (), dialect=dialect), accept_all) for _ in range(2))
-        assert [actual.tell(record) for record in cut] == [expected.tell(record) for record in whole]
+        assert [actual.encode(record) for record in cut] == [expected.encode(record) for record in whole]
 
 
 @given(started_over())

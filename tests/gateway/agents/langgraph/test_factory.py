@@ -160,9 +160,9 @@ async def test_a_factory_that_needs_a_config_is_served_without_schemas(tmp_path:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("wrong", "a value of type int is no graph"),
+        ("wrong", "a value of type int is not a graph"),
         ("odd", "a function that makes a graph takes a RunnableConfig and a ServerRuntime, and not 'other'"),
-        ("LOG", "a value of type list is no graph"),
+        ("LOG", "a value of type list is not a graph"),
         ("absent", "the module tests.gateway.factories has no absent"),
     ],
 )

@@ -12,7 +12,7 @@ from babelgate.canonical import DataPart, FaultError, FilePart, Invocation, Mess
 from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.message import ToolResultPart
 from babelgate.gateway.agents.langgraph.inputs import (
-    InputSchema,
+    GraphInputSchema,
     command_of,
     configuration,
     options,
@@ -25,8 +25,8 @@ TEXT = {"type": "string"}
 A, B = "a" * 32, "b" * 32
 
 
-def shape(required: tuple[str, ...] = (), **members: Any) -> InputSchema:
-    return InputSchema({"type": "object", "properties": members, "required": list(required)})
+def shape(required: tuple[str, ...] = (), **members: Any) -> GraphInputSchema:
+    return GraphInputSchema({"type": "object", "properties": members, "required": list(required)})
 
 
 def call(*messages: Message, **fields: Any) -> Invocation:
@@ -99,7 +99,7 @@ def test_a_graph_without_object_input_receives_text_or_data() -> None:
 
 def test_a_schema_by_reference_is_read() -> None:
     schema: Any = {"$ref": "#/$defs/In", "$defs": {"In": {"type": "object", "properties": {"topic": TEXT}}}}
-    assert InputSchema(schema).input(call(HI)) == {"topic": "Hi"}
+    assert GraphInputSchema(schema).input(call(HI)) == {"topic": "Hi"}
 
 
 def test_messages_of_every_role_become_langchain_messages() -> None:

@@ -134,7 +134,7 @@ async def test_an_agent_object_is_not_wrapped():
 @pytest.mark.parametrize(
     ("target", "complaint"),
     [
-        (5, "a value of type int is no agent"),
+        (5, "a value of type int is not an agent"),
         (Greeter, "Greeter is a class"),
         (lambda a, b: a, "needs 'b' too"),  # type: ignore[misc]
         (lambda *, a: a, "needs 'a' too"),  # type: ignore[misc]
@@ -156,7 +156,7 @@ def test_an_argument_of_another_type_is_refused():
 
 @pytest.mark.parametrize("name", ["Echo", "", "a b", "a\n"])
 def test_a_name_that_no_agent_has_is_refused(name: str):
-    with pytest.raises(TypeError, match="no name for an agent"):
+    with pytest.raises(TypeError, match="not a valid agent name"):
         wrap(plain, name)
 
 

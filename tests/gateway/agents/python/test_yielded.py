@@ -347,7 +347,7 @@ async def test_all_tokens_of_a_generator_are_its_answer(tokens: list[str]):
 
 def test_a_repeated_caller_tool_call_keeps_its_question():
     uses = [UseTool("weather", {"city": "Paris"}), UseTool("weather", {"city": "Rome"})]
-    first, again = (YieldEncoder("run").say(uses) for _ in range(2))
+    first, again = (YieldEncoder("run").encode(uses) for _ in range(2))
     assert first == again
     calls = [part for event in first if isinstance(event, InterruptRaised) for part in event.message.parts[1:]]
     assert [(part.name, part.arguments, part.side) for part in calls if isinstance(part, ToolCallPart)] == [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.gateway.storage.transfer.form import VERSION, Place, Reader, TransferError, Writer
+from babelgate.gateway.storage.transfer.form import VERSION, ExportWriter, LineStart, Reader, TransferError
 from tests.gateway.storage.transfer.lines import header
 
 EXPORT = (Path(__file__).parents[2] / "cli" / "export-1.jsonl").read_bytes()
@@ -18,7 +18,7 @@ def read(data: bytes, limit: int = 2**20) -> Iterator[object]:
     reader = Reader(io.BytesIO(data), limit)
     while (section := reader.begin()) is not None:
         for place, line in list(reader.section(section[0])):
-            assert isinstance(place, Place)
+            assert isinstance(place, LineStart)
             yield line
 
 
@@ -34,7 +34,7 @@ def test_a_section_can_be_read_twice() -> None:
 
 def test_an_empty_export_is_valid() -> None:
     file = io.BytesIO()
-    Writer(file, header()).end()
+    ExportWriter(file, header()).end()
     assert list(read(file.getvalue())) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from babelgate.canonical.event import RunCreated, RunEnded, RunStarted, TaskChanged, TaskCreated, ThreadChanged
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.state import TaskState
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transfer.form import Reader, RecordLine, ThreadLine, TransferError
@@ -123,7 +123,7 @@ def test_a_file_over_the_configured_limit_is_refused(tmp_path: Path) -> None:
         check(EXPORT, FolderBlobs(tmp_path / "blobs", 2))
 
 
-async def restore(hub: Hub, path: Path) -> Restored:
+async def restore(hub: GatewayHub, path: Path) -> Restored:
     """Import the first thread of an export."""
     with path.open("rb") as file:
         reader = Reader(file)
@@ -136,7 +136,7 @@ async def restore(hub: Hub, path: Path) -> Restored:
         return await within(written, "the import")
 
 
-async def is_refused(hub: Hub, path: Path, code: FaultCode, message: str) -> None:
+async def is_refused(hub: GatewayHub, path: Path, code: FaultCode, message: str) -> None:
     before = await hub.journal.query(lambda connection: connection.exec_driver_sql("SELECT * FROM event").all())
     with pytest.raises(FaultError) as refused:
         await restore(hub, path)
