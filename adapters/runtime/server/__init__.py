@@ -7,6 +7,7 @@ from uuid import UUID
 
 from litestar import Request, Response, Router, get, patch, post
 
+from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.json import ABSENT, parse_text, read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -385,10 +386,9 @@ def _event_stream(frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> R
 
 def _last_event_id(request: AnyRequest) -> int:
     """Return the id of the last event that the client received, or 0. Raises invalid."""
-    text = request.headers.get("last-event-id", "").strip() or "0"
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    if (number := parse_integer(request.headers.get("last-event-id", "").strip() or "0", 15)) is None:
         raise FaultError(FaultCode.INVALID, "Last-Event-ID: It must be the id of an event.")
-    return int(text)
+    return number
 
 
 def _path_id(request: AnyRequest, name: str) -> str:
