@@ -10,7 +10,7 @@ from uuid import uuid4
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig
+from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, Stream, Wire
 
 
@@ -266,10 +266,7 @@ def text_of(message: Any) -> str:
 
 def json_of(frame: Frame | None) -> Any:
     """Return the data of an event, or None if it is not JSON, which another requirement tests."""
-    try:
-        return frame.json if frame is not None else None
-    except NotJson:
-        return None
+    return frame.json_or_none if frame is not None else None
 
 
 def ids_of(exchange: Exchange, name: str) -> list[Any]:

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
 from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check, check_shown
-from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Stream, Wire
 
 DONE: Final = "[DONE]"
@@ -156,14 +156,7 @@ def events_of(exchange: Exchange) -> list[Any]:
 
     Another requirement tests their form.
     """
-    events: list[Any] = []
-    for frame in exchange.frames:
-        try:
-            events.append(frame.json)
-        except NotJson:
-            if frame.data != DONE:
-                events.append(None)
-    return events
+    return [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
 
 
 def check_answered(exchange: Exchange) -> None:

@@ -5,6 +5,7 @@ from typing import Final
 from babelgate.conformance.probe import Probes, Suite
 from babelgate.conformance.protocols.a2a.agent import Agent
 from babelgate.conformance.protocols.a2a.probes import (
+    agreement,
     cancel,
     card,
     content,
@@ -26,6 +27,7 @@ __all__ = ("SUITE",)
 SUITE: Final[Suite[Agent]] = Suite(
     open_agent,
     Probes(
+        agreement.probes,
         cancel.probes,
         card.probes,
         content.probes,

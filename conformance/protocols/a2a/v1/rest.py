@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 from uuid import uuid4
 
 from babelgate.conformance.protocols.a2a.binding import EventStream, Reply, find_subscription_method, reason_of
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, dig
+from babelgate.conformance.wire.exchange import Exchange, dig
 from babelgate.conformance.wire.http import Wire
 
 PATHS: Final[Mapping[str, tuple[str, str]]] = {
@@ -100,7 +100,7 @@ class RestBinding:
         ) as stream:
             if is_valid:
                 self.wire.hold(stream.exchange, f"{operation}.params", dict(params), is_ours=True)
-            yield EventStream(stream, _payload, self.reply)
+            yield EventStream(stream, lambda frame: frame.json_or_none, self.reply)
 
     async def _subscription_method(self, headers: Mapping[str, str]) -> str:
         if self._subscribes_by is None:
@@ -113,13 +113,6 @@ class RestBinding:
         if status >= 400:
             return Reply(exchange, None, reason_of(dig(exchange.json, "error")) or f"HTTP {status}")
         return Reply(exchange, exchange.json, "" if exchange.is_json else f"HTTP {status} without JSON")
-
-
-def _payload(frame: Frame) -> Any:
-    try:
-        return frame.json
-    except NotJson:
-        return None
 
 
 def _query_text(value: Any) -> str:
