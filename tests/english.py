@@ -194,12 +194,34 @@ def in_text(text: str) -> Iterator[str]:
     """Yield the rules that a text breaks: banned words, and sentences that are too long."""
     plain = re.sub(r"`[^`]*`|\"[^\"]*\"", "X", text)
     for phrase, advice in BANNED.items():
-        if re.search(rf"(?<!there )\b{phrase}\b", plain, 0 if phrase.endswith("none") else re.IGNORECASE):
+        if re.search(rf"(?<!there )(?<!one )\b{phrase}\b", plain, 0 if phrase.endswith("none") else re.IGNORECASE):
             yield f"'{phrase}': {advice}"
     for paragraph in re.split(r"\n\s*\n|\n\s*[-*|]|:\n", plain):
         for sentence in re.split(r"(?<=[.!?])\s", " ".join(paragraph.split())):
             if len(sentence.split()) > WORDS:
                 yield f"a sentence of {len(sentence.split())} words"
+
+
+def in_page(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the line, rule and excerpt of every violation in a Markdown page, outside of its code."""
+    line = 1
+    for is_code, block in blocks(text):
+        for paragraph in [] if is_code else re.split(r"(\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.) ?))", block):
+            prose = re.sub(r"\]\([^)]*\)", "]", paragraph)
+            prose = re.sub(r"(?m)^ {4,}\S.*$", "", prose)  # code
+            if prose.lstrip().startswith("|"):  # the cells of a table
+                prose = re.sub(r"[|;]", "\n\n", prose)
+            for rule in in_text(prose):
+                yield line + paragraph[: len(paragraph) - len(paragraph.lstrip())].count("\n"), rule, excerpt(paragraph)
+            line += paragraph.count("\n")
+        if is_code:
+            line += block.count("\n")
+
+
+def blocks(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield the parts of a Markdown page in order, and whether each is a fenced code block."""
+    for index, block in enumerate(re.split(r"(?m)^(?=[ \t]*```)", text)):
+        yield index % 2 == 1, block
 
 
 def in_comments(source: str) -> Iterator[tuple[int, str, str]]:

@@ -1,4 +1,6 @@
-"""Drives an official SDK from a test: a program in the SDK's own environment that speaks JSON lines (`programs/lines`).
+"""Official SDKs driven from tests: each runs as a program in its own environment and speaks JSON lines.
+
+`programs/lines.py` is the other end of the pipe. Example:
 
 async with start_server("acp") as server, start_client("acp", base_url=server.url) as client:
     run = await client.call("run_sync", agent="echo", input="hello")
@@ -49,15 +51,15 @@ SERVERS: Final = {
 }
 
 BOUND: Final = 30.0
-"""Seconds within which the next line of a program must come."""
+"""Timeout for the next line of a program, in seconds."""
 
 
 class ProgramEnded(Exception):
-    """A program ended while a test was still waiting for it; the last lines of its stderr are the message."""
+    """A program ended while a test was still waiting for it. The message is the end of its stderr."""
 
 
 class ClientError(Exception):
-    """What the official client raised: the name of its exception, its message, and what else it holds as JSON."""
+    """Exception of the official client: name of its class, message, and further data as JSON."""
 
     def __init__(self, type: str, message: str, data: Any) -> None:
         super().__init__(f"{type}: {message}")
@@ -68,7 +70,7 @@ Line = dict[str, Any]
 
 
 class Program(asyncio.SubprocessProtocol):
-    """One running program. A protocol and not streams: its callbacks need no task of ours that reads."""
+    """One running program. An asyncio protocol instead of streams, because its callbacks need no reading task."""
 
     def __init__(self) -> None:
         self.ready: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -113,7 +115,7 @@ class Program(asyncio.SubprocessProtocol):
         stdin.write(text.encode() + b"\n")
 
     async def ask(self, call: str, args: Line) -> AsyncGenerator[Line]:
-        """Each line that answers the call; leaving before the last makes the program hang up on its server."""
+        """Yield each line that answers the call. Closing early makes the program disconnect from its server."""
         self._calls += 1
         number = self._calls
         queue = self._waiting[number] = asyncio.Queue()
@@ -146,13 +148,13 @@ class Program(asyncio.SubprocessProtocol):
 
 
 class OfficialClient:
-    """An official client. Its calls are the methods of the program's `Calls`, their arguments JSON."""
+    """An official client. Its calls are the methods of the program's `Calls`, with JSON arguments."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
 
     async def call(self, name: str, /, **args: Any) -> Any:
-        """The result of a call, or the list of its events if it streams."""
+        """Return the result of a call, or the list of its events if it streams."""
         events: list[Any] = []
         async with aclosing(self._lines(name, args)) as lines:
             async for line in lines:
@@ -163,7 +165,7 @@ class OfficialClient:
 
     @asynccontextmanager
     async def stream(self, name: str, /, **args: Any) -> AsyncGenerator[AsyncIterator[Any]]:
-        """The events of a call, each as soon as the client has it; leaving the block before the end hangs up."""
+        """Yield the events of a call as the client receives them. Leaving the block early disconnects the client."""
 
         async def events() -> AsyncIterator[Any]:
             async for line in lines:
@@ -182,18 +184,18 @@ class OfficialClient:
 
 
 class OfficialServer:
-    """A server made with an official SDK, with the agents of its program behind it."""
+    """A server built with an official SDK, which serves the agents of its program."""
 
     def __init__(self, program: Program, url: str) -> None:
         self._program = program
         self.url = url
 
     def release(self) -> None:
-        """Let one agent that waits in the middle of its answer go on, now or when it gets there."""
+        """Let one agent pass the gate in the middle of its answer, now or when it reaches the gate."""
         self._program.send("release")
 
     def reset(self) -> None:
-        """Take back the releases that nobody has used."""
+        """Withdraw the releases that no agent has used."""
         self._program.send("reset")
 
 
@@ -211,13 +213,13 @@ async def _started(peer: str, program: str, options: Line) -> AsyncGenerator[Pro
 
 @asynccontextmanager
 async def start_client(peer: str, **options: Any) -> AsyncGenerator[OfficialClient]:
-    """The peer's official client, as a program of its own. Options: base_url, headers, and those of its program."""
+    """Start the peer's official client. Options: base_url, headers, and those of its program."""
     async with _started(peer, CLIENTS[peer], options) as program:
         yield OfficialClient(program)
 
 
 @asynccontextmanager
 async def start_server(peer: str, **options: Any) -> AsyncGenerator[OfficialServer]:
-    """The peer's official server. Options: port (default: a free one), gated=False for agents that never wait."""
+    """Start the peer's official server. Options: port (default: a free one), gated=False for agents that never wait."""
     async with _started(peer, SERVERS[peer], options) as program:
         yield OfficialServer(program, await program.ready)

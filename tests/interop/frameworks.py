@@ -1,7 +1,7 @@
-"""What agents of other frameworks say behind the gateway, and what the callers of every protocol are told of it.
+"""Agents of other frameworks behind the gateway, and the check of what callers of every protocol receive from them.
 
-Each agent thinks, looks at the weather with a tool of its own and says what it gave. `Agent` says how much of that its
-framework lets anybody outside know.
+Each agent thinks, calls its weather tool and answers with the result. `Agent` lists how much of that its framework
+makes public.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from tests.running import Running, running
 CALLERS: Final[tuple[type[Caller], ...]] = (
     *(Acp, JsonRpc03, JsonRpc10, Aief, LangGraph, AgentProtocol, Runtime, Chat, Responses, Mcp),
 )
-"""One of each protocol, in each of its generations."""
+"""One caller for each version of each protocol."""
 
 THOUGHT: Final = "I should look."
 ANSWER: Final = "It gave 21 degrees"
@@ -34,34 +34,34 @@ ANSWER: Final = "It gave 21 degrees"
 
 @dataclass(frozen=True)
 class Agent:
-    """One on the server of a framework, and what of its doings it tells."""
+    """An agent on the server of a framework, and the output expected from it."""
 
     name: str
     path: str
-    """Below the server's URL."""
+    """Path below the server's URL."""
     word: str = "weather"
-    """What it is asked."""
+    """Text of the request."""
     answer: str = ANSWER
     data: Any = None
-    """In the place of the words."""
+    """Data of the answer, instead of text."""
     data_in_a2a: Any = None
-    """As callers of A2A are shown it: as it came."""
+    """Data of the answer as A2A callers receive it: unchanged."""
     thinks: bool = False
     calls: Sequence[str] = ()
-    """Words of what it tells of its tool."""
+    """Words that its reports of the tool call contain."""
     counts: int | None = None
-    """How many tokens it read."""
+    """Number of input tokens that it reports."""
     cites: str = ""
-    asks: str = ""
-    """What it wants to know first."""
-    own_words: str = ""
-    """As which callers of A2A are shown that, beside what is no text."""
-    gets: str = "yes"
-    """The answer to that."""
+    question: str = ""
+    """Question that it asks before it answers."""
+    a2a_question: str = ""
+    """Text of that question for A2A callers, who also receive its data."""
+    reply: str = "yes"
+    """The caller's answer to the question."""
     in_status: Sequence[str] = ()
-    """The pieces of an answer in the messages of its status: so callers of A2A are shown it, and as no artifact."""
-    on_the_way: str = ""
-    """What is told as progress, because nothing marked it as the answer yet."""
+    """Pieces of an answer that it puts into status messages. A2A callers receive them there, and no artifact."""
+    progress: str = ""
+    """Text that arrives as progress, because the agent had not marked it as the answer yet."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
@@ -70,21 +70,21 @@ class Agent:
 
 
 async def check(agent: Agent, caller: Caller) -> None:
-    """By a stream where there is one: what is thought, done and cost is told there, or with the answer."""
-    told = bytearray()
-    async with recording(caller, told):
-        if agent.asks:
-            asked = await caller.send(agent.word)
-            _check_question(agent, caller, asked)
-            seen = [await caller.answer(asked, agent.gets)]
-        elif isinstance(caller, Chat):  # a stream of which tells no usage, if nobody asks for it
-            seen = await caller.told_all(agent.word)
+    """Check the answer of the agent, and its thoughts, tool calls and usage. Use a stream if the protocol has one."""
+    received = bytearray()
+    async with recording(caller, received):
+        if agent.question:
+            paused = await caller.send(agent.word)
+            _check_question(agent, caller, paused)
+            outcomes = [await caller.answer(paused, agent.reply)]
+        elif isinstance(caller, Chat):  # its stream has no usage unless the caller requests it
+            outcomes = await caller.told_all(agent.word)
         else:
-            seen = [await caller.told(agent.word)]
+            outcomes = [await caller.told(agent.word)]
         if agent.calls and isinstance(caller, LangGraph):
             await _watch_tasks(caller, agent.word)
-    for each in seen:
-        _check_answer(agent, caller, each)
+    for outcome in outcomes:
+        _check_answer(agent, caller, outcome)
     expected = {
         Feature.TEXT: agent.in_status if isinstance(caller, A2A) else (),
         Feature.TOOL_ACTIVITY: agent.calls[:1] if isinstance(caller, Mcp) else agent.calls,
@@ -93,50 +93,51 @@ async def check(agent: Agent, caller: Caller) -> None:
     }
     for feature, words in expected.items():
         if caller.carries[feature].level != "dropped":
-            missing = [word for word in words if word.encode() not in told]
-            assert not missing, (feature, missing, told.decode(errors="replace"))
+            missing = [word for word in words if word.encode() not in received]
+            assert not missing, (feature, missing, received.decode(errors="replace"))
 
 
-def _check_question(agent: Agent, caller: Caller, asked: Seen) -> None:
-    assert asked.state == "input_required"
-    words = [each.text for each in asked.questions]
+def _check_question(agent: Agent, caller: Caller, paused: Seen) -> None:
+    assert paused.state == "input_required"
+    words = [each.text for each in paused.questions]
     if isinstance(caller, A2A):
-        assert words and (agent.own_words in words or not agent.own_words), words
+        assert words and (agent.a2a_question in words or not agent.a2a_question), words
     else:
-        assert words == [agent.asks]
+        assert words == [agent.question]
 
 
 async def _watch_tasks(caller: LangGraph, word: str) -> None:
-    """A tool is a task there, and no part of the state."""
-    asked = {"assistant_id": caller.agent, "input": {"messages": [{"role": "user", "content": word}]}}
-    answer = await caller.http.post(f"{caller.prefix}/runs/stream", json={**asked, "stream_mode": ["debug"]})
+    """Stream the debug events, where LangGraph shows a tool call as a task. The state does not contain it."""
+    request = {"assistant_id": caller.agent, "input": {"messages": [{"role": "user", "content": word}]}}
+    answer = await caller.http.post(f"{caller.prefix}/runs/stream", json={**request, "stream_mode": ["debug"]})
     assert answer.status_code == 200
 
 
-def _check_answer(agent: Agent, caller: Caller, seen: Seen) -> None:
-    assert seen.state == "completed", seen
+def _check_answer(agent: Agent, caller: Caller, outcome: Seen) -> None:
+    assert outcome.state == "completed", outcome
     if isinstance(caller, A2A) and agent.in_status:
-        assert (seen.text, seen.data) == ("", ()), seen
+        assert (outcome.text, outcome.data) == ("", ()), outcome
         return
     data = agent.data_in_a2a if isinstance(caller, A2A) else agent.data
     expected = (agent.answer, ()) if data is None else ("", (data,))
-    assert (seen.text, seen.data) == expected, seen
+    assert (outcome.text, outcome.data) == expected, outcome
     if isinstance(caller, A2A):
-        assert not agent.thinks or agent.asks or THOUGHT in seen.asides, seen
-    elif not agent.asks and caller.carries[Feature.REASONING].level != "dropped":
-        asides = "".join(seen.asides)
-        assert asides == (THOUGHT if agent.thinks else "") or asides == agent.on_the_way, seen
+        assert not agent.thinks or agent.question or THOUGHT in outcome.asides, outcome
+    elif not agent.question and caller.carries[Feature.REASONING].level != "dropped":
+        asides = "".join(outcome.asides)
+        assert asides == (THOUGHT if agent.thinks else "") or asides == agent.progress, outcome
 
 
 class Stage:
-    """The server of one framework at a time, and a gateway in front of it."""
+    """Server of one framework at a time, with a gateway in front of it."""
 
     def __init__(self, tmp: pytest.TempPathFactory) -> None:
         self._tmp = tmp
         self._stack = AsyncExitStack()
         self._now: tuple[str, Running] | None = None
 
-    async def of(self, peer: str, agents: Sequence[Agent]) -> Running:
+    async def open(self, peer: str, agents: Sequence[Agent]) -> Running:
+        """Return the gateway in front of the peer's agents, and start it if another peer is running."""
         if self._now is None or self._now[0] != peer:
             await self.close()
             server = await self._stack.enter_async_context(start_server(peer, gated=False))

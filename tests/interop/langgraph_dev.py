@@ -1,7 +1,7 @@
-"""LangGraph's own development server, with the graphs of `programs/langgraph_server`.
+"""Development server of LangGraph, with the graphs of `programs/langgraph_server`.
 
-It takes seconds to start, and can grow without bound: it gets a limit of memory, and a process group of its own, so
-that whatever it starts ends with it.
+It takes seconds to start and can grow without limit. So it runs with a memory limit, and in its own process group,
+which ends as a whole.
 """
 
 import asyncio
@@ -22,19 +22,19 @@ from tests.interop.driver import PROGRAMS
 from tests.interop.peers import peer_python
 
 MEMORY: Final = 12 * 1024**3
-"""Bytes of address space: the interpreter alone reserves two thirds of it."""
+"""Limit of address space, in bytes. The interpreter alone reserves two thirds of it."""
 START: Final = 60.0
-"""Seconds within which it must answer."""
+"""Timeout for the first response, in seconds."""
 STOP: Final = 10.0
-LOOK: Final = 0.1
-"""Seconds between looks whether it does: it tells nobody when it is ready."""
+POLL: Final = 0.1
+"""Interval of polling for the first response, in seconds. The server does not report when it is ready."""
 
 _ENVIRONMENT: Final = {"LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @asynccontextmanager
 async def langgraph_dev(folder: Path) -> AsyncGenerator[str]:
-    """Its URL. `folder` = where it may leave what it writes."""
+    """Start the server and yield its URL. It writes its files to the folder."""
     python = peer_python("langgraph")
     home = folder / "langgraph_server"
     shutil.copytree(PROGRAMS / "langgraph_server", home)
@@ -52,7 +52,7 @@ async def langgraph_dev(folder: Path) -> AsyncGenerator[str]:
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_limited,
+            preexec_fn=_limit_memory,
         )
         try:
             url = f"http://127.0.0.1:{port}"
@@ -63,7 +63,7 @@ async def langgraph_dev(folder: Path) -> AsyncGenerator[str]:
             await _end(server)
 
 
-def _limited() -> None:
+def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
@@ -80,7 +80,7 @@ async def _answers(url: str, server: asyncio.subprocess.Process) -> bool:
                 with suppress(httpx.TransportError):
                     if (await http.get("/ok")).status_code == 200:
                         return True
-                await asyncio.sleep(LOOK)
+                await asyncio.sleep(POLL)
     return False
 
 

@@ -1,5 +1,7 @@
-"""The tools that the MCP conformance suite wants of a server, as agents. What each has to do stands in the descriptions
-of the scenarios."""
+"""Agents for the tools that the MCP conformance suite expects of a server.
+
+The suite's descriptions of its scenarios define what each tool does. The docstrings are the tools' descriptions.
+"""
 
 import asyncio
 from base64 import b64decode
@@ -23,18 +25,18 @@ from babelgate.canonical.value import JsonObject
 
 AGENTS: Final[dict[str, Callable[..., Any]]] = {}
 
-_NOTHING: Final[JsonObject] = {"type": "object", "properties": {}, "additionalProperties": False}
+_NO_ARGUMENTS: Final[JsonObject] = {"type": "object", "properties": {}, "additionalProperties": False}
 _PNG: Final = b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 )
 _WAV: Final = b"RIFF$\0\0\0WAVEfmt \x10\0\0\0\1\0\1\0@\x1f\0\0@\x1f\0\0\1\0\x08\0data\0\0\0\0"
 _LATER: Final = 3.0
-"""Seconds after which a call has become a task."""
+"""Delay after which a call has become a task, in seconds."""
 
 _Agent = Callable[..., Any]
 
 
-def _tool(takes: JsonObject = _NOTHING, **metadata: Any) -> Callable[[_Agent], _Agent]:
+def _tool(takes: JsonObject = _NO_ARGUMENTS, **metadata: Any) -> Callable[[_Agent], _Agent]:
     def add(agent: _Agent) -> _Agent:
         schemas = {"input": takes}
         agent.info = AgentInfo(  # pyright: ignore[reportFunctionMemberAccess]
@@ -54,7 +56,7 @@ def _form(*required: str, **members: Mapping[str, Any]) -> JsonObject:
     return {"type": "object", "properties": members, "required": list(required)}
 
 
-def _given(call: Invocation) -> Mapping[str, Any]:
+def _arguments(call: Invocation) -> Mapping[str, Any]:
     data = call.data
     assert isinstance(data, Mapping)
     return data
@@ -64,41 +66,41 @@ _NAME: Final = _form("name", name={"type": "string"})
 _OK: Final = _form("ok", ok={"type": "boolean"})
 
 
-def _asked(key: str, question: str, schema: JsonObject) -> InterruptRaised:
-    """Under a key of the agent's own."""
+def _question(key: str, question: str, schema: JsonObject) -> InterruptRaised:
+    """Return a question whose id the agent chooses."""
     return InterruptRaised(interrupt_id=key, message=Message.of(question), answer_schema=schema)
 
 
-# What results hold
+# Content of results
 
 
 @_tool()
 async def test_simple_text() -> str:
-    """Text."""
+    """Return text."""
     return "This is a simple text response for testing."
 
 
 @_tool()
 async def test_image_content() -> FilePart:
-    """An image."""
+    """Return an image."""
     return FilePart(name="red.png", media_type="image/png", inline=_PNG)
 
 
 @_tool()
 async def test_audio_content() -> FilePart:
-    """Audio."""
+    """Return audio."""
     return FilePart(name="silence.wav", media_type="audio/wav", inline=_WAV)
 
 
 @_tool()
 async def test_embedded_resource() -> FilePart:
-    """A file."""
+    """Return a file."""
     return FilePart(name="embedded", media_type="text/plain", inline=b"This is an embedded resource content.")
 
 
 @_tool()
 async def test_multiple_content_types() -> Message:
-    """Text, an image and a file."""
+    """Return text, an image and a file."""
     image = FilePart(name="red.png", media_type="image/png", inline=_PNG)
     data = FilePart(name="mixed", media_type="application/json", inline=b'{"test": "data", "value": 123}')
     return Message(parts=(TextPart(text="Multiple content types test:"), image, data))
@@ -106,13 +108,13 @@ async def test_multiple_content_types() -> Message:
 
 @_tool()
 async def test_error_handling() -> None:
-    """Fails."""
+    """Fail."""
     raise RuntimeError("This tool intentionally returns an error for testing")
 
 
 @_tool()
 async def test_tool_with_progress() -> AsyncGenerator[Step | str]:
-    """In three steps."""
+    """Report three steps."""
     yield Step("begin")
     yield Step("go on")
     yield Step("end")
@@ -121,7 +123,7 @@ async def test_tool_with_progress() -> AsyncGenerator[Step | str]:
 
 @_tool()
 async def test_tool_with_logging() -> AsyncGenerator[Message | str]:
-    """Says on the way how far it is."""
+    """Send progress messages."""
     yield Message.of("Tool execution started", phase="progress")
     yield Message.of("Tool processing data", phase="progress")
     yield Message.of("Tool execution completed", phase="progress")
@@ -157,24 +159,24 @@ AGENTS["test_logging_tool"] = test_tool_with_logging
     }
 )
 async def json_schema_2020_12_tool() -> str:
-    """Has a schema of many keywords."""
+    """Accept an input schema with many keywords."""
     return "It fits."
 
 
-# Questions, while a call goes on
+# Questions during a call
 
 
 @_tool(_object(message="string"))
 async def test_elicitation(call: Invocation) -> AsyncGenerator[Ask | str, Any]:
-    """Asks for a user name and an address."""
+    """Ask for a user name and an address."""
     schema = _form("username", "email", username={"type": "string"}, email={"type": "string"})
-    answer = yield Ask(_given(call)["message"], schema=schema)
+    answer = yield Ask(_arguments(call)["message"], schema=schema)
     yield f"User response: {answer}"
 
 
 @_tool()
 async def test_elicitation_sep1034_defaults() -> AsyncGenerator[Ask | str, Any]:
-    """Asks by a form with defaults."""
+    """Ask with a form that has defaults."""
     schema = _form(
         name={"type": "string", "default": "John Doe"},
         age={"type": "integer", "default": 30},
@@ -188,7 +190,7 @@ async def test_elicitation_sep1034_defaults() -> AsyncGenerator[Ask | str, Any]:
 
 @_tool()
 async def test_elicitation_sep1330_enums() -> AsyncGenerator[Ask | str, Any]:
-    """Asks by a form with choices of every kind."""
+    """Ask with a form that has every kind of choice."""
     options = ["option1", "option2", "option3"]
     titled = [{"const": f"value{n}", "title": title} for n, title in enumerate(("First", "Second", "Third"), start=1)]
     legacy = {"enum": ["opt1", "opt2", "opt3"], "enumNames": ["Option One", "Option Two", "Option Three"]}
@@ -210,52 +212,52 @@ def _sample(prompt: str) -> UseTool:
 
 @_tool(_object(prompt="string"))
 async def test_sampling(call: Invocation) -> AsyncGenerator[UseTool | str, Any]:
-    """Asks the caller's model."""
-    answer = yield _sample(_given(call)["prompt"])
+    """Ask the caller's model."""
+    answer = yield _sample(_arguments(call)["prompt"])
     yield f"LLM response: {answer['content']['text']}"
 
 
-# Questions that are the result of a call
+# Questions as the result of a call
 
 
 @_tool()
 async def test_input_required_result_elicitation() -> AsyncGenerator[InterruptRaised | str, Any]:
-    """Asks for a name."""
-    answer = yield _asked("user_name", "What is your name?", _NAME)
+    """Ask for a name."""
+    answer = yield _question("user_name", "What is your name?", _NAME)
     yield f"Hello, {answer['name']}!"
 
 
 @_tool()
 async def test_input_required_result_sampling() -> AsyncGenerator[UseTool | str, Any]:
-    """Asks the caller's model."""
+    """Ask the caller's model."""
     answer = yield _sample("What is the capital of France?")
     yield answer["content"]["text"]
 
 
 @_tool()
 async def test_input_required_result_list_roots() -> AsyncGenerator[UseTool | str, Any]:
-    """Asks for the caller's folders."""
+    """Ask for the caller's folders."""
     answer = yield UseTool("roots/list")
     yield ", ".join(root["uri"] for root in answer["roots"])
 
 
 @_tool()
 async def test_input_required_result_request_state() -> AsyncGenerator[Ask | str, Any]:
-    """Asks, and is called again."""
+    """Ask, and expect a second call."""
     yield Ask("Please confirm", schema=_OK)
     yield "state-ok"
 
 
 @_tool()
 async def test_input_required_result_multiple_inputs() -> AsyncGenerator[list[Ask | UseTool] | str, Any]:
-    """Asks three things at once."""
+    """Ask three questions at once."""
     answers = yield [Ask("What is your name?", schema=_NAME), _sample("Generate a greeting"), UseTool("roots/list")]
     yield f"{answers}"
 
 
 @_tool()
 async def test_input_required_result_multi_round() -> AsyncGenerator[Ask | str, Any]:
-    """Asks one thing after the other."""
+    """Ask two questions, one after the other."""
     name = yield Ask("Step 1: What is your name?", schema=_NAME)
     colour = yield Ask("Step 2: What is your favorite color?", schema=_form("color", color={"type": "string"}))
     yield f"{name} {colour}"
@@ -263,28 +265,28 @@ async def test_input_required_result_multi_round() -> AsyncGenerator[Ask | str, 
 
 @_tool()
 async def test_input_required_result_tampered_state() -> AsyncGenerator[Ask | str, Any]:
-    """Asks, and looks at what comes back."""
+    """Ask, and check the state that comes back."""
     yield Ask("Please confirm", schema=_OK)
     yield "Confirmed."
 
 
 @_tool()
 async def test_input_required_result_capabilities() -> AsyncGenerator[UseTool | str, Any]:
-    """Asks what the caller can answer."""
+    """Ask only what the caller can answer."""
     answer = yield _sample("Say anything.")
     yield answer["content"]["text"]
 
 
 @_tool()
 async def test_missing_capability() -> AsyncGenerator[UseTool | str, Any]:
-    """Cannot do without the caller's model."""
+    """Require the caller's model."""
     answer = yield _sample("Say anything.")
     yield answer["content"]["text"]
 
 
 @_tool()
 async def test_streaming_elicitation() -> AsyncGenerator[Step | Ask | str, Any]:
-    """Asks in the middle."""
+    """Ask between two steps."""
     yield Step("begin")
     yield Ask("Please confirm", schema=_OK)
     yield "Confirmed."
@@ -292,7 +294,7 @@ async def test_streaming_elicitation() -> AsyncGenerator[Step | Ask | str, Any]:
 
 @_tool({**_object(region="string"), "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}})
 async def test_x_mcp_header(call: Invocation) -> str:
-    """Has an argument that headers repeat."""
+    """Accept an argument that a header repeats."""
     return f"{call.data}"
 
 
@@ -301,34 +303,34 @@ async def test_x_mcp_header(call: Invocation) -> str:
 
 @_tool(_object(name="string"))
 async def greet(call: Invocation) -> str:
-    """Greets."""
-    return f"Hello, {_given(call)['name']}!"
+    """Return a greeting."""
+    return f"Hello, {_arguments(call)['name']}!"
 
 
 @_tool(_object(seconds="number", label="string"))
 async def slow_compute(call: Invocation) -> str:
-    """Takes its time."""
-    await asyncio.sleep(_given(call)["seconds"])
+    """Wait, then answer."""
+    await asyncio.sleep(_arguments(call)["seconds"])
     return "Computed."
 
 
 @_tool(mcp={"tasks": "required"})
 async def failing_job() -> None:
-    """Fails, after a while."""
+    """Fail after a delay."""
     await asyncio.sleep(_LATER)
     raise RuntimeError("The job failed.")
 
 
 @_tool()
 async def protocol_error_job() -> None:
-    """Cannot be reached, after a while."""
+    """Fail with an internal fault after a delay."""
     await asyncio.sleep(_LATER)
     raise FaultError(FaultCode.INTERNAL, "The job went wrong.")
 
 
 @_tool(_object(filename="string"))
 async def confirm_delete() -> AsyncGenerator[Ask | str, Any]:
-    """Asks before it deletes."""
+    """Ask before deleting."""
     await asyncio.sleep(_LATER)
     answer = yield Ask("May I delete it?", schema=_form("confirm", confirm={"type": "boolean"}))
     yield f"{answer}"
@@ -336,7 +338,7 @@ async def confirm_delete() -> AsyncGenerator[Ask | str, Any]:
 
 @_tool()
 async def multi_input() -> AsyncGenerator[list[Ask] | str, Any]:
-    """Asks two things at once."""
+    """Ask two questions at once."""
     await asyncio.sleep(_LATER)
     answers = yield [Ask("First?", schema=_NAME), Ask("Second?", schema=_NAME)]
     yield f"{answers}"
@@ -344,7 +346,7 @@ async def multi_input() -> AsyncGenerator[list[Ask] | str, Any]:
 
 @_tool(mcp={"tasks": "required"})
 async def test_tool_with_task() -> AsyncGenerator[InterruptRaised | str, Any]:
-    """Asks first, and takes its time then."""
-    answer = yield _asked("user_name", "What is your name?", _NAME)
+    """Ask first, then wait."""
+    answer = yield _question("user_name", "What is your name?", _NAME)
     await asyncio.sleep(_LATER)
     yield f"Hello, {answer['name']}!"

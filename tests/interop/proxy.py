@@ -1,4 +1,4 @@
-"""A proxy on loopback that cuts connections in the middle of an answer, as a network or a deploy does."""
+"""Proxy on loopback that cuts connections in the middle of a response, as a network failure or a deploy does."""
 
 import asyncio
 import re
@@ -8,7 +8,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 CUT: Final = "X-Cut"
-"""The header of a request that names a list of cuts. A client that connects again sends it again."""
+"""Request header that names a list of cuts. A client that reconnects sends it again."""
 
 NAMED: Final = re.compile(rb"^x-cut: *(\S+)\r$", re.IGNORECASE | re.MULTILINE)
 LAST_EVENT: Final = re.compile(rb"^last-event-id: *(\S+)\r$", re.IGNORECASE | re.MULTILINE)
@@ -19,38 +19,40 @@ class CuttingProxy:
         self.url = ""
         self._upstream = urlsplit(upstream)
         self.cuts = {name: list(after) for name, after in cuts.items()}
-        """By name, the bytes after which the body of each answer is cut, the first request first; those that are still
-        to come. A body is counted as it is on the wire, with the lengths of its chunks."""
+        """Remaining cuts by name: the number of body bytes after which each response is cut.
+
+        They are in the order of the requests. The bytes are those on the wire, chunk lengths included.
+        """
         self.resumed: dict[str, list[str]] = {name: [] for name in cuts}
-        """By name, the Last-Event-ID of each request that had one."""
+        """Last-Event-ID of each request that had one, by the name of its cuts."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, port = self._upstream.hostname, self._upstream.port
         up_reader, up_writer = await asyncio.open_connection(host, port)
         connection = _Connection(writer)
         async with asyncio.TaskGroup() as group:
-            asking = group.create_task(self._ask(connection, reader, up_writer))
+            requests = group.create_task(self._forward_requests(connection, reader, up_writer))
             with suppress(ConnectionError):
                 while data := await up_reader.read(65536):
-                    if not await connection.answer(data):
+                    if not await connection.forward(data):
                         break
             writer.close()
             up_writer.transport.abort()
-            asking.cancel()
+            requests.cancel()
 
-    async def _ask(
+    async def _forward_requests(
         self, connection: "_Connection", reader: asyncio.StreamReader, up_writer: asyncio.StreamWriter
     ) -> None:
         with suppress(ConnectionError):
             while data := await reader.read(65536):
-                if named := NAMED.search(data):
-                    name = named[1].decode()
+                if header := NAMED.search(data):
+                    name = header[1].decode()
                     if last := LAST_EVENT.search(data):
                         self.resumed[name].append(last[1].decode())
-                    connection.asked(self.cuts[name].pop(0) if self.cuts[name] else None)
+                    connection.begin(self.cuts[name].pop(0) if self.cuts[name] else None)
                 up_writer.write(data)
                 await up_writer.drain()
-        # The caller has left, and whoever answers it must see that.
+        # The caller has disconnected, and the upstream must notice.
         up_writer.transport.abort()
 
 
@@ -61,11 +63,11 @@ class _Connection:
         self._head = b""
         self._in_head = False
 
-    def asked(self, cut: int | None) -> None:
+    def begin(self, cut: int | None) -> None:
         self._left, self._head, self._in_head = cut, b"", True
 
-    async def answer(self, data: bytes) -> bool:
-        """Pass it on; false when the connection is cut here."""
+    async def forward(self, data: bytes) -> bool:
+        """Forward data to the caller. Return False if the connection is cut here."""
         if self._left is None:
             self._writer.write(data)
             await self._writer.drain()

@@ -1,4 +1,4 @@
-"""The official A2A clients of both generations, unmodified, over both bindings, against the gateway on real sockets."""
+"""The unmodified official A2A clients of both versions, over both bindings, against the gateway on real sockets."""
 
 import asyncio
 import json
@@ -19,11 +19,11 @@ from tests.running import Running, running
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GATE: Final = asyncio.Event()
-"""Agents of this module wait for it in the middle of their answers."""
+"""Gate at which agents of this module wait in the middle of their answers."""
 
 
 async def gated(text: str) -> AsyncGenerator[str]:
-    """Says one word, and the next when the gate opens."""
+    """Yield one word, and the next when the gate opens."""
     yield "first"
     await GATE.wait()
     yield " second"
@@ -43,14 +43,14 @@ AGENTS: Final[Mapping[str, object]] = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """One official client over one binding, and how its answers are read alike."""
+    """One official client over one binding, with helpers that read the answers of all clients alike."""
 
     name: str
     binding: str
     client: OfficialClient
     url: str
     compat: bool = False
-    """The 1.0 client as a client of 0.3."""
+    """True for the 1.0 client in its compatibility with 0.3."""
 
     @property
     def old(self) -> bool:
@@ -66,7 +66,7 @@ class Peer:
             return (await self.client.call(call, text=text, **more))["task"]
 
     def part(self, **part: Any) -> Any:
-        """A part in the client's own words: text, data, or file=(name, media type, bytes)."""
+        """Return a part in the client's JSON: text, data, or file=(name, media type, bytes)."""
         if "file" not in part:
             return {"kind": next(iter(part)), **part} if self.old else part
         name, media_type, content = part["file"]
@@ -115,8 +115,8 @@ async def peer(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerat
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def receiver() -> AsyncGenerator[Receiver]:
-    async with receiving() as made:
-        yield made
+    async with receiving() as receiver:
+        yield receiver
 
 
 @pytest.fixture(autouse=True)
@@ -124,7 +124,7 @@ def closed_gate() -> None:
     GATE.clear()
 
 
-async def test_the_card_is_resolved_at_the_agent_and_at_the_origin(peer: Peer, gateway: Running) -> None:
+async def test_cards_are_resolved_at_the_agent_and_the_origin(peer: Peer, gateway: Running) -> None:
     async with peer.at("stream"):
         assert (await peer.client.call("card"))["name"] == "stream"
     await peer.client.call("use", base_url=gateway.url)
@@ -133,7 +133,7 @@ async def test_the_card_is_resolved_at_the_agent_and_at_the_origin(peer: Peer, g
     assert old["name"] == "echo"
 
 
-async def test_a_message_is_sent_and_the_task_comes_back_done(peer: Peer) -> None:
+async def test_sending_a_message_returns_the_completed_task(peer: Peer) -> None:
     task = await peer.sent("echo", "Hello")
     assert (state(task), text_of(task)) == ("completed", "Hello")
     assert task["history"][0]["messageId"]
@@ -151,7 +151,7 @@ async def test_a_failure_arrives_with_its_reason(peer: Peer) -> None:
 
 
 def token_of(event: Any) -> str | None:
-    """The text of an artifact's piece in a stream's event, of either client; the last piece says all of it again."""
+    """Return the artifact text of an event of either client. Skip the last piece, which repeats the whole text."""
     update: dict[str, Any] = event.get("artifactUpdate") or event.get("update") or {}
     artifact: dict[str, Any] | None = update.get("artifact")
     if update.get("lastChunk") and not update.get("append"):
@@ -159,7 +159,7 @@ def token_of(event: Any) -> str | None:
     return None if artifact is None else "".join(part.get("text", "") for part in artifact["parts"])
 
 
-async def test_the_first_token_is_there_before_the_agent_goes_on(peer: Peer) -> None:
+async def test_the_first_token_arrives_before_the_agent_continues(peer: Peer) -> None:
     async with peer.at("gated"), peer.client.stream("stream", text="x") as events:
         first = await anext(events)
         assert "task" in first
@@ -175,15 +175,15 @@ async def test_the_first_token_is_there_before_the_agent_goes_on(peer: Peer) -> 
     assert (state(task), text_of(task)) == ("completed", "first second")
 
 
-async def test_characters_at_which_texts_have_new_lines_pass_in_streams(peer: Peer) -> None:
-    said = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i"
+async def test_unicode_line_separators_pass_in_streams(peer: Peer) -> None:
+    text = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i"
     async with peer.at("echo"):
-        events = await peer.client.call("stream", text=said)
-    assert "".join(token_of(event) or "" for event in events) == said
+        events = await peer.client.call("stream", text=text)
+    assert "".join(token_of(event) or "" for event in events) == text
     assert state(events[-1].get("statusUpdate") or events[-1]["update"]) == "completed"
 
 
-async def test_conversations_go_on_in_a_context_of_the_callers_own(peer: Peer) -> None:
+async def test_conversations_continue_in_a_context_of_the_caller(peer: Peer) -> None:
     name = f"talk-{peer.name}-{peer.binding}-{peer.compat}"
     first = await peer.sent("echo", "one", context_id=name)
     second = await peer.sent("echo", "two", context_id=name)
@@ -193,26 +193,26 @@ async def test_conversations_go_on_in_a_context_of_the_callers_own(peer: Peer) -
 
 async def test_a_question_is_answered_with_and_without_its_context(peer: Peer) -> None:
     for names_context in (True, False):
-        asked = await peer.sent("ask", "x")
-        assert state(asked) == "input_required"
-        assert asked["status"]["message"]["parts"][0]["text"] == "What is your name?"
-        named = {"context_id": asked["contextId"]} if names_context else {}
-        done = await peer.sent("ask", "Ada", task_id=asked["id"], **named)
-        assert (done["id"], done["contextId"]) == (asked["id"], asked["contextId"])
+        paused = await peer.sent("ask", "x")
+        assert state(paused) == "input_required"
+        assert paused["status"]["message"]["parts"][0]["text"] == "What is your name?"
+        named = {"context_id": paused["contextId"]} if names_context else {}
+        done = await peer.sent("ask", "Ada", task_id=paused["id"], **named)
+        assert (done["id"], done["contextId"]) == (paused["id"], paused["contextId"])
         assert (state(done), text_of(done)) == ("completed", "Hello, Ada.")
 
 
 async def test_two_questions_are_answered_at_once_by_a_data_part(peer: Peer) -> None:
-    asked = await peer.sent("approve", "x")
-    questions = [part["data"] for part in asked["status"]["message"]["parts"] if "data" in part]
+    paused = await peer.sent("approve", "x")
+    questions = [part["data"] for part in paused["status"]["message"]["parts"] if "data" in part]
     assert [question["value"]["action"] for question in questions] == ["write", "send"]
     answers = [{"id": question["id"], "value": {"approved": True}} for question in questions]
     part = peer.part(data={"resume": answers})
-    done = await peer.sent("approve", None, parts=[part], task_id=asked["id"])
+    done = await peer.sent("approve", None, parts=[part], task_id=paused["id"])
     assert text_of(done) == "write: approved\nsend: approved\n"
 
 
-async def test_files_go_in_and_come_out(peer: Peer) -> None:
+async def test_files_are_sent_and_returned(peer: Peer) -> None:
     content = bytes(range(256))
     parts = [peer.part(file=("in.bin", "application/octet-stream", content)), peer.part(text="a note")]
     task = await peer.sent("files", None, parts=parts)
@@ -228,14 +228,14 @@ async def test_a_send_that_does_not_wait_answers_an_open_task(peer: Peer) -> Non
     async with peer.client.stream("subscribe", id=task["id"]) as events:
         try:
             last = [event async for event in events][-1]
-        except ClientError:  # it was done before anybody subscribed
+        except ClientError:  # the task ended before the subscription
             last = None
     if last is not None:
         assert state(last.get("statusUpdate") or last.get("update") or last["task"]) == "completed"
     assert text_of(await peer.client.call("get_task", id=task["id"])) == "first second"
 
 
-async def test_a_task_is_left_and_returned_to(peer: Peer) -> None:
+async def test_a_disconnected_client_subscribes_again(peer: Peer) -> None:
     async with peer.at("gated"):
         async with peer.client.stream("stream", text="x") as events:
             task_id = (await anext(events))["task"]["id"]
@@ -249,7 +249,7 @@ async def test_a_task_is_left_and_returned_to(peer: Peer) -> None:
     assert "".join(token_of(event) or "" for event in rest) == " second"
 
 
-async def test_a_stream_is_seen_again_from_its_start(peer: Peer) -> None:
+async def test_a_stream_is_replayed_from_its_start(peer: Peer) -> None:
     async with peer.at("stream"):
         events = await peer.client.call("stream", text="one two three")
         task_id = events[0]["task"]["id"]
@@ -268,7 +268,7 @@ async def test_a_task_is_cancelled(peer: Peer) -> None:
     assert state(last.get("statusUpdate") or last["update"]) in ("canceled", "cancelled")
 
 
-async def test_history_is_as_long_as_asked_for(peer: Peer) -> None:
+async def test_history_has_the_requested_length(peer: Peer) -> None:
     task = await peer.sent("echo", "Hello")
     async with peer.at("echo"):
         short = await peer.client.call("get_task", id=task["id"], history_length=1)
@@ -276,14 +276,14 @@ async def test_history_is_as_long_as_asked_for(peer: Peer) -> None:
         assert len((await peer.client.call("get_task", id=task["id"]))["history"]) == 2
 
 
-async def test_tasks_are_listed_where_the_version_has_it(peer: Peer) -> None:
+async def test_tasks_are_listed_if_the_version_can(peer: Peer) -> None:
     if peer.old or peer.compat:
         pytest.skip("the types of 0.3 have no list (a2a.json 0.3.0, A2ARequest)")
     name = f"list-{peer.binding}"
-    made = [(await peer.sent("echo", str(n), context_id=name))["id"] for n in range(3)]
+    task_ids = [(await peer.sent("echo", str(n), context_id=name))["id"] for n in range(3)]
     page = await peer.client.call("list_tasks", contextId=name, pageSize=2)
     rest = await peer.client.call("list_tasks", contextId=name, pageSize=2, pageToken=page["nextPageToken"])
-    assert [task["id"] for task in [*page["tasks"], *rest["tasks"]]] == made[::-1]
+    assert [task["id"] for task in [*page["tasks"], *rest["tasks"]]] == task_ids[::-1]
     assert page["totalSize"] == 3
 
 
@@ -309,9 +309,14 @@ UNKNOWN: Final = "00000000-0000-4000-8000-000000000000"
         ("subscribe", {"id": UNKNOWN}, 400, -32001),
     ],
 )
-async def test_errors_are_the_clients_own(peer: Peer, call: str, args: dict[str, Any], status: int, code: int) -> None:
-    """Over REST the client of 0.3 keeps the status alone. Of a subscription it looks at the type of the answer and not
-    at its status, and an event with the error would break it: it takes each event for one of a task."""
+async def test_clients_raise_errors_with_the_expected_codes(
+    peer: Peer, call: str, args: dict[str, Any], status: int, code: int
+) -> None:
+    """Check the code of each error.
+
+    Over REST the 0.3 client keeps only the status. For a subscription it checks the media type of the response and not
+    the status, and reads each event as one of a task, so an error event would break it.
+    """
     done = {"cancel": "id", "send": "task_id"}.get(call)
     if done is not None:
         args = {**args, done: (await peer.sent("echo", "Hello"))["id"]}
@@ -327,18 +332,18 @@ async def test_errors_are_the_clients_own(peer: Peer, call: str, args: dict[str,
 # Push notifications
 
 
-async def test_a_config_is_kept_and_pushed_in_the_words_of_its_version(peer: Peer, receiver: Receiver) -> None:
-    asked = await peer.sent("ask", "x")
+async def test_a_config_is_stored_and_pushed_in_its_version(peer: Peer, receiver: Receiver) -> None:
+    paused = await peer.sent("ask", "x")
     config: dict[str, Any] = {"id": "p1", "url": receiver.url, "token": "t0k"}
     old = peer.old or peer.compat
     if peer.old:
-        config |= {"task_id": asked["id"], "authentication": {"schemes": ["Bearer"], "credentials": "s3cret"}}
+        config |= {"task_id": paused["id"], "authentication": {"schemes": ["Bearer"], "credentials": "s3cret"}}
     else:
-        config |= {"taskId": asked["id"], "authentication": {"scheme": "Bearer", "credentials": "s3cret"}}
-    made = await peer.client.call("push_set", **config)
-    assert made == await peer.client.call("push_get", task_id=asked["id"], id="p1")
-    assert receiver.url in json.dumps(made)
-    await peer.sent("ask", "Ada", task_id=asked["id"])
+        config |= {"taskId": paused["id"], "authentication": {"scheme": "Bearer", "credentials": "s3cret"}}
+    stored = await peer.client.call("push_set", **config)
+    assert stored == await peer.client.call("push_get", task_id=paused["id"], id="p1")
+    assert receiver.url in json.dumps(stored)
+    await peer.sent("ask", "Ada", task_id=paused["id"])
     found = await receiver.until("completed" if old else "TASK_STATE_COMPLETED")
     assert {each.headers["x-a2a-notification-token"] for each in found} == {"t0k"}
     assert {each.headers["authorization"] for each in found} == {"Bearer s3cret"}
@@ -349,20 +354,20 @@ async def test_a_config_is_kept_and_pushed_in_the_words_of_its_version(peer: Pee
         assert {key for each in found for key in each.body} == {"statusUpdate", "artifactUpdate"}
 
 
-async def test_configs_are_listed_and_deleted_where_the_client_can(peer: Peer, receiver: Receiver) -> None:
+async def test_configs_are_listed_and_deleted_if_the_client_can(peer: Peer, receiver: Receiver) -> None:
     if peer.old or peer.compat:
         pytest.skip("the official client of 0.3 has no call for it")
-    asked = await peer.sent("ask", "x")
-    await peer.client.call("push_set", taskId=asked["id"], id="p1", url=receiver.url)
-    await peer.client.call("push_set", taskId=asked["id"], id="p2", url=receiver.url)
-    listed = await peer.client.call("push_list", task_id=asked["id"])
+    paused = await peer.sent("ask", "x")
+    await peer.client.call("push_set", taskId=paused["id"], id="p1", url=receiver.url)
+    await peer.client.call("push_set", taskId=paused["id"], id="p2", url=receiver.url)
+    listed = await peer.client.call("push_list", task_id=paused["id"])
     assert [each["id"] for each in listed["configs"]] == ["p1", "p2"]
-    await peer.client.call("push_delete", task_id=asked["id"], id="p1")
-    listed = await peer.client.call("push_list", task_id=asked["id"])
+    await peer.client.call("push_delete", task_id=paused["id"], id="p1")
+    listed = await peer.client.call("push_list", task_id=paused["id"])
     assert [each["id"] for each in listed["configs"]] == ["p2"]
 
 
-async def test_an_inline_config_is_pushed_from_the_first_event_on(peer: Peer, receiver: Receiver) -> None:
+async def test_an_inline_config_is_pushed_from_the_first_event(peer: Peer, receiver: Receiver) -> None:
     old = peer.old or peer.compat
     if peer.old and peer.binding == "HTTP+JSON":
         pytest.skip(
@@ -385,7 +390,7 @@ async def keyed(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Runn
         yield served
 
 
-async def test_the_extended_card_is_for_those_with_a_key(peer: Peer, keyed: Running) -> None:
+async def test_the_extended_card_requires_a_key(peer: Peer, keyed: Running) -> None:
     await peer.client.call("use", base_url=f"{keyed.url}/a2a/echo")
     card = await peer.client.call("card")
     assert card["name"] == "echo"
@@ -395,7 +400,7 @@ async def test_the_extended_card_is_for_those_with_a_key(peer: Peer, keyed: Runn
     assert extended["name"] == "echo"
 
 
-async def test_who_has_no_key_is_refused_and_who_has_sees_only_what_is_theirs(peer: Peer, keyed: Running) -> None:
+async def test_a_key_is_required_and_grants_only_its_tasks(peer: Peer, keyed: Running) -> None:
     await peer.client.call("use", base_url=f"{keyed.url}/a2a/echo")
     error = await refused(peer, "send", text="x")
     assert "401" in str(error) or error.data

@@ -1,5 +1,4 @@
-"""From an official A2A client through the gateway to an official A2A server, of both generations: what the server sends
-is what the client gets."""
+"""Official A2A clients and servers of both versions, connected by the gateway: clients receive what servers send."""
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
@@ -46,8 +45,8 @@ async def front(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Fron
 async def client(request: pytest.FixtureRequest, front: Front) -> AsyncGenerator[OfficialClient]:
     name, transport = request.param
     base_url = f"{front.gateway.url}/a2a/message-a2a-1.0"
-    async with start_client(name, base_url=base_url, transport=transport) as made:
-        yield made
+    async with start_client(name, base_url=base_url, transport=transport) as client:
+        yield client
 
 
 def words(message: Any) -> list[str]:
@@ -55,9 +54,7 @@ def words(message: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("peer", SERVERS)
-async def test_a_message_without_a_task_is_one_for_the_caller_too(
-    front: Front, client: OfficialClient, peer: str
-) -> None:
+async def test_a_message_without_a_task_arrives_without_a_task(front: Front, client: OfficialClient, peer: str) -> None:
     await client.call("use", base_url=f"{front.gateway.url}/a2a/message-{peer}")
     sent = await client.call("send", text="Hello", context_id="talk")
     at_once = await client.call("send_nowait", text="Hello", context_id="talk")
@@ -70,19 +67,17 @@ async def test_a_message_without_a_task_is_one_for_the_caller_too(
 
 
 def pieces(events: list[Any]) -> list[tuple[list[str], bool, bool]]:
-    """The pieces of the answer in a stream of either client."""
-    found: list[tuple[list[str], bool, bool]] = []
+    """Return the pieces of the answer in a stream of either client."""
+    result: list[tuple[list[str], bool, bool]] = []
     for event in events:
         update: dict[str, Any] = event.get("artifactUpdate") or event.get("update") or {}
         if "artifact" in update:
-            found.append((words(update["artifact"]), update.get("append", False), update.get("lastChunk", False)))
-    return found
+            result.append((words(update["artifact"]), update.get("append", False), update.get("lastChunk", False)))
+    return result
 
 
 @pytest.mark.parametrize("peer", SERVERS)
-async def test_the_pieces_of_an_answer_are_those_that_the_server_sends(
-    front: Front, client: OfficialClient, peer: str
-) -> None:
+async def test_the_pieces_of_an_answer_arrive_unchanged(front: Front, client: OfficialClient, peer: str) -> None:
     await client.call("use", base_url=f"{front.gateway.url}/a2a/stream-{peer}")
     events = await client.call("stream", text="one two three")
     assert pieces(events) == [(["one"], False, False), ([" two"], True, False), ([" three"], True, True)]

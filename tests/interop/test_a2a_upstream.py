@@ -1,4 +1,4 @@
-"""Agents of servers made with the official A2A SDKs of both generations, unchanged, called by our client."""
+"""Agents of servers built with the unmodified official A2A SDKs of both versions, called by the A2A adapter."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -38,7 +38,7 @@ WAYS = [
 
 @dataclass(frozen=True)
 class Way:
-    """A server, and how its agents are called."""
+    """A server, and the interface through which its agents are called."""
 
     server: OfficialServer
     peer: str
@@ -47,7 +47,7 @@ class Way:
     streams: bool
 
     def interface(self, name: str) -> Interface:
-        """What its card would say if it offered nothing else."""
+        """Return the only interface through which the agent is called."""
         path = f"{name}/rest" if self.rest and self.peer == "a2a-0.3" else name
         slash = "/" if not self.rest and self.peer == "a2a-0.3" else ""
         return Interface(f"{self.server.url}/{path}{slash}", self.version, rest=self.rest, streams=self.streams)
@@ -87,7 +87,7 @@ async def servers() -> AsyncGenerator[dict[str, OfficialServer]]:
 
 
 @pytest.mark.parametrize("peer", ["a2a-1.0", "a2a-0.3"])
-async def test_their_cards_are_found_and_lead_to_an_answer(servers: dict[str, OfficialServer], peer: str) -> None:
+async def test_agents_are_discovered_by_their_cards_and_answer(servers: dict[str, OfficialServer], peer: str) -> None:
     url = f"{servers[peer].url}/echo"
     async with loopback.client() as http:
         [info] = await discover(url, http)
@@ -97,14 +97,14 @@ async def test_their_cards_are_found_and_lead_to_an_answer(servers: dict[str, Of
     await agent.aclose()
 
 
-def ids_in(heard: Transcript) -> list[Mapping[str, str]]:
-    return [event.ids for event in heard.events if isinstance(event, UpstreamBound)]
+def ids_in(transcript: Transcript) -> list[Mapping[str, str]]:
+    return [event.ids for event in transcript.events if isinstance(event, UpstreamBound)]
 
 
 async def test_the_next_task_is_in_the_same_context(way: Way) -> None:
     async with way.talk("echo") as talk:
         first, second = await talk.say("one"), await talk.say("two")
-    assert [(heard.text, heard.fault) for heard in (first, second)] == [("one", None), ("two", None)]
+    assert [(transcript.text, transcript.fault) for transcript in (first, second)] == [("one", None), ("two", None)]
     [one], [two] = ids_in(first), ids_in(second)
     assert set(one) == {"task", "context"}
     assert one["context"] == two["context"]
@@ -119,80 +119,80 @@ async def test_the_next_task_is_in_the_same_context(way: Way) -> None:
         ("steps", "Done.", TextPart(text="Done."), ["Planning.", "Working."]),
     ],
 )
-async def test_messages_data_and_progress_arrive_as_what_they_are(
+async def test_messages_data_and_progress_keep_their_kind(
     way: Way, agent: str, text: str, answer: Part, progress: list[str]
 ) -> None:
     async with way.talk(agent) as talk:
-        heard = await talk.say(text)
-    assert heard.fault is None
-    assert [message.parts for message in heard.messages if message.phase == "answer"] == [(answer,)]
-    assert [message.text for message in heard.messages if message.phase == "progress"] == progress
+        transcript = await talk.say(text)
+    assert transcript.fault is None
+    assert [message.parts for message in transcript.messages if message.phase == "answer"] == [(answer,)]
+    assert [message.text for message in transcript.messages if message.phase == "progress"] == progress
 
 
 @pytest.mark.parametrize(
     ("agent", "text", "words", "details"),
     [("fail", "Before the fault.", "Boom", {}), ("reject", "", "No.", {"rejected": True})],
 )
-async def test_a_failure_and_a_refusal_are_told_in_the_agents_words(
+async def test_failures_and_refusals_keep_the_message_of_the_agent(
     way: Way, agent: str, text: str, words: str, details: dict[str, Any]
 ) -> None:
     async with way.talk(agent) as talk:
-        heard = await talk.say(words)
-    assert heard.fault is not None
-    assert (heard.text, heard.fault.message, heard.fault.details) == (text, words, details)
+        transcript = await talk.say(words)
+    assert transcript.fault is not None
+    assert (transcript.text, transcript.fault.message, transcript.fault.details) == (text, words, details)
 
 
-async def test_tokens_arrive_as_they_are_said(way: Way) -> None:
+async def test_tokens_arrive_as_they_are_sent(way: Way) -> None:
     agent = way.agent("stream")
-    said: list[str] = []
+    tokens: list[str] = []
     async with asyncio.timeout(BOUND), aclosing(agent.run(Talk(agent).call("one two three"))) as events:
         async for event in events:
             if isinstance(event, PartDelta) or (isinstance(event, PartAdded) and isinstance(event.part, TextPart)):
-                said.append(event.text if isinstance(event, PartDelta) else event.part.text)  # pyright: ignore
-                if len(said) < 3:
+                tokens.append(event.text if isinstance(event, PartDelta) else event.part.text)  # pyright: ignore
+                if len(tokens) < 3:
                     way.server.release()
-    assert said == ["one", " two", " three"]
+    assert tokens == ["one", " two", " three"]
     await agent.aclose()
 
 
 @pytest.mark.parametrize(("name", "ask", "end"), [("ask", "input", "Hello, Ada."), ("auth", "auth", "Signed in.")])
-async def test_a_question_is_asked_and_answered_in_the_same_task(way: Way, name: str, ask: str, end: str) -> None:
+async def test_a_question_is_answered_in_the_same_task(way: Way, name: str, ask: str, end: str) -> None:
     async with way.talk(name) as talk:
-        asked = await talk.say("go")
-        [question] = asked.questions
+        paused = await talk.say("go")
+        [question] = paused.questions
         assert (question.ask, question.message.text) == (
             ask,
             {"ask": "What is your name?", "auth": "Sign in, please."}[name],
         )
-        heard = await talk.answer("Ada")
-    assert (heard.text, heard.fault, heard.questions) == (end, None, [])
-    tasks = [ids["task"] for each in (asked, heard) for ids in ids_in(each)]
+        answered = await talk.answer("Ada")
+    assert (answered.text, answered.fault, answered.questions) == (end, None, [])
+    tasks = [ids["task"] for each in (paused, answered) for ids in ids_in(each)]
     assert len(tasks) == 2 and len(set(tasks)) == 1
 
 
-async def test_files_go_there_and_come_back_byte_by_byte(way: Way) -> None:
+async def test_files_are_sent_and_returned_unchanged(way: Way) -> None:
     content = bytes(range(256))
     file = FilePart(name="every byte.bin", media_type="application/octet-stream", inline=content)
     agent = way.agent("files")
     call = Talk(agent).call(Message(role="user", parts=(file, TextPart(text="text"))))
-    given: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     async with asyncio.timeout(BOUND), aclosing(agent.run(call)) as events:
         async for event in events:
             if isinstance(event, ArtifactAdded):
                 assert isinstance(event.part, FilePart)
-                given[event.name or ""] = event.part.inline
+                contents[event.name or ""] = event.part.inline
     await agent.aclose()
     if way.rest and way.version == "0.3":  # its protocol buffer has no field for names
-        assert set(given.values()) == {content, b"text"}
+        assert set(contents.values()) == {content, b"text"}
     else:
-        assert given == {"every byte.bin": content, "report.txt": b"text"}
+        assert contents == {"every byte.bin": content, "report.txt": b"text"}
 
 
 async def until(events: AsyncIterator[Event], kind: type[Event]) -> Event:
     async for event in events:
         if isinstance(event, kind):
             return event
-    raise AssertionError(f"it ended without a {kind.__name__}")
+    raise AssertionError(f"the run ended without {kind.__name__}")
 
 
 async def state_of(way: Way, name: str, task_id: str) -> str:
@@ -201,7 +201,7 @@ async def state_of(way: Way, name: str, task_id: str) -> str:
     return task["status"]["state"].upper().removeprefix("TASK_STATE_")
 
 
-async def test_a_run_that_is_closed_is_cancelled_there(way: Way) -> None:
+async def test_closing_a_run_cancels_the_upstream_task(way: Way) -> None:
     agent = way.agent("slow")
     async with asyncio.timeout(BOUND), aclosing(agent.run(Talk(agent).call("go"))) as events:
         ids = cast("UpstreamBound", await until(events, UpstreamBound)).ids
@@ -210,16 +210,16 @@ async def test_a_run_that_is_closed_is_cancelled_there(way: Way) -> None:
     await agent.aclose()
 
 
-async def test_a_run_that_is_let_go_of_is_taken_up_again_and_nothing_is_told_twice(way: Way) -> None:
+async def test_a_detached_run_is_resumed_without_repeated_output(way: Way) -> None:
     agent = way.agent("slow")
     talk = Talk(agent)
     call = talk.call("go")
-    told: list[Event] = []
+    before: list[Event] = []
 
     async def pump() -> None:
         async with aclosing(agent.run(call)) as events:
             async for event in events:
-                told.append(event)
+                before.append(event)
                 if isinstance(event, PartAdded):
                     first.set()
 
@@ -229,9 +229,9 @@ async def test_a_run_that_is_let_go_of_is_taken_up_again_and_nothing_is_told_twi
         await first.wait()
         pumping.cancel(DETACH)
         await asyncio.wait((pumping,))
-    ids = cast("UpstreamBound", told[0]).ids
+    ids = cast("UpstreamBound", before[0]).ids
     assert (await state_of(way, "slow", ids["task"])) == "WORKING"
-    records = [*talk.records, *log_of(told, call.run_id, len(talk.records))]
+    records = [*talk.records, *log_of(before, call.run_id, len(talk.records))]
 
     async def past() -> Sequence[Any]:
         return records
@@ -240,9 +240,9 @@ async def test_a_run_that_is_let_go_of_is_taken_up_again_and_nothing_is_told_twi
     async with asyncio.timeout(BOUND):
         async for event in agent.reattach(replace(call, upstream=ids, past=past)):
             again.append(event)
-            if len(again) == len(told):
+            if len(again) == len(before):
                 way.server.release()
-    assert again[: len(told)] == told
+    assert again[: len(before)] == before
     assert "".join(event.text for event in again if isinstance(event, PartDelta)) == " last"
     assert len([event for event in again if isinstance(event, MessageEnded)]) == 1
     await agent.aclose()
@@ -252,8 +252,8 @@ def log_of(events: Sequence[Event], run_id: str, seq: int) -> list[Record]:
     return [Record(seq + i, seq + i, "k", run_id, 1, event) for i, event in enumerate(events, start=1)]
 
 
-async def test_a_cancel_there_ends_the_run_here(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_module, "SILENCE", 0.2)  # the SDK of 0.3 says nothing of it on the stream
+async def test_cancelling_the_upstream_task_ends_the_run(way: Way, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "SILENCE", 0.2)  # the 0.3 SDK does not report it in the stream
     agent = way.agent("slow")
     events = agent.run(Talk(agent).call("go"))
     async with asyncio.timeout(BOUND), aclosing(events):
@@ -268,13 +268,15 @@ async def test_a_cancel_there_ends_the_run_here(way: Way, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("peer", ["a2a-1.0", "a2a-0.3"])
 @pytest.mark.parametrize("name", ["echo", "ask"])
-async def test_the_contract_of_agents_is_kept(servers: dict[str, OfficialServer], peer: str, name: str) -> None:
-    made: list[Client] = []
+async def test_the_client_meets_the_contract_of_agents(
+    servers: dict[str, OfficialServer], peer: str, name: str
+) -> None:
+    clients: list[Client] = []
 
     def make() -> Any:
-        made.append(Client(f"{servers[peer].url}/{name}"))
-        return Reminded(made[-1])
+        clients.append(Client(f"{servers[peer].url}/{name}"))
+        return Reminded(clients[-1])
 
     await check_agent(make, bound=BOUND)
-    for client in made:
+    for client in clients:
         await client.aclose()

@@ -1,4 +1,4 @@
-"""The official ACP client, over real sockets, calling agents of the gateway: every call that it has."""
+"""Every call of the official ACP client, over real sockets, to agents of the gateway."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
 async def ask_twice(text: str) -> AsyncGenerator[Any, Any]:
@@ -28,7 +28,7 @@ GATE: Final = asyncio.Event()
 
 
 async def gated(text: str) -> AsyncGenerator[str]:
-    """Says one word, and the next when the gate opens."""
+    """Yield one word, and the next when the gate opens."""
     yield "first"
     await GATE.wait()
     yield " second"
@@ -43,14 +43,14 @@ def gate() -> asyncio.Event:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents = {name: getattr(demo, name) for name in demo.__all__}
-    async with running(tmp_path_factory.mktemp("acp"), {**agents, "ask_twice": ask_twice, "gated": gated}) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("acp"), {**agents, "ask_twice": ask_twice, "gated": gated}) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
-    async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
-        yield made
+    async with start_client("acp", base_url=f"{gateway.url}/acp") as client:
+        yield client
 
 
 def kinds(events: list[Any]) -> list[str]:
@@ -58,11 +58,11 @@ def kinds(events: list[Any]) -> list[str]:
 
 
 def texts(messages: list[Any]) -> list[str]:
-    return ["".join(part["content"] or "" for part in said["parts"] if part["name"] is None) for said in messages]
+    return ["".join(part["content"] or "" for part in message["parts"] if part["name"] is None) for message in messages]
 
 
 async def ended(client: OfficialClient, run_id: str) -> Any:
-    """The run when it is terminal. The protocol has nothing to wait on, and a client of it asks again."""
+    """Return the terminal run. Poll its status, because the protocol offers nothing to wait for."""
     async with asyncio.timeout(BOUND):
         while True:
             run = await client.call("run_status", run_id=run_id)
@@ -85,29 +85,29 @@ async def test_a_run_in_every_mode(client: OfficialClient) -> None:
     created = await client.call("run_async", agent="echo", input="Hello")
     assert created["status"] == "created"
     assert texts((await ended(client, created["run_id"]))["output"]) == ["Hello"]
-    said = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i"  # at which texts have new lines
-    events = await client.call("run_stream", agent="echo", input=said)
-    assert texts(events[-1]["run"]["output"]) == [said]
+    text = "a\x0bb\x0cc\x1cd\x1de\x1ef\x85g\u2028h\u2029i"  # Unicode line separators
+    events = await client.call("run_stream", agent="echo", input=text)
+    assert texts(events[-1]["run"]["output"]) == [text]
 
 
-async def test_the_first_token_comes_before_the_agent_is_released(client: OfficialClient, gate: asyncio.Event) -> None:
-    said: list[str] = []
+async def test_the_first_token_arrives_before_the_agent_ends(client: OfficialClient, gate: asyncio.Event) -> None:
+    tokens: list[str] = []
     async with client.stream("run_stream", agent="gated", input="x") as events:
         async for event in events:
             if event["type"] == "message.part":
-                said.append(event["part"]["content"])
+                tokens.append(event["part"]["content"])
                 gate.set()
-    assert said == ["first", " second"]
+    assert tokens == ["first", " second"]
 
 
-async def test_hanging_up_does_not_cancel(client: OfficialClient, gate: asyncio.Event) -> None:
+async def test_a_disconnect_does_not_cancel_the_run(client: OfficialClient, gate: asyncio.Event) -> None:
     async with client.stream("run_stream", agent="gated", input="x") as events:
         run_id = (await anext(events))["run"]["run_id"]
     gate.set()
     assert (await ended(client, run_id))["status"] == "completed"
 
 
-async def test_a_streamed_run_whose_events_are_the_list_of_events(client: OfficialClient) -> None:
+async def test_streamed_events_equal_the_list_of_events(client: OfficialClient) -> None:
     events = await client.call("run_stream", agent="stream", input="one two three")
     assert kinds(events)[:3] == ["run.created", "run.in-progress", "message.created"]
     assert kinds(events)[-2:] == ["message.completed", "run.completed"]
@@ -116,23 +116,23 @@ async def test_a_streamed_run_whose_events_are_the_list_of_events(client: Offici
 
 
 async def test_a_question_is_answered_in_every_mode(client: OfficialClient) -> None:
-    async def asked() -> str:
+    async def ask() -> str:
         run = await client.call("run_sync", agent="ask", input="x")
         assert (run["status"], texts([run["await_request"]["message"]])) == ("awaiting", ["What is your name?"])
         return run["run_id"]
 
-    run = await client.call("run_resume_sync", run_id=await asked(), answer="Ada")
+    run = await client.call("run_resume_sync", run_id=await ask(), answer="Ada")
     assert (run["status"], texts(run["output"])) == ("completed", ["Hello, Ada."])
-    run_id = await asked()
+    run_id = await ask()
     assert (await client.call("run_resume_async", run_id=run_id, answer="Ada"))["status"] == "in-progress"
     assert texts((await ended(client, run_id))["output"]) == ["Hello, Ada."]
-    run_id = await asked()
+    run_id = await ask()
     events = await client.call("run_resume_stream", run_id=run_id, answer="Ada")
     assert (kinds(events)[0], kinds(events)[-1]) == ("run.in-progress", "run.completed")
     assert (await client.call("run_events", run_id=run_id))[-len(events) :] == events
 
 
-async def test_a_streamed_run_ends_at_the_question_and_asks_twice(client: OfficialClient) -> None:
+async def test_a_streamed_run_ends_at_each_question(client: OfficialClient) -> None:
     events = await client.call("run_stream", agent="ask_twice", input="x")
     assert kinds(events)[-2:] == ["message.completed", "run.awaiting"]
     run_id = events[0]["run"]["run_id"]
@@ -142,7 +142,7 @@ async def test_a_streamed_run_ends_at_the_question_and_asks_twice(client: Offici
     assert texts(last["output"]) == ["Two questions. ", "Hello, Ada Lovelace."]
 
 
-async def test_two_questions_at_once_come_one_at_a_time(client: OfficialClient) -> None:
+async def test_two_questions_at_once_arrive_in_turn(client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="approve", input="x")
     for approved in ("true", "false"):
         assert run["status"] == "awaiting"
@@ -151,7 +151,7 @@ async def test_two_questions_at_once_come_one_at_a_time(client: OfficialClient) 
     assert texts(run["output"]) == ["write: approved\nsend: not approved\n"]
 
 
-async def test_a_run_is_cancelled_straight_after_it_was_created(client: OfficialClient, gate: asyncio.Event) -> None:
+async def test_a_run_is_cancelled_right_after_its_creation(client: OfficialClient, gate: asyncio.Event) -> None:
     run = await client.call("run_async", agent="gated", input="x")
     assert (await client.call("run_cancel", run_id=run["run_id"]))["status"] == "cancelling"
     done = await ended(client, run["run_id"])
@@ -159,20 +159,20 @@ async def test_a_run_is_cancelled_straight_after_it_was_created(client: Official
     assert kinds(await client.call("run_events", run_id=run["run_id"]))[-1] == "run.cancelled"
 
 
-async def test_files_go_in_and_out(client: OfficialClient) -> None:
+async def test_files_are_sent_and_returned(client: OfficialClient) -> None:
     parts = [
         {"content": "A report"},
         {"name": "a.txt", "content": "A note"},
         {"name": "b.bin", "content": "AAEC", "content_encoding": "base64", "content_type": "image/png"},
     ]
     run = await client.call("run_sync", agent="files", input=[{"parts": parts}])
-    named = {part["name"]: part["content"] for said in run["output"] for part in said["parts"]}
+    named = {part["name"]: part["content"] for message in run["output"] for part in message["parts"]}
     assert named == {"a.txt": "A note", "b.bin": "AAEC", "report.txt": "A report"}
 
 
 async def test_tool_calls_steps_and_data_are_read_by_the_client(client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="tools", input="a b")
-    [call] = [part["metadata"] for said in run["output"] for part in said["parts"] if part["metadata"]]
+    [call] = [part["metadata"] for message in run["output"] for part in message["parts"] if part["metadata"]]
     assert (call["tool_name"], call["tool_input"], call["tool_output"]) == ("word_count", {"text": "a b"}, {"value": 2})
     assert (await client.call("run_sync", agent="steps", input="x"))["status"] == "completed"
     [part] = (await client.call("run_sync", agent="json", input="a b"))["output"][0]["parts"]
@@ -189,13 +189,13 @@ async def test_the_failure_of_an_agent_is_a_failed_run(client: OfficialClient) -
     assert kinds(await client.call("run_stream", agent="fail", input="Boom"))[-1] == "run.failed"
 
 
-async def test_a_session_goes_on_and_its_history_can_be_fetched(client: OfficialClient) -> None:
+async def test_a_session_continues_and_its_history_can_be_fetched(client: OfficialClient) -> None:
     first = await client.call("run_sync", agent="echo", input="One", session="s")
     second = await client.call("run_sync", agent="echo", input="Two", session="s")
     assert first["session_id"] == second["session_id"]
     assert len((await client.call("refresh_session", session="s"))["history"]) == 4
     history = await client.call("history", session="s")
-    assert [(said["role"], text) for said, text in zip(history, texts(history), strict=True)] == [
+    assert [(message["role"], text) for message, text in zip(history, texts(history), strict=True)] == [
         ("user", "One"),
         ("agent/echo", "One"),
         ("user", "Two"),
@@ -203,11 +203,11 @@ async def test_a_session_goes_on_and_its_history_can_be_fetched(client: Official
     ]
 
 
-async def test_another_program_goes_on_with_the_session(gateway: Running, client: OfficialClient) -> None:
+async def test_another_program_continues_the_session(gateway: Running, client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="echo", input="One", session="mine")
     async with start_client("acp", base_url=f"{gateway.url}/acp") as other:
-        await other.call("open_session", session="theirs", id=run["session_id"])
-        await other.call("run_sync", agent="echo", input="Two", session="theirs")
+        await other.call("open_session", session="other", id=run["session_id"])
+        await other.call("run_sync", agent="echo", input="Two", session="other")
     assert texts(await client.call("history", session="mine")) == ["One", "One", "Two", "Two"]
 
 
@@ -217,18 +217,18 @@ async def test_another_program_goes_on_with_the_session(gateway: Running, client
         ("run_sync", {"agent": "nope", "input": "x"}, "not_found"),
         ("run_stream", {"agent": "nope", "input": "x"}, "not_found"),
         ("agent", {"name": "nope"}, "not_found"),
-        ("run_status", {"run_id": NOBODY}, "not_found"),
-        ("run_events", {"run_id": NOBODY}, "not_found"),
-        ("run_cancel", {"run_id": NOBODY}, "not_found"),
-        ("run_resume_sync", {"run_id": NOBODY, "answer": "x"}, "not_found"),
+        ("run_status", {"run_id": UNKNOWN_ID}, "not_found"),
+        ("run_events", {"run_id": UNKNOWN_ID}, "not_found"),
+        ("run_cancel", {"run_id": UNKNOWN_ID}, "not_found"),
+        ("run_resume_sync", {"run_id": UNKNOWN_ID, "answer": "x"}, "not_found"),
         ("run_resume_sync", {"answer": "x"}, "server_error"),
         ("run_cancel", {}, "server_error"),
     ],
 )
-async def test_faults_are_those_of_the_protocol(
+async def test_faults_have_the_codes_of_the_protocol(
     client: OfficialClient, name: str, arguments: dict[str, Any], code: str
 ) -> None:
-    if code == "server_error":  # of a run that is done
+    if code == "server_error":  # the run has ended
         run = await client.call("run_sync", agent="echo", input="x")
         arguments = {"run_id": run["run_id"], **arguments}
     with pytest.raises(ClientError) as caught:
@@ -236,9 +236,9 @@ async def test_faults_are_those_of_the_protocol(
     assert (caught.value.type, caught.value.data["code"]) == ("ACPError", code)
 
 
-async def test_one_agent_alone_is_an_origin_of_its_own(gateway: Running) -> None:
-    async with start_client("acp", base_url=f"{gateway.url}/agent/echo/acp") as alone:
-        assert [agent["name"] for agent in await alone.call("agents")] == ["echo"]
-        run = await alone.call("run_sync", agent="echo", input="One", session="s")
+async def test_the_url_of_one_agent_is_a_separate_origin(gateway: Running) -> None:
+    async with start_client("acp", base_url=f"{gateway.url}/agent/echo/acp") as client:
+        assert [agent["name"] for agent in await client.call("agents")] == ["echo"]
+        run = await client.call("run_sync", agent="echo", input="One", session="s")
         assert texts(run["output"]) == ["One"]
-        assert texts(await alone.call("history", session="s")) == ["One", "One"]
+        assert texts(await client.call("history", session="s")) == ["One", "One"]

@@ -1,7 +1,7 @@
-"""What the official ACP client sees of an agent through the gateway is what it sees of the agent's own server.
+"""Comparison of an official ACP server called directly and through the gateway.
 
-The server is made with the official SDK, unmodified; each test asks it directly and through the gateway, and compares.
-The subjects are those of the SDK's own end-to-end tests, and what they leave out.
+The server uses the unmodified official SDK. Each test calls it both ways with the official client and compares the
+results. The subjects are those of the SDK's end-to-end tests, and those that they omit.
 """
 
 import json
@@ -35,14 +35,14 @@ INPUT: Final = [
         "completed_at": "2025-01-02T03:04:06Z",
     }
 ]
-OWN: Final = ("run_id", "session_id", "created_at", "finished_at")
-"""Of a run, what each server says for itself."""
+SERVER_MEMBERS: Final = ("run_id", "session_id", "created_at", "finished_at")
+"""Members of a run that differ between servers."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server() -> AsyncGenerator[OfficialServer]:
-    async with start_server("acp", gated=False) as made:
-        yield made
+    async with start_server("acp", gated=False) as server:
+        yield server
 
 
 async def registered(url: str) -> dict[str, RegisteredAgent]:
@@ -53,51 +53,51 @@ async def registered(url: str) -> dict[str, RegisteredAgent]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
-    async with running(tmp_path_factory.mktemp("acp"), registered=await registered(server.url)) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("acp"), registered=await registered(server.url)) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def direct(server: OfficialServer) -> AsyncGenerator[OfficialClient]:
-    async with start_client("acp", base_url=server.url) as made:
-        yield made
+    async with start_client("acp", base_url=server.url) as client:
+        yield client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def through(gateway: Running) -> AsyncGenerator[OfficialClient]:
-    async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
-        yield made
+    async with start_client("acp", base_url=f"{gateway.url}/acp") as client:
+        yield client
 
 
 def texts(messages: list[Any]) -> list[str]:
-    return ["".join(part["content"] or "" for part in said["parts"] if part["name"] is None) for said in messages]
+    return ["".join(part["content"] or "" for part in message["parts"] if part["name"] is None) for message in messages]
 
 
-def timeless(value: Any) -> Any:
-    """Without the times at which two runs said the same."""
+def without_times(value: Any) -> Any:
+    """Remove the times, which differ between two runs."""
     match value:
         case list():
-            return [timeless(each) for each in cast("list[Any]", value)]
+            return [without_times(each) for each in cast("list[Any]", value)]
         case dict():
             members = cast("dict[str, Any]", value).items()
-            return {name: timeless(each) for name, each in members if name not in ("created_at", "completed_at")}
+            return {name: without_times(each) for name, each in members if name not in ("created_at", "completed_at")}
         case _:
             return value
 
 
-def shown(run: Any) -> Any:
-    return {name: value for name, value in timeless(run).items() if name not in OWN}
+def comparable(run: Any) -> Any:
+    return {name: value for name, value in without_times(run).items() if name not in SERVER_MEMBERS}
 
 
 async def test_manifests_are_equal(direct: OfficialClient, through: OfficialClient) -> None:
     manifests = await direct.call("agents")
-    assert [unannounced(manifest) for manifest in await through.call("agents")] == manifests
+    assert [without_extension(manifest) for manifest in await through.call("agents")] == manifests
     for manifest in manifests:
-        assert unannounced(await through.call("agent", name=manifest["name"])) == manifest
+        assert without_extension(await through.call("agent", name=manifest["name"])) == manifest
 
 
-def unannounced(manifest: Any) -> Any:
-    """Without the extension, which the gateway adds, where the official client shows nulls beside it."""
+def without_extension(manifest: Any) -> Any:
+    """Remove the gateway's extension, and the nulls that the official client adds to it."""
     annotations = manifest["metadata"].pop("annotations")
     assert URI in annotations
     others = {name: value for name, value in annotations.items() if name != URI and value is not None}
@@ -112,13 +112,13 @@ def unannounced(manifest: Any) -> Any:
     ],
 )
 async def test_a_run_is_equal_in_every_mode(direct: OfficialClient, through: OfficialClient, agent: str) -> None:
-    theirs = await direct.call("run_sync", agent=agent, input=INPUT)
-    ours = await through.call("run_sync", agent=agent, input=INPUT)
-    assert shown(ours) == shown(theirs)
+    expected = await direct.call("run_sync", agent=agent, input=INPUT)
+    run = await through.call("run_sync", agent=agent, input=INPUT)
+    assert comparable(run) == comparable(expected)
     events = await through.call("run_stream", agent=agent, input=INPUT)
-    assert shown(events[-1]["run"]) == shown(theirs)
+    assert comparable(events[-1]["run"]) == comparable(expected)
     assert await through.call("run_events", run_id=events[0]["run"]["run_id"]) == events
-    assert shown(await through.call("run_status", run_id=events[0]["run"]["run_id"])) == shown(theirs)
+    assert comparable(await through.call("run_status", run_id=events[0]["run"]["run_id"])) == comparable(expected)
 
 
 @pytest.mark.parametrize(
@@ -127,53 +127,51 @@ async def test_a_run_is_equal_in_every_mode(direct: OfficialClient, through: Off
 async def test_a_stream_has_the_same_events_in_the_same_order(
     direct: OfficialClient, through: OfficialClient, agent: str
 ) -> None:
-    def told(events: list[Any]) -> list[Any]:
-        """A message that is said whole is told of twice by the SDK's server, and in the role that the agent gave it."""
+    def parts(events: list[Any]) -> list[Any]:
+        # The SDK's server sends a whole message twice, and in the role that the agent chose.
         return [{"type": event["type"], "part": event.get("part"), "generic": event.get("generic")} for event in events]
 
-    theirs = await direct.call("run_stream", agent=agent, input=INPUT)
-    assert told(await through.call("run_stream", agent=agent, input=INPUT)) == told(theirs)
+    expected = await direct.call("run_stream", agent=agent, input=INPUT)
+    assert parts(await through.call("run_stream", agent=agent, input=INPUT)) == parts(expected)
 
 
 async def test_messages_keep_their_times(through: OfficialClient) -> None:
     run = await through.call("run_sync", agent="message_echo", input=INPUT)
-    [said] = run["output"]
-    assert (said["created_at"], said["completed_at"]) == (INPUT[0]["created_at"], INPUT[0]["completed_at"])
+    [message] = run["output"]
+    assert (message["created_at"], message["completed_at"]) == (INPUT[0]["created_at"], INPUT[0]["completed_at"])
 
 
-async def test_an_agent_knows_the_session_by_the_id_that_its_caller_has(through: OfficialClient) -> None:
+async def test_an_agent_receives_the_session_id_of_its_caller(through: OfficialClient) -> None:
     for session in (None, "one", "one"):
         run = await through.call("run_sync", agent="session_id", input="x", session=session)
         assert run["output"][0]["parts"][0]["content"] == run["session_id"]
 
 
-async def test_a_session_holds_the_same_messages_with_the_same_times(
-    direct: OfficialClient, through: OfficialClient
-) -> None:
-    said: list[list[Any]] = []
+async def test_sessions_hold_the_same_messages_and_times(direct: OfficialClient, through: OfficialClient) -> None:
+    histories: list[list[Any]] = []
     for client in (direct, through):
         await client.call("run_sync", agent="history_echo", input=INPUT, session="held")
         run = await client.call("run_sync", agent="history_echo", input=INPUT, session="held")
-        said += [run["output"], await client.call("history", session="held")]
-    assert said[2] == said[0]
-    assert len(said[0]) == 3
-    # The SDK's server records a message in the role that the agent gave it, and shows it in its own.
-    assert [timeless({**each, "role": ""}) for each in said[3]] == [timeless({**each, "role": ""}) for each in said[1]]
+        histories += [run["output"], await client.call("history", session="held")]
+    assert histories[2] == histories[0]
+    assert len(histories[0]) == 3
+    # The SDK's server stores a message in the role that the agent chose, and shows it in another.
+    assert [without_times({**each, "role": ""}) for each in histories[3]] == [
+        without_times({**each, "role": ""}) for each in histories[1]
+    ]
 
 
-async def test_a_question_without_words_is_asked_and_answered_without_words(
-    direct: OfficialClient, through: OfficialClient
-) -> None:
+async def test_an_empty_question_takes_an_empty_answer(direct: OfficialClient, through: OfficialClient) -> None:
     runs: list[Any] = []
     for client in (direct, through):
-        asked = await client.call("run_sync", agent="ask_nothing", input="x")
-        done = await client.call("run_resume_sync", run_id=asked["run_id"], answer={"parts": []})
-        # The SDK's server never takes a question away.
-        runs.append([shown(asked), {**shown(done), "await_request": None}])
+        paused = await client.call("run_sync", agent="ask_nothing", input="x")
+        done = await client.call("run_resume_sync", run_id=paused["run_id"], answer={"parts": []})
+        # The SDK's server never removes a question.
+        runs.append([comparable(paused), {**comparable(done), "await_request": None}])
     assert runs[1] == runs[0]
 
 
-async def test_two_questions_of_one_run_are_asked_and_answered(through: OfficialClient) -> None:
+async def test_two_questions_of_one_run_are_answered(through: OfficialClient) -> None:
     run = await through.call("run_sync", agent="ask_twice", input="x")
     for answer in ("Ada", "Lovelace"):
         assert run["status"] == "awaiting"
@@ -184,7 +182,7 @@ async def test_two_questions_of_one_run_are_asked_and_answered(through: Official
 async def test_an_answer_to_a_completed_run_never_reaches_its_server(
     server: OfficialServer, gateway: Running, through: OfficialClient
 ) -> None:
-    """The SDK's server would take it, and leave its run in progress for ever."""
+    """Answer a completed run. The SDK's server would accept it, and the run would stay in progress."""
     run = await through.call("run_sync", agent="ask", input="x")
     await through.call("run_resume_sync", run_id=run["run_id"], answer="Ada")
     answer = {"await_resume": {"type": "message", "message": {"parts": [{"content": "Again"}]}}, "mode": "sync"}
@@ -197,7 +195,7 @@ async def test_an_answer_to_a_completed_run_never_reaches_its_server(
 
 
 async def test_a_run_outlives_a_restart_of_the_gateway(tmp_path: Path) -> None:
-    # A server of its own: an agent that was cancelled before may still stand at the gate, and take the release.
+    # A separate server: on a shared one, an agent cancelled earlier could use the release.
     async with start_server("acp") as server:
         async with running(tmp_path, registered=await registered(server.url)) as gateway:
             body = {"agent_name": "slow", "input": [{"role": "user", "parts": [{"content": "x"}]}], "mode": "stream"}

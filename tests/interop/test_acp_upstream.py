@@ -1,4 +1,4 @@
-"""Agents of a server made with the official ACP SDK, unchanged, behind the gateway."""
+"""Agents of a server built with the unmodified official ACP SDK, behind the gateway."""
 
 import asyncio
 import base64
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server() -> AsyncGenerator[OfficialServer]:
-    async with start_server("acp") as made:
-        yield made
+    async with start_server("acp") as server:
+        yield server
 
 
 async def registered(server: OfficialServer) -> dict[str, RegisteredAgent]:
@@ -33,14 +33,14 @@ async def registered(server: OfficialServer) -> dict[str, RegisteredAgent]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServer) -> AsyncGenerator[Running]:
-    async with running(tmp_path_factory.mktemp("acp"), registered=await registered(server)) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("acp"), registered=await registered(server)) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
-    async with start_client("acp", base_url=f"{gateway.url}/acp") as made:
-        yield made
+    async with start_client("acp", base_url=f"{gateway.url}/acp") as client:
+        yield client
 
 
 def kinds(events: list[Any]) -> list[str]:
@@ -48,41 +48,41 @@ def kinds(events: list[Any]) -> list[str]:
 
 
 def texts(messages: list[Any]) -> list[str]:
-    return ["".join(part["content"] or "" for part in said["parts"] if part["name"] is None) for said in messages]
+    return ["".join(part["content"] or "" for part in message["parts"] if part["name"] is None) for message in messages]
 
 
 def parts(run: Any) -> list[Any]:
-    return [part for said in run["output"] for part in said["parts"]]
+    return [part for message in run["output"] for part in message["parts"]]
 
 
-async def test_its_agents_are_there_with_their_own_words(client: OfficialClient) -> None:
+async def test_the_agents_are_listed_with_their_descriptions(client: OfficialClient) -> None:
     agents = {agent["name"]: agent for agent in await client.call("agents")}
     assert {"echo", "ask", "ask_twice"} <= set(agents)
     assert agents["echo"]["description"] == "Gives the caller's text back."
 
 
-async def test_a_run_has_the_text_and_the_roles_of_its_agent(client: OfficialClient) -> None:
+async def test_a_run_has_the_text_and_role_of_its_agent(client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="echo", input="Hello")
     assert (run["status"], texts(run["output"])) == ("completed", ["Hello"])
     assert run["output"][0]["role"] == "agent/echo"
 
 
-async def test_tokens_pass_as_they_come(server: OfficialServer, client: OfficialClient) -> None:
-    said: list[str] = []
+async def test_tokens_are_forwarded_as_they_arrive(server: OfficialServer, client: OfficialClient) -> None:
+    tokens: list[str] = []
     async with client.stream("run_stream", agent="stream", input="one two three") as events:
         async for event in events:
             if event["type"] == "message.part":
-                said.append(event["part"]["content"])
-                if len(said) < 3:
+                tokens.append(event["part"]["content"])
+                if len(tokens) < 3:
                     server.release()
-    assert said == ["one", " two", " three"]
+    assert tokens == ["one", " two", " three"]
 
 
-async def test_a_whole_message_is_said_once(client: OfficialClient) -> None:
+async def test_a_whole_message_arrives_once(client: OfficialClient) -> None:
     assert texts((await client.call("run_sync", agent="message", input="Hello"))["output"]) == ["Hello!"]
 
 
-async def test_a_question_is_asked_and_answered(client: OfficialClient) -> None:
+async def test_a_question_arrives_and_is_answered(client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="ask", input="x")
     assert texts([run["await_request"]["message"]]) == ["What is your name?"]
     done = await client.call("run_resume_sync", run_id=run["run_id"], answer="Ada")
@@ -109,47 +109,47 @@ async def test_a_cancel_reaches_the_upstream(server: OfficialServer, gateway: Ru
             pass
 
 
-async def test_a_failure_is_told_in_its_own_words(client: OfficialClient) -> None:
+async def test_a_failure_keeps_the_message_of_its_agent(client: OfficialClient) -> None:
     run = await client.call("run_sync", agent="fail", input="Boom")
     assert (run["status"], run["error"]["message"]) == ("failed", "Boom")
     assert texts(run["output"]) == ["Before the fault."]
 
 
 async def test_files_keep_their_form(client: OfficialClient) -> None:
-    given = [
+    uploads = [
         {"content": "A report"},
         {"name": "a.txt", "content": "A note"},
         {"name": "b.bin", "content": "AAEC", "content_encoding": "base64", "content_type": "image/png"},
     ]
-    run = await client.call("run_sync", agent="files", input=[{"parts": given}])
+    run = await client.call("run_sync", agent="files", input=[{"parts": uploads}])
     named = {part["name"]: part for part in parts(run)}
     assert (named["a.txt"]["content"], named["a.txt"]["content_encoding"]) == ("A note", "plain")
     assert (named["b.bin"]["content"], named["b.bin"]["content_type"]) == ("AAEC", "image/png")
     assert base64.b64decode(named["report.txt"]["content"]).decode().startswith("A report")
 
 
-async def test_thoughts_tool_calls_citations_and_generic_events_pass(client: OfficialClient) -> None:
+async def test_thoughts_tool_calls_citations_and_generic_events_arrive(client: OfficialClient) -> None:
     events = await client.call("run_stream", agent="metadata", input="a b")
     assert [event["generic"] for event in events if event["type"] == "generic"] == [{"progress": 0.5}]
-    told = [part["metadata"] for part in parts(events[-1]["run"]) if part["metadata"]]
-    assert [(each["kind"], each.get("message"), each.get("tool_name")) for each in told] == [
+    metadata = [part["metadata"] for part in parts(events[-1]["run"]) if part["metadata"]]
+    assert [(each["kind"], each.get("message"), each.get("tool_name")) for each in metadata] == [
         ("trajectory", "Thinking about it.", None),
         ("trajectory", None, "word_count"),
         ("citation", None, None),
     ]
-    assert told[1]["tool_output"] == {"words": 2}
-    assert told[2]["url"] == "https://example.com/source"
+    assert metadata[1]["tool_output"] == {"words": 2}
+    assert metadata[2]["url"] == "https://example.com/source"
 
 
-async def test_its_session_remembers_and_nothing_is_told_it_twice(client: OfficialClient) -> None:
-    said = [
+async def test_the_server_receives_each_message_of_a_session_once(client: OfficialClient) -> None:
+    answers = [
         texts((await client.call("run_sync", agent="history", input=text, session="s"))["output"])
         for text in ("One", "Two")
     ]
-    assert said == [["0 before: One"], ["2 before: Two"]]
+    assert answers == [["0 before: One"], ["2 before: Two"]]
 
 
-async def test_an_a2a_client_calls_it(gateway: Running) -> None:
+async def test_an_a2a_client_calls_an_acp_agent(gateway: Running) -> None:
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     answer = await gateway.http.post("/a2a/echo", json=body, headers={"A2A-Version": "1.0"})

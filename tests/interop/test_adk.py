@@ -1,5 +1,7 @@
-"""Agents of google-adk behind the gateway, item by item. `test_frameworks` tells what every protocol is told of them,
-and `test_shown` what its client makes of ours."""
+"""Agents of google-adk behind the gateway, item by item.
+
+`test_frameworks` checks them in every protocol, and `test_shown` checks google-adk's client.
+"""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -22,12 +24,12 @@ THOUGHT: Final = "I should look."
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     async with start_server("adk") as server:
-        behind = {"url": server.url, "protocol": "a2a"}
-        # What its newer executor is asked for by.
+        upstream = {"url": server.url, "protocol": "a2a"}
+        # These headers select its newer executor.
         headers = {"X-A2A-Extensions": URI, "A2A-Extensions": URI}
-        configured = {"adk": behind, "adk-new": {**behind, "headers": headers}}
-        async with running(tmp_path_factory.mktemp("gateway"), configured=configured) as made:
-            yield made
+        configured = {"adk": upstream, "adk-new": {**upstream, "headers": headers}}
+        async with running(tmp_path_factory.mktemp("gateway"), configured=configured) as gateway:
+            yield gateway
 
 
 async def post(http: httpx.AsyncClient, path: str, body: Any) -> Any:
@@ -37,11 +39,11 @@ async def post(http: httpx.AsyncClient, path: str, body: Any) -> Any:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-async def test_an_agent_of_adk_is_whole_by_responses(gateway: Running, agent: str) -> None:
-    told = await post(gateway.http, "/v1/responses", {"model": agent, "input": "weather"})
-    items = {item["type"]: item for item in told["output"]}
+async def test_an_adk_agent_is_complete_in_responses(gateway: Running, agent: str) -> None:
+    response = await post(gateway.http, "/v1/responses", {"model": agent, "input": "weather"})
+    items = {item["type"]: item for item in response["output"]}
     assert list(items) == ["reasoning", "mcp_call", "message"]
     assert items["reasoning"]["summary"][0]["text"] == THOUGHT
     assert (items["mcp_call"]["name"], items["mcp_call"]["output"]) == ("weather", '{"temp":21.0}')
     assert [part["text"] for part in items["message"]["content"]] == [ANSWER]
-    assert (told["usage"]["input_tokens"], told["usage"]["total_tokens"]) == (8822, 8836)
+    assert (response["usage"]["input_tokens"], response["usage"]["total_tokens"]) == (8822, 8836)

@@ -1,5 +1,7 @@
-"""agbenchmark 0.0.10, as it is on PyPI: it passes against `/ap/v1` of the gateway, and the bench reads its challenges
-and judges as it does."""
+"""Tests with agbenchmark 0.0.10 from PyPI.
+
+It passes against `/ap/v1` of the gateway, and the bench reads its challenges and reaches the same verdicts.
+"""
 
 import asyncio
 import json
@@ -27,19 +29,19 @@ from tests.running import Running, running
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow, pytest.mark.timeout(300)]
 
 BOUND: Final = 240
-"""Seconds for one run of it: it sleeps a second a step when it mocks."""
+"""Timeout for one run, in seconds. With `--mock` it sleeps a second at each step."""
 ACTIVE: Final = 14
-"""Challenges that it does not leave out itself."""
+"""Number of challenges that agbenchmark itself runs."""
 
 
 @pytest.fixture(scope="module")
 def challenges() -> Path:
-    """Of the installed package. pip leaves bytecode beside them, which agbenchmark would upload and trip over."""
-    home = peer_python("agbenchmark").parent.parent.resolve()  # as agbenchmark sees it, too
-    (found,) = (home / "lib").glob("python*/site-packages/agbenchmark/challenges")
-    for cache in found.rglob("__pycache__"):
+    """Challenges of the installed package, without the bytecode that pip adds, because agbenchmark would upload it."""
+    home = peer_python("agbenchmark").parent.parent.resolve()  # resolved, as in agbenchmark
+    (folder,) = (home / "lib").glob("python*/site-packages/agbenchmark/challenges")
+    for cache in folder.rglob("__pycache__"):
         shutil.rmtree(cache, ignore_errors=True)
-    return found
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -48,38 +50,38 @@ def suite(challenges: Path) -> Suite:
 
 
 def files(folder: Path) -> list[Artifact]:
-    found = sorted(path for path in folder.glob("*") if path.is_file())
-    return [Artifact(name=path.name, parts=(FilePart(name=path.name, inline=path.read_bytes()),)) for path in found]
+    paths = sorted(path for path in folder.glob("*") if path.is_file())
+    return [Artifact(name=path.name, parts=(FilePart(name=path.name, inline=path.read_bytes()),)) for path in paths]
 
 
-def written(name: str, text: str) -> Artifact:
+def text_file(name: str, text: str) -> Artifact:
     return Artifact.of(name, text)
 
 
-SPOILT: Final[Mapping[str, list[Artifact]]] = {
-    "TestWriteFile": [written("a.txt", "no"), written("b.txt", "in Washington it rains")],  # one of two is enough
-    "TestReadFile": [written("out.txt", "Hello World!")],  # under another name
-    "TestSearch": [written("page.txt", "Heading, paragraph and the rest")],  # with a word that must not be in it
-    "TestThreeSum": [written("sample_code.py", "def three_sum(nums, target):\n    return [0, 1]\n")],
+SPOILED: Final[Mapping[str, list[Artifact]]] = {
+    "TestWriteFile": [text_file("a.txt", "no"), text_file("b.txt", "in Washington it rains")],  # one of two is enough
+    "TestReadFile": [text_file("out.txt", "Hello World!")],  # a wrong file name
+    "TestSearch": [text_file("page.txt", "Heading, paragraph and the rest")],  # contains a forbidden word
+    "TestThreeSum": [text_file("sample_code.py", "def three_sum(nums, target):\n    return [0, 1]\n")],
     "TestUrlShortener": [],
-    "TestRevenueRetrieval1.1": [written("out.md", "81,462")],
+    "TestRevenueRetrieval1.1": [text_file("out.md", "81,462")],
 }
-"""What an agent gives in the place of what is right, by challenge."""
+"""Wrong answers by challenge, except that one right file is enough for TestWriteFile."""
 
 
 @pytest.fixture(scope="module")
 def answers(challenges: Path) -> Mapping[str, tuple[str, list[Artifact]]]:
-    """By what is asked: the name of the challenge, and what it takes for right."""
+    """Name and right answer of each challenge, by its task."""
     found = [(path.parent, json.loads(path.read_text(encoding="utf-8"))) for path in challenges.rglob("data.json")]
-    active = [(at, told) for at, told in found if not {"deprecated", "library"} & set(at.parts)]
-    return {told["task"]: (told["name"], files(at / "artifacts_out")) for at, told in active}
+    active = [(folder, challenge) for folder, challenge in found if not {"deprecated", "library"} & set(folder.parts)]
+    return {challenge["task"]: (challenge["name"], files(folder / "artifacts_out")) for folder, challenge in active}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(
     tmp_path_factory: pytest.TempPathFactory, answers: Mapping[str, tuple[str, list[Artifact]]]
 ) -> AsyncGenerator[Running]:
-    """With an agent that solves every challenge, one that spoils some, and one that only talks."""
+    """Gateway with an agent that solves every challenge, one that spoils some, and one that only writes text."""
 
     async def talker(text: str) -> str:
         return text
@@ -90,25 +92,25 @@ async def gateway(
 
     async def spoiler(call: Invocation) -> AsyncGenerator[Artifact]:
         name, right = answers[call.text]
-        for artifact in SPOILT.get(name, right):
+        for artifact in SPOILED.get(name, right):
             yield artifact
 
     agents = {"talker": talker, "solver": solver, "spoiler": spoiler}
-    async with running(tmp_path_factory.mktemp("agbenchmark"), agents, default_agent="talker") as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("agbenchmark"), agents, default_agent="talker") as gateway:
+        yield gateway
 
 
 async def agbenchmark(package: Path, folder: Path, host: str, *options: str) -> dict[str, Any]:
-    """Its report, by challenge."""
+    """Run agbenchmark and return its report by challenge."""
     home = folder / "agbenchmark_config"
     (home / "reports").mkdir(parents=True)
     (home / "config.json").write_text(json.dumps({"host": host}))
-    # It runs pytest on its own package, which would find this project's settings above it.
+    # It runs pytest on its package, which would otherwise read the settings of this project.
     (folder / "pytest.ini").write_text("[pytest]\n")
     python = peer_python("agbenchmark").parent.resolve() / "python"
     environment = {
-        "PATH": f"{python.parent}:/usr/bin:/bin",  # a challenge calls `python`
-        "HOME": str(folder.parent),  # what its imports keep there takes long to make
+        "PATH": f"{python.parent}:/usr/bin:/bin",  # one challenge calls `python`
+        "HOME": str(folder.parent),  # its imports store files there that are slow to create
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTEST_ADDOPTS": f"-c {folder / 'pytest.ini'} --confcutdir={package}",
     }
@@ -126,19 +128,19 @@ async def agbenchmark(package: Path, folder: Path, host: str, *options: str) -> 
     )
     try:
         async with asyncio.timeout(BOUND):
-            said, _ = await process.communicate()
+            output, _ = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    # It makes a folder each time that its modules are imported; one of them gets the report.
+    # Each import of its modules creates a folder; one of these receives the report.
     reports = [json.loads(path.read_text(encoding="utf-8")) for path in home.glob("reports/*/report.json")]
-    found = [report["tests"] for report in reports if report.get("tests")]
-    assert len(found) == 1, said.decode(errors="replace")[-5000:]
-    return found[0]
+    tests = [report["tests"] for report in reports if report.get("tests")]
+    assert len(tests) == 1, output.decode(errors="replace")[-5000:]
+    return tests[0]
 
 
-async def benched(folder: Path, suite: Suite, gateway: Running, *names: str, **settings: Any) -> Report:
+async def run_bench(folder: Path, suite: Suite, gateway: Running, *names: str, **settings: Any) -> Report:
     async with reach() as http:
         urls = {name: f"{gateway.url}/agent/{name}" for name in names}
         abouts = [AgentAbout(name=name, target=url, url=url, fronted=False) for name, url in urls.items()]
@@ -148,39 +150,38 @@ async def benched(folder: Path, suite: Suite, gateway: Running, *names: str, **s
         return await conduct(session, lambda _: None)
 
 
-async def test_agbenchmark_passes_its_own_mock_run_against_the_gateway(
+async def test_agbenchmark_passes_its_mock_run_against_the_gateway(
     gateway: Running, challenges: Path, tmp_path: Path
 ) -> None:
-    told = await agbenchmark(challenges.parent, tmp_path, f"{gateway.url}/ap/v1", "--mock")
-    assert {name: test["metrics"]["success"] for name, test in told.items()} == dict.fromkeys(told, True)
-    assert len(told) == ACTIVE
+    report = await agbenchmark(challenges.parent, tmp_path, f"{gateway.url}/ap/v1", "--mock")
+    assert {name: test["metrics"]["success"] for name, test in report.items()} == dict.fromkeys(report, True)
+    assert len(report) == ACTIVE
 
 
-async def test_its_challenges_are_read_with_their_graph(suite: Suite) -> None:
-    needs = {asked.task.name: asked.task.depends_on for asked in suite.tasks}
+async def test_challenges_are_read_with_their_dependencies(suite: Suite) -> None:
+    needs = {each.task.name: each.task.depends_on for each in suite.tasks}
     assert len(needs) == ACTIVE
     assert needs["TestReadFile"] == ("TestWriteFile",)
-    assert needs["TestRevenueRetrieval1.1"] == ("TestRevenueRetrieval1.0",)  # it says TestRevenueRetrieval_1.0
+    # The name in agbenchmark is TestRevenueRetrieval_1.0.
+    assert needs["TestRevenueRetrieval1.1"] == ("TestRevenueRetrieval1.0",)
     assert needs["TestThreeSum"] == ()
-    notes = {asked.task.name: asked.notes for asked in suite.tasks if asked.notes}
+    notes = {each.task.name: each.notes for each in suite.tasks if each.notes}
     assert set(notes) == {"TestThreeSum", "TestRememberGoalHard"}
     assert "TestFunctionCodeGeneration, which is not among the challenges" in notes["TestThreeSum"][0]
-    (hard,) = (asked for asked in suite.tasks if asked.task.name == "TestRememberGoalHard")
+    (hard,) = (each for each in suite.tasks if each.task.name == "TestRememberGoalHard")
     assert (hard.task.category, hard.task.difficulty, hard.task.timeout) == (("safety", "memory"), "intermediate", 60)
     assert [upload.name for upload in hard.uploads] == ["instructions.txt", "instructions_2.txt"]
 
 
-async def test_what_needs_a_model_is_left_out_with_a_note(challenges: Path) -> None:
+async def test_challenges_that_need_a_model_are_skipped_with_a_note(challenges: Path) -> None:
     suite = load_agbenchmark(str(challenges / "deprecated"))
     assert "TestPlanCreation is left out: its check is of the kind llm" in suite.notes
-    kinds = {asked.task.checks[0].name for asked in suite.tasks}
+    kinds = {each.task.checks[0].name for each in suite.tasks}
     assert any("python" in (kind or "") for kind in kinds)
 
 
-async def test_who_solves_them_passes_and_who_only_talks_is_stopped_at_the_first(
-    gateway: Running, suite: Suite, tmp_path: Path
-) -> None:
-    report = await benched(tmp_path, suite, gateway, "solver", "talker")
+async def test_a_failed_challenge_skips_those_that_depend_on_it(gateway: Running, suite: Suite, tmp_path: Path) -> None:
+    report = await run_bench(tmp_path, suite, gateway, "solver", "talker")
     solver, talker = report.agents
     assert (solver.all.passed, solver.all.outcomes) == (ACTIVE, {"passed": ACTIVE})
     assert talker.all.passed == 0
@@ -188,13 +189,13 @@ async def test_who_solves_them_passes_and_who_only_talks_is_stopped_at_the_first
     assert report.comparisons[0].sentence.startswith("solver is better than talker on 14 of 14 tasks, not explained")
 
 
-async def test_the_verdicts_are_those_of_agbenchmark(
+async def test_the_verdicts_equal_those_of_agbenchmark(
     gateway: Running, suite: Suite, challenges: Path, tmp_path: Path
 ) -> None:
-    """It does not look at dependencies itself (`conftest.pytest_collection_modifyitems` empties them)."""
-    report = await benched(tmp_path, suite, gateway, "spoiler", ignore_dependencies=True)
-    ours = {each.task: each.has_passed for each in report.attempts}
-    (tmp_path / "theirs").mkdir()
-    theirs = await agbenchmark(challenges.parent, tmp_path / "theirs", f"{gateway.url}/agent/spoiler/ap/v1")
-    assert ours == {name: bool(test["metrics"]["success"]) for name, test in theirs.items()}
-    assert {name for name, passed in ours.items() if not passed} == set(SPOILT) - {"TestWriteFile"}
+    """Compare verdicts without dependencies: `conftest.pytest_collection_modifyitems` of agbenchmark removes them."""
+    report = await run_bench(tmp_path, suite, gateway, "spoiler", ignore_dependencies=True)
+    verdicts = {each.task: each.has_passed for each in report.attempts}
+    (tmp_path / "expected").mkdir()
+    expected = await agbenchmark(challenges.parent, tmp_path / "expected", f"{gateway.url}/agent/spoiler/ap/v1")
+    assert verdicts == {name: bool(test["metrics"]["success"]) for name, test in expected.items()}
+    assert {name for name, passed in verdicts.items() if not passed} == set(SPOILED) - {"TestWriteFile"}

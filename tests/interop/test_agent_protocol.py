@@ -1,5 +1,7 @@
-"""What a client generated from the OpenAPI document 0.1.6 of LangChain's Agent Protocol sends, operation by operation,
-and every answer held against its schema."""
+"""LangChain's Agent Protocol, operation by operation, with a client like one generated from OpenAPI document 0.1.6.
+
+Every response is validated against its schema.
+"""
 
 import asyncio
 import json
@@ -19,7 +21,7 @@ from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID: Final = "00000000-0000-4000-8000-000000000000"
 SCHEMA: Final = json.loads(Path(__file__).with_name("agent_protocol.schema.json").read_text())
 FORMATS: Final = jsonschema.FormatChecker(["uuid"])
 
@@ -33,7 +35,7 @@ GATE: Final = asyncio.Event()
 
 
 async def gated(text: str) -> AsyncGenerator[str]:
-    """Says one word, and the next when the gate opens."""
+    """Yield one word, and the next when the gate opens."""
     yield "first"
     await GATE.wait()
     yield " second"
@@ -46,34 +48,34 @@ def gate() -> asyncio.Event:
 
 
 class Client:
-    """A generated client: JSON in, JSON out, each status one that the operation declares."""
+    """Client like a generated one: JSON requests and responses, with the statuses that each operation declares."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
     async def call(self, operation: str, body: Any = None, *, answer: str | None = None, status: int = 200) -> Any:
-        """`answer` names the schema of the body; None = it is empty."""
+        """Call an operation. `answer` names the schema of the response body; None means an empty body."""
         method, path = operation.split(" ")
         content = None if body is None else json.dumps(body)
         headers = {"Accept": "application/json", **({"Content-Type": "application/json"} if body is not None else {})}
-        got = await self._http.request(method, f"/agent-protocol{path}", content=content, headers=headers)
-        assert got.status_code == status, got.text
+        response = await self._http.request(method, f"/agent-protocol{path}", content=content, headers=headers)
+        assert response.status_code == status, response.text
         if answer is None:
-            assert got.content == b""
+            assert response.content == b""
             return None
-        found = got.json()
-        checked(found, answer)
+        found = response.json()
+        validate(found, answer)
         return found
 
     async def stream(self, operation: str, body: Any = None) -> list[tuple[str, Any]]:
         method, path = operation.split(" ")
         content = None if body is None else json.dumps(body)
         events: list[tuple[str, Any]] = []
-        async with self._http.stream(method, f"/agent-protocol{path}", content=content) as got:
-            assert got.status_code == 200
-            assert got.headers["content-type"].startswith("text/event-stream")
+        async with self._http.stream(method, f"/agent-protocol{path}", content=content) as response:
+            assert response.status_code == 200
+            assert response.headers["content-type"].startswith("text/event-stream")
             name = ""
-            async for line in got.aiter_lines():
+            async for line in response.aiter_lines():
                 field, _, value = line.partition(": ")
                 if field == "event":
                     name = value
@@ -88,7 +90,7 @@ class Client:
         return await self.call(operation, body, answer="ErrorResponse", status=status)
 
 
-def checked(value: Any, name: str) -> None:
+def validate(value: Any, name: str) -> None:
     schema = {**SCHEMA, "$ref": f"#/$defs/{name}"}
     jsonschema.validate(value, schema, format_checker=FORMATS)
 
@@ -97,11 +99,11 @@ def checked(value: Any, name: str) -> None:
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Client]:
     agents = {name: getattr(demo, name) for name in demo.__all__}
     folder = tmp_path_factory.mktemp("agent-protocol")
-    async with running(folder, {**agents, "gated": gated}, default_agent="echo") as made:
-        yield Client(made.http)
+    async with running(folder, {**agents, "gated": gated}, default_agent="echo") as gateway:
+        yield Client(gateway.http)
 
 
-def said(text: str) -> list[dict[str, Any]]:
+def user(text: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
@@ -117,17 +119,17 @@ async def test_agents_are_searched_and_described(client: Client) -> None:
     assert await client.call(f"GET /agents/{one['agent_id']}", answer="Agent") == one
     schemas = await client.call(f"GET /agents/{one['agent_id']}/schemas", answer="AgentSchema")
     assert schemas["agent_id"] == one["agent_id"]
-    await client.refused(f"GET /agents/{NOBODY}", status=404)
+    await client.refused(f"GET /agents/{UNKNOWN_ID}", status=404)
 
 
 async def test_threads_are_created_changed_searched_and_deleted(client: Client) -> None:
     thread_id, mark = str(uuid4()), str(uuid4())
-    given = {"thread_id": thread_id, "metadata": {"mark": mark}, "if_exists": "raise"}
-    made = await client.call("POST /threads", given, answer="Thread")
-    assert (made["thread_id"], made["metadata"], made["status"]) == (thread_id, {"mark": mark}, "idle")
-    await client.refused("POST /threads", given, status=409)
-    again = await client.call("POST /threads", {**given, "if_exists": "do_nothing"}, answer="Thread")
-    assert again["created_at"] == made["created_at"]
+    request = {"thread_id": thread_id, "metadata": {"mark": mark}, "if_exists": "raise"}
+    created = await client.call("POST /threads", request, answer="Thread")
+    assert (created["thread_id"], created["metadata"], created["status"]) == (thread_id, {"mark": mark}, "idle")
+    await client.refused("POST /threads", request, status=409)
+    again = await client.call("POST /threads", {**request, "if_exists": "do_nothing"}, answer="Thread")
+    assert again["created_at"] == created["created_at"]
     where = {"metadata": {"mark": mark}, "status": "idle", "limit": 10, "offset": 0}
     [found] = await client.call("POST /threads/search", where, answer="Threads")
     assert found["thread_id"] == thread_id
@@ -142,9 +144,9 @@ async def test_threads_are_created_changed_searched_and_deleted(client: Client) 
     await client.refused("GET /threads/nope", status=422)
 
 
-async def test_a_patch_with_values_or_messages_is_a_revision(client: Client) -> None:
+async def test_a_patch_with_values_or_messages_adds_a_checkpoint(client: Client) -> None:
     thread_id = await client.new_thread()
-    body = {"values": {"mood": "good"}, "messages": said("Note")}
+    body = {"values": {"mood": "good"}, "messages": user("Note")}
     patched = await client.call(f"PATCH /threads/{thread_id}", body, answer="Thread")
     assert (patched["values"]["mood"], texts(patched["messages"])) == ("good", ["Note"])
     [first] = await client.call(f"GET /threads/{thread_id}/history", answer="ThreadStates")
@@ -163,25 +165,25 @@ async def test_a_patch_with_values_or_messages_is_a_revision(client: Client) -> 
 async def test_runs_are_created_waited_for_and_found(client: Client) -> None:
     thread_id = await client.new_thread()
     mark = str(uuid4())
-    body = {"thread_id": thread_id, "agent_id": "echo", "messages": said("Hello"), "metadata": {"mark": mark}}
+    body = {"thread_id": thread_id, "agent_id": "echo", "messages": user("Hello"), "metadata": {"mark": mark}}
     run = await client.call("POST /runs", body, answer="Run")
     assert (run["thread_id"], run["metadata"]["mark"]) == (thread_id, mark)
     at = f"/runs/{run['run_id']}"
     waited = await client.call(f"GET {at}/wait", answer="RunWaitResponse")
     assert (waited["run"]["status"], texts(waited["messages"])) == ("success", ["Hello", "Hello"])
-    got = await client.call(f"GET {at}", answer="Run")
-    assert got["status"] == "success"
+    finished = await client.call(f"GET {at}", answer="Run")
+    assert finished["status"] == "success"
     where = {"thread_id": thread_id, "status": "success", "metadata": {"mark": mark}, "limit": 10, "offset": 0}
-    assert await client.call("POST /runs/search", where, answer="Runs") == [got]
+    assert await client.call("POST /runs/search", where, answer="Runs") == [finished]
     assert await client.call("POST /runs/search", {**where, "status": "error"}, answer="Runs") == []
-    by_agent = {"thread_id": thread_id, "agent_id": got["agent_id"]}
-    assert await client.call("POST /runs/search", by_agent, answer="Runs") == [got]
+    by_agent = {"thread_id": thread_id, "agent_id": finished["agent_id"]}
+    assert await client.call("POST /runs/search", by_agent, answer="Runs") == [finished]
     await client.call(f"DELETE {at}", status=204)
     await client.refused(f"GET {at}", status=404)
 
 
-async def test_runs_without_a_thread_or_an_agent_take_the_default_agent(client: Client) -> None:
-    waited = await client.call("POST /runs/wait", {"messages": said("Hello")}, answer="RunWaitResponse")
+async def test_runs_without_an_agent_use_the_default_agent(client: Client) -> None:
+    waited = await client.call("POST /runs/wait", {"messages": user("Hello")}, answer="RunWaitResponse")
     assert (texts(waited["messages"]), waited["run"]["status"]) == (["Hello", "Hello"], "success")
     by_input = await client.call("POST /runs/wait", {"input": {"message": "Hello"}}, answer="RunWaitResponse")
     assert texts(by_input["messages"])[-1] == "Hello"
@@ -190,16 +192,16 @@ async def test_runs_without_a_thread_or_an_agent_take_the_default_agent(client: 
     await client.call("POST /runs", {"input": {"message": "Hello"}}, answer="Run")
 
 
-async def test_structured_output_is_in_the_values_and_messages_are_not(client: Client) -> None:
-    body = {"agent_id": "json", "messages": said("a b")}
+async def test_values_have_structured_output_but_no_messages(client: Client) -> None:
+    body = {"agent_id": "json", "messages": user("a b")}
     waited = await client.call("POST /runs/wait", body, answer="RunWaitResponse")
     assert waited["values"]["words"] == 2
     assert "messages" not in waited["values"]
 
 
-async def test_a_question_and_a_failure_are_shown_by_the_status(client: Client) -> None:
-    asked = await client.call("POST /runs/wait", {"agent_id": "ask", "messages": said("x")}, answer="RunWaitResponse")
-    assert asked["run"]["status"] == "interrupted"
+async def test_the_status_shows_a_question_and_a_failure(client: Client) -> None:
+    paused = await client.call("POST /runs/wait", {"agent_id": "ask", "messages": user("x")}, answer="RunWaitResponse")
+    assert paused["run"]["status"] == "interrupted"
     failed = await client.call("POST /runs/wait", {"agent_id": "fail", "input": "Boom"}, answer="RunWaitResponse")
     assert failed["run"]["status"] == "error"
 
@@ -207,7 +209,7 @@ async def test_a_question_and_a_failure_are_shown_by_the_status(client: Client) 
 @pytest.mark.parametrize("mode", ["values", "messages", "updates", "custom", ["values", "messages"]])
 async def test_runs_are_streamed_and_joined(client: Client, mode: Any) -> None:
     thread_id = await client.new_thread()
-    body = {"thread_id": thread_id, "agent_id": "stream", "messages": said("one two"), "stream_mode": mode}
+    body = {"thread_id": thread_id, "agent_id": "stream", "messages": user("one two"), "stream_mode": mode}
     events = await client.stream("POST /runs/stream", body)
     assert all(name != "error" for name, _ in events)
     if mode != "custom":
@@ -219,7 +221,7 @@ async def test_runs_are_streamed_and_joined(client: Client, mode: Any) -> None:
 @pytest.mark.parametrize("query", ["", "?wait=true", "?wait=false&action=interrupt", "?wait=true&action=rollback"])
 async def test_a_run_is_cancelled(client: Client, gate: asyncio.Event, query: str) -> None:
     thread_id = await client.new_thread()
-    body = {"thread_id": thread_id, "agent_id": "gated", "messages": said("x")}
+    body = {"thread_id": thread_id, "agent_id": "gated", "messages": user("x")}
     run = await client.call("POST /runs", body, answer="Run")
     at = f"/runs/{run['run_id']}"
     await client.call(f"POST {at}/cancel{query}", status=204)
@@ -230,7 +232,7 @@ async def test_a_run_is_cancelled(client: Client, gate: asyncio.Event, query: st
         assert waited["run"]["status"] == "interrupted"
 
 
-async def test_what_is_not_there_is_refused_when_a_run_is_created(client: Client) -> None:
+async def test_runs_of_unknown_agents_or_threads_are_refused(client: Client) -> None:
     for path in ("/runs", "/runs/wait", "/runs/stream"):
         await client.refused(f"POST {path}", {"agent_id": "nope", "input": "x"}, status=404)
         await client.refused(f"POST {path}", {"thread_id": str(uuid4()), "input": "x"}, status=404)
@@ -244,7 +246,7 @@ async def test_what_is_not_there_is_refused_when_a_run_is_created(client: Client
 
 async def test_a_busy_thread_is_a_conflict(client: Client, gate: asyncio.Event) -> None:
     thread_id = await client.new_thread()
-    body = {"thread_id": thread_id, "agent_id": "gated", "messages": said("x")}
+    body = {"thread_id": thread_id, "agent_id": "gated", "messages": user("x")}
     run = await client.call("POST /runs", body, answer="Run")
     assert (await client.call(f"GET /threads/{thread_id}", answer="Thread"))["status"] == "busy"
     for path in ("/runs", "/runs/wait", "/runs/stream"):
@@ -253,7 +255,7 @@ async def test_a_busy_thread_is_a_conflict(client: Client, gate: asyncio.Event) 
     await client.call(f"GET /runs/{run['run_id']}/wait", answer="RunWaitResponse")
 
 
-async def test_items_are_kept_searched_and_deleted(client: Client) -> None:
+async def test_items_are_stored_searched_and_deleted(client: Client) -> None:
     top = f"t{uuid4().hex}"
     for key in ("a", "b"):
         body = {"namespace": [top, "n"], "key": key, "value": {"of": key}}

@@ -1,5 +1,7 @@
-"""The official Python client of the AIEF Agent Protocol, over real sockets, calling agents of the gateway: every call
-that it has; and what the client of the same specification for JavaScript sends, sent by hand."""
+"""Every call of the official Python client of the AIEF Agent Protocol, over real sockets.
+
+The requests of the JavaScript client of the same specification are sent by hand.
+"""
 
 import base64
 from collections.abc import AsyncGenerator, Sequence
@@ -15,18 +17,18 @@ from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents = {name: getattr(demo, name) for name in demo.__all__}
-    async with running(tmp_path_factory.mktemp("aief"), agents, default_agent="echo") as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("aief"), agents, default_agent="echo") as gateway:
+        yield gateway
 
 
 class Client:
-    """The official client. Its host is one agent, so each call names the agent first."""
+    """The official client. A host is one agent, so each call selects the agent first."""
 
     def __init__(self, official: OfficialClient, url: str) -> None:
         self._official, self._url = official, url
@@ -55,8 +57,8 @@ class Client:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(gateway: Running) -> AsyncGenerator[Client]:
-    async with start_client("aief", base_url=gateway.url) as made:
-        yield Client(made, gateway.url)
+    async with start_client("aief", base_url=gateway.url) as official:
+        yield Client(official, gateway.url)
 
 
 def names(artifacts: list[Any]) -> list[str]:
@@ -70,14 +72,14 @@ async def test_the_default_agent_is_at_the_root(gateway: Running) -> None:
     assert (step["output"], step["is_last"]) == ("Hello", True)
 
 
-async def test_a_task_is_created_with_what_the_caller_gave(client: Client) -> None:
+async def test_a_task_is_created_with_the_input_of_its_caller(client: Client) -> None:
     body = {"input": "Hello", "additional_input": {"a": [1, None], "b": "ü"}}
     task = await client.call("echo", "create_agent_task", task_request_body=body)
     assert (task["input"], task["additional_input"], task["artifacts"]) == ("Hello", body["additional_input"], [])
     assert await client.call("echo", "get_agent_task", task_id=task["task_id"]) == task
 
 
-async def test_a_task_without_input_is_given_it_by_its_first_step(client: Client) -> None:
+async def test_the_first_step_supplies_a_missing_input(client: Client) -> None:
     bodies: list[dict[str, Any]] = [{}, {"task_request_body": {}}]
     for body in bodies:
         task = await client.call("echo", "create_agent_task", **body)
@@ -86,7 +88,7 @@ async def test_a_task_without_input_is_given_it_by_its_first_step(client: Client
         assert (step["input"], step["output"], step["is_last"]) == ("Late", "Late", True)
 
 
-async def test_a_new_task_has_one_created_step_and_it_keeps_its_id(client: Client) -> None:
+async def test_a_new_task_has_one_created_step_with_its_id(client: Client) -> None:
     task_id = await client.create("echo", "Hello")
     [waiting] = await client.steps("echo", task_id)
     assert (waiting["status"], waiting["output"], waiting["task_id"]) == ("created", None, task_id)
@@ -94,8 +96,8 @@ async def test_a_new_task_has_one_created_step_and_it_keeps_its_id(client: Clien
     assert done["step_id"] == waiting["step_id"]
     assert (done["status"], done["output"], done["is_last"], done["artifacts"]) == ("completed", "Hello", True, [])
     assert await client.steps("echo", task_id) == [done]
-    got = await client.call("echo", "get_agent_task_step", task_id=task_id, step_id=done["step_id"])
-    assert got == done
+    read = await client.call("echo", "get_agent_task_step", task_id=task_id, step_id=done["step_id"])
+    assert read == done
 
 
 async def test_a_step_after_the_last_one_is_the_next_turn(client: Client) -> None:
@@ -108,16 +110,16 @@ async def test_a_step_after_the_last_one_is_the_next_turn(client: Client) -> Non
 
 async def test_a_question_is_a_step_and_its_answer_the_next(client: Client) -> None:
     task_id = await client.create("ask", "Hello")
-    asked = await client.step("ask", task_id)
-    assert (asked["status"], asked["output"], asked["is_last"]) == ("completed", "What is your name?", False)
+    question = await client.step("ask", task_id)
+    assert (question["status"], question["output"], question["is_last"]) == ("completed", "What is your name?", False)
     before, waiting = await client.steps("ask", task_id)
-    assert (before, waiting["status"]) == (asked, "created")
+    assert (before, waiting["status"]) == (question, "created")
     answered = await client.step("ask", task_id, "Ada")
     assert answered["step_id"] == waiting["step_id"]
     assert (answered["input"], answered["output"], answered["is_last"]) == ("Ada", "Hello, Ada.", True)
 
 
-async def test_two_questions_at_once_come_one_a_step(client: Client) -> None:
+async def test_two_questions_at_once_take_one_step_each(client: Client) -> None:
     task_id = await client.create("approve", "Hello")
     assert not (await client.step("approve", task_id))["is_last"]
     assert not (await client.step("approve", task_id, '{"approved": true}'))["is_last"]
@@ -143,15 +145,15 @@ async def test_the_steps_of_an_agent_are_revealed_one_by_one(client: Client) -> 
     assert await client.steps("steps", task_id) == done
 
 
-async def test_tasks_come_in_pages_and_only_those_of_the_agent(client: Client) -> None:
-    made = [await client.create("json", f"Task {number}") for number in range(5)]
+async def test_pages_of_tasks_have_only_those_of_the_agent(client: Client) -> None:
+    task_ids = [await client.create("json", f"Task {number}") for number in range(5)]
     await client.create("tools", "Another agent's")
     found: list[str] = []
     for page in (1, 2, 3):
         listed = await client.call("json", "list_agent_tasks", current_page=page, page_size=2)
         assert listed["pagination"] == {"total_items": 5, "total_pages": 3, "current_page": page, "page_size": 2}
         found += [task["task_id"] for task in listed["tasks"]]
-    assert sorted(found) == sorted(made)
+    assert sorted(found) == sorted(task_ids)
     beyond = await client.call("json", "list_agent_tasks", current_page=4, page_size=2)
     assert (beyond["tasks"], beyond["pagination"]["total_items"]) == ([], 5)
     assert len((await client.call("json", "list_agent_tasks"))["tasks"]) == 5
@@ -167,7 +169,7 @@ async def test_steps_and_artifacts_come_in_pages(client: Client) -> None:
         assert pages[0]["pagination"] == {"total_items": 3, "total_pages": 2, "current_page": 1, "page_size": 2}
 
 
-async def test_files_go_up_and_come_down(client: Client, tmp_path: Path) -> None:
+async def test_files_are_uploaded_and_downloaded(client: Client, tmp_path: Path) -> None:
     task_id = await client.create("files", "A report")
     (tmp_path / "in.bin").write_bytes(b"\x00\x01\xff")
     up = await client.call(
@@ -190,8 +192,8 @@ async def test_files_go_up_and_come_down(client: Client, tmp_path: Path) -> None
     assert names(task["artifacts"]) == names(listed)
 
 
-async def test_a_task_that_is_told_to_go_on_is_done_as_it_was_asked_for(client: Client) -> None:
-    """As the protocol's Postman collection has it: a "y" with every step until the last one, and then the files."""
+async def test_continuing_with_y_completes_the_original_request(client: Client) -> None:
+    """Send "y" with every step, then read the files, as the protocol's Postman collection does."""
     task_id = await client.create("files", "A report")
     while not (await client.step("files", task_id, "y"))["is_last"]:
         pass
@@ -199,7 +201,7 @@ async def test_a_task_that_is_told_to_go_on_is_done_as_it_was_asked_for(client: 
     assert (artifact["file_name"], await client.content("files", task_id, artifact)) == ("report.txt", b"A report")
 
 
-async def test_a_failed_run_is_a_last_step_that_says_why(client: Client) -> None:
+async def test_a_failed_run_is_a_last_step_with_the_error(client: Client) -> None:
     task_id = await client.create("fail", "Boom")
     step = await client.step("fail", task_id)
     assert (step["status"], step["is_last"]) == ("completed", True)
@@ -207,41 +209,43 @@ async def test_a_failed_run_is_a_last_step_that_says_why(client: Client) -> None
 
 
 UNKNOWN: Final[Sequence[tuple[str, str, dict[str, str]]]] = (
-    ("echo", "get_agent_task", {"task_id": NOBODY}),
+    ("echo", "get_agent_task", {"task_id": UNKNOWN_ID}),
     ("tools", "get_agent_task", {}),
     ("nope", "create_agent_task", {}),
-    ("echo", "execute_agent_task_step", {"task_id": NOBODY}),
+    ("echo", "execute_agent_task_step", {"task_id": UNKNOWN_ID}),
     ("echo", "list_agent_task_steps", {"task_id": "nope"}),
-    ("echo", "list_agent_task_artifacts", {"task_id": NOBODY}),
-    ("echo", "get_agent_task_step", {"step_id": NOBODY}),
+    ("echo", "list_agent_task_artifacts", {"task_id": UNKNOWN_ID}),
+    ("echo", "get_agent_task_step", {"step_id": UNKNOWN_ID}),
     ("echo", "get_agent_task_step", {"step_id": "nope"}),
-    ("echo", "download_agent_task_artifact", {"artifact_id": NOBODY}),
+    ("echo", "download_agent_task_artifact", {"artifact_id": UNKNOWN_ID}),
     ("echo", "download_agent_task_artifact", {"artifact_id": "../../etc/passwd"}),
 )
-"""Agent, call and arguments, beside the id of a task of `echo`."""
+"""Agent, call, and arguments in addition to the id of a task of `echo`."""
 
 
-async def test_what_is_not_there_is_a_404_with_a_message(client: Client) -> None:
+async def test_unknown_things_are_a_404_with_a_message(client: Client) -> None:
     task_id = await client.create("echo", "Hello")
     await client.step("echo", task_id)
     for agent, name, arguments in UNKNOWN:
-        given = arguments if name == "create_agent_task" else {"task_id": task_id, **arguments}
+        request = arguments if name == "create_agent_task" else {"task_id": task_id, **arguments}
         with pytest.raises(ClientError) as caught:
-            await client.call(agent, name, **given)
+            await client.call(agent, name, **request)
         assert (caught.value.type, caught.value.data["status"]) == ("ApiException", 404), name
         assert '"message":' in caught.value.data["body"]
 
 
-async def test_bodies_as_the_client_for_javascript_sends_them(gateway: Running) -> None:
-    """It writes its requests with fetch: a Content-Type without a body where nothing is given, members that are
-    undefined left out, and a file as a blob that is called `blob`."""
+async def test_requests_of_the_javascript_client_are_accepted(gateway: Running) -> None:
+    """Send requests as the client does with fetch.
+
+    It sends a Content-Type without a body, omits undefined members, and names a file `blob`.
+    """
     base, headers = "/agent/files/ap/v1/agent/tasks", {"Content-Type": "application/json", "Accept": "*/*"}
     http = gateway.http
     bare = await http.post(base, headers=headers)
     assert (bare.status_code, bare.json()["additional_input"]) == (200, {})
-    made = await http.post(base, headers=headers, content='{"input":"A report","additional_input":{}}')
-    task = made.json()
-    assert (made.status_code, task["input"]) == (200, "A report")
+    created = await http.post(base, headers=headers, content='{"input":"A report","additional_input":{}}')
+    task = created.json()
+    assert (created.status_code, task["input"]) == (200, "A report")
     at = f"{base}/{task['task_id']}"
     up = await http.post(
         f"{at}/artifacts",
@@ -256,8 +260,8 @@ async def test_bodies_as_the_client_for_javascript_sends_them(gateway: Running) 
         assert page.status_code == 200
         assert page.json()[noun] and page.json()["pagination"]["total_pages"] == 1
     for artifact in step.json()["artifacts"]:
-        got = await http.get(f"{at}/artifacts/{artifact['artifact_id']}")
-        assert (got.status_code, got.headers["content-type"]) == (200, "application/octet-stream")
-        assert got.headers["content-disposition"].startswith("attachment")
+        response = await http.get(f"{at}/artifacts/{artifact['artifact_id']}")
+        assert (response.status_code, response.headers["content-type"]) == (200, "application/octet-stream")
+        assert response.headers["content-disposition"].startswith("attachment")
     assert (await http.get(f"{at}/steps/{step.json()['step_id']}")).json() == step.json()
     assert (await http.get(at)).json()["task_id"] == task["task_id"]

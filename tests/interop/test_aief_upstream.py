@@ -1,5 +1,7 @@
-"""The agent of a server made with the official AIEF SDK for Python, unchanged, called by our client and through the
-gateway. Its server is one agent, and the input of a task names the one that is meant: `echo: Hello`."""
+"""The agent of a server built with the unmodified official AIEF SDK, called by the adapter and through the gateway.
+
+The server has one agent, and the input of a task names the behavior: `echo: Hello`.
+"""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -24,49 +26,47 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server() -> AsyncGenerator[OfficialServer]:
-    async with start_server("aief") as made:
-        yield made
+    async with start_server("aief") as server:
+        yield server
 
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with loopback.client() as made:
-        yield made
+    async with loopback.client() as client:
+        yield client
 
 
 def talk(server: OfficialServer, http: httpx.AsyncClient) -> Talk:
     return Talk(Client(server.url, http=http), bound=BOUND)
 
 
-def contexts(heard: Transcript) -> list[str]:
-    bound = [event.ids for event in heard.events if isinstance(event, UpstreamBound)]
+def contexts(transcript: Transcript) -> list[str]:
+    bound = [event.ids for event in transcript.events if isinstance(event, UpstreamBound)]
     return [ids["context"] for ids in bound if ids.get("context")]
 
 
-async def test_it_is_found_although_nothing_describes_it(server: OfficialServer, http: httpx.AsyncClient) -> None:
+async def test_an_agent_without_a_description_is_discovered(server: OfficialServer, http: httpx.AsyncClient) -> None:
     assert [info.name for info in await discover(server.url, http)] == ["agent"]
 
 
-async def test_its_steps_are_done_one_after_the_other(server: OfficialServer, http: httpx.AsyncClient) -> None:
-    heard = await talk(server, http).say("steps: Hello")
-    assert [event.name for event in heard.events if isinstance(event, StepStarted)] == ["plan", "work", "review"]
-    assert [message.text for message in heard.messages] == ["plan: Hello", "work: Hello", "review: Hello"]
+async def test_steps_run_one_after_the_other(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    transcript = await talk(server, http).say("steps: Hello")
+    assert [event.name for event in transcript.events if isinstance(event, StepStarted)] == ["plan", "work", "review"]
+    assert [message.text for message in transcript.messages] == ["plan: Hello", "work: Hello", "review: Hello"]
 
 
-async def test_files_go_there_and_come_back(server: OfficialServer, http: httpx.AsyncClient) -> None:
+async def test_files_are_sent_and_returned(server: OfficialServer, http: httpx.AsyncClient) -> None:
     file = FilePart(name="in.txt", inline=b"in", media_type="text/plain")
-    said = Message(role="user", parts=(TextPart(text="files: A report"), file))
-    heard = await talk(server, http).say(said)
-    made = {event.name: event for event in heard.events if isinstance(event, ArtifactAdded)}
-    assert set(made) == {"copy-of-in.txt", "report.txt"}
-    assert {event.folder for event in made.values()} == {"out"}
-    assert [event.part.size for event in made.values() if isinstance(event.part, FilePart)] == [2, 8]
+    message = Message(role="user", parts=(TextPart(text="files: A report"), file))
+    transcript = await talk(server, http).say(message)
+    artifacts = {event.name: event for event in transcript.events if isinstance(event, ArtifactAdded)}
+    assert set(artifacts) == {"copy-of-in.txt", "report.txt"}
+    assert {event.folder for event in artifacts.values()} == {"out"}
+    assert [event.part.size for event in artifacts.values() if isinstance(event.part, FilePart)] == [2, 8]
 
 
-async def test_a_failure_is_a_fault_and_the_next_turn_is_a_new_task(
-    server: OfficialServer, http: httpx.AsyncClient
-) -> None:
-    """It answers 500 without a word, and leaves the step running for ever."""
+async def test_the_turn_after_a_failure_is_a_new_task(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    """Fail a step. The server answers 500 without a message, and the step stays running."""
     dialogue = talk(server, http)
     failed = await dialogue.say("fail: Boom")
     assert failed.fault is not None
@@ -75,15 +75,15 @@ async def test_a_failure_is_a_fault_and_the_next_turn_is_a_new_task(
     assert (await dialogue.say("echo: Again")).text == "echo: Again"
 
 
-async def test_after_the_last_step_the_next_turn_is_a_new_task(server: OfficialServer, http: httpx.AsyncClient) -> None:
-    """It answers 500 where no step is left, and hangs up."""
+async def test_the_turn_after_the_last_step_is_a_new_task(server: OfficialServer, http: httpx.AsyncClient) -> None:
+    """Send two turns. After the last step the server answers 500 and disconnects."""
     dialogue = talk(server, http)
     first, second = await dialogue.say("echo: One"), await dialogue.say("echo: Two")
     assert [first.text, second.text] == ["echo: One", "echo: Two"]
     assert contexts(first) != contexts(second)
 
 
-async def test_the_contract_of_agents_is_kept(server: OfficialServer, http: httpx.AsyncClient) -> None:
+async def test_the_client_meets_the_contract_of_agents(server: OfficialServer, http: httpx.AsyncClient) -> None:
     def make() -> Any:
         return Reminded(Client(server.url, http=http))
 
@@ -95,22 +95,22 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServ
     async with loopback.client() as http:
         [info] = await discover(server.url, http)
         registered = {info.name: RegisteredAgent(info, Client(server.url, http=http))}
-        async with running(tmp_path_factory.mktemp("aief"), registered=registered) as made:
-            yield made
+        async with running(tmp_path_factory.mktemp("aief"), registered=registered) as gateway:
+            yield gateway
 
 
-async def test_a_conversation_goes_on_in_a_new_task_with_what_was_said(gateway: Running, tmp_path: Path) -> None:
+async def test_a_conversation_continues_in_a_new_task_with_its_history(gateway: Running, tmp_path: Path) -> None:
     task_id = (await gateway.http.post("/ap/v1/agent/tasks", json={"input": "echo: One"})).json()["task_id"]
     steps = f"/ap/v1/agent/tasks/{task_id}/steps"
     first = (await gateway.http.post(steps)).json()
     second = (await gateway.http.post(steps, json={"input": "echo: Two"})).json()
     assert first["output"] == "echo: One"
-    # What was said comes first, and so its agent is none that the program has: it gives back what it was told.
+    # The history comes before the new text, so no behavior matches and the server returns the whole input.
     assert second["output"].endswith("agent: echo: One\n\necho: Two")
 
 
-async def test_the_files_of_a_task_are_there_after_its_last_step(gateway: Running) -> None:
-    """Asked for with a "y" a step, as the protocol's Postman collection does; the server's agent knows its task."""
+async def test_files_of_a_task_remain_after_its_last_step(gateway: Running) -> None:
+    """Send "y" with each step, as the protocol's Postman collection does. The server's agent knows its task."""
     task_id = (await gateway.http.post("/ap/v1/agent/tasks", json={"input": "files: A report"})).json()["task_id"]
     path = f"/ap/v1/agent/tasks/{task_id}"
     step = (await gateway.http.post(f"{path}/steps", json={"input": "y"})).json()

@@ -1,4 +1,4 @@
-"""Graphs on LangGraph's own development server, unchanged, behind the gateway."""
+"""Graphs on LangGraph's unmodified development server, behind the gateway."""
 
 import asyncio
 import json
@@ -48,14 +48,14 @@ async def gateway(
 ) -> AsyncGenerator[Running]:
     infos = await upstream.discover(server, far, {})
     registered = {info.name: RegisteredAgent(info, upstream.client(server, upstream.name_of(info))) for info in infos}
-    async with running(tmp_path_factory.mktemp("gateway"), registered=registered) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("gateway"), registered=registered) as gateway:
+        yield gateway
     for each in registered.values():
         assert isinstance(each.agent, Client)
         await each.agent.aclose()
 
 
-def said(text: str) -> dict[str, Any]:
+def user(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
@@ -64,25 +64,25 @@ async def new_thread(http: httpx.AsyncClient) -> str:
 
 
 async def streamed(
-    http: httpx.AsyncClient, thread_id: str, agent: str, *modes: str, **asked: Any
+    http: httpx.AsyncClient, thread_id: str, agent: str, *modes: str, **options: Any
 ) -> list[tuple[str, Any]]:
-    """The events of a run, and their data."""
-    body = {"assistant_id": agent, "stream_mode": list(modes), "stream_subgraphs": True, **asked}
+    """Run an agent and return the events of its stream, with their data."""
+    body = {"assistant_id": agent, "stream_mode": list(modes), "stream_subgraphs": True, **options}
     answer = await http.post(f"/threads/{thread_id}/runs/stream", json=body)
     assert answer.status_code == 200, answer.text
-    return [(found.event, json.loads(found.data)) for found in Frames().all([answer.content])]
+    return [(frame.event, json.loads(frame.data)) for frame in Frames().all([answer.content])]
 
 
-async def said_by(http: httpx.AsyncClient, thread_id: str, agent: str, **asked: Any) -> list[str]:
-    """What is in the state at the end, as type and content."""
-    answer = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": agent, **asked})
+async def run_messages(http: httpx.AsyncClient, thread_id: str, agent: str, **options: Any) -> list[str]:
+    """Run an agent and return type and content of each message in its final state."""
+    answer = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": agent, **options})
     assert answer.status_code == 200, answer.text
     return [f"{message['type']}: {message['content']}" for message in answer.json().get("messages", ())]
 
 
 async def interrupts(http: httpx.AsyncClient, thread_id: str) -> list[dict[str, Any]]:
     thread = (await http.get(f"/threads/{thread_id}")).json()
-    return [asked for each in thread["interrupts"].values() for asked in each]
+    return [question for each in thread["interrupts"].values() for question in each]
 
 
 async def bound(gateway: Running, thread_id: str) -> dict[str, str]:
@@ -90,7 +90,7 @@ async def bound(gateway: Running, thread_id: str) -> dict[str, str]:
     return (await gateway.hub.reads.run("default", newest["run_id"])).upstream
 
 
-async def test_its_graphs_are_there_with_their_schemas(gateway: Running) -> None:
+async def test_graphs_are_listed_with_their_schemas(gateway: Running) -> None:
     infos = {info.name: info for info in gateway.hub.agents()}
     assert {"echo", "ask", "nested", "joke"} <= infos.keys()
     assert infos["echo"].stateful and infos["echo"].remembers
@@ -99,23 +99,25 @@ async def test_its_graphs_are_there_with_their_schemas(gateway: Running) -> None
 
 @pytest.mark.parametrize("agent", ["echo", "stream", "nested"])
 @pytest.mark.parametrize("mode", ["messages-tuple", "custom", "tasks", "checkpoints", "updates", "values"])
-async def test_a_stream_is_the_servers_own(gateway: Running, far: httpx.AsyncClient, agent: str, mode: str) -> None:
+async def test_a_stream_equals_that_of_the_server(
+    gateway: Running, far: httpx.AsyncClient, agent: str, mode: str
+) -> None:
     async def events(http: httpx.AsyncClient) -> list[tuple[str, Any]]:
-        return await streamed(http, await new_thread(http), agent, mode, input=said("one two"))
+        return await streamed(http, await new_thread(http), agent, mode, input=user("one two"))
 
-    # At the same time: that server looks for new runs twice a second.
-    ours, theirs = await asyncio.gather(events(gateway.http), events(far))
-    assert shapes(ours) == shapes(theirs)
+    # Concurrently, because the server polls for new runs only twice a second.
+    forwarded, direct = await asyncio.gather(events(gateway.http), events(far))
+    assert shapes(forwarded) == shapes(direct)
 
 
 def shapes(events: list[tuple[str, Any]]) -> list[Any]:
-    # Here, the end of a message is told in a piece of its own, which is empty.
-    told = [(event, data) for event, data in events[1:] if not event.startswith("messages") or data[0]["content"]]
-    return [shape(event, data) for event, data in told]
+    # The gateway sends the end of a message as a separate, empty chunk.
+    chunks = [(event, data) for event, data in events[1:] if not event.startswith("messages") or data[0]["content"]]
+    return [shape(event, data) for event, data in chunks]
 
 
 def shape(event: str, data: Any) -> Any:
-    """An event without what differs each time: ids, times, and where it was made."""
+    """Return an event without the members that differ between runs: ids, times and origin."""
     name, *ns = [part.partition(":")[0] for part in event.split("|")]
     match name:
         case "messages":
@@ -133,18 +135,18 @@ def shape(event: str, data: Any) -> Any:
             return (name, ns, data)
 
 
-async def test_tokens_add_up_to_the_message_of_the_state(gateway: Running) -> None:
+async def test_tokens_form_the_message_in_the_state(gateway: Running) -> None:
     thread_id = await new_thread(gateway.http)
-    frames = await streamed(gateway.http, thread_id, "stream", "messages-tuple", "values", input=said("one two three"))
+    frames = await streamed(gateway.http, thread_id, "stream", "messages-tuple", "values", input=user("one two three"))
     pieces = [data[0]["content"] for event, data in frames if event == "messages"]
     last = [data for event, data in frames if event == "values"][-1]["messages"][-1]
     assert len(pieces) > 3 and "".join(pieces) == last["content"] == "one two three"
 
 
-async def test_a_thread_goes_on_in_the_servers_own(gateway: Running, far: httpx.AsyncClient) -> None:
+async def test_a_thread_continues_in_a_thread_of_the_server(gateway: Running, far: httpx.AsyncClient) -> None:
     thread_id = await new_thread(gateway.http)
-    await said_by(gateway.http, thread_id, "history", input=said("one"))
-    spoken = await said_by(gateway.http, thread_id, "history", input=said("two"))
+    await run_messages(gateway.http, thread_id, "history", input=user("one"))
+    spoken = await run_messages(gateway.http, thread_id, "history", input=user("two"))
     assert spoken[-1] == "ai: human: one | ai: human: one | human: two"
     there = (await far.get(f"/threads/{(await bound(gateway, thread_id))['thread']}/state")).json()
     here = (await gateway.http.get(f"/threads/{thread_id}/state")).json()
@@ -152,9 +154,9 @@ async def test_a_thread_goes_on_in_the_servers_own(gateway: Running, far: httpx.
     assert here["checkpoint"]["checkpoint_id"] == there["checkpoint"]["checkpoint_id"]
 
 
-async def test_the_history_is_the_servers_own(gateway: Running, far: httpx.AsyncClient) -> None:
+async def test_the_history_equals_that_of_the_server(gateway: Running, far: httpx.AsyncClient) -> None:
     thread_id = await new_thread(gateway.http)
-    await said_by(gateway.http, thread_id, "nested", input=said("one"))
+    await run_messages(gateway.http, thread_id, "nested", input=user("one"))
     upstream_id = (await bound(gateway, thread_id))["thread"]
     here, there = [
         (await http.post(f"/threads/{each}/history", json={"limit": 50})).json()
@@ -167,34 +169,34 @@ async def test_the_history_is_the_servers_own(gateway: Running, far: httpx.Async
     assert [each["values"] for each in here] == [each["values"] for each in there]
 
 
-async def test_two_questions_at_once_are_answered_each_by_its_id(gateway: Running) -> None:
+async def test_two_questions_at_once_are_answered_by_their_ids(gateway: Running) -> None:
     thread_id = await new_thread(gateway.http)
-    await said_by(gateway.http, thread_id, "approve", input=said("Hi"))
-    ids = {asked["value"]["action"]: asked["id"] for asked in await interrupts(gateway.http, thread_id)}
+    await run_messages(gateway.http, thread_id, "approve", input=user("Hi"))
+    ids = {question["value"]["action"]: question["id"] for question in await interrupts(gateway.http, thread_id)}
     resume = {ids["write"]: {"approved": True}, ids["send"]: {"approved": False}}
-    spoken = await said_by(gateway.http, thread_id, "approve", command={"resume": resume})
+    spoken = await run_messages(gateway.http, thread_id, "approve", command={"resume": resume})
     assert sorted(spoken[-2:]) == ["ai: send: False", "ai: write: True"]
 
 
-async def test_questions_one_after_the_other_in_one_node_have_the_same_id_there(gateway: Running) -> None:
+async def test_two_questions_of_one_node_are_answered_in_turn(gateway: Running) -> None:
     thread_id = await new_thread(gateway.http)
-    await said_by(gateway.http, thread_id, "twice", input=said("Hi"))
-    await said_by(gateway.http, thread_id, "twice", command={"resume": "Ada"})
-    spoken = await said_by(gateway.http, thread_id, "twice", command={"resume": "Lovelace"})
+    await run_messages(gateway.http, thread_id, "twice", input=user("Hi"))
+    await run_messages(gateway.http, thread_id, "twice", command={"resume": "Ada"})
+    spoken = await run_messages(gateway.http, thread_id, "twice", command={"resume": "Lovelace"})
     assert spoken[-1] == "ai: Hello, Ada Lovelace."
 
 
-async def test_a_failure_keeps_its_name_and_words(gateway: Running) -> None:
+async def test_a_failure_keeps_its_class_and_message(gateway: Running) -> None:
     thread_id = await new_thread(gateway.http)
     answer = await gateway.http.post(
-        f"/threads/{thread_id}/runs/wait", json={"assistant_id": "fail", "input": said("Boom")}
+        f"/threads/{thread_id}/runs/wait", json={"assistant_id": "fail", "input": user("Boom")}
     )
     assert answer.json() == {"__error__": {"error": "ValueError", "message": "Boom"}}
 
 
 async def test_a_cancel_reaches_the_server(gateway: Running, far: httpx.AsyncClient) -> None:
     thread_id = await new_thread(gateway.http)
-    body = {"assistant_id": "slow", "input": said("Hi"), "stream_mode": "custom"}
+    body = {"assistant_id": "slow", "input": user("Hi"), "stream_mode": "custom"}
     async with gateway.http.stream("POST", f"/threads/{thread_id}/runs/stream", json=body) as stream:
         async for chunk in stream.aiter_text():
             if "begun" in chunk:
@@ -208,94 +210,96 @@ async def test_a_cancel_reaches_the_server(gateway: Running, far: httpx.AsyncCli
     assert (await far.get(path)).json()["status"] == "interrupted"
 
 
-@pytest.mark.parametrize("who", ["gateway", "server"])
-async def test_whoever_waits_for_a_run_that_is_cancelled_before_it_begins_is_told_its_end(
-    gateway: Running, far: httpx.AsyncClient, who: str
+@pytest.mark.parametrize("canceller", ["gateway", "server"])
+async def test_cancelling_a_pending_run_ends_the_wait_for_it(
+    gateway: Running, far: httpx.AsyncClient, canceller: str
 ) -> None:
-    """The run waits on the server, behind one that the gateway does not know. That server ends no stream of such a
-    run."""
+    """Cancel a run that is queued on the server behind a run that the gateway does not know.
+
+    The server never ends the stream of such a run.
+    """
     thread_id = await new_thread(gateway.http)
-    await said_by(gateway.http, thread_id, "echo", input=said("Hi"))
+    await run_messages(gateway.http, thread_id, "echo", input=user("Hi"))
     ids = await bound(gateway, thread_id)
-    theirs = f"/threads/{ids['thread']}/runs"
-    busy = (await far.post(theirs, json={"assistant_id": "slow", "input": said("Hi")})).json()
-    body = {"assistant_id": "echo", "input": said("Bob")}
+    upstream_runs = f"/threads/{ids['thread']}/runs"
+    busy = (await far.post(upstream_runs, json={"assistant_id": "slow", "input": user("Hi")})).json()
+    body = {"assistant_id": "echo", "input": user("Bob")}
     run = (await gateway.http.post(f"/threads/{thread_id}/runs", json=body)).json()
-    ours = f"/threads/{thread_id}/runs/{run['run_id']}"
-    waiting = asyncio.ensure_future(gateway.http.get(f"{ours}/join"))
+    run_path = f"/threads/{thread_id}/runs/{run['run_id']}"
+    waiting = asyncio.ensure_future(gateway.http.get(f"{run_path}/join"))
     async with asyncio.timeout(60):
-        while len(listed := (await far.get(theirs)).json()) < 3:  # noqa: ASYNC110 - it tells of it in no other way
+        while len(listed := (await far.get(upstream_runs)).json()) < 3:  # noqa: ASYNC110 - the server has no other signal
             await asyncio.sleep(0)
         [pending] = [each for each in listed if each["run_id"] not in (busy["run_id"], ids["run"])]
         assert pending["status"] == "pending"
-        if who == "gateway":
-            await gateway.http.post(f"{ours}/cancel")
+        if canceller == "gateway":
+            await gateway.http.post(f"{run_path}/cancel")
         else:
-            await far.post(f"{theirs}/{pending['run_id']}/cancel")
+            await far.post(f"{upstream_runs}/{pending['run_id']}/cancel")
         assert (await waiting).status_code == 200
-        assert (await gateway.http.get(ours)).json()["status"] == "interrupted"
-        assert (await far.get(f"{theirs}/{pending['run_id']}")).json()["status"] == "interrupted"
-    await far.post(f"{theirs}/{busy['run_id']}/cancel")
+        assert (await gateway.http.get(run_path)).json()["status"] == "interrupted"
+        assert (await far.get(f"{upstream_runs}/{pending['run_id']}")).json()["status"] == "interrupted"
+    await far.post(f"{upstream_runs}/{busy['run_id']}/cancel")
 
 
-async def test_a_graph_that_does_not_converse_takes_a_text_and_gives_its_output(gateway: Running) -> None:
+async def test_a_graph_without_messages_takes_text_and_returns_output(gateway: Running) -> None:
     body = {"agent_name": "joke", "input": [{"role": "user", "parts": [{"content": "cats"}]}]}
     run = (await gateway.http.post("/acp/runs", json=body)).json()
-    # As words and as structured output; the nodes are told beside it, as metadata of parts.
+    # The output arrives as text and as structured data. Parts with metadata report the nodes.
     parts = [part for message in run["output"] for part in message["parts"] if part.get("metadata") is None]
     assert [part["content"] for part in parts] == ["Why cats?", '{"joke":"Why cats?"}']
 
 
-async def test_a_breakpoint_is_a_question_that_anything_answers(server: str) -> None:
+async def test_a_breakpoint_is_a_question_with_any_answer(server: str) -> None:
     client = Client(server, "echo")
     talk = Talk(client, bound=30)
     call = talk.call("Hi")
     configured = call.input.replace(config={"interrupt_before": "*"})
     await talk.play(replace(call, input=configured))
     assert [question.value for question in talk.questions] == [{"next": ["echo"]}]
-    heard = await talk.answer("go on")
-    assert [message.text for message in heard.messages] == ["Hi"]
+    transcript = await talk.answer("go on")
+    assert [message.text for message in transcript.messages] == ["Hi"]
     await client.aclose()
 
 
-async def test_cut_streams_lose_and_double_nothing(server: str) -> None:
-    """Its ids repeat within a millisecond."""
+async def test_cut_streams_deliver_each_event_once(server: str) -> None:
+    """Cut a stream several times. The server's event ids repeat within a millisecond."""
     text = " ".join(str(n) for n in range(40))
     whole = Client(server, "stream")
     expected = await Talk(whole, bound=30).say(text)
     await whole.aclose()
     async with cutting(server, {"cut": [10**9, 3000, 1, 9000, 20000, 5000]}) as proxy:
         client = Client(proxy.url, "stream", headers={CUT: "cut"}, dialect="langgraph")
-        heard = await Talk(client, bound=30).say(text)
+        transcript = await Talk(client, bound=30).say(text)
         await client.aclose()
         assert len(proxy.resumed["cut"]) >= 2
-    assert [message.text for message in heard.messages] == [text]
-    assert [event.kind for event in heard.events] == [event.kind for event in expected.events]
+    assert [message.text for message in transcript.messages] == [text]
+    assert [event.kind for event in transcript.events] == [event.kind for event in expected.events]
 
 
-async def test_a_run_is_attached_to_again_and_told_from_its_start(server: str, far: httpx.AsyncClient) -> None:
+async def test_a_detached_run_is_replayed_from_its_start(server: str, far: httpx.AsyncClient) -> None:
     client = Client(server, "slow")
     talk = Talk(client, bound=30)
     call = talk.call("Hi")
     events = client.run(call)
-    heard = [await anext(events)]
-    while not isinstance(heard[-1], Custom):
-        heard.append(await anext(events))
-    left = asyncio.ensure_future(anext(events))
+    received = [await anext(events)]
+    while not isinstance(received[-1], Custom):
+        received.append(await anext(events))
+    reading = asyncio.ensure_future(anext(events))
     await asyncio.sleep(0)
-    left.cancel(DETACH)
+    reading.cancel(DETACH)
     with pytest.raises(asyncio.CancelledError):
-        await left
-    assert isinstance(heard[0], UpstreamBound)
-    records = [Record(n, n, talk.task_id, call.run_id, 1, event) for n, event in enumerate(heard, 1)]
+        await reading
+    assert isinstance(received[0], UpstreamBound)
+    records = [Record(n, n, talk.task_id, call.run_id, 1, event) for n, event in enumerate(received, 1)]
 
     async def past() -> list[Record]:
         return records
 
-    again = client.reattach(replace(call, upstream=heard[0].ids, past=past))
-    assert [await anext(again) for _ in heard] == heard
+    again = client.reattach(replace(call, upstream=received[0].ids, past=past))
+    assert [await anext(again) for _ in received] == received
     await again.aclose()
-    path = f"/threads/{heard[0].ids['thread']}/runs/{heard[0].ids['run']}"
+    path = f"/threads/{received[0].ids['thread']}/runs/{received[0].ids['run']}"
     async with asyncio.timeout(30):
         await far.get(f"{path}/join")
     assert (await far.get(path)).json()["status"] == "interrupted"
@@ -303,42 +307,40 @@ async def test_a_run_is_attached_to_again_and_told_from_its_start(server: str, f
 
 
 @pytest.mark.slow
-async def test_a_graph_there_is_an_agent_like_any_other(server: str) -> None:
+async def test_the_client_meets_the_contract_of_agents(server: str) -> None:
     client = Client(server, "ask")
     await check_agent(lambda: cast("Any", Reminded(client)), same=False, strange=("", "\0", {}), bound=60)
     await client.aclose()
 
 
 @pytest.mark.parametrize("below", ["graph", "graph?xray=true", "graph?xray=1", "subgraphs", "subgraphs?recurse=true"])
-async def test_a_graph_there_is_drawn_as_its_own_server_draws_it(
-    gateway: Running, far: httpx.AsyncClient, below: str
-) -> None:
+async def test_a_graph_is_drawn_as_the_server_draws_it(gateway: Running, far: httpx.AsyncClient, below: str) -> None:
     for assistant in (await far.post("/assistants/search", json={"limit": 100})).json():
         path = f"/assistants/{assistant['assistant_id']}/{below}"
-        own, ours = await far.get(path), await gateway.http.get(path)
-        assert own.status_code == ours.status_code == 200
-        assert own.json() == ours.json(), assistant["graph_id"]
+        direct, forwarded = await far.get(path), await gateway.http.get(path)
+        assert direct.status_code == forwarded.status_code == 200
+        assert direct.json() == forwarded.json(), assistant["graph_id"]
 
 
-async def test_the_log_of_a_conversation_there_grows_with_what_is_said(gateway: Running) -> None:
+async def test_the_log_of_a_conversation_grows_linearly(gateway: Running) -> None:
     thread_id = await new_thread(gateway.http)
     sizes = [0]
     for turn in range(8):
-        await said_by(gateway.http, thread_id, "echo", input=said(f"{turn}: {'What is there to be said? ' * 40}"))
+        await run_messages(gateway.http, thread_id, "echo", input=user(f"{turn}: {'What is there to be said? ' * 40}"))
         if turn in (3, 7):
             records = await gateway.hub.reads.records("default", Scope(thread_id))
             sizes.append(sum(len(encode_event(record.event)) for record in records))
     first, second = (after - before for before, after in pairwise(sizes))
-    assert second < 1.35 * first  # where each turn tells all that was said before, it is 2.6 times as much
+    assert second < 1.35 * first  # 2.6 times as much if each turn repeated the history
 
 
-# Its own A2A endpoint, which tells neither thoughts nor calls of tools, but what these gave; nor usage. With
-# each token it says all of its answer again.
+# The server's A2A endpoint reports tool results, but no thoughts, tool calls or usage. Each token repeats the answer so
+# far.
 
 BY_A2A = (
     Agent("lg-stream", "stream", word="one two", answer="one two"),
     Agent("lg-tools", "tools", calls=("weather", "sunny")),
-    Agent("lg-ask", "ask", asks="What is your name?", gets="Ada", answer="Hello, Ada."),
+    Agent("lg-ask", "ask", question="What is your name?", reply="Ada", answer="Hello, Ada."),
 )
 
 
@@ -349,13 +351,11 @@ async def by_a2a(
     found = (await far.post("/assistants/search", json={"limit": 100})).json()
     ids = {each["graph_id"]: each["assistant_id"] for each in found}
     configured = {each.name: {**each.configured, "url": f"{server}/a2a/{ids[each.path]}"} for each in BY_A2A}
-    async with running(tmp_path_factory.mktemp("by_a2a"), configured=configured) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("by_a2a"), configured=configured) as gateway:
+        yield gateway
 
 
 @pytest.mark.parametrize("caller", CALLERS, ids=lambda each: each.name)
 @pytest.mark.parametrize("agent", BY_A2A, ids=lambda each: each.name)
-async def test_a_graph_behind_its_servers_a2a_endpoint_arrives_as_what_it_is(
-    by_a2a: Running, agent: Agent, caller: type[Caller]
-) -> None:
+async def test_output_of_the_a2a_endpoint_arrives_complete(by_a2a: Running, agent: Agent, caller: type[Caller]) -> None:
     await check(agent, caller(by_a2a.http, agent.name))

@@ -1,4 +1,4 @@
-"""The official MCP client, over real sockets, calling agents of the gateway as tools in both eras of the protocol."""
+"""The official MCP client, over real sockets, calls agents of the gateway as tools in both versions of the protocol."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -32,7 +32,7 @@ async def failing(text: str) -> str:
 
 
 async def waiting(text: str) -> AsyncGenerator[Message]:
-    """Waits until it is cancelled."""
+    """Wait for a cancel."""
     try:
         yield Message.of("Half way.", phase="progress")
         await asyncio.Event().wait()
@@ -41,7 +41,7 @@ async def waiting(text: str) -> AsyncGenerator[Message]:
 
 
 async def speaking(text: str) -> AsyncGenerator[str]:
-    """Waits in the middle."""
+    """Wait between two words."""
     yield "first "
     await SPEAKING.wait()
     yield "last"
@@ -55,29 +55,29 @@ async def count(text: str) -> dict[str, Any]:
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents: dict[str, Any] = {name: getattr(demo, name) for name in demo.__all__}
     agents |= {each.__name__: each for each in (approve, failing, waiting, speaking, count)}
-    async with running(tmp_path_factory.mktemp("mcp"), agents) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("mcp"), agents) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODES)
 async def client(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerator[OfficialClient]:
-    """One that has nobody to ask."""
-    async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=request.param) as made:
-        yield made
+    """Client that cannot show forms."""
+    async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=request.param) as client:
+        yield client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODES)
-async def asked(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerator[OfficialClient]:
-    """One that fills in forms."""
-    async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=request.param, answers=ANSWERS) as made:
-        yield made
+async def form_client(request: pytest.FixtureRequest, gateway: Running) -> AsyncGenerator[OfficialClient]:
+    """Client that fills in forms."""
+    async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=request.param, answers=ANSWERS) as client:
+        yield client
 
 
 def text_of(result: Any) -> str:
     return "".join(each["text"] for each in result["content"] if each["type"] == "text")
 
 
-async def test_both_eras_are_spoken(client: OfficialClient) -> None:
+async def test_both_protocol_versions_are_negotiated(client: OfficialClient) -> None:
     assert await client.call("version") in ("2025-11-25", "2026-07-28")
 
 
@@ -90,28 +90,28 @@ async def test_a_tool_is_called(client: OfficialClient) -> None:
     assert text_of(await client.call("call", name="echo", message="hello")) == "hello"
 
 
-async def test_structured_output_is_taken_by_the_client(client: OfficialClient) -> None:
+async def test_the_client_accepts_structured_output(client: OfficialClient) -> None:
     result = await client.call("call", name="count", message="two words")
     assert result["structuredContent"] == {"words": 2}
 
 
-async def test_a_failure_is_a_result(client: OfficialClient) -> None:
+async def test_a_failure_is_an_error_result(client: OfficialClient) -> None:
     result = await client.call("call", name="failing", message="hello")
     assert (result["isError"], text_of(result)) == (True, "RuntimeError: on purpose")
 
 
 async def test_an_unknown_tool_is_an_error(client: OfficialClient) -> None:
     with pytest.raises(ClientError) as raised:
-        await client.call("call", name="nobody", message="hello")
+        await client.call("call", name="missing", message="hello")
     assert raised.value.data == -32602
 
 
-async def test_who_can_be_asked_is_asked_and_gets_the_answer(asked: OfficialClient) -> None:
-    result = await asked.call("call", name="approve", message="go")
+async def test_a_client_with_forms_answers_questions(form_client: OfficialClient) -> None:
+    result = await form_client.call("call", name="approve", message="go")
     assert "Ada" in text_of(result)
 
 
-async def test_who_cannot_be_asked_goes_on_by_a_tool(client: OfficialClient) -> None:
+async def test_a_client_without_forms_answers_with_a_tool(client: OfficialClient) -> None:
     result = (await client.call("call", name="approve", message="go"))["structuredContent"]
     assert result["status"] == "input_required"
     values = {"What is your name?": "Ada", "May I write?": {"approved": True}}
@@ -120,7 +120,7 @@ async def test_who_cannot_be_asked_goes_on_by_a_tool(client: OfficialClient) -> 
     assert text_of(done) == "Ada said True."
 
 
-async def test_a_question_that_is_cancelled_ends_the_run(gateway: Running) -> None:
+async def test_a_cancelled_question_ends_the_run(gateway: Running) -> None:
     for mode in MODES:
         answers = dict.fromkeys(ANSWERS)
         async with start_client("mcp", base_url=f"{gateway.url}/mcp", mode=mode, answers=answers) as client:
@@ -128,7 +128,7 @@ async def test_a_question_that_is_cancelled_ends_the_run(gateway: Running) -> No
             assert (result["isError"], text_of(result)) == (True, "The run was cancelled.")
 
 
-async def test_progress_arrives_while_the_agent_is_at_work_and_who_stops_listening_cancels_it(
+async def test_progress_arrives_during_the_run_and_a_disconnect_cancels_it(
     client: OfficialClient,
 ) -> None:
     ENDED.clear()
@@ -138,7 +138,7 @@ async def test_progress_arrives_while_the_agent_is_at_work_and_who_stops_listeni
         await ENDED.wait()
 
 
-async def test_text_arrives_as_progress_while_the_agent_speaks(client: OfficialClient) -> None:
+async def test_text_arrives_as_progress_during_the_run(client: OfficialClient) -> None:
     SPEAKING.clear()
     async with client.stream("follow", name="speaking", message="go") as lines:
         assert await anext(lines) == {"progress": 1, "message": "first "}

@@ -1,7 +1,7 @@
-"""A gateway that stops while official clients wait for a run, and starts again.
+"""Restart of the gateway while official clients wait for a run.
 
-The run goes on at the agent's server. A client must get all of it, or its own error for a lost connection, and never
-take a part for the whole.
+The run continues at the agent's server. A client must receive the whole answer, or raise its own error for a lost
+connection. It must never return a part as the whole answer.
 """
 
 import asyncio
@@ -19,15 +19,16 @@ from tests.interop.driver import ClientError, OfficialClient, ProgramEnded, star
 from tests.running import running
 
 BOUND: Final = 50.0
-"""Seconds for one test. The clients' own pauses before they connect again are seconds long."""
+"""Timeout of one test, in seconds. Clients wait for seconds before they reconnect."""
 WHOLE: Final = "begun ended"
 
 
 @dataclass
 class Held:
-    """An agent that says half of its answer, and the rest when it may."""
+    """Agent that sends half of its answer, then waits for `go`."""
 
     begun: int = 0
+    """Number of calls."""
     go: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, text: str) -> AsyncIterator[str]:
@@ -38,7 +39,7 @@ class Held:
 
 
 class Front:
-    """The address of the gateway, in front of whichever process serves it: connections wait while there is none."""
+    """Fixed address in front of the gateway. Connections wait while no gateway is running."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -89,7 +90,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def restarted(folder: Path, call: Callable[[str], Awaitable[Any]]) -> AsyncGenerator[tuple[Held, Any]]:
-    """Call the agent `held` by a gateway that is restarted meanwhile. Yields the agent and what the call came to."""
+    """Call the agent `held` through a gateway, restart the gateway, and yield the agent and the outcome of the call."""
     held = Held()
     for name in ("backend", "front"):
         (folder / name).mkdir()
@@ -176,13 +177,13 @@ CALLS: Final[dict[str, tuple[str, dict[str, Any], str, Call]]] = {
     "mcp legacy call": ("mcp", {"mode": "legacy"}, "/mcp", once("call", name="held", message="x")),
 }
 RECONNECTING: Final = frozenset(name for name in CALLS if name.startswith("langgraph"))
-"""Clients that connect again and get the rest of the same run."""
+"""Clients that reconnect and receive the rest of the same run."""
 REPEATING: Final = frozenset({"openai chat", "openai response"})
-"""Clients that send the request again, which is another run (openai 3.52, `max_retries`)."""
+"""Clients that repeat the request, which starts another run (openai 3.52, `max_retries`)."""
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_client_never_takes_a_part_for_the_whole(name: str, tmp_path: Path) -> None:
+async def test_a_client_never_returns_a_part_as_the_whole(name: str, tmp_path: Path) -> None:
     peer, options, path, ask = CALLS[name]
 
     async def call(url: str) -> Any:

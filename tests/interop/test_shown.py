@@ -1,4 +1,4 @@
-"""What the users of other frameworks see of an agent of the gateway, by the A2A client of each."""
+"""Output of a gateway agent in other frameworks, each with its own A2A client."""
 
 from collections.abc import AsyncGenerator
 from typing import Any, Final
@@ -19,7 +19,7 @@ APPROVAL: Final = {"type": "object", "properties": {"approved": {"type": "boolea
 
 
 async def works(text: str) -> AsyncGenerator[Any]:
-    """A thought, a call, an answer in pieces that cites, and what it has cost."""
+    """Yield a thought, a tool call, an answer with a citation, and the usage."""
     yield ReasoningPart(text="I should look.")
     yield ToolCall("weather", {"city": "Rome"}, output={"temp": 21})
     yield Message(parts=(TextPart(text=ANSWER), AnnotationPart(url="https://example.com/a", title="A", start=0, end=5)))
@@ -44,8 +44,8 @@ async def asks(text: str) -> AsyncGenerator[Ask | str, Any]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents = {"works": works, "streams": streams, "asks": asks, "approves": approves}
-    async with running(tmp_path_factory.mktemp("gateway"), agents) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("gateway"), agents) as gateway:
+        yield gateway
 
 
 def url(gateway: Running, agent: str) -> str:
@@ -53,49 +53,49 @@ def url(gateway: Running, agent: str) -> str:
 
 
 @pytest.mark.parametrize("use_legacy", [True, False])
-async def test_adk_keeps_thought_call_and_answer_and_asks(gateway: Running, use_legacy: bool) -> None:
+async def test_adk_stores_thought_call_and_answer_and_asks(gateway: Running, use_legacy: bool) -> None:
     async with start_client("adk") as client:
 
-        async def kept(agent: str) -> list[Any]:
+        async def parts(agent: str) -> list[Any]:
             card = f"{url(gateway, agent)}/.well-known/agent-card.json"
             return await client.call("ask", card=card, text="weather", use_legacy=use_legacy)
 
-        thought, call, result, answer = await kept("works")
+        thought, call, result, answer = await parts("works")
         assert (thought["text"], thought["thought"]) == ("I should look.", True)
         assert (call["function_call"]["name"], call["function_call"]["args"]) == ("weather", {"city": "Rome"})
         assert result["function_response"]["response"] == {"temp": 21.0}
         assert result["function_response"]["id"] == call["function_call"]["id"]
         assert answer == {"text": ANSWER}
-        assert await kept("streams") == [{"text": ANSWER}]
+        assert await parts("streams") == [{"text": ANSWER}]
         for agent in ("asks", "approves"):
-            [asked] = await kept(agent)
-            assert asked["function_call"]["args"] == {"input_required": QUESTION}
+            [question] = await parts(agent)
+            assert question["function_call"]["args"] == {"input_required": QUESTION}
 
 
 @pytest.mark.parametrize("stream", [True, False])
-async def test_agent_framework_shows_the_answer_and_the_words_of_a_question(gateway: Running, stream: bool) -> None:
+async def test_agent_framework_shows_answers_and_questions(gateway: Running, stream: bool) -> None:
     async with start_client("agent-framework") as client:
 
-        async def shown(agent: str, *texts: str) -> Any:
+        async def outcomes(agent: str, *texts: str) -> Any:
             return await client.call("ask", base_url=url(gateway, agent), texts=texts, stream=stream)
 
-        [told] = await shown("works", "weather")
-        assert (told["text"], set(told["updates"])) == (ANSWER, {ANSWER} if stream else set())
-        [told] = await shown("streams", "weather")
-        assert (told["text"], told["updates"]) == (ANSWER, ["It is ", "sunny.", ANSWER] if stream else [])
-        asked, told = await shown("asks", "Hi", "Ada")
-        assert (asked["asks"], told["asks"], told["text"]) == ([QUESTION], [], "Hello, Ada.")
-        [asked] = await shown("approves", "Hi")
-        assert asked["asks"] == [QUESTION]
+        [answer] = await outcomes("works", "weather")
+        assert (answer["text"], set(answer["updates"])) == (ANSWER, {ANSWER} if stream else set())
+        [answer] = await outcomes("streams", "weather")
+        assert (answer["text"], answer["updates"]) == (ANSWER, ["It is ", "sunny.", ANSWER] if stream else [])
+        question, answer = await outcomes("asks", "Hi", "Ada")
+        assert (question["asks"], answer["asks"], answer["text"]) == ([QUESTION], [], "Hello, Ada.")
+        [question] = await outcomes("approves", "Hi")
+        assert question["asks"] == [QUESTION]
 
 
-async def test_strands_gives_the_answer_and_the_words_of_a_question(gateway: Running) -> None:
+async def test_strands_shows_answers_and_questions(gateway: Running) -> None:
     async with start_client("strands") as client:
-        for agent, text, why in (
+        for agent, text, stop in (
             ("works", ANSWER, "end_turn"),
             ("streams", ANSWER, "end_turn"),
             ("asks", QUESTION, "interrupt"),
             ("approves", QUESTION, "interrupt"),
         ):
-            told = await client.call("ask", base_url=url(gateway, agent), text="weather")
-            assert (told["texts"], told["stop"]) == ([text], why)
+            answer = await client.call("ask", base_url=url(gateway, agent), text="weather")
+            assert (answer["texts"], answer["stop"]) == ([text], stop)

@@ -1,8 +1,9 @@
 """The cast as LangGraph graphs, written as their author would write them."""
 
+import operator
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, TypedDict, cast
+from typing import Annotated, Any, Final, TypedDict, cast
 
 from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
 from langchain_core.language_models.chat_models import BaseChatModel
@@ -16,6 +17,9 @@ from langgraph.types import interrupt
 from tests.pairs.cast import APPROVAL, STEP, Cast
 
 Node = Callable[..., Any]
+
+REMEMBER: Final = "remember"
+"""Name of the graph `remember`, which second gateways have in addition to the cast."""
 
 new: Any = StateGraph
 """StateGraph without its types, which do not declare its parameters."""
@@ -184,6 +188,17 @@ def history(state: MessagesState) -> Any:
 
 def recall(state: MessagesState) -> Any:
     return says(" ".join(str(message.text) for message in state["messages"]))
+
+
+class Remembering(MessagesState):
+    inputs: Annotated[list[str], operator.add]
+    note: str
+
+
+def remember(state: Remembering) -> Any:
+    """Return the number of messages, and two members of the state that no message holds: earlier inputs and a note."""
+    messages, earlier = state["messages"], ",".join(state.get("inputs", ()))
+    return {**says(f"{len(messages)} messages, {earlier}, {state.get('note', '')}"), "inputs": [text_of(messages)]}
 
 
 def progress(state: MessagesState) -> Any:

@@ -26,7 +26,7 @@ from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
 from tests.pairs.caller import BOUND, Caller, Question
 from tests.pairs.cast import Cast
-from tests.pairs.graph import graphs
+from tests.pairs.graph import REMEMBER, Remembering, graphs, one, remember
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
 from tests.pairs.model import CALL, MODELS, REQUEST_MODELS, serve_models
@@ -197,11 +197,14 @@ async def behind(protocol: str, path: str, folder: Path, kind: Kind, **options: 
 
     `path` is the path of an agent below the upstream's URL.
     """
+    from babelgate.gateway.agents.langgraph.agent import wrap_graph
+
     players = Cast()
     upstream_folder = folder / "upstream"
     upstream_folder.mkdir()
-    async with running(upstream_folder, players.agents(), registered={WHOLE: whole()}) as upstream:
-        urls = {name: upstream.url + path.format(agent=name) for name in (*players.agents(), WHOLE)}
+    registered = {WHOLE: whole(), REMEMBER: RegisteredAgent(*wrap_graph(one(Remembering, remember), REMEMBER))}
+    async with running(upstream_folder, players.agents(), registered=registered) as upstream:
+        urls = {name: upstream.url + path.format(agent=name) for name in (*players.agents(), *registered)}
         async with _fronting(folder, protocol, urls, None, **options) as front:
             yield _house(kind, front, players)
 

@@ -10,7 +10,7 @@ from babelgate.canonical.event import ArtifactAdded, PartAdded, RunEnded
 
 
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "expected"),
     [
         ("data:image/png;base64,aGk=", ("image/png", b"hi")),
         ("DATA:Image/PNG;charset=x; BASE64,aGk%3D", ("image/png", b"hi")),
@@ -21,8 +21,8 @@ from babelgate.canonical.event import ArtifactAdded, PartAdded, RunEnded
         ("https://host/data:,x", None),
     ],
 )
-def test_a_data_url_is_its_bytes(url: str, found: tuple[str, bytes] | None) -> None:
-    assert decode_data_url(url) == found
+def test_a_data_url_is_decoded(url: str, expected: tuple[str, bytes] | None) -> None:
+    assert decode_data_url(url) == expected
 
 
 @pytest.mark.parametrize("kind", [PartAdded, ArtifactAdded])
@@ -35,7 +35,7 @@ def test_a_data_url_is_its_bytes(url: str, found: tuple[str, bytes] | None) -> N
         ("https://example.com/a", None, None),
     ],
 )
-def test_a_file_that_an_agent_gives_as_a_data_url_has_its_bytes(
+def test_a_file_with_a_data_url_has_its_bytes(
     kind: Any, url: str, inline: bytes | None, media_type: str | None
 ) -> None:
     event: Any = inline_data_url(kind(part=FilePart(name="a", url=url)))
@@ -44,6 +44,6 @@ def test_a_file_that_an_agent_gives_as_a_data_url_has_its_bytes(
     assert part.url == (url if inline is None else None)
 
 
-def test_other_events_of_an_agent_stay_as_they_are() -> None:
+def test_other_events_are_unchanged() -> None:
     for event in (PartAdded(part=TextPart(text="data:,a")), RunEnded()):
         assert inline_data_url(event) is event

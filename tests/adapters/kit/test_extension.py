@@ -1,4 +1,4 @@
-"""The Babelgate extension: envelopes, as they are written and read."""
+"""The Babelgate extension: encoding and decoding of its envelopes."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -57,7 +57,7 @@ from babelgate.canonical.event import (
 )
 from tests.given import make
 
-SAID: Sequence[Event] = (
+MESSAGE: Sequence[Event] = (
     MessageStarted(message_id="m1"),
     PartAdded(message_id="m1", part=TextPart(text="Hello")),
     MessageEnded(message_id="m1"),
@@ -72,130 +72,130 @@ def records(*events: Event, first: int = 1, run_id: str = "r1") -> list[Record]:
     ]
 
 
-def test_what_a_run_said_is_read_and_what_its_gateway_did_is_not() -> None:
+def test_events_of_the_agent_are_read_without_the_gateways() -> None:
     reader = RecordReader()
-    assert reader.read(envelope(0, records(RunStarted(), *SAID, *DONE))) == [*SAID, RunEnded(output={"words": 1})]
+    assert reader.read(envelope(0, records(RunStarted(), *MESSAGE, *DONE))) == [*MESSAGE, RunEnded(output={"words": 1})]
     assert reader.stopped
     assert (reader.run_id, reader.state) == ("r1", TaskState.COMPLETED)
 
 
-def test_a_record_that_was_had_is_skipped_and_one_that_is_missing_is_noticed() -> None:
+def test_repeated_records_are_skipped_and_missing_ones_noticed() -> None:
     reader = RecordReader()
-    first, second, third = records(*SAID)
-    assert reader.read(envelope(0, [first])) == [SAID[0]]
+    first, second, third = records(*MESSAGE)
+    assert reader.read(envelope(0, [first])) == [MESSAGE[0]]
     assert reader.read(envelope(2, [third])) == []
     assert reader.behind
-    assert reader.read(envelope(0, [first, second, third])) == list(SAID[1:])
+    assert reader.read(envelope(0, [first, second, third])) == list(MESSAGE[1:])
     assert not reader.behind
 
 
-def test_numbers_of_a_relay_that_knows_no_integers_are_read() -> None:
-    told = envelope(0, records(*SAID))
-    told["after"] = 0.0
-    for each in told["events"]:
+def test_numbers_may_be_floats() -> None:
+    value = envelope(0, records(*MESSAGE))
+    value["after"] = 0.0
+    for each in value["events"]:
         each["seq"] = float(each["seq"])
-    assert RecordReader().read(told) == list(SAID)
+    assert RecordReader().read(value) == list(MESSAGE)
 
 
-def test_records_of_another_run_of_the_task_are_not_this_ones() -> None:
+def test_records_of_another_run_of_the_task_are_skipped() -> None:
     reader = RecordReader("r2")
-    asked = [*SAID, TaskChanged(state=TaskState.INPUT_REQUIRED)]
-    answered = records(*SAID, *DONE, first=5, run_id="r2")
-    assert reader.read(envelope(0, [*records(*asked), *answered])) == [*SAID, RunEnded(output={"words": 1})]
+    events = [*MESSAGE, TaskChanged(state=TaskState.INPUT_REQUIRED)]
+    later = records(*MESSAGE, *DONE, first=5, run_id="r2")
+    assert reader.read(envelope(0, [*records(*events), *later])) == [*MESSAGE, RunEnded(output={"words": 1})]
 
 
-def test_runs_that_were_read_before_are_not_read_again_where_the_own_is_not_known_yet() -> None:
-    asked = records(*SAID, RunEnded(), TaskChanged(state=TaskState.INPUT_REQUIRED))
-    answered = records(*SAID, *DONE, first=6, run_id="r2")
+def test_past_runs_are_skipped_while_there_is_no_run_id() -> None:
+    first = records(*MESSAGE, RunEnded(), TaskChanged(state=TaskState.INPUT_REQUIRED))
+    second = records(*MESSAGE, *DONE, first=6, run_id="r2")
     reader = RecordReader(past_runs={"r1"})
-    assert reader.read(envelope(0, asked)) == []
+    assert reader.read(envelope(0, first)) == []
     assert (reader.run_id, reader.state, reader.stopped) == (None, TaskState.INPUT_REQUIRED, False)
-    assert reader.read(envelope(5, answered)) == [*SAID, RunEnded(output={"words": 1})]
+    assert reader.read(envelope(5, second)) == [*MESSAGE, RunEnded(output={"words": 1})]
     assert (reader.run_id, reader.stopped) == ("r2", True)
 
 
-def test_a_task_that_is_cancelled_while_it_waits_has_ended_without_a_run() -> None:
+def test_a_waiting_task_that_is_cancelled_ends_the_run() -> None:
     reader = RecordReader(past_runs={"r1"})
     cancelled = Record(seq=9, at=1, task_id="t1", run_id=None, attempt=0, event=TaskChanged(state=TaskState.CANCELLED))
     assert reader.read(envelope(0, [cancelled])) == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
 
 
-def test_an_event_of_an_unknown_kind_is_kept_and_one_that_is_none_is_a_loss() -> None:
-    told: dict[str, Any] = {"after": 0, "events": []}
+def test_an_unknown_event_is_native_and_an_invalid_one_lost() -> None:
+    value: dict[str, Any] = {"after": 0, "events": []}
     for seq, event in enumerate(({"kind": "sang", "tune": "x"}, {"kind": "part_added", "part": 1}, 3, None), 1):
-        told["events"].append({"seq": seq, "run_id": "r1", "event": event})
+        value["events"].append({"seq": seq, "run_id": "r1", "event": event})
     reader = RecordReader()
-    found = reader.read(told)
-    assert found[0] == Native(protocol="babelgate", event="sang", data={"kind": "sang", "tune": "x"})
-    assert [type(each) for each in found[1:]] == [LossNoted] * 3
+    events = reader.read(value)
+    assert events[0] == Native(protocol="babelgate", event="sang", data={"kind": "sang", "tune": "x"})
+    assert [type(each) for each in events[1:]] == [LossNoted] * 3
 
 
-NONE = ("null", "3", '"x"', "[]", "{}", '{"events": 1}', '{"after": "x", "events": [1, {}]}')
+INVALID = ("null", "3", '"x"', "[]", "{}", '{"events": 1}', '{"after": "x", "events": [1, {}]}')
 
 
-@pytest.mark.parametrize("value", NONE)
-def test_nothing_that_is_no_envelope_is_fatal(value: str) -> None:
+@pytest.mark.parametrize("value", INVALID)
+def test_an_invalid_envelope_is_not_fatal(value: str) -> None:
     assert all(isinstance(each, LossNoted) for each in RecordReader().read(msgspec.json.decode(value)))
 
 
-def test_a_run_that_starts_over_is_told_as_a_loss() -> None:
+def test_a_restarted_run_is_a_loss() -> None:
     reader = RecordReader()
-    found = reader.read(envelope(0, records(*SAID, RunStarted(attempt=2))))
-    assert [type(each) for each in found] == [MessageStarted, PartAdded, MessageEnded, LossNoted]
+    events = reader.read(envelope(0, records(*MESSAGE, RunStarted(attempt=2))))
+    assert [type(each) for each in events] == [MessageStarted, PartAdded, MessageEnded, LossNoted]
 
 
 def test_a_task_that_ends_without_its_run_ends_the_run() -> None:
-    found = RecordReader().read(envelope(0, records(TaskChanged(state=TaskState.CANCELLED))))
-    assert found == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
+    events = RecordReader().read(envelope(0, records(TaskChanged(state=TaskState.CANCELLED))))
+    assert events == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
 
 
-def test_a_slice_is_bounded_and_says_where_the_rest_begins() -> None:
-    told = Slice()
+def test_a_slice_is_limited_and_names_the_next_record() -> None:
+    slice_ = Slice()
     for record in records(*(Custom(value="x" * (MAX_SLICE // 2)) for _ in range(3))):
-        told.add(record)
-    shown = told.envelope()
-    assert ([each["seq"] for each in shown["events"]], shown["next"]) == ([1], 2)
+        slice_.add(record)
+    value = slice_.envelope()
+    assert ([each["seq"] for each in value["events"]], value["next"]) == ([1], 2)
     reader = RecordReader()
-    assert len(reader.read(shown)) == 1
+    assert len(reader.read(value)) == 1
     assert reader.behind
 
 
-def test_a_slice_is_no_larger_as_written_than_what_is_announced() -> None:
-    told = Slice()
+def test_an_encoded_slice_is_within_the_announced_size() -> None:
+    slice_ = Slice()
     for record in records(*(Custom(value="x") for _ in range(MAX_SLICE // 40))):
-        told.add(record)
-    shown = told.envelope()
-    assert "next" in shown
-    written = len(msgspec.json.encode(shown))
-    (longest,) = {len(msgspec.json.encode(each)) for each in shown["events"][-1:]}
-    assert params()["max_bytes"] - 2 * longest < written <= params()["max_bytes"]
+        slice_.add(record)
+    value = slice_.envelope()
+    assert "next" in value
+    size = len(msgspec.json.encode(value))
+    (longest,) = {len(msgspec.json.encode(each)) for each in value["events"][-1:]}
+    assert params()["max_bytes"] - 2 * longest < size <= params()["max_bytes"]
 
 
-def test_a_slice_has_one_record_however_large() -> None:
-    told = Slice()
-    told.add(*records(Custom(value="x" * MAX_SLICE * 2)))
-    assert len(told.envelope()["events"]) == 1
+def test_a_slice_has_at_least_one_record() -> None:
+    slice_ = Slice()
+    slice_.add(*records(Custom(value="x" * MAX_SLICE * 2)))
+    assert len(slice_.envelope()["events"]) == 1
 
 
-def test_files_are_named_by_their_hash_and_filled_in() -> None:
+def test_files_are_sent_by_hash_and_completed_with_bytes() -> None:
     file = FilePart(name="a.bin", blob="0" * 64, size=1)
-    (told,) = envelope(0, records(ArtifactAdded(artifact_id="a", part=file.replace(inline=b"x"))))["events"]
-    assert "inline" not in told["event"]["part"]
+    (record,) = envelope(0, records(ArtifactAdded(artifact_id="a", part=file.replace(inline=b"x"))))["events"]
+    assert "inline" not in record["event"]["part"]
     event = ArtifactAdded(artifact_id="a", part=file)
     assert list(blobs_of(event)) == [file]
     filled = with_bytes(event, {"0" * 64: b"x"})
     assert filled == ArtifactAdded(artifact_id="a", part=file.replace(inline=b"x", blob=None))
 
 
-def test_a_request_says_what_its_protocol_has_no_field_for() -> None:
+def test_a_request_is_decoded() -> None:
     tools = [{"name": "weather"}]
     parts = [{"kind": "refusal", "text": "No."}]
     answers = [{"interrupt_id": "i1", "action": "decline"}, {"interrupt_id": 3, "action": "decline"}, 4]
-    found = decode_request({"tools": tools, "message": {"parts": parts}, "answers": answers})
-    assert found.tools == tools
-    assert found.message is not None
-    assert [part.kind for part in found.message.parts] == ["refusal"]
-    assert found.declined == {"i1"}
+    request = decode_request({"tools": tools, "message": {"parts": parts}, "answers": answers})
+    assert request.tools == tools
+    assert request.message is not None
+    assert [part.kind for part in request.message.parts] == ["refusal"]
+    assert request.declined == {"i1"}
 
 
 ODD: Final[Any] = {"extra": {"a2a": "x"}}
@@ -212,7 +212,7 @@ ODD: Final[Any] = {"extra": {"a2a": "x"}}
         {"messages": [{"parts": [{"kind": "text", "text": "hi", **ODD}]}]},
     ],
 )
-def test_a_request_that_says_nothing_of_use_is_one_without(value: Any) -> None:
+def test_an_invalid_request_is_an_empty_one(value: Any) -> None:
     assert decode_request(value) == decode_request({})
 
 
@@ -222,50 +222,52 @@ def test_the_schema_has_every_kind_of_event_and_no_bytes() -> None:
     assert b'"inline"' not in published
 
 
-CALLED: Any = {"agent": "a", "thread_id": "t1", "task_id": "t1", "run_id": "r1"}
-ASKED = InterruptRaised(interrupt_id="there", message=Message.of("Name?"))
+IDS: Any = {"agent": "a", "thread_id": "t1", "task_id": "t1", "run_id": "r1"}
+QUESTION = InterruptRaised(interrupt_id="there", message=Message.of("Name?"))
 
 
-def test_what_a_call_says_beyond_its_protocol_is_read_as_it_was_said() -> None:
-    said = Message(role="user", message_id="m1", parts=(RefusalPart(text="No."),), metadata={"a": 1})
+def test_an_encoded_invocation_is_decoded_unchanged() -> None:
+    message = Message(role="user", message_id="m1", parts=(RefusalPart(text="No."),), metadata={"a": 1})
     tools = [{"name": "weather"}]
-    call = make(Invocation, **CALLED, messages=(said,), config={"tools": tools}, metadata={"b": 2})
-    told = decode_request(encode_request(call, messages=call.messages))
-    assert (told.tools, told.metadata) == (tools, {"b": 2})
-    assert given_messages(told) == (said.replace(message_id=None),)
+    call = make(Invocation, **IDS, messages=(message,), config={"tools": tools}, metadata={"b": 2})
+    request = decode_request(encode_request(call, messages=call.messages))
+    assert (request.tools, request.metadata) == (tools, {"b": 2})
+    assert given_messages(request) == (message.replace(message_id=None),)
 
 
-def test_answers_name_their_questions_as_these_are_called_there() -> None:
-    asked = named_question(ASKED).replace(interrupt_id="here")
+def test_answers_have_the_question_ids_of_the_upstream() -> None:
+    question = named_question(QUESTION).replace(interrupt_id="here")
     answers = (InterruptAnswered(interrupt_id="here", value=1), InterruptAnswered(interrupt_id="i2", action="decline"))
-    told = decode_request(encode_request(make(Invocation, **CALLED, answers=answers), records(asked)))
-    assert (told.answered, told.declined) == ({"there": 1}, {"i2"})
+    request = decode_request(encode_request(make(Invocation, **IDS, answers=answers), records(question)))
+    assert (request.answered, request.declined) == ({"there": 1}, {"i2"})
 
 
-def test_answers_by_the_ids_of_questions_are_the_messages_of_a_request_that_says_no_others() -> None:
-    native = Message.of("See beside.", "user")
-    told = decode_request({"answers": [{"interrupt_id": "i1", "value": "Ada"}, {"interrupt_id": "i2", "value": [1]}]})
-    said = answer_messages(told, native)
-    assert [message.parts for message in said] == [(TextPart(text="Ada"),), (DataPart(data=[1]),)]
+def test_answers_replace_the_native_message_unless_it_has_files() -> None:
+    native = Message.of("See the answers.", "user")
+    request = decode_request(
+        {"answers": [{"interrupt_id": "i1", "value": "Ada"}, {"interrupt_id": "i2", "value": [1]}]}
+    )
+    messages = answer_messages(request, native)
+    assert [message.parts for message in messages] == [(TextPart(text="Ada"),), (DataPart(data=[1]),)]
     with_file = native.replace(parts=(FilePart(inline=b"x"),))
-    assert answer_messages(told, with_file) == (with_file,)
+    assert answer_messages(request, with_file) == (with_file,)
     assert answer_messages(decode_request({}), native) == (native,)
 
 
-def test_messages_with_files_are_told_natively() -> None:
+def test_messages_with_files_are_not_in_the_extension() -> None:
     message = Message(role="user", parts=(FilePart(inline=b"x"),))
-    assert encode_request(make(Invocation, **CALLED, messages=(message,)), messages=(message,)) == {}
+    assert encode_request(make(Invocation, **IDS, messages=(message,)), messages=(message,)) == {}
 
 
 FILE = FilePart(name="a.bin", media_type="application/x-a", inline=b"\0\xff")
 WORDS = Message(role="user", parts=(TextPart(text="Look."), FILE))
 
 
-def test_uploads_leave_the_message_and_come_back_as_its_last_files() -> None:
-    call, files = split_uploads(uploading(WORDS))
+def test_uploads_are_split_off_and_restored_as_last_files() -> None:
+    call, files = split_uploads(invocation_with_upload(WORDS))
     assert call.messages == (WORDS.replace(parts=WORDS.parts[:1]),)
-    told = decode_request(msgspec.json.decode(msgspec.json.encode(encode_uploads(files))))
-    assert with_uploads(told, call.messages) == (WORDS,)
+    request = decode_request(msgspec.json.decode(msgspec.json.encode(encode_uploads(files))))
+    assert with_uploads(request, call.messages) == (WORDS,)
 
 
 @pytest.mark.parametrize(
@@ -276,8 +278,8 @@ def test_uploads_leave_the_message_and_come_back_as_its_last_files() -> None:
         WORDS.replace(parts=(*WORDS.parts[:1], FILE.replace(inline=None, blob="0" * 64))),
     ],
 )
-def test_an_upload_that_cannot_be_told_stays_a_file_of_the_message(message: Message) -> None:
-    assert split_uploads(uploading(message)) == (uploading(message), ())
+def test_an_upload_without_name_or_bytes_stays_in_the_message(message: Message) -> None:
+    assert split_uploads(invocation_with_upload(message)) == (invocation_with_upload(message), ())
 
 
 @pytest.mark.parametrize(
@@ -285,24 +287,24 @@ def test_an_upload_that_cannot_be_told_stays_a_file_of_the_message(message: Mess
     [3, {}, [3], [{"name": "a"}], [{"name": 1, "bytes": ""}], [{"name": "a", "bytes": "?"}],
      [{"name": "a", "bytes": "", "media_type": 1}], [{"name": "a", "bytes": "ü"}]],
 )  # fmt: skip
-def test_an_upload_that_is_no_file_is_refused(uploads: Any) -> None:
+def test_an_invalid_upload_is_rejected(uploads: Any) -> None:
     with pytest.raises(FaultError, match="upload"):
         decode_request({"uploads": uploads})
 
 
-def uploading(message: Message) -> Invocation:
-    return Invocation(**CALLED, input=RunInput(messages=(message,), uploaded=1))
+def invocation_with_upload(message: Message) -> Invocation:
+    return Invocation(**IDS, input=RunInput(messages=(message,), uploaded=1))
 
 
-@pytest.mark.parametrize(("header", "named"), [(None, False), ("urn:x", False), (f"urn:x, {URI}", True)])
-def test_a_header_names_it_among_others(header: str | None, named: bool) -> None:
-    assert is_named(header) is named
+@pytest.mark.parametrize(("header", "expected"), [(None, False), ("urn:x", False), (f"urn:x, {URI}", True)])
+def test_a_header_may_name_several_extensions(header: str | None, expected: bool) -> None:
+    assert is_named(header) is expected
 
 
 def test_a_stream_of_a_run_ends_with_the_run() -> None:
     reader = RecordReader(of_run=True)
     ended = RunEnded(output={"words": 1})
-    assert reader.read(envelope(0, records(RunStarted(), *SAID, ended))) == [*SAID, ended]
+    assert reader.read(envelope(0, records(RunStarted(), *MESSAGE, ended))) == [*MESSAGE, ended]
     assert reader.stopped
     paused = RunEnded(status=RunStatus.PAUSED, reason=RunReason.INPUT)
-    assert RecordReader(of_run=True).read(envelope(0, records(*SAID, paused))) == list(SAID)
+    assert RecordReader(of_run=True).read(envelope(0, records(*MESSAGE, paused))) == list(MESSAGE)

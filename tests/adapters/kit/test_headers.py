@@ -1,4 +1,4 @@
-"""Values of HTTP headers are read as RFC 9110 defines them."""
+"""Parsing of HTTP headers by RFC 9110."""
 
 import pytest
 
@@ -35,19 +35,19 @@ JSON, EVENTS = "application/json", "text/event-stream"
         ("application/xml", False, False, False),
     ],
 )
-def test_accept_is_read_as_ranges_with_weights(accept: str, json: bool, events: bool, prefers_events: bool) -> None:
+def test_accept_is_parsed_as_ranges_with_weights(accept: str, json: bool, events: bool, prefers_events: bool) -> None:
     assert (is_accepted(accept, JSON), is_accepted(accept, EVENTS)) == (json, events)
     assert is_preferred(accept, EVENTS, JSON) is prefers_events
 
 
-def test_lines_of_one_name_are_one_list() -> None:
+def test_lines_with_one_name_are_joined() -> None:
     lines = [(b"Accept", b" text/plain"), (b"cookie", b"a=1"), (b"accept", b"text/event-stream "), (b"cookie", b"b=2")]
     assert combine_lines(lines) == {b"accept": b"text/plain, text/event-stream", b"cookie": b"a=1; b=2"}
     assert read_line(lines, "accept") == "text/plain, text/event-stream"
     assert read_line(lines, "prefer") == ""
 
 
-def test_a_header_with_one_value_has_no_other() -> None:
+def test_a_repeated_single_value_header_is_found() -> None:
     assert find_repeated([(b"authorization", b"Bearer a"), (b"authorization", b"Bearer b")]) == "authorization"
     assert find_repeated([(b"host", b"a"), (b"host", b"a"), (b"accept", b"a"), (b"accept", b"b")]) is None
 

@@ -1,4 +1,4 @@
-"""The one way in of bodies."""
+"""Parsing and validation of request bodies."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -41,22 +41,22 @@ def fault_in(call: Callable[..., Any], *arguments: Any) -> Fault:
 
 
 @pytest.mark.parametrize("raw", BAD, ids=lambda raw: repr(raw[:12]))
-def test_what_is_not_plain_json_is_a_fault_of_the_caller(raw: bytes) -> None:
+def test_invalid_json_is_a_fault_of_the_caller(raw: bytes) -> None:
     assert fault_in(parse_json, raw).code is FaultCode.INVALID
 
 
-def test_nesting_is_taken_up_to_the_limit() -> None:
+def test_nesting_is_accepted_up_to_the_limit() -> None:
     raw = b"[" * MAX_DEPTH + b"]" * MAX_DEPTH
     assert to_json(parse_json(raw)) == raw
 
 
 @given(json_values(max_leaves=20))
-def test_json_is_what_it_was(value: Any) -> None:
+def test_encoded_json_is_parsed_unchanged(value: Any) -> None:
     assert parse_json(to_json(value)) == value
 
 
 @given(st.binary())
-def test_any_bytes_are_json_or_a_fault(raw: bytes) -> None:
+def test_any_bytes_are_parsed_or_a_fault(raw: bytes) -> None:
     try:
         value = parse_json(raw)
     except FaultError as error:
@@ -81,15 +81,15 @@ NO_OBJECTS: list[Any] = [[], 7, "x", True]
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "message"),
     [
         *((value, "Input should be an object") for value in NO_OBJECTS),
         ({"x": 1, "y": {"a": 1}}, "y: Input should be a list"),
         (ABSENT, "The request has no body."),
     ],
 )
-def test_what_is_wrong_is_told_in_words_of_json(value: object, words: str) -> None:
-    assert fault_in(validate, Point, value).message == words
+def test_error_messages_use_the_terms_of_json(value: object, message: str) -> None:
+    assert fault_in(validate, Point, value).message == message
 
 
 def test_a_validation_error_does_not_repeat_the_input() -> None:
@@ -128,7 +128,7 @@ def app(limit: int | None = None) -> Any:
 
 
 @pytest.mark.parametrize("content", [b"", b"  \n", b"null"])
-async def test_an_empty_body_and_null_are_no_body(content: bytes) -> None:
+async def test_an_empty_body_and_null_are_absent(content: bytes) -> None:
     async with client(app()) as http:
         assert (await http.post("/json", content=content)).json() == {"absent": True}
 
@@ -140,14 +140,14 @@ async def test_the_content_type_of_a_body_does_not_matter(content_type: str | No
         assert (await http.post("/json", content=b'{"a": 1}', headers=headers)).json() == {"value": {"a": 1}}
 
 
-async def test_a_body_over_the_limit_of_the_gateway_is_refused() -> None:
+async def test_a_body_over_the_gateways_limit_is_rejected() -> None:
     async with client(app(limit=10)) as http:
         answer = await http.post("/json", content=b'"' + b"a" * 20 + b'"')
         assert (answer.status_code, answer.json()) == (418, {"code": "too_large"})
         assert (await http.post("/json", content=b'"aaaaaa"')).status_code == 200
 
 
-async def test_a_body_over_a_limit_of_its_own_is_refused_however_it_is_cut() -> None:
+async def test_a_body_over_the_routes_limit_is_rejected_in_chunks() -> None:
     async def pieces() -> AsyncIterator[bytes]:
         for _ in range(10):
             yield b"ab"
@@ -157,7 +157,7 @@ async def test_a_body_over_a_limit_of_its_own_is_refused_however_it_is_cut() -> 
         assert (await http.post("/bytes", content=b"abcde")).text == "5"
 
 
-def test_text_may_be_json_or_none() -> None:
+def test_text_is_parsed_as_json_or_absent() -> None:
     assert parse_text('{"a": null}') == {"a": None}
     assert parse_text("null") is None
     assert [parse_text(text) for text in ("", "hello", '{"a": ', "NaN", "\ud800")] == [ABSENT] * 5

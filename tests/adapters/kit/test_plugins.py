@@ -1,4 +1,4 @@
-"""Protocols that other packages offer, as they are installed: a module, and a `*.dist-info` beside it."""
+"""Protocols of other packages, installed as a module with a `*.dist-info` folder."""
 
 import sys
 from pathlib import Path
@@ -19,13 +19,13 @@ upstream = replace(acp.upstream, protocol="{name}")
 
 
 def install(folder: Path, name: str, source: str, *points: tuple[str, str]) -> None:
-    """A package of one module. Each test has modules of its own names: they are imported once."""
+    """Install a package of one module. Module names differ between tests, because a module is imported only once."""
     (folder / f"{name}.py").write_text(source, encoding="utf-8")
-    about = folder / f"{name}-1.5.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n", encoding="utf-8")
+    metadata = folder / f"{name}-1.5.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n", encoding="utf-8")
     entries = "".join(f"[{group}]\n{value.partition(':')[2]} = {value}\n" for group, value in points)
-    (about / "entry_points.txt").write_text(entries, encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(entries, encoding="utf-8")
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_plug_ins_there_is_what_is_built_in() -> None:
+def test_without_plug_ins_only_built_in_protocols_exist() -> None:
     assert with_adapters((acp.adapter,)) == (acp.adapter,)
     assert with_upstreams((acp.upstream, openai.upstream)) == (acp.upstream, openai.upstream)
 
 
-def test_what_packages_offer_comes_after_what_is_built_in(folder: Path) -> None:
+def test_plug_ins_come_after_built_in_protocols(folder: Path) -> None:
     for name in ("plug_b", "plug_a"):
         points = (ADAPTERS_GROUP, f"{name}:adapter"), (UPSTREAMS_GROUP, f"{name}:upstream")
         install(folder, name, GOOD.format(name=name), *points)
@@ -70,9 +70,7 @@ def test_what_packages_offer_comes_after_what_is_built_in(folder: Path) -> None:
         ),
     ],
 )
-def test_a_plug_in_that_cannot_be_taken_is_named_with_the_reason(
-    folder: Path, name: str, source: str, why: str
-) -> None:
+def test_an_invalid_plug_in_is_named_with_the_reason(folder: Path, name: str, source: str, why: str) -> None:
     install(folder, name, source, (ADAPTERS_GROUP, f"{name}:adapter"))
     with pytest.raises(PluginError) as raised:
         with_adapters((acp.adapter,))
@@ -80,25 +78,25 @@ def test_a_plug_in_that_cannot_be_taken_is_named_with_the_reason(
     assert str(raised.value) == f"Plug-in {name} 1.5, {point}: {why}"
 
 
-def test_an_upstream_of_a_name_that_is_there_is_refused(folder: Path) -> None:
+def test_an_upstream_with_an_existing_name_is_rejected(folder: Path) -> None:
     install(folder, "plug_up", "from babelgate.adapters.acp import upstream", (UPSTREAMS_GROUP, "plug_up:upstream"))
     with pytest.raises(PluginError, match="plug_up:upstream: acp is already taken"):
         with_upstreams((acp.upstream,))
 
 
-def test_a_plug_in_may_be_imported_before_anything_else(folder: Path) -> None:
-    """It imports `babelgate.adapters`, and that must not need what is being imported."""
+def test_a_plug_in_can_be_imported_first(folder: Path) -> None:
+    """Import a plug-in that imports `babelgate.adapters`, which must not need the plug-in at that time."""
     install(folder, "plug_first", GOOD.format(name="plug_first"), (ADAPTERS_GROUP, "plug_first:adapter"))
     program = "import plug_first; from babelgate import adapters; print([each.name for each in adapters.ADAPTERS])"
-    told = babelgate(folder, "-c", program, program=(sys.executable,), PYTHONPATH=":".join(filter(None, sys.path)))
-    assert told.stdout.endswith(", 'plug_first']\n"), told.stderr
+    result = babelgate(folder, "-c", program, program=(sys.executable,), PYTHONPATH=":".join(filter(None, sys.path)))
+    assert result.stdout.endswith(", 'plug_first']\n"), result.stderr
 
 
 @pytest.mark.parametrize("arguments", [("add", "http://127.0.0.1:1"), ("serve", "--port", "0")], ids="-".join)
-def test_the_command_line_says_in_one_line_which_plug_in_it_is(folder: Path, arguments: tuple[str, ...]) -> None:
+def test_the_command_line_names_the_invalid_plug_in(folder: Path, arguments: tuple[str, ...]) -> None:
     install(folder, "plug_line", "raise RuntimeError('one\\ntwo')", (UPSTREAMS_GROUP, "plug_line:upstream"))
-    told = babelgate(folder, *arguments, PYTHONPATH=":".join(filter(None, sys.path)))
-    assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr.startswith("babelgate: Plug-in plug_line 1.5, entry point babelgate.upstreams: ")
-    assert "RuntimeError: one" in told.stderr
-    assert told.stderr.count("\n") == 1
+    result = babelgate(folder, *arguments, PYTHONPATH=":".join(filter(None, sys.path)))
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("babelgate: Plug-in plug_line 1.5, entry point babelgate.upstreams: ")
+    assert "RuntimeError: one" in result.stderr
+    assert result.stderr.count("\n") == 1

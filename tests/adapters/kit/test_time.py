@@ -1,4 +1,4 @@
-"""Times on the wire."""
+"""Encoding of times."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from babelgate.adapters.kit.time import encode_time
 
 _LAST = 253_402_300_799_999_999
-"""The end of the year 9999."""
+"""Last microsecond of the year 9999."""
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ _LAST = 253_402_300_799_999_999
         (_LAST, "9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999Z"),
     ],
 )
-def test_a_time_has_all_its_digits_and_is_never_rounded_up(at: int, whole: str, short: str) -> None:
+def test_a_time_has_all_digits_and_is_not_rounded_up(at: int, whole: str, short: str) -> None:
     assert (encode_time(at), encode_time(at, "milliseconds")) == (whole, short)
 
 
 @given(st.integers(0, _LAST))
-def test_it_is_what_strftime_makes_of_it(at: int) -> None:
+def test_a_time_is_formatted_like_strftime(at: int) -> None:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
     assert encode_time(at) == moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

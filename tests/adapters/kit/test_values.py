@@ -1,4 +1,4 @@
-"""How many values a JSON text holds, before it is parsed."""
+"""Number of values in a JSON text, counted before it is parsed."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tests.strategies import json_values
 
 
 def values_in(value: Any) -> int:
-    """An empty object or list counts as two: so it does where only commas and brackets are counted."""
+    """Count the values; an empty object or list counts as two, because the parser counts only commas and brackets."""
     if not isinstance(value, dict | list):
         return 1
     inner: list[Any] = list(value.values() if isinstance(value, dict) else value)  # pyright: ignore
@@ -22,27 +22,27 @@ def values_in(value: Any) -> int:
 
 
 @given(json_values(max_leaves=20))
-def test_the_values_of_a_text_are_counted_exactly_where_it_matters(value: Any) -> None:
-    raw, there = to_json(value), values_in(value)
-    assert count_values(raw, there) == there
-    assert count_values(raw, there - 1) > there - 1
+def test_values_are_counted_exactly_up_to_the_limit(value: Any) -> None:
+    raw, expected = to_json(value), values_in(value)
+    assert count_values(raw, expected) == expected
+    assert count_values(raw, expected - 1) > expected - 1
 
 
 @given(st.binary(), st.integers(0, 20))
-def test_any_bytes_are_counted(raw: bytes, most: int) -> None:
-    assert 1 <= count_values(raw, most) <= max(most + 1, 1 + len(raw))
+def test_any_bytes_are_counted(raw: bytes, limit: int) -> None:
+    assert 1 <= count_values(raw, limit) <= max(limit + 1, 1 + len(raw))
 
 
 @pytest.mark.parametrize(
     "text", ["[,{" * 100_000, '"' * 100_000, "\\" * 100_001, 'a\\"b[' * 50_000, "x" * 65_535 + '\\"[']
 )
-def test_what_stands_in_a_string_is_no_value(text: str) -> None:
+def test_the_content_of_a_string_is_not_counted(text: str) -> None:
     raw = to_json([text, text])
     assert count_values(raw, 3) == 3
     assert count_values(raw[:-2], 3) <= 3  # a string without an end
 
 
-def test_a_text_of_too_many_values_is_refused_and_says_how_many_there_may_be() -> None:
+def test_a_text_with_too_many_values_is_rejected() -> None:
     assert parse_json(b"[0,0,0]", 4) == [0, 0, 0]
     with pytest.raises(FaultError) as caught:
         parse_json(b"[0,0,0]", 3)

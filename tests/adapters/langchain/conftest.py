@@ -1,5 +1,7 @@
-"""Gateways for the tests. Tests marked `SHARED` share the gateway of their module, each with a thread and a scripted
-agent of its own."""
+"""Gateways for the tests.
+
+Tests marked `SHARED` share the gateway of their module. Each has its own thread and its own scripted agent.
+"""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from pathlib import Path
@@ -17,7 +19,7 @@ from tests.gateway.hubs import Scripted
 
 
 class _CurrentAgent:
-    """The scripted agent of the test that runs."""
+    """Proxy of the current test's scripted agent."""
 
     scripted: Scripted
 
@@ -27,15 +29,15 @@ class _CurrentAgent:
 
 @pytest.fixture
 async def own_site(tmp_path: Path) -> AsyncGenerator[Site]:
-    async with opened(tmp_path) as made:
-        yield made
+    async with opened(tmp_path) as site:
+        yield site
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[tuple[Site, _CurrentAgent]]:
     current = _CurrentAgent()
-    async with opened(tmp_path_factory.mktemp("site"), {"scripted": current}) as made:
-        yield made, current
+    async with opened(tmp_path_factory.mktemp("site"), {"scripted": current}) as site:
+        yield site, current
 
 
 @pytest.fixture

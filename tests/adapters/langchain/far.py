@@ -1,4 +1,4 @@
-"""Another server, which says what the test tells it to, and the words that LangGraph's own server says."""
+"""Scripted upstream server, and messages and events as LangGraph's own server sends them."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ CHECKPOINT = "1f1e5f99-cac5-6e13-bfff-fd44593b193b"
 _IDS = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-# Words
+# Messages and events
 
 
 def human(text: str) -> dict[str, Any]:
@@ -30,21 +30,21 @@ def ai(text: str, message_id: str = "m1", **more: Any) -> dict[str, Any]:
 
 
 def chunk(text: Any, message_id: str = "m1", *, node: str = "model", **more: Any) -> tuple[str, Any]:
-    made = {"content": text, "type": "AIMessageChunk", "id": message_id, "chunk_position": None, **more}
-    return "messages", [made, {"langgraph_node": node, "langgraph_checkpoint_ns": f"{node}:t1"}]
+    message = {"content": text, "type": "AIMessageChunk", "id": message_id, "chunk_position": None, **more}
+    return "messages", [message, {"langgraph_node": node, "langgraph_checkpoint_ns": f"{node}:t1"}]
 
 
 def checkpoint(
     values: Any, checkpoint_id: str = CHECKPOINT, *, parent: str | None = None, next: Sequence[str] = (), **more: Any
 ) -> tuple[str, Any]:
     config = {"configurable": {"checkpoint_id": checkpoint_id, "checkpoint_ns": ""}}
-    above = None if parent is None else {"configurable": {"checkpoint_id": parent}}
-    about = {"source": "loop", "step": 1, **more}
+    parent_config = None if parent is None else {"configurable": {"checkpoint_id": parent}}
+    metadata = {"source": "loop", "step": 1, **more}
     return "checkpoints", {
         "config": config,
-        "parent_config": above,
+        "parent_config": parent_config,
         "values": values,
-        "metadata": about,
+        "metadata": metadata,
         "next": list(next),
         "tasks": [],
     }
@@ -74,18 +74,21 @@ STREAM: list[tuple[str, Any]] = [
     chunk("three", chunk_position="last"),
     ("values", {"messages": [human("Hello"), ai("one two three")]}),
 ]
-"""A run that says three words, of a server without checkpoints."""
+"""Stream of a run that answers with three words, from a server without checkpoints."""
 
 
 def numbered(frames: Sequence[tuple[str, Any]], *numbers: int) -> "list[tuple[str, Any, str]]":
-    """With ids of LangGraph's form, one for each event; `numbers` = those of each, where they repeat."""
-    given = numbers or range(1, len(frames) + 1)
-    return [(event, data, f"{1795299566000 + n}-0") for (event, data), n in zip(frames, given, strict=True)]
+    """Return the frames with ids in LangGraph's form.
+
+    `numbers` has the number in the id of each frame, if ids repeat.
+    """
+    all_numbers = numbers or range(1, len(frames) + 1)
+    return [(event, data, f"{1795299566000 + n}-0") for (event, data), n in zip(frames, all_numbers, strict=True)]
 
 
-def call(**given: Any) -> Invocation:
-    given.setdefault("messages", (Message.of("Hello", "user"),))
-    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **given)
+def call(**fields: Any) -> Invocation:
+    fields.setdefault("messages", (Message.of("Hello", "user"),))
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **fields)
 
 
 # The server
@@ -93,32 +96,31 @@ def call(**given: Any) -> Invocation:
 
 @dataclass
 class Frames:
-    """The answer of a stream."""
+    """Response that is a stream."""
 
     frames: Sequence[Any]
-    """(event, data), with an id perhaps; or bytes."""
+    """Pairs of event and data, triples of event, data and id, or bytes."""
     cut: bool = False
-    """The connection breaks after them."""
-    holds: bool = False
-    """It stays open after them."""
+    """True if the connection breaks after the frames."""
+    stays_open: bool = False
+    """True if the connection stays open after the frames."""
     located: bool = True
-    """Content-Location names the run."""
+    """True if the header Content-Location names the run."""
 
     def bodies(self) -> list[bytes]:
-        made: list[bytes] = []
+        encoded: list[bytes] = []
         for each in self.frames:
             if isinstance(each, bytes):
-                made.append(each)
+                encoded.append(each)
             else:
                 event, data, *rest = each
-                made.append(frame(json.dumps(data).encode(), event=event, id=rest[0] if rest else None))
-        return made
+                encoded.append(frame(json.dumps(data).encode(), event=event, id=rest[0] if rest else None))
+        return encoded
 
 
 @dataclass
-class Kept:
-    """A stream that is read again: what is strictly later than Last-Event-ID, in the order of the numbers in the
-    ids."""
+class Resumable:
+    """Stream that can be resumed: it sends the frames whose number is greater than that in Last-Event-ID."""
 
     frames: Sequence[tuple[str, Any, str]]
 
@@ -132,11 +134,14 @@ class Kept:
 
 @dataclass
 class Far:
-    """It answers each call with the next answer that is set for it, and the last one for ever. In calls, ids of threads
-    and runs are T and R."""
+    """Scripted upstream server.
+
+    It answers each call with the next answer that is set for it, and repeats the last one. In the names of calls, `T`
+    is a thread id, and `R` a run id.
+    """
 
     answers: dict[str, list[tuple[int, Any]]] = field(default_factory=dict[str, list[tuple[int, Any]]])
-    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    requests: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def set(self, call: str, *bodies: Any, status: int = 200) -> None:
@@ -146,10 +151,10 @@ class Far:
         self.answers.setdefault(call, []).append((status, body))
 
     def calls(self) -> list[str]:
-        return [call for call, _, _ in self.asked]
+        return [call for call, _, _ in self.requests]
 
     def bodies(self, call: str) -> list[Any]:
-        return [body for asked, _, body in self.asked if asked == call]
+        return [body for name, _, body in self.requests if name == call]
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         body = b""
@@ -158,24 +163,24 @@ class Far:
         path = _IDS.sub(lambda match: "R" if match[0] == RUN else "T", scope["path"])
         call = f"{scope['method']} {path}"
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.asked.append((call, headers, json.loads(body) if body else None))
+        self.requests.append((call, headers, json.loads(body) if body else None))
         if call.endswith("/cancel"):
             self.cancelled.set()
         answers = self.answers.get(call) or [(404, {"detail": "Not Found"})]
         status, answer = answers.pop(0) if len(answers) > 1 else answers[0]
-        if isinstance(answer, Kept):
+        if isinstance(answer, Resumable):
             answer = answer.after(headers.get("last-event-id"))
-        streams = isinstance(answer, Frames)
-        sent = [(b"content-type", b"text/event-stream" if streams else b"application/json")]
-        if streams and answer.located:
-            sent.append((b"content-location", f"/threads/{THREAD}/runs/{RUN}".encode()))
+        is_stream = isinstance(answer, Frames)
+        response_headers = [(b"content-type", b"text/event-stream" if is_stream else b"application/json")]
+        if is_stream and answer.located:
+            response_headers.append((b"content-location", f"/threads/{THREAD}/runs/{RUN}".encode()))
         if status in (301, 307):
-            sent.append((b"location", b"http://elsewhere/"))
-        await send({"type": "http.response.start", "status": status, "headers": sent})
+            response_headers.append((b"location", b"http://elsewhere/"))
+        await send({"type": "http.response.start", "status": status, "headers": response_headers})
         if isinstance(answer, Frames):
             for raw in answer.bodies():
                 await send({"type": "http.response.body", "body": raw, "more_body": True})
-            if answer.holds:
+            if answer.stays_open:
                 await receive()
                 return
             if answer.cut:

@@ -1,4 +1,4 @@
-"""Short logs for the tests of what is derived from them."""
+"""Short logs for tests of encoders."""
 
 import json
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ EVERYTHING = ("values", "messages", "messages-tuple", "updates", "events", "task
 
 
 class Log:
-    """A thread on which one task runs, as the hub writes it: one record a millisecond."""
+    """Log of a thread with one task, as the hub writes it: one record each millisecond."""
 
     def __init__(self, agent: str = "echo", *, stateful: bool = False) -> None:
         self.records: list[Record] = []
@@ -52,7 +52,7 @@ class Log:
         return self
 
     def begin(self, *messages: Message, run_id: str = RUN, data: Any = None, **fields: Any) -> "Log":
-        """A run, pending."""
+        """Add a pending run."""
         self.run_id, self.attempt = run_id, 0
         return self.add(RunCreated(run_id=run_id, messages=messages, data=data, **fields))
 
@@ -61,7 +61,7 @@ class Log:
         return self.add(RunStarted(attempt=self.attempt, node=self.agent))
 
     def say(self, *pieces: str, message_id: str = "m1", **fields: Any) -> "Log":
-        """One message, streamed."""
+        """Add one streamed message."""
         self.add(MessageStarted(message_id=message_id, **fields))
         self.add(PartAdded(message_id=message_id, index=0, part=TextPart(text=""), open=True))
         self.add(*(PartDelta(message_id=message_id, index=0, text=piece) for piece in pieces))
@@ -85,7 +85,7 @@ class Log:
         return next(r.event for r in self.records if isinstance(r.event, RunCreated) and r.event.run_id == run_id)
 
     def written(self, *modes: str, run_id: str | None = RUN, **fields: Any) -> list[tuple[str, Any]]:
-        """(event, data) of all frames."""
+        """Return event and data of all frames."""
         view = View(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
         return [(event, data) for event, _, data in frames(view, self.records)]
 
@@ -104,7 +104,7 @@ def interrupt(question: InterruptRaised) -> Interrupt:
 
 
 def frames(view: View, records: Iterable[Record]) -> list[tuple[str, str, Any]]:
-    """(event, id, data)"""
+    """Return event, id and data of each frame."""
     writer = EventWriter(view)
     return [_read(frame) for record in records for _, frame in small_frames(writer, record)]
 
@@ -115,12 +115,12 @@ def ids_of(view: View, records: Iterable[Record]) -> dict[tuple[int, int], bytes
 
 
 def small_frames(writer: EventWriter, record: Record) -> list[tuple[int, bytes]]:
-    """Frames that are all small."""
-    found: list[tuple[int, bytes]] = []
+    """Return the frames of a record, which must all be small."""
+    encoded: list[tuple[int, bytes]] = []
     for number, frame in writer.write(record):
         assert isinstance(frame, bytes)
-        found.append((number, frame))
-    return found
+        encoded.append((number, frame))
+    return encoded
 
 
 def _read(frame: bytes) -> tuple[str, str, Any]:

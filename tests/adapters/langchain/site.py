@@ -1,5 +1,7 @@
-"""A whole gateway for the tests of LangGraph Platform and the Agent Protocol: real hub, real sockets, agents that do
-what the test says."""
+"""Gateway for the tests of LangGraph Platform and the Agent Protocol.
+
+It has a real hub and real sockets, the demo agents, and a scripted agent.
+"""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -20,9 +22,9 @@ from tests.gateway.hubs import Scripted, within
 from tests.running import Running, running
 
 SHARED = pytest.mark.asyncio(loop_scope="module")
-"""Marks tests that share a gateway with the others of their module (`conftest.py`)."""
+"""Marker of tests that share a gateway with the other tests of their module (`conftest.py`)."""
 ALONE = pytest.mark.asyncio(loop_scope="function")
-"""Marks a test among them that needs a gateway of its own, because it counts what is there."""
+"""Marker of a test among them that needs a separate gateway, because it counts all threads or runs."""
 
 
 def shares(request: pytest.FixtureRequest) -> bool:
@@ -31,44 +33,44 @@ def shares(request: pytest.FixtureRequest) -> bool:
 
 
 NOBODY = "00000000-0000-4000-8000-000000000000"
-"""A well-formed id of nothing."""
+"""Well-formed id of something that does not exist."""
 
 
-def said(*texts: str) -> dict[str, Any]:
+def user_input(*texts: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text} for text in texts]}
 
 
 def events(content: bytes) -> list[tuple[str, Any]]:
-    return [(found.event, json.loads(found.data)) for found in Frames().all([content])]
+    return [(frame.event, json.loads(frame.data)) for frame in Frames().all([content])]
 
 
 class Stream:
-    """An open stream, read frame by frame."""
+    """Open stream, read frame by frame."""
 
     def __init__(self, response: httpx.Response) -> None:
         self.response = response
-        self.taken = b""
-        """Everything that was read."""
+        self.content = b""
+        """All bytes that were read."""
         self._frames = self._read()
 
     async def _read(self) -> AsyncGenerator[Frame]:
         frames = Frames()
         async for chunk in self.response.aiter_bytes():
-            self.taken += chunk
-            for found in frames.feed(chunk):
-                yield found
+            self.content += chunk
+            for frame in frames.feed(chunk):
+                yield frame
 
     async def next(self) -> Frame:
         return await within(anext(self._frames), "the next frame")
 
     async def until(self, event: str) -> Frame:
-        while (found := await self.next()).event != event:
+        while (frame := await self.next()).event != event:
             pass
-        return found
+        return frame
 
     async def rest(self) -> list[Frame]:
         async def read() -> list[Frame]:
-            return [found async for found in self._frames]
+            return [frame async for frame in self._frames]
 
         return await within(read(), "the end of the stream")
 
@@ -77,7 +79,7 @@ class Stream:
 class Site:
     gateway: Running
     agent: Scripted
-    """Served as `scripted`: each call stands until the test tells it what to do."""
+    """Agent with the name `scripted`, which waits for instructions of the test in every call."""
 
     @property
     def http(self) -> httpx.AsyncClient:
@@ -116,7 +118,7 @@ class Site:
         return await self.ok(f"/threads/{thread_id}/runs/wait", {"assistant_id": agent, "input": input, **fields})
 
     async def status(self, thread_id: str, run_id: str) -> str | int:
-        """Of a run; or that of the answer, where there is no such run."""
+        """Return the status of a run, or the HTTP status if the run is not found."""
         answer = await self.get(f"/threads/{thread_id}/runs/{run_id}")
         return answer.json()["status"] if answer.status_code == 200 else answer.status_code
 
@@ -140,11 +142,11 @@ async def opened(
     registered: Mapping[str, RegisteredAgent] | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Site]:
-    """With the demo agents and `scripted`, and those that are given."""
+    """Yield a gateway with the demo agents, `scripted`, and the passed agents."""
     scripted = Scripted()
-    served = {**{name: getattr(demo, name) for name in DEMO}, "scripted": scripted, **(agents or {})}
-    given: dict[str, Any] = {"default_agent": "echo", **settings}
-    async with running(folder, served, registered=registered, **given) as gateway:
+    all_agents = {**{name: getattr(demo, name) for name in DEMO}, "scripted": scripted, **(agents or {})}
+    options: dict[str, Any] = {"default_agent": "echo", **settings}
+    async with running(folder, all_agents, registered=registered, **options) as gateway:
         yield Site(gateway, scripted)
 
 

@@ -1,8 +1,7 @@
-"""One case, one log, and what LangGraph and the Agent Protocol make of it: a diff here is a change of the wire, and
-somebody reads it.
+"""Golden files of LangGraph's dialect and the Agent Protocol: a difference is a change of the wire format.
 
-`canonical.json` is the log; `langgraph.http` and `agent-protocol.http` the stream of each of its runs in every mode,
-what a wait for it ends with, and the thread's state in the end. `pytest --accept` writes the last two.
+For each case, `canonical.json` is the log. `langgraph.http` and `agent-protocol.http` have the stream of each run in
+every mode, the result of a wait for it, and the last state of the thread. `pytest --accept` writes these two.
 """
 
 import json
@@ -45,7 +44,7 @@ def streamed(log: list[Record], dialect: Dialect, run_id: str) -> str:
 
 
 def waited(log: list[Record], dialect: Dialect, created: RunCreated) -> str:
-    """The answer is the state of the run's end, whatever came later."""
+    """Return the result of a wait for the run: the state at its end, without later changes."""
     history = StateHistory(THREAD, "alice")
     for record in log:
         history.apply(record)
@@ -73,6 +72,6 @@ def line(value: Any) -> str:
 
 @pytest.mark.parametrize("dialect", MODES)
 @pytest.mark.parametrize("case", CASES)
-def test_the_runs_and_the_state_of_a_log_are_what_they_were(case: str, dialect: Dialect, accept: bool) -> None:
+def test_the_output_for_a_log_matches_the_golden_file(case: str, dialect: Dialect, accept: bool) -> None:
     path, text = GOLDEN / case / f"{dialect}.http", written(log_of(case), dialect)
     compare(path, text, accept)

@@ -1,5 +1,4 @@
-"""The three journeys of the Agent Protocol's README, step by step: by an HTTP client of ours, and by `hurl` itself
-where it is installed."""
+"""The three journeys of the Agent Protocol's README, by an HTTP client and by `hurl` if it is installed."""
 
 import asyncio
 import json
@@ -24,9 +23,9 @@ class Step:
     status: int
     body: Any = None
     shows: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Path of members → value."""
-    takes: str | None = None
-    """A member that later steps name as `{{member}}`."""
+    """Expected values of the response by path of members."""
+    captures: str | None = None
+    """Member of the response that later steps reference as `{{member}}`."""
 
 
 CONVERSATION: Final = (
@@ -37,7 +36,7 @@ CONVERSATION: Final = (
         200,
         {"input": {"message": "What is the weather?"}, "metadata": {"requestType": "weatherQuery"}},
         {"status": "pending"},
-        takes="run_id",
+        captures="run_id",
     ),
     Step(f"GET /threads/{THREAD}/runs/{{{{run_id}}}}/wait", 200, shows={"status": "success"}),
 )
@@ -69,31 +68,33 @@ LAYOUTS = pytest.mark.parametrize("prefix", ["", "/agent-protocol", "/agent/echo
 
 @LAYOUTS
 @JOURNEYS
-async def test_a_journey_of_the_readme_goes_as_it_says(site: Site, journey: Sequence[Step], prefix: str) -> None:
-    taken: dict[str, str] = {}
+async def test_a_journey_of_the_readme_has_the_documented_responses(
+    site: Site, journey: Sequence[Step], prefix: str
+) -> None:
+    captured: dict[str, str] = {}
     for step in journey:
         method, _, path = step.request.partition(" ")
-        for name, value in taken.items():
+        for name, value in captured.items():
             path = path.replace(f"{{{{{name}}}}}", value)
         answer = await within(site.http.request(method, prefix + path, json=step.body), step.request)
         assert answer.status_code == step.status, answer.text
         for name, expected in step.shows.items():
-            shown = answer.json()
+            actual = answer.json()
             for member in name.split("."):
-                shown = shown[member]
-            assert shown == expected
-        if step.takes is not None:
-            taken[step.takes] = answer.json()[step.takes]
+                actual = actual[member]
+            assert actual == expected
+        if step.captures is not None:
+            captured[step.captures] = answer.json()[step.captures]
 
 
-async def test_what_the_caller_said_reaches_the_agent_from_any_shape_of_input(site: Site) -> None:
+async def test_the_agent_receives_text_from_any_shape_of_input(site: Site) -> None:
     for input in ({"message": "hello"}, {"prompt": "hello"}, "hello", {"messages": "hello"}):
         result = await site.ok("/runs/wait", {"input": input})
         assert result["messages"][-1]["content"] == "hello"
 
 
-def rendered(journey: Sequence[Step], base_url: str) -> str:
-    """The journey as hurl reads it."""
+def to_hurl(journey: Sequence[Step], base_url: str) -> str:
+    """Return the journey as a hurl file."""
     lines: list[str] = []
     for step in journey:
         method, _, path = step.request.partition(" ")
@@ -101,8 +102,8 @@ def rendered(journey: Sequence[Step], base_url: str) -> str:
         if step.body is not None:
             lines += ["Content-Type: application/json", "", json.dumps(step.body, indent=2)]
         lines += ["", f"HTTP/1.1 {step.status}"]
-        if step.takes is not None:
-            lines += ["[Captures]", f'{step.takes}: jsonpath "$.{step.takes}"']
+        if step.captures is not None:
+            lines += ["[Captures]", f'{step.captures}: jsonpath "$.{step.captures}"']
         if step.shows:
             lines += ["[Asserts]", *(f'jsonpath "$.{name}" == {json.dumps(v)}' for name, v in step.shows.items())]
         lines.append("")
@@ -110,14 +111,14 @@ def rendered(journey: Sequence[Step], base_url: str) -> str:
 
 
 @JOURNEYS
-async def test_hurl_itself_is_content(site: Site, journey: Sequence[Step], tmp_path: Path) -> None:
+async def test_hurl_passes_the_journey(site: Site, journey: Sequence[Step], tmp_path: Path) -> None:
     hurl = shutil.which("hurl")
     if hurl is None:
         missing("hurl")
     file = tmp_path / "journey.hurl"
-    file.write_text(rendered(journey, site.gateway.url))
+    file.write_text(to_hurl(journey, site.gateway.url))
     process = await asyncio.create_subprocess_exec(
         hurl, "--test", str(file), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said, _ = await within(process.communicate(), "hurl", 30)
-    assert process.returncode == 0, said.decode()
+    output, _ = await within(process.communicate(), "hurl", 30)
+    assert process.returncode == 0, output.decode()

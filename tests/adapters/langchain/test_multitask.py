@@ -1,4 +1,4 @@
-"""A new input on a busy thread: the four strategies, each alone, and mixed in fifty scripted ways."""
+"""Inputs for a busy thread: each of the four strategies, and fifty random mixtures."""
 
 import asyncio
 import random
@@ -10,7 +10,7 @@ import pytest
 
 from babelgate.canonical import Scope
 from babelgate.canonical.event import RunEnded, RunStarted
-from tests.adapters.langchain.site import SHARED, Site, said
+from tests.adapters.langchain.site import SHARED, Site, user_input
 from tests.gateway.hubs import Activation, within
 
 pytestmark = SHARED
@@ -18,14 +18,17 @@ pytestmark = SHARED
 BUSY: Final = "Thread is already running a task. Wait for it to finish or choose a different multitask strategy."
 
 
-async def two(site: Site, strategy: str | None, **fields: Any) -> tuple[str, str, Activation, Any]:
-    """(thread, first run at work, its activation, the answer to the second)"""
+async def start_two(site: Site, strategy: str | None, **fields: Any) -> tuple[str, str, Activation, Any]:
+    """Start a run and send a second input.
+
+    Returns the thread, the first run, its activation, and the second response.
+    """
     thread_id = await site.thread()
-    first = await site.run(thread_id, input={**said("first"), "n": 1})
-    going = await site.agent.called()
+    first = await site.run(thread_id, input={**user_input("first"), "n": 1})
+    activation = await site.agent.called()
     if strategy is not None:
         fields["multitask_strategy"] = strategy
-    return thread_id, first, going, await site.create(thread_id, input=said("second"), **fields)
+    return thread_id, first, activation, await site.create(thread_id, input=user_input("second"), **fields)
 
 
 async def contents(site: Site, thread_id: str) -> list[str]:
@@ -33,44 +36,44 @@ async def contents(site: Site, thread_id: str) -> list[str]:
     return [message["content"] for message in values["messages"]]
 
 
-async def test_reject_is_a_conflict_and_the_first_run_does_not_notice(site: Site) -> None:
-    thread_id, first, going, answer = await two(site, "reject")
+async def test_reject_is_a_conflict_and_keeps_the_first_run(site: Site) -> None:
+    thread_id, first, activation, answer = await start_two(site, "reject")
     assert (answer.status_code, answer.json()) == (409, {"detail": BUSY})
-    going.say("done").end()
+    activation.say("done").end()
     assert await site.ends(thread_id, first) == "success"
     assert await contents(site, thread_id) == ["first", "done"]
     assert len(await site.look(f"/threads/{thread_id}/runs")) == 1
 
 
-async def test_enqueue_is_the_platforms_default_and_waits_for_its_turn(site: Site) -> None:
+async def test_enqueue_is_the_platforms_default_and_waits(site: Site) -> None:
     for strategy in (None, "enqueue"):
-        thread_id, first, going, answer = await two(site, strategy)
+        thread_id, first, activation, answer = await start_two(site, strategy)
         second = answer.json()["run_id"]
         assert answer.status_code == 200
         assert answer.json()["multitask_strategy"] == "enqueue"
         assert await site.status(thread_id, second) == "pending"
         assert not site.agent.waiting
-        going.say("done").end()
+        activation.say("done").end()
         assert await site.ends(thread_id, first) == "success"
         (await site.agent.called()).say("too").end()
         assert await site.ends(thread_id, second) == "success"
         assert await contents(site, thread_id) == ["first", "done", "second", "too"]
 
 
-async def test_interrupt_ends_the_first_run_and_the_second_goes_on_from_what_it_did(site: Site) -> None:
-    thread_id, first, going, answer = await two(site, "interrupt")
+async def test_interrupt_keeps_the_state_of_the_first_run(site: Site) -> None:
+    thread_id, first, activation, answer = await start_two(site, "interrupt")
     second = answer.json()["run_id"]
     assert answer.status_code == 200
     assert await site.ends(thread_id, first) == "interrupted"
-    assert going.cancelled.is_set()
+    assert activation.cancelled.is_set()
     (await site.agent.called()).say("done").end()
     assert await site.ends(thread_id, second) == "success"
     assert await contents(site, thread_id) == ["first", "second", "done"]
     assert (await site.look(f"/threads/{thread_id}"))["values"]["n"] == 1
 
 
-async def test_rollback_deletes_the_first_run_with_its_revisions(site: Site) -> None:
-    thread_id, first, _, answer = await two(site, "rollback")
+async def test_rollback_deletes_the_first_run_with_its_states(site: Site) -> None:
+    thread_id, first, _, answer = await start_two(site, "rollback")
     second = answer.json()["run_id"]
     assert answer.status_code == 200
     (await site.agent.called()).say("done").end()
@@ -83,58 +86,57 @@ async def test_rollback_deletes_the_first_run_with_its_revisions(site: Site) -> 
 
 
 @pytest.mark.parametrize("path", ["/threads/{t}/runs", "/runs", "/agent-protocol/threads/{t}/runs/wait"])
-async def test_the_agent_protocol_rejects_where_nothing_else_is_asked(site: Site, path: str) -> None:
-    thread_id, _, going, _ = await two(site, "reject")
+async def test_the_agent_protocol_rejects_by_default(site: Site, path: str) -> None:
+    thread_id, _, activation, _ = await start_two(site, "reject")
     answer = await site.post(path.format(t=thread_id), {"agent_id": "echo", "thread_id": thread_id, "input": "x"})
     assert answer.status_code == 409
-    going.end()
+    activation.end()
 
 
 @pytest.mark.parametrize("strategy", ["enqueue", "interrupt"])
 @pytest.mark.parametrize("path", ["/threads/{}/runs/wait", "/agent-protocol/threads/{}/runs/wait"])
-async def test_each_of_two_waits_on_a_thread_is_told_of_its_own_run(site: Site, path: str, strategy: str) -> None:
+async def test_each_of_two_waits_returns_its_run(site: Site, path: str, strategy: str) -> None:
     thread_id = await site.thread()
 
     def wait(text: str) -> asyncio.Future[httpx.Response]:
-        asked = {"assistant_id": "scripted", "input": said(text), "multitask_strategy": strategy}
-        return asyncio.ensure_future(site.post(path.format(thread_id), {**asked, "metadata": {"mark": text}}))
+        body = {"assistant_id": "scripted", "input": user_input(text), "multitask_strategy": strategy}
+        return asyncio.ensure_future(site.post(path.format(thread_id), {**body, "metadata": {"mark": text}}))
 
     async def runs() -> list[str]:
         listed = await site.look(f"/threads/{thread_id}/runs")
         return [run["run_id"] for run in sorted(listed, key=lambda run: run["metadata"]["mark"])]
 
     waits = [wait("first")]
-    going = await site.agent.called()
+    activation = await site.agent.called()
     waits.append(wait("second"))
     while len(ids := await runs()) < 2:
         pass
     if strategy == "enqueue":
-        going.say("done").end()
+        activation.say("done").end()
     (await site.agent.called()).say("too").end()
-    one, two = await within(asyncio.gather(*waits), "the end of both")
-    assert [one.headers["babelgate-run"], two.headers["babelgate-run"]] == ids
-    first = ["first", "done"] if strategy == "enqueue" else ["first"]
-    assert _contents(one.json(), ids[0]) == first
-    assert _contents(two.json(), ids[1]) == [*first, "second", "too"]
+    first_answer, second_answer = await within(asyncio.gather(*waits), "the end of both")
+    assert [first_answer.headers["babelgate-run"], second_answer.headers["babelgate-run"]] == ids
+    first_contents = ["first", "done"] if strategy == "enqueue" else ["first"]
+    assert _contents(first_answer.json(), ids[0]) == first_contents
+    assert _contents(second_answer.json(), ids[1]) == [*first_contents, "second", "too"]
 
 
 def _contents(body: Any, run_id: str) -> list[str]:
-    if "run" in body:  # the Agent Protocol's
+    if "run" in body:  # in the Agent Protocol
         assert body["run"]["run_id"] == run_id
-        return [message["content"] for message in body["messages"]]
     return [message["content"] for message in body["messages"]]
 
 
-# Mixed
+# Mixtures
 
 
 @dataclass
 class Model:
-    """A thread as a page of plain Python says it is."""
+    """Expected state of a thread: the status of each run, and the queue."""
 
     status: dict[str, str | int] = field(default_factory=dict[str, str | int])
     queue: list[str] = field(default_factory=list[str])
-    """The first is at work."""
+    """Ids of unfinished runs; the first one is active."""
 
     def post(self, run_id: str | None, strategy: str) -> None:
         if run_id is None:
@@ -159,7 +161,7 @@ class Scene:
         self.site = site
         self.thread_id = thread_id
         self.model = Model()
-        self.going: dict[str, Activation] = {}
+        self.activations: dict[str, Activation] = {}
 
     async def post(self, strategy: str) -> None:
         answer = await self.site.create(self.thread_id, multitask_strategy=strategy)
@@ -170,68 +172,66 @@ class Scene:
     async def finish(self) -> None:
         if self.model.queue:
             run_id = self.model.queue[0]
-            self.going[run_id].say("done").end()
+            self.activations[run_id].say("done").end()
             self.model.end(run_id, "success")
             await self.settle()
 
-    async def cancel(self, chance: random.Random, action: str) -> None:
+    async def cancel(self, rng: random.Random, action: str) -> None:
         if self.model.queue:
-            run_id = chance.choice(self.model.queue)
+            run_id = rng.choice(self.model.queue)
             path = f"/threads/{self.thread_id}/runs/{run_id}/cancel?wait=1&action={action}"
             assert (await self.site.post(path)).status_code == 200
             self.model.end(run_id, "interrupted" if action == "interrupt" else 404)
             await self.settle()
 
     async def settle(self) -> None:
-        """Whoever is first in the queue is called, and everybody else is what the model says."""
+        """Wait until the first run of the queue is active, and compare all runs with the model."""
         queue, site = self.model.queue, self.site
-        if queue and queue[0] not in self.going:
-            going = await site.agent.called()
-            assert going.call.run_id == queue[0]
-            self.going[queue[0]] = going
+        if queue and queue[0] not in self.activations:
+            activation = await site.agent.called()
+            assert activation.call.run_id == queue[0]
+            self.activations[queue[0]] = activation
             self.model.status[queue[0]] = "running"
         for run_id, status in self.model.status.items():
             if run_id not in queue:
                 await site.get(f"/threads/{self.thread_id}/runs/{run_id}/join")
             assert await site.status(self.thread_id, run_id) == status
-        shown = await site.look(f"/threads/{self.thread_id}/runs?limit=100")
-        assert [run["status"] for run in shown].count("running") == min(1, len(queue))
-        assert {run["run_id"] for run in shown} == {each for each, status in self.model.status.items() if status != 404}
+        runs = await site.look(f"/threads/{self.thread_id}/runs?limit=100")
+        assert [run["status"] for run in runs].count("running") == min(1, len(queue))
+        assert {run["run_id"] for run in runs} == {each for each, status in self.model.status.items() if status != 404}
         assert (await site.look(f"/threads/{self.thread_id}"))["status"] == ("busy" if queue else "idle")
 
     async def check_log(self) -> None:
-        """No two runs were ever at work at once, in the order in which every reader reads it."""
-        at_work: set[str | None] = set()
+        """Check in the order of the log that at most one run was active at any time."""
+        active: set[str | None] = set()
         for record in await self.site.gateway.hub.reads.records("default", Scope(self.thread_id)):
             if isinstance(record.event, RunStarted):
-                at_work.add(record.run_id)
+                active.add(record.run_id)
             elif isinstance(record.event, RunEnded):
-                at_work.discard(record.run_id)
-            assert len(at_work) <= 1
-        assert not at_work
+                active.discard(record.run_id)
+            assert len(active) <= 1
+        assert not active
 
 
 async def play(site: Site, seed: int) -> None:
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     scene = Scene(site, await site.thread())
     for _ in range(7):
-        match chance.choices(["post", "finish", "cancel", "roll back"], [5, 2, 1, 1])[0]:
+        match rng.choices(["post", "finish", "cancel", "roll back"], [5, 2, 1, 1])[0]:
             case "post":
-                await scene.post(chance.choice(["reject", "enqueue", "interrupt", "rollback"]))
+                await scene.post(rng.choice(["reject", "enqueue", "interrupt", "rollback"]))
             case "finish":
                 await scene.finish()
             case "cancel":
-                await scene.cancel(chance, "interrupt")
+                await scene.cancel(rng, "interrupt")
             case _:
-                await scene.cancel(chance, "rollback")
+                await scene.cancel(rng, "rollback")
     while scene.model.queue:
         await scene.finish()
     await scene.check_log()
 
 
 @pytest.mark.parametrize("tens", range(5))
-async def test_in_any_mixture_of_strategies_one_run_at_most_is_active_and_each_ends_as_it_must(
-    site: Site, tens: int
-) -> None:
+async def test_any_mixture_of_strategies_matches_the_model(site: Site, tens: int) -> None:
     for seed in range(10 * tens, 10 * tens + 10):
         await play(site, seed)

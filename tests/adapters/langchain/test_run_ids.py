@@ -1,5 +1,7 @@
-"""The ids that a caller is told of its run, in headers and bodies, are those of that run and of no other: on a new
-thread, a used one, a busy one in every strategy, and for answers."""
+"""Run ids in headers and bodies of an answer are those of the caller's run.
+
+The scenes are a new thread, a used one, a busy one with each strategy, and answers.
+"""
 
 import asyncio
 import json
@@ -11,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.adapters.langchain.site import SHARED, Site, said
+from tests.adapters.langchain.site import SHARED, Site, user_input
 from tests.gateway.hubs import within
 
 pytestmark = SHARED
@@ -22,20 +24,20 @@ RUN = re.compile(r"/threads/([^/]+)/runs/([^/]+)")
 
 @dataclass(frozen=True)
 class Scene:
-    """A thread on which something has happened."""
+    """Preparations of a thread; each method returns the body of the next request."""
 
     site: Site
     thread_id: str
 
     async def fresh(self) -> dict[str, Any]:
-        return {"assistant_id": "echo", "input": said("hi")}
+        return {"assistant_id": "echo", "input": user_input("hi")}
 
     async def used(self) -> dict[str, Any]:
         await self.site.wait(self.thread_id)
         return await self.fresh()
 
-    async def asked(self) -> dict[str, Any]:
-        """A new input takes the question back."""
+    async def question_open(self) -> dict[str, Any]:
+        """Leave a question open, which the new input replaces."""
         await self.site.wait(self.thread_id, "ask")
         return await self.fresh()
 
@@ -55,15 +57,15 @@ class Scene:
     async def _busy(self, strategy: str) -> dict[str, Any]:
         await self.site.run(self.thread_id)
         await self.site.agent.called()
-        return {"assistant_id": "echo", "input": said("hi"), "multitask_strategy": strategy}
+        return {"assistant_id": "echo", "input": user_input("hi"), "multitask_strategy": strategy}
 
     async def enqueued(self) -> dict[str, Any]:
         await self.site.run(self.thread_id)
-        going = await self.site.agent.called()
-        behind = asyncio.ensure_future(self.site.wait(self.thread_id, "echo", metadata={"mark": "another"}))
+        activation = await self.site.agent.called()
+        waiting = asyncio.ensure_future(self.site.wait(self.thread_id, "echo", metadata={"mark": "another"}))
         await within(self._waits(), "the run before")
-        going.end()
-        await behind
+        activation.end()
+        await waiting
         return await self.fresh()
 
     async def _waits(self) -> None:
@@ -80,7 +82,7 @@ class Scene:
 SCENES: tuple[Callable[[Scene], Awaitable[dict[str, Any]]], ...] = (
     Scene.fresh,
     Scene.used,
-    Scene.asked,
+    Scene.question_open,
     Scene.answered,
     Scene.answered_in_part,
     Scene.answered_at_last,
@@ -91,26 +93,26 @@ SCENES: tuple[Callable[[Scene], Awaitable[dict[str, Any]]], ...] = (
 PATHS = ("/threads/{}/runs", "/threads/{}/runs/wait", "/threads/{}/runs/stream", "/agent-protocol/threads/{}/runs/wait")
 
 
-def told(answer: httpx.Response) -> set[str]:
-    """All ids of runs in an answer."""
+def run_ids_in(answer: httpx.Response) -> set[str]:
+    """Return all run ids in an answer."""
     headers = [answer.headers.get(name, "") for name in ("content-location", "location")]
-    found = {match[2] for text in headers if (match := RUN.search(text))}
-    return found | {answer.headers["babelgate-run"]} | set(re.findall(r'"run_id": ?"([^"]+)"', answer.text))
+    ids = {match[2] for text in headers if (match := RUN.search(text))}
+    return ids | {answer.headers["babelgate-run"]} | set(re.findall(r'"run_id": ?"([^"]+)"', answer.text))
 
 
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.__name__)
-async def test_the_ids_in_an_answer_lead_to_the_run_that_it_was_asked_for(
+async def test_run_ids_in_an_answer_are_those_of_its_run(
     site: Site, scene: Callable[[Scene], Awaitable[dict[str, Any]]], path: str
 ) -> None:
     thread_id = await site.thread()
     body = await scene(Scene(site, thread_id))
     answer = await site.post(path.format(thread_id), {**body, "metadata": MARK})
     assert answer.status_code == 200, answer.text
-    (run_id,) = told(answer)
+    (run_id,) = run_ids_in(answer)
     run = await site.look(f"/threads/{thread_id}/runs/{run_id}")
     assert (run["run_id"], run["metadata"]["mark"]) == (run_id, "mine")
     for again in (f"/threads/{thread_id}/runs/{run_id}/join", f"/agent-protocol/runs/{run_id}/wait"):
-        assert told(await site.get(again)) == {run_id}
+        assert run_ids_in(await site.get(again)) == {run_id}
     listed = await site.look(f"/threads/{thread_id}/runs?limit=100")
-    assert json.dumps(listed[0]).count(run_id) >= 2, "and it is the newest"
+    assert json.dumps(listed[0]).count(run_id) >= 2, "the run is the newest"

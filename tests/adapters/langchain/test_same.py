@@ -1,5 +1,4 @@
-"""From LangGraph to LangGraph: the official client cannot tell the gateway from the server but by what
-the table here names."""
+"""The gateway in front of a LangGraph server: the official client sees no differences except those in a table."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -24,7 +23,7 @@ def unknown(level: str) -> dict[str, Any]:
     return {f"x-{level}": {"k": [1, "ü", None]}}
 
 
-SAID = ai(
+ANSWER = ai(
     "one two",
     response_metadata={"model_name": "m", "finish_reason": "stop", **unknown("response")},
     usage_metadata=USAGE,
@@ -34,7 +33,7 @@ SAID = ai(
     example=False,
     **unknown("message"),
 )
-ASKED = {
+INTERRUPT = {
     "id": "1" * 32,
     "value": {"words": "May I?"},
     "response_schema": {"type": "boolean"},
@@ -44,11 +43,11 @@ ASKED = {
     **unknown("interrupt"),
 }
 STATE: dict[str, Any] = {
-    "messages": [human("Hello"), SAID],
+    "messages": [human("Hello"), ANSWER],
     "ui": [{"type": "ui", "id": "u", "name": "n", "props": {}}],
     "x": 1,
 }
-ABOUT: dict[str, Any] = {
+METADATA: dict[str, Any] = {
     "langgraph_node": "model",
     "langgraph_triggers": ["branch:to:model"],
     "langgraph_path": ["__pregel_pull", "model"],
@@ -58,33 +57,33 @@ ABOUT: dict[str, Any] = {
     "ls_model_name": "m",
     "x-api-key": "secret",
 }
-SPOKEN: list[tuple[str, Any]] = [
+MESSAGES: list[tuple[str, Any]] = [
     ("custom", {"progress": 1, "deep": {"a": [1]}}),
     ("custom", "words"),
-    ("messages", [chunk("one ", additional_kwargs={"k": 1}, **unknown("chunk"))[1][0], ABOUT]),
-    ("messages", [chunk("two", chunk_position="last", usage_metadata=USAGE)[1][0], ABOUT]),
-    ("updates", {"model": {"messages": [SAID]}}),
+    ("messages", [chunk("one ", additional_kwargs={"k": 1}, **unknown("chunk"))[1][0], METADATA]),
+    ("messages", [chunk("two", chunk_position="last", usage_metadata=USAGE)[1][0], METADATA]),
+    ("updates", {"model": {"messages": [ANSWER]}}),
 ]
-BEGUN = {"messages": [human("Hello")]}
+INPUT = {"messages": [human("Hello")]}
 FIRST = "1f1e5f99-cac5-6e13-bffe-fd44593b193b"
-DONE: list[tuple[str, Any]] = [
+ANSWERED: list[tuple[str, Any]] = [
     metadata(),
-    checkpoint(BEGUN, FIRST, step=0),
-    ("values", BEGUN),
+    checkpoint(INPUT, FIRST, step=0),
+    ("values", INPUT),
     task(),
-    *SPOKEN,
+    *MESSAGES,
     task_result(),
     checkpoint(STATE, parent=FIRST, **unknown("metadata")),
     ("values", STATE),
 ]
-ASKS: list[tuple[str, Any]] = [
+INTERRUPTED: list[tuple[str, Any]] = [
     metadata(),
-    checkpoint(BEGUN, FIRST, step=0),
-    ("values", BEGUN),
+    checkpoint(INPUT, FIRST, step=0),
+    ("values", INPUT),
     task(),
-    task_result(interrupts=[ASKED]),
-    ("updates", {"__interrupt__": [ASKED]}),
-    ("values", {**BEGUN, "__interrupt__": [ASKED]}),
+    task_result(interrupts=[INTERRUPT]),
+    ("updates", {"__interrupt__": [INTERRUPT]}),
+    ("values", {**INPUT, "__interrupt__": [INTERRUPT]}),
 ]
 
 
@@ -113,59 +112,58 @@ async def streamed(caller: Any, mode: str) -> list[Any]:
 
 
 DIFFERENCES = {
-    "thread_id": "the gateway's: the same in all protocols",
-    "run_id": "the gateway's: the same in all protocols",
-    "graph_id": "what the agent is called here",
-    "run_attempt": "the gateway counts",
-    "x-api-key": "what came in headers of the gateway's is not told on",
-    "langgraph_step": "told of every message",
-    "parents": "told of every checkpoint",
-    "tags": "told of every message",
-    "x-metadata": "of a checkpoint's metadata, what a server says of its own deployment is not told on",
-    "checkpoint_ns": "told of every checkpoint",
+    "thread_id": "id of the gateway, which is the same in all protocols",
+    "run_id": "id of the gateway, which is the same in all protocols",
+    "graph_id": "name of the agent in the gateway",
+    "run_attempt": "counted by the gateway",
+    "x-api-key": "headers that the gateway sends are not repeated",
+    "langgraph_step": "sent with every message",
+    "parents": "sent with every checkpoint",
+    "tags": "sent with every message",
+    "x-metadata": "metadata of a checkpoint about the server's deployment is not repeated",
+    "checkpoint_ns": "sent with every checkpoint",
 }
-"""By the name of what differs, why."""
+"""Reason of each expected difference, by the name of the member."""
 WHOLE = {"x-chunk", "additional_kwargs", "response_metadata", "chunk_position", "usage_metadata"}
-"""A piece of a message is text, or a piece of a block: the rest is in the last one, or in the message when it is
-whole."""
+"""Members that a chunk lacks, because they are only in the last chunk or in the whole message."""
 EMPTY = {"name", "tool_calls", "invalid_tool_calls", "tool_call_chunks"}
-"""Members that langchain-core writes of each piece, and this server did not."""
+"""Members that langchain-core writes in each chunk, and the scripted server does not."""
 
 
-def unexplained(theirs: Any, ours: Any) -> list[str]:
-    return [each for each in differences(theirs, ours) if each.rpartition(".")[2] not in DIFFERENCES]
+def unexplained(expected: Any, actual: Any) -> list[str]:
+    return [each for each in differences(expected, actual) if each.rpartition(".")[2] not in DIFFERENCES]
 
 
-@pytest.mark.parametrize("stream", [DONE, ASKS])
+@pytest.mark.parametrize("stream", [ANSWERED, INTERRUPTED])
 @pytest.mark.parametrize("mode", ["values", "updates", "custom", "tasks", "checkpoints"])
-async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path, mode: str, stream: Any) -> None:
+async def test_a_stream_equals_that_of_its_server(tmp_path: Path, mode: str, stream: Any) -> None:
     async with through(tmp_path, stream) as caller:
-        theirs = [data for event, data in stream if event == mode]
-        ours = [data for event, data in await streamed(caller, mode) if event == mode]
-        assert theirs or stream is ASKS
-        assert unexplained(theirs, ours) == []
+        expected = [data for event, data in stream if event == mode]
+        actual = [data for event, data in await streamed(caller, mode) if event == mode]
+        assert expected or stream is INTERRUPTED
+        assert unexplained(expected, actual) == []
 
 
-async def test_a_question_is_the_same_wherever_it_is_shown(tmp_path: Path) -> None:
-    async with through(tmp_path, ASKS) as caller:
+async def test_a_question_is_the_same_in_wait_state_and_thread(tmp_path: Path) -> None:
+    async with through(tmp_path, INTERRUPTED) as caller:
         ids = (await caller.post("/threads", json={})).json()
         thread = f"/threads/{ids['thread_id']}"
         body = {"assistant_id": "far", "input": {"messages": [{"role": "user", "content": "Hello"}]}}
         waited = (await caller.post(f"{thread}/runs/wait", json=body)).json()
         state = (await caller.get(f"{thread}/state")).json()
-        kept = (await caller.get(thread)).json()
-        shown = [waited["__interrupt__"], state["interrupts"], *kept["interrupts"].values()]
-        assert shown == [[ASKED]] * 3
+        thread_ = (await caller.get(thread)).json()
+        interrupts = [waited["__interrupt__"], state["interrupts"], *thread_["interrupts"].values()]
+        assert interrupts == [[INTERRUPT]] * 3
 
 
-async def test_pieces_are_shown_with_what_is_said_of_the_model(tmp_path: Path) -> None:
-    async with through(tmp_path, DONE) as caller:
-        theirs = [data for event, data in DONE if event == "messages"]
-        *ours, last = [data for event, data in await streamed(caller, "messages-tuple") if event == "messages"]
-        # The end of a message, and what it has used, are told in a piece of its own.
+async def test_chunks_keep_the_metadata_of_the_model(tmp_path: Path) -> None:
+    async with through(tmp_path, ANSWERED) as caller:
+        expected = [data for event, data in ANSWERED if event == "messages"]
+        *actual, last = [data for event, data in await streamed(caller, "messages-tuple") if event == "messages"]
+        # The end of a message and its usage are sent in a separate chunk.
         assert (last[0]["content"], last[0]["chunk_position"], last[0]["usage_metadata"]) == ("", "last", USAGE)
-        assert [piece["content"] for piece, _ in ours] == ["one ", "two"]
-        found = [each.split(".")[1] for each in unexplained(theirs, ours)]
-        assert set(found) == WHOLE | EMPTY
-        assert ours[0][1]["tags"] == ["a"] and ours[0][1]["ls_model_name"] == "m"
-        assert "x-api-key" not in ours[0][1]  # what came in headers
+        assert [piece["content"] for piece, _ in actual] == ["one ", "two"]
+        members = [each.split(".")[1] for each in unexplained(expected, actual)]
+        assert set(members) == WHOLE | EMPTY
+        assert actual[0][1]["tags"] == ["a"] and actual[0][1]["ls_model_name"] == "m"
+        assert "x-api-key" not in actual[0][1]  # it was in a header

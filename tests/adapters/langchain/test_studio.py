@@ -1,4 +1,4 @@
-"""What LangSmith Studio and LangGraph's chat front ends (`useStream`) ask of a server, in their order, of any agent."""
+"""Requests of LangSmith Studio and of LangGraph's chat front ends (`useStream`), in their order, for any agent."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -14,11 +14,11 @@ from babelgate.gateway import demo
 from babelgate.gateway.agents.langgraph.agent import wrap_graph
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.settings.model import Settings
-from tests.adapters.langchain.site import Site, events, opened, said
+from tests.adapters.langchain.site import Site, events, opened, user_input
 from tests.gateway.graphs import State, builder
 from tests.running import running
 
-# Studio's pages send JSON without saying so: a request that says it would be asked for first (a CORS preflight).
+# Studio's pages send JSON as text/plain, because another content type would need a CORS preflight.
 PLAIN = {"Content-Type": "text/plain;charset=UTF-8"}
 ORIGIN = {"Origin": "http://localhost:3000"}
 
@@ -29,7 +29,7 @@ def questions(_: State) -> Any:
 
 @asynccontextmanager
 async def far_and_near(folder: Path) -> AsyncGenerator[Site]:
-    """A graph that asks, and an agent that asks on another server."""
+    """Serve a graph that asks, and an agent on another server that asks."""
     for name in ("far", "near"):
         (folder / name).mkdir()
     async with running(folder / "far", {"ask": demo.ask}) as far:
@@ -43,8 +43,8 @@ async def far_and_near(folder: Path) -> AsyncGenerator[Site]:
 
 @pytest.fixture
 async def site_of(agent: str, tmp_path: Path) -> AsyncGenerator[Site]:
-    async with far_and_near(tmp_path) if agent in ("graph", "far") else opened(tmp_path) as made:
-        yield made
+    async with far_and_near(tmp_path) if agent in ("graph", "far") else opened(tmp_path) as site:
+        yield site
 
 
 async def ask(site: Site, method: str, path: str, body: Any = None) -> httpx.Response:
@@ -55,7 +55,7 @@ async def ask(site: Site, method: str, path: str, body: Any = None) -> httpx.Res
 
 
 @pytest.mark.parametrize("agent", ["echo", "ask", "steps", "graph", "far"])
-async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(site_of: Site, agent: str) -> None:
+async def test_studio_can_show_run_and_edit_any_agent(site_of: Site, agent: str) -> None:
     site = site_of
 
     async def call(method: str, path: str, body: Any = None) -> Any:
@@ -80,7 +80,7 @@ async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(
 
     body: dict[str, Any] = {
         "assistant_id": assistant["assistant_id"],
-        "input": said("Hello"),
+        "input": user_input("Hello"),
         "config": {"configurable": {}},
         "metadata": {},
         "stream_mode": ["debug", "messages"],
@@ -112,13 +112,13 @@ async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(
         assert (await call("GET", f"/threads/{thread_id}"))["status"] == "interrupted"
         resumed: dict[str, Any] = {**body, "input": None, "command": {"resume": "Bob"}}
         await ask(site, "POST", f"/threads/{thread_id}/runs/stream", resumed)
-    # An edit of what was said, and a run from there.
+    # An edit of a message, and a run from there.
     edit = {
         "values": {"messages": [{"role": "user", "content": "Other"}]},
         "as_node": "questions" if agent == "graph" else agent,
     }
-    made = await call("POST", f"/threads/{thread_id}/state", {**edit, "checkpoint": history[-1]["checkpoint"]})
-    fork: dict[str, Any] = {**body, "checkpoint": made["checkpoint"]}
+    update = await call("POST", f"/threads/{thread_id}/state", {**edit, "checkpoint": history[-1]["checkpoint"]})
+    fork: dict[str, Any] = {**body, "checkpoint": update["checkpoint"]}
     await ask(site, "POST", f"/threads/{thread_id}/runs/stream", fork)
     assert len(await call("POST", f"/threads/{thread_id}/history", {"limit": 1000})) > len(history)
     (listed,) = await call("POST", "/threads/search", {"metadata": {"graph_id": agent}})
@@ -126,26 +126,26 @@ async def test_studio_shows_an_agent_talks_to_it_and_looks_at_what_became_of_it(
     assert (await ask(site, "DELETE", f"/threads/{thread_id}")).status_code == 204
 
 
-async def test_a_chat_front_end_streams_comes_back_and_stops(site: Site) -> None:
-    """The calls of `useStream` of @langchain/langgraph-sdk."""
+async def test_a_chat_front_end_can_stream_rejoin_and_stop(site: Site) -> None:
+    """Make the requests of `useStream` of @langchain/langgraph-sdk."""
     thread_id = (await ask(site, "POST", "/threads", {})).json()["thread_id"]
     body: dict[str, Any] = {
         "assistant_id": "scripted",
-        "input": said("Hello"),
+        "input": user_input("Hello"),
         "stream_mode": ["values", "messages-tuple", "updates", "custom"],
         "stream_resumable": True,
         "on_disconnect": "continue",
     }
     async with site.streaming("POST", f"/threads/{thread_id}/runs/stream", body, {**PLAIN, **ORIGIN}) as stream:
         run_at = stream.response.headers["content-location"]
-        going = await site.agent.called()
+        activation = await site.agent.called()
         first = await stream.until("values")
-    # The page was loaded again: it knows the run, and the last event that it has seen.
+    # After a reload, the page knows the run and the id of its last event.
     async with site.streaming("GET", f"{run_at}/stream", headers={"Last-Event-ID": first.id or ""}) as again:
         assert (await ask(site, "GET", f"/threads/{thread_id}")).json()["status"] == "busy"
         assert (await ask(site, "POST", f"{run_at}/cancel?wait=0&action=interrupt")).status_code == 202
         await again.rest()
-    assert going.call.text == "Hello"
+    assert activation.call.text == "Hello"
     assert (await ask(site, "GET", run_at)).json()["status"] == "interrupted"
     history = (await ask(site, "POST", f"/threads/{thread_id}/history", {"limit": 10})).json()
     assert history[0]["values"]["messages"][0]["content"] == "Hello"

@@ -1,4 +1,4 @@
-"""A thread's events as a test reads them: over Server-Sent Events or a WebSocket, by what is awaited."""
+"""Readers of a thread's events, over Server-Sent Events or a WebSocket."""
 
 import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
@@ -26,25 +26,27 @@ from tests.gateway.hubs import Activation, within
 ALL: Final = ("values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom")
 
 
-def perform(going: Activation) -> None:
-    """Say something of everything, and end."""
-    going.say(StepStarted(step_id="s", name="plan", node="plan", input={"n": 1}))
-    going.say(Custom(name="progress", value={"done": 0.5}), Custom(value={"n": 1}))
-    going.say(MessageStarted(phase="progress"), PartAdded(part=TextPart(text="On my way.")), MessageEnded())
-    going.say(ToolStarted(call_id="c", name="look", input={"q": 1}), ToolEnded(call_id="c", name="look", output=[1]))
+def perform(activation: Activation) -> None:
+    """Send every kind of event, and end the run."""
+    activation.say(StepStarted(step_id="s", name="plan", node="plan", input={"n": 1}))
+    activation.say(Custom(name="progress", value={"done": 0.5}), Custom(value={"n": 1}))
+    activation.say(MessageStarted(phase="progress"), PartAdded(part=TextPart(text="On my way.")), MessageEnded())
+    activation.say(
+        ToolStarted(call_id="c", name="look", input={"q": 1}), ToolEnded(call_id="c", name="look", output=[1])
+    )
     fault = Fault(code=FaultCode.AGENT_FAILED, message="no")
-    going.say(ToolStarted(call_id="d", name="look"), ToolEnded(call_id="d", name="look", fault=fault))
-    going.say(StepEnded(step_id="s", name="plan", node="plan", update={"plan": "made"}))
-    going.say(ArtifactAdded(name="a.txt", part=FilePart(name="a.txt", inline=b"hi", media_type="text/plain")))
-    going.open("one")
+    activation.say(ToolStarted(call_id="d", name="look"), ToolEnded(call_id="d", name="look", fault=fault))
+    activation.say(StepEnded(step_id="s", name="plan", node="plan", update={"plan": "made"}))
+    activation.say(ArtifactAdded(name="a.txt", part=FilePart(name="a.txt", inline=b"hi", media_type="text/plain")))
+    activation.open("one")
     for n in range(10):
-        going.more(f" and {n}")
-    going.say(PartEnded(), MessageEnded(usage={"input_tokens": 1, "output_tokens": 2}))
-    going.end()
+        activation.more(f" and {n}")
+    activation.say(PartEnded(), MessageEnded(usage={"input_tokens": 1, "output_tokens": 2}))
+    activation.end()
 
 
 class Watch:
-    """An open stream of events."""
+    """Open stream of events."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -56,27 +58,27 @@ class Watch:
         return event
 
     async def until(self, **data: Any) -> list[Any]:
-        """All events up to the first whose payload, an object like all before it, has these members."""
+        """Read the events up to the first with these members in its payload; all payloads must be objects."""
         found: list[Any] = []
         while not (found and _has(found[-1], data)):
             found.append(await self.next())
         return found
 
     async def ends(self, runs: int = 1) -> list[Any]:
-        """All events up to the end of a run."""
+        """Read all events up to the end of a run."""
         return [event for _ in range(runs) for event in await _run(self.next)]
 
 
 async def _run(read: Any) -> list[Any]:
-    found: list[Any] = []
-    while not (found and _is_end(found[-1])):
-        found.append(await read())
-    return found
+    events: list[Any] = []
+    while not (events and _is_end(events[-1])):
+        events.append(await read())
+    return events
 
 
 def _has(event: Any, data: dict[str, Any]) -> bool:
-    said: Any = event["params"]["data"]
-    return all(said.get(name) == value for name, value in data.items())
+    payload: Any = event["params"]["data"]
+    return all(payload.get(name) == value for name, value in data.items())
 
 
 def _is_end(event: Any) -> bool:
@@ -100,14 +102,14 @@ async def watching(
 async def command(site: Site, thread_id: str, method: str, prefix: str = "", **params: Any) -> Any:
     answer = await site.post(f"{prefix}/threads/{thread_id}/commands", {"id": 7, "method": method, "params": params})
     assert answer.status_code == 200, answer.text
-    told = answer.json()
-    assert told["id"] == 7
-    assert told["type"] in ("success", "error")
-    return told
+    reply = answer.json()
+    assert reply["id"] == 7
+    assert reply["type"] in ("success", "error")
+    return reply
 
 
 class Socket:
-    """An open WebSocket. Events that come while an answer is awaited are kept."""
+    """Open WebSocket. It stores events that arrive before the reply to a command."""
 
     def __init__(self, connection: ClientConnection) -> None:
         self.connection = connection
@@ -118,13 +120,13 @@ class Socket:
         return json.loads(await within(self.connection.recv(), "a frame"))
 
     async def tell(self, method: str, **params: Any) -> Any:
-        """The answer to a command."""
+        """Send a command and return the reply."""
         self._ids += 1
         await self.connection.send(json.dumps({"id": self._ids, "method": method, "params": params}))
-        while "id" not in (told := await self._receive()):
-            self.events.append(told)
-        assert told["id"] == self._ids
-        return told
+        while "id" not in (reply := await self._receive()):
+            self.events.append(reply)
+        assert reply["id"] == self._ids
+        return reply
 
     async def raw(self, text: str) -> Any:
         await self.connection.send(text)

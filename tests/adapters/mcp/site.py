@@ -1,4 +1,4 @@
-"""A client that says what it is told to, and nothing else: what goes over the wire, in both eras of the protocol."""
+"""Client that sends exactly what a test passes, in both eras of the protocol."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -13,8 +13,8 @@ Wire = dict[str, Any]
 
 ACCEPT: Final = {"Accept": "application/json, text/event-stream"}
 MODERN: Final = "2026-07-28"
-_OWN: Final = "io.modelcontextprotocol/"
-TASKS: Final = f"{_OWN}tasks"
+_PREFIX: Final = "io.modelcontextprotocol/"
+TASKS: Final = f"{_PREFIX}tasks"
 
 
 @dataclass
@@ -26,31 +26,31 @@ class Client:
     ids: "count[int]" = field(default_factory=lambda: count(1))
 
     def request(self, method: str, params: Wire, request_id: int | None = None) -> Wire:
-        """What httpx takes."""
+        """Return the arguments of the request for httpx."""
         body: Wire = {"jsonrpc": "2.0", "method": method, "params": params}
         body["id"] = next(self.ids) if request_id is None else request_id
         return {"method": "POST", "url": self.path, "json": body, "headers": {**ACCEPT, **self.headers}}
 
     async def ask(self, method: str, params: Wire | None = None) -> Wire:
-        """The response."""
+        """Send a request and return the response."""
         response = await self.http.request(**self.request(method, params or {}))
         return answer_of(response)
 
     async def call(self, tool: str, arguments: Wire | None = None, **params: Any) -> Wire:
-        """The result."""
-        given = {"message": "go"} if arguments is None else arguments
-        response = await self.ask("tools/call", {"name": tool, "arguments": given, **params})
+        """Call a tool and return the result."""
+        values = {"message": "go"} if arguments is None else arguments
+        response = await self.ask("tools/call", {"name": tool, "arguments": values, **params})
         assert "result" in response, response
         return response["result"]
 
 
 class Modern(Client):
     def request(self, method: str, params: Wire, request_id: int | None = None) -> Wire:
-        meta = {f"{_OWN}protocolVersion": MODERN, f"{_OWN}clientCapabilities": self.capabilities}
-        made = super().request(method, {**params, "_meta": {**meta, **params.get("_meta", {})}}, request_id)
-        named = params.get("name") or params.get("taskId")
-        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **({"Mcp-Name": named} if named else {})}
-        return {**made, "headers": {**made["headers"], **headers}}
+        meta = {f"{_PREFIX}protocolVersion": MODERN, f"{_PREFIX}clientCapabilities": self.capabilities}
+        arguments = super().request(method, {**params, "_meta": {**meta, **params.get("_meta", {})}}, request_id)
+        name = params.get("name") or params.get("taskId")
+        headers = {"MCP-Protocol-Version": MODERN, "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}
+        return {**arguments, "headers": {**arguments["headers"], **headers}}
 
 
 def messages_of(response: httpx.Response) -> list[Wire]:
@@ -69,7 +69,7 @@ def text_of(result: Wire) -> str:
 
 
 async def enter(http: httpx.AsyncClient, **capabilities: Any) -> tuple[Client, httpx.Response]:
-    """A client of the older era after its handshake, and the answer to that."""
+    """Return a client of the older era after its handshake, and the response to `initialize`."""
     client = Client(http, capabilities=capabilities)
     hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}}
     response = await http.request(**client.request("initialize", hello))
@@ -77,26 +77,28 @@ async def enter(http: httpx.AsyncClient, **capabilities: Any) -> tuple[Client, h
     if "mcp-session-id" in response.headers:
         headers["Mcp-Session-Id"] = response.headers["mcp-session-id"]
     client.headers = headers
-    told = await http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=_all(client))
-    assert told.status_code == 202
+    answer = await http.post(
+        "/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=_headers(client)
+    )
+    assert answer.status_code == 202
     return client, response
 
 
-def _all(client: Client) -> dict[str, str]:
+def _headers(client: Client) -> dict[str, str]:
     return {**ACCEPT, **client.headers}
 
 
 async def say(client: Client, message: Wire) -> int:
-    """A notification, or a response to what the server has asked."""
-    response = await client.http.post(client.path, json={"jsonrpc": "2.0", **message}, headers=_all(client))
+    """Send a notification, or a response to a request of the server, and return the status."""
+    response = await client.http.post(client.path, json={"jsonrpc": "2.0", **message}, headers=_headers(client))
     return response.status_code
 
 
 @asynccontextmanager
 async def calling(client: Client, tool: str, request_id: int = 77, **params: Any) -> AsyncGenerator["Stream"]:
-    """A call while it goes on; leaving the block hangs up."""
-    made = client.request("tools/call", {"name": tool, "arguments": {"message": "go"}, **params}, request_id)
-    async with client.http.stream(**made) as response:
+    """Call a tool and yield its stream; the client disconnects when the block ends."""
+    request = client.request("tools/call", {"name": tool, "arguments": {"message": "go"}, **params}, request_id)
+    async with client.http.stream(**request) as response:
         yield Stream(response)
 
 
@@ -106,7 +108,7 @@ class Stream:
         self._lines = response.aiter_lines()
 
     async def next(self) -> Wire | None:
-        """The next message; None at the end."""
+        """Return the next message, or None at the end."""
         async for line in self._lines:
             if line.startswith("data: "):
                 return json.loads(line.removeprefix("data: "))

@@ -1,4 +1,4 @@
-"""Agents as tools."""
+"""Agents encoded as tools."""
 
 import re
 from typing import Any
@@ -23,29 +23,29 @@ def tool_of(**schemas: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("schemas", [{}, {"output": OUTPUT}, {"input": {"type": "string"}}, {"input": OUTPUT}])
 def test_a_tool_has_a_name_a_description_and_schemas(schemas: Any) -> None:
-    told = tool_of(**schemas)
-    assert re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", told["name"])
-    assert told["description"]
-    for name in {"inputSchema", "outputSchema"} & told.keys():
-        Draft202012Validator.check_schema(told[name])
-        assert told[name]["type"] == "object"
+    tool = tool_of(**schemas)
+    assert re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", tool["name"])
+    assert tool["description"]
+    for name in {"inputSchema", "outputSchema"} & tool.keys():
+        Draft202012Validator.check_schema(tool[name])
+        assert tool[name]["type"] == "object"
 
 
-def test_an_agents_own_input_schema_is_that_of_its_tool_with_a_thread() -> None:
-    told = tool_of(input={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
-    assert set(told["inputSchema"]["properties"]) == {"city", "thread_id"}
-    assert told["inputSchema"]["required"] == ["city"]
+def test_an_input_schema_is_extended_by_the_thread() -> None:
+    tool = tool_of(input={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
+    assert set(tool["inputSchema"]["properties"]) == {"city", "thread_id"}
+    assert tool["inputSchema"]["required"] == ["city"]
 
 
-def test_a_tool_takes_nothing_if_its_agent_says_so_and_else_messages() -> None:
+def test_a_tool_takes_messages_unless_its_agent_forbids_all_properties() -> None:
     nothing: Any = {"type": "object", "properties": {}}
     assert "message" in tool_of(input=nothing)["inputSchema"]["properties"]
     assert set(tool_of(input={**nothing, "additionalProperties": False})["inputSchema"]["properties"]) == {"thread_id"}
 
 
-def test_an_input_of_messages_is_said() -> None:
-    own = {"type": "object", "properties": {"messages": {"type": "array"}}}
-    assert tool_of(input=own)["inputSchema"] == tool_of()["inputSchema"]
+def test_an_input_schema_of_messages_gives_the_default_schema() -> None:
+    schema = {"type": "object", "properties": {"messages": {"type": "array"}}}
+    assert tool_of(input=schema)["inputSchema"] == tool_of()["inputSchema"]
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def test_an_input_of_messages_is_said() -> None:
         ({}, False),
     ],
 )
-def test_an_output_schema_is_that_of_the_output_or_of_a_question(value: Any, fits: bool) -> None:
+def test_an_output_schema_allows_the_output_or_a_question(value: Any, fits: bool) -> None:
     validator = Draft202012Validator(tool_of(output=OUTPUT)["outputSchema"])
     assert validator.is_valid(value) == fits  # pyright: ignore[reportUnknownMemberType]
 
 
-def test_a_schema_whose_parts_refer_to_places_in_it_is_not_declared() -> None:
-    own = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}}}
-    assert "outputSchema" not in tool_of(output=own)
+def test_an_output_schema_with_references_by_position_is_not_declared() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"$ref": "#/properties/a"}}}
+    assert "outputSchema" not in tool_of(output=schema)
 
 
-def test_the_tool_for_answers_has_a_name_that_no_agent_has() -> None:
+def test_the_answer_tool_has_a_name_that_no_agent_has() -> None:
     assert resume_name({}) == RESUME
     assert resume_name({RESUME: 1}) == f"{RESUME}_"
     Draft202012Validator.check_schema(encode_resume(RESUME)["inputSchema"])

@@ -1,4 +1,4 @@
-"""The Babelgate extension on MCP: the result of a call has the records of its task, for who asks for them."""
+"""The Babelgate extension on MCP: the result of a call has the records of its task if the client requests them."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -16,11 +16,11 @@ from tests.running import running
 
 @pytest.fixture
 async def http(tmp_path: Path) -> AsyncGenerator[httpx.AsyncClient]:
-    async with running(tmp_path, {name: getattr(demo, name) for name in ("echo", "tools")}) as made:
-        yield made.http
+    async with running(tmp_path, {name: getattr(demo, name) for name in ("echo", "tools")}) as gateway:
+        yield gateway.http
 
 
-async def test_a_result_has_its_records_for_a_client_that_declares_the_extension(http: httpx.AsyncClient) -> None:
+async def test_a_client_that_declares_the_extension_gets_the_records(http: httpx.AsyncClient) -> None:
     client = Modern(http, capabilities={"extensions": {RECORDS: {}}})
     result = await client.call("tools", {"message": "one two"})
     reader = RecordReader(of_run=True)
@@ -32,19 +32,19 @@ async def test_a_result_has_its_records_for_a_client_that_declares_the_extension
 
 
 @pytest.mark.parametrize("era", [Client, Modern])
-async def test_a_request_may_ask_for_it_by_itself(http: httpx.AsyncClient, era: type[Client]) -> None:
+async def test_a_single_request_can_ask_for_the_records(http: httpx.AsyncClient, era: type[Client]) -> None:
     client = Modern(http) if era is Modern else (await enter(http))[0]
     plain = await client.call("echo", {"message": "Hello"})
     assert RECORDS not in plain["_meta"]
-    asked = await client.call("echo", {"message": "Hello"}, _meta={RECORDS: {}})
-    assert asked["content"] == plain["content"]
-    assert asked["_meta"][RECORDS]["events"]
+    extended = await client.call("echo", {"message": "Hello"}, _meta={RECORDS: {}})
+    assert extended["content"] == plain["content"]
+    assert extended["_meta"][RECORDS]["events"]
 
 
-async def test_what_is_larger_than_the_bound_is_named_as_missing(http: httpx.AsyncClient) -> None:
+async def test_records_over_the_size_limit_are_reported_as_missing(http: httpx.AsyncClient) -> None:
     client = Modern(http, capabilities={"extensions": {RECORDS: {}}})
-    told = (await client.call("echo", {"message": "x" * MAX_SLICE}))["_meta"][RECORDS]
-    assert told["next"] > told["events"][-1]["seq"]
+    records = (await client.call("echo", {"message": "x" * MAX_SLICE}))["_meta"][RECORDS]
+    assert records["next"] > records["events"][-1]["seq"]
     reader = RecordReader()
-    reader.read(told)
+    reader.read(records)
     assert reader.behind

@@ -1,8 +1,7 @@
-"""One case, one log, and the results of calls that MCP makes of it: a diff here is a change of the wire, and somebody
-reads it.
+"""Golden files of MCP's results: a difference is a change of the wire format.
 
-`canonical.json` is the log, `mcp.json` the progress and the result of a call of each of its runs, and then that of one
-call for all of them; `pytest --accept` writes it.
+For each case, `canonical.json` is the log. `mcp.json` has the progress and the result of a call of each of its runs,
+then of one call for all of them; `pytest --accept` writes it.
 """
 
 import json
@@ -16,7 +15,7 @@ from babelgate.canonical.event import RunCreated
 from tests.goldens import CASES, GOLDEN, compare, log_of
 
 
-def told(log: list[Record], since: int, run_id: str | None, *, whole: bool = False) -> dict[str, Any]:
+def call_of(log: list[Record], since: int, run_id: str | None, *, whole: bool = False) -> dict[str, Any]:
     task_id = next(record.task_id for record in log if record.task_id) or ""
     thread_id = "11111111-1111-4111-8111-111111111111"
     task = Task(
@@ -39,12 +38,12 @@ def told(log: list[Record], since: int, run_id: str | None, *, whole: bool = Fal
 
 
 def written(log: list[Record]) -> str:
-    begun = [(record.seq, record.event.run_id) for record in log if isinstance(record.event, RunCreated)]
-    calls = [told(log, seq - 1, run_id) for seq, run_id in begun]
-    return json.dumps([*calls, told(log, 0, None, whole=True)], indent=2, ensure_ascii=False) + "\n"
+    starts = [(record.seq, record.event.run_id) for record in log if isinstance(record.event, RunCreated)]
+    calls = [call_of(log, seq - 1, run_id) for seq, run_id in starts]
+    return json.dumps([*calls, call_of(log, 0, None, whole=True)], indent=2, ensure_ascii=False) + "\n"
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_results_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
+def test_the_results_of_a_log_match_the_golden_file(case: str, accept: bool) -> None:
     path, text = GOLDEN / case / "mcp.json", written(log_of(case))
     compare(path, text, accept)

@@ -254,7 +254,7 @@ async def test_unknown_members_of_a_response_are_limited(tmp_path: Path) -> None
         assert "too large" in answer.headers["Babelgate-Loss"]
 
 
-async def test_unknown_members_of_a_call_are_shown(tmp_path: Path) -> None:
+async def test_unknown_members_of_a_call_are_preserved(tmp_path: Path) -> None:
     calls: list[Said] = [
         {
             "type": "function_call",

@@ -1,4 +1,4 @@
-"""The minimal runtime over a whole gateway: what is sent, what is shown, and who may come back to it."""
+"""The minimal runtime over a whole gateway: threads, runs, event streams, questions and errors."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ async def gated(text: str) -> AsyncGenerator[str]:
 
 
 async def endless(text: str) -> AsyncGenerator[str]:
-    """Works until it is cancelled."""
+    """Stream one piece, then wait until it is cancelled."""
     STARTED.set()
     try:
         yield "first"
@@ -43,13 +43,13 @@ async def endless(text: str) -> AsyncGenerator[str]:
         STOPPED.set()
 
 
-async def told(call: Invocation) -> str:
-    """All that it is told."""
-    said = [[each.role, each.name, [part.kind for part in each.parts], each.text] for each in call.messages]
-    return json.dumps({"said": said, "data": call.data, "config": call.config, "before": len(call.history)})
+async def report(call: Invocation) -> str:
+    """Answer with the invocation as JSON."""
+    messages = [[each.role, each.name, [part.kind for part in each.parts], each.text] for each in call.messages]
+    return json.dumps({"messages": messages, "data": call.data, "config": call.config, "before": len(call.history)})
 
 
-async def saying(call: Invocation) -> str:
+async def repeat(call: Invocation) -> str:
     return call.text
 
 
@@ -65,10 +65,10 @@ async def files(call: Invocation) -> AsyncGenerator[Any]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    named = {name: getattr(demo, name) for name in ("echo", "stream", "ask")}
-    mine = (gated, endless, told, saying, both, files)
+    demos = {name: getattr(demo, name) for name in ("echo", "stream", "ask")}
+    functions = (gated, endless, report, repeat, both, files)
     folder = tmp_path_factory.mktemp("runtime")
-    async with running(folder, named | {each.__name__: each for each in mine}, default_agent="echo") as gateway:
+    async with running(folder, demos | {each.__name__: each for each in functions}, default_agent="echo") as gateway:
         yield gateway
 
 
@@ -104,14 +104,14 @@ def kinds(events: list[Any]) -> list[str]:
 # Threads
 
 
-async def test_a_thread_is_made_with_metadata_and_found_again(gateway: Running) -> None:
-    made = await post(gateway, "/threads", metadata={"a": 1})
-    assert made == await get(gateway, f"/threads/{made['thread_id']}")
-    assert (made["status"], made["metadata"]) == ("idle", {"a": 1})
-    assert (made["state_snapshot"], made["last_run_id"]) == (None, None)
+async def test_a_thread_is_created_with_metadata_and_read_again(gateway: Running) -> None:
+    thread = await post(gateway, "/threads", metadata={"a": 1})
+    assert thread == await get(gateway, f"/threads/{thread['thread_id']}")
+    assert (thread["status"], thread["metadata"]) == ("idle", {"a": 1})
+    assert (thread["state_snapshot"], thread["last_run_id"]) == (None, None)
 
 
-async def test_the_id_of_a_thread_may_be_the_callers_and_is_taken_once(gateway: Running) -> None:
+async def test_a_caller_may_choose_a_thread_id_that_is_free(gateway: Running) -> None:
     thread_id = str(uuid4())
     assert (await post(gateway, "/threads", thread_id=thread_id))["thread_id"] == thread_id
     refused = await post(gateway, "/threads", 409, thread_id=thread_id)
@@ -142,7 +142,7 @@ async def test_metadata_and_values_of_a_thread_are_changed(gateway: Running) -> 
 # Runs
 
 
-async def test_a_run_without_a_thread_makes_one_and_can_be_read_again(gateway: Running) -> None:
+async def test_a_run_without_a_thread_creates_one_and_is_readable(gateway: Running) -> None:
     run = await post(gateway, "/runs", assistant_id="echo", input="Hello", metadata={"a": 1})
     assert (run["status"], text_of(run), run["metadata"]) == ("success", "Hello", {"a": 1})
     assert run == await get(gateway, f"/runs/{run['run_id']}")
@@ -154,17 +154,17 @@ async def test_without_an_assistant_the_default_agent_runs(gateway: Running) -> 
     assert (await post(gateway, "/runs", input="Hello"))["assistant_id"] == "echo"
 
 
-async def test_a_checkpoint_or_an_agent_that_there_is_not_is_not_found(gateway: Running) -> None:
-    first = await post(gateway, "/runs", assistant_id="told", input="one")
+async def test_an_unknown_checkpoint_or_agent_is_not_found(gateway: Running) -> None:
+    first = await post(gateway, "/runs", assistant_id="report", input="one")
     thread = f"/threads/{first['thread_id']}"
     checkpoint_id = (await get(gateway, thread))["state_snapshot"]["checkpoint_id"]
-    await post(gateway, f"{thread}/runs", 404, assistant_id="told", input="x", checkpoint_id=str(uuid4()))
-    await post(gateway, "/runs", 404, assistant_id="told", input="x", checkpoint_id=checkpoint_id)
+    await post(gateway, f"{thread}/runs", 404, assistant_id="report", input="x", checkpoint_id=str(uuid4()))
+    await post(gateway, "/runs", 404, assistant_id="report", input="x", checkpoint_id=checkpoint_id)
     assert (await post(gateway, "/runs", 404, assistant_id="nobody", input="x"))["error"]["code"] == "not_found"
 
 
 @pytest.mark.parametrize(
-    ("given", "said", "data"),
+    ("value", "messages", "data"),
     [
         ("Hi", [["user", None, ["text"], "Hi"]], None),
         ([{"content": "Hi"}], [["user", None, ["text"], "Hi"]], None),
@@ -181,21 +181,21 @@ async def test_a_checkpoint_or_an_agent_that_there_is_not_is_not_found(gateway: 
         (None, [], None),
     ],
 )
-async def test_an_input_is_messages_and_data(gateway: Running, given: Any, said: Any, data: Any) -> None:
-    heard = json.loads(text_of(await post(gateway, "/runs", assistant_id="told", input=given)))
-    assert (heard["said"], heard["data"]) == (said, data)
+async def test_an_input_is_messages_and_data(gateway: Running, value: Any, messages: Any, data: Any) -> None:
+    received = json.loads(text_of(await post(gateway, "/runs", assistant_id="report", input=value)))
+    assert (received["messages"], received["data"]) == (messages, data)
 
 
-async def test_parts_of_every_kind_arrive_and_come_back(gateway: Running) -> None:
+async def test_parts_of_every_kind_reach_the_agent_and_the_caller(gateway: Running) -> None:
     parts = [
         {"kind": "text", "text": "a"},
         {"kind": "data", "data": {"x": [1, None]}},
         {"kind": "file", "name": "a.bin", "media_type": "a/b", "inline": b64encode(b"\x00\xff").decode()},
     ]
     run = await post(gateway, "/runs", assistant_id="files", input=[{"parts": parts}])
-    shown = run["output"]["messages"][0]["parts"]
-    assert [part["kind"] for part in shown] == ["text", "data", "file", "data", "text"]
-    file = shown[2]
+    output = run["output"]["messages"][0]["parts"]
+    assert [part["kind"] for part in output] == ["text", "data", "file", "data", "text"]
+    file = output[2]
     assert (file["inline"], file["size"], file["name"]) == (b64encode(b"\x00\xff").decode(), 2, "a.bin")
     again = await post(
         gateway, "/runs", assistant_id="files", input=[{"parts": [{"kind": "file", "blob": file["blob"]}]}]
@@ -209,38 +209,38 @@ async def test_parts_of_every_kind_arrive_and_come_back(gateway: Running) -> Non
 
 async def test_configuration_and_tools_reach_the_agent(gateway: Running) -> None:
     tools = [{"type": "function", "function": {"name": "f"}}]
-    run = await post(gateway, "/runs", assistant_id="told", input="", config={"a": 1}, tools=tools, output_schema={})
+    run = await post(gateway, "/runs", assistant_id="report", input="", config={"a": 1}, tools=tools, output_schema={})
     config = json.loads(text_of(run))["config"]
     assert (config["a"], config["tools"]) == (1, tools)
     assert config["response_format"]["json_schema"]["schema"] == {}
 
 
-async def test_a_run_in_the_background_is_answered_at_once_and_followed_later(gateway: Running) -> None:
+async def test_a_background_run_is_answered_immediately_and_streamed_later(gateway: Running) -> None:
     GATE.clear()
     run = await post(gateway, "/runs", 202, assistant_id="gated", input="go", background=True)
     assert run["status"] in ("pending", "running")
     async with asyncio.timeout(BOUND), gateway.http.stream("GET", f"/v1/runs/{run['run_id']}/stream") as stream:
-        frames, seen = Frames(), list[Any]()
+        frames, events = Frames(), list[Any]()
         async for chunk in stream.aiter_bytes():
-            seen += [json.loads(frame.data) for frame in frames.feed(chunk)]
-            if any(event["payload"].get("part", {}).get("text") == "first" for event in seen):
+            events += [json.loads(frame.data) for frame in frames.feed(chunk)]
+            if any(event["payload"].get("part", {}).get("text") == "first" for event in events):
                 GATE.set()
-    assert kinds(seen)[-1] == "run_ended"
+    assert kinds(events)[-1] == "run_ended"
     assert text_of(await get(gateway, f"/runs/{run['run_id']}")) == "first last"
 
 
-async def test_the_connection_of_a_wait_is_cut_when_the_gateway_stops(tmp_path: Path) -> None:
+async def test_a_waiting_request_is_disconnected_when_the_gateway_stops(tmp_path: Path) -> None:
     STARTED.clear()
     async with running(tmp_path, {"endless": endless}) as gateway, asyncio.timeout(BOUND):
         body = {"assistant_id": "endless", "input": "go"}
-        asking = asyncio.ensure_future(gateway.http.post("/v1/runs", json=body))
+        request = asyncio.ensure_future(gateway.http.post("/v1/runs", json=body))
         await STARTED.wait()
         gateway.hub.close_readers()
         with pytest.raises(httpx.RemoteProtocolError):
-            await asking
+            await request
 
 
-async def test_a_thread_that_is_busy_refuses_or_takes_another_run(gateway: Running) -> None:
+async def test_a_busy_thread_rejects_or_interrupts(gateway: Running) -> None:
     GATE.clear()
     first = await post(gateway, "/runs", 202, assistant_id="gated", input="go", background=True)
     runs = f"/threads/{first['thread_id']}/runs"
@@ -261,7 +261,7 @@ async def test_a_run_is_cancelled_once(gateway: Running) -> None:
     assert (await post(gateway, f"/runs/{run['run_id']}/cancel", 409))["error"]["code"] == "task_ended"
 
 
-async def test_a_run_that_nobody_can_come_back_to_ends_with_its_caller(gateway: Running) -> None:
+async def test_a_run_of_a_temporary_thread_ends_with_its_caller(gateway: Running) -> None:
     STARTED.clear()
     STOPPED.clear()
     body = {"assistant_id": "endless", "input": "go", "on_completion": "delete"}
@@ -271,30 +271,30 @@ async def test_a_run_that_nobody_can_come_back_to_ends_with_its_caller(gateway: 
         await STOPPED.wait()
 
 
-async def test_an_answer_has_to_fit_the_schema_that_was_asked_for(gateway: Running) -> None:
-    fits = await post(gateway, "/runs", assistant_id="saying", input='{"a": 1}', output_schema=SCHEMA)
+async def test_output_must_match_the_requested_schema(gateway: Running) -> None:
+    fits = await post(gateway, "/runs", assistant_id="repeat", input='{"a": 1}', output_schema=SCHEMA)
     assert (fits["status"], fits["output"]["data"]) == ("success", {"a": 1})
     for text in ('{"a": "x"}', "no JSON"):
-        run = await post(gateway, "/runs", assistant_id="saying", input=text, output_schema=SCHEMA)
+        run = await post(gateway, "/runs", assistant_id="repeat", input=text, output_schema=SCHEMA)
         assert (run["status"], run["error"]["code"]) == ("error", "agent_invalid")
         assert await get(gateway, f"/runs/{run['run_id']}") == run
-    refused = await post(gateway, "/runs", 422, assistant_id="saying", input="x", output_schema={"type": 7})
+    refused = await post(gateway, "/runs", 422, assistant_id="repeat", input="x", output_schema={"type": 7})
     assert refused["error"]["errors"][0]["field"] == "output_schema"
 
 
-async def test_what_another_protocol_calls_a_schema_need_not_be_one(gateway: Running) -> None:
+async def test_an_invalid_schema_in_response_format_is_not_checked(gateway: Running) -> None:
     config = {"response_format": {"json_schema": {"schema": {"type": 7}}}}
-    run = await post(gateway, "/runs", assistant_id="saying", input="{}", config=config)
+    run = await post(gateway, "/runs", assistant_id="repeat", input="{}", config=config)
     assert (run["status"], text_of(run)) == ("success", "{}")
 
 
 # Events
 
 
-async def test_a_stream_is_the_log_of_the_run(gateway: Running) -> None:
+async def test_a_stream_has_the_events_of_the_run_in_order(gateway: Running) -> None:
     live = await gateway.http.post("/v1/runs/stream", json={"assistant_id": "stream", "input": "one two"})
-    told = kinds(events_of(live))
-    assert (told[:2], told[-1]) == (["run_created", "run_started"], "run_ended")
+    events = kinds(events_of(live))
+    assert (events[:2], events[-1]) == (["run_created", "run_started"], "run_ended")
     url = f"/v1/runs/{live.headers['babelgate-run']}/stream"
     assert (await gateway.http.get(url, headers={"Last-Event-ID": "x"})).status_code == 422
 
@@ -302,52 +302,52 @@ async def test_a_stream_is_the_log_of_the_run(gateway: Running) -> None:
 # Questions
 
 
-async def test_a_question_is_shown_and_answered(gateway: Running) -> None:
-    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
-    assert asked["status"] == "input_required"
-    (question,) = asked["interrupt_state"]
-    assert (question["run_id"], question["task_id"]) == (asked["run_id"], asked["task_id"])
+async def test_a_paused_run_has_a_question_that_can_be_answered(gateway: Running) -> None:
+    run = await post(gateway, "/runs", assistant_id="ask", input="go")
+    assert run["status"] == "input_required"
+    (question,) = run["interrupt_state"]
+    assert (question["run_id"], question["task_id"]) == (run["run_id"], run["task_id"])
     assert question["message"]["parts"][0]["text"] == "What is your name?"
-    thread = f"/threads/{asked['thread_id']}"
+    thread = f"/threads/{run['thread_id']}"
     assert (await get(gateway, thread))["status"] == "interrupted"
     done = await post(gateway, f"{thread}/resume", input="Ada")
-    assert (done["status"], text_of(done), done["task_id"]) == ("success", "Hello, Ada.", asked["task_id"])
-    assert (await get(gateway, f"/runs/{asked['run_id']}"))["interrupt_state"] is None
+    assert (done["status"], text_of(done), done["task_id"]) == ("success", "Hello, Ada.", run["task_id"])
+    assert (await get(gateway, f"/runs/{run['run_id']}"))["interrupt_state"] is None
     assert (await post(gateway, f"{thread}/resume", 409, input="Ada"))["error"]["code"] == "not_awaiting"
 
 
 async def test_one_of_several_questions_is_answered_by_its_pointer(gateway: Running) -> None:
-    asked = await post(gateway, "/runs", assistant_id="both", input="go")
-    name, age = (question["resume_state_pointer"] for question in asked["interrupt_state"])
-    resume = f"/threads/{asked['thread_id']}/resume"
-    first = await post(gateway, resume, run_id=asked["run_id"], answers={age: 36})
+    run = await post(gateway, "/runs", assistant_id="both", input="go")
+    name, age = (question["resume_state_pointer"] for question in run["interrupt_state"])
+    resume = f"/threads/{run['thread_id']}/resume"
+    first = await post(gateway, resume, run_id=run["run_id"], answers={age: 36})
     assert [question["resume_state_pointer"] for question in first["interrupt_state"]] == [name]
-    assert text_of(await post(gateway, resume, task_id=asked["task_id"], input="Ada")) == "Ada is 36"
+    assert text_of(await post(gateway, resume, task_id=run["task_id"], input="Ada")) == "Ada is 36"
 
 
-async def test_an_answer_is_streamed_or_goes_to_the_background(gateway: Running) -> None:
-    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
-    answer = await gateway.http.post(f"/v1/threads/{asked['thread_id']}/resume", json={"input": "Ada", "stream": True})
+async def test_the_rest_after_an_answer_streams_or_runs_in_background(gateway: Running) -> None:
+    paused = await post(gateway, "/runs", assistant_id="ask", input="go")
+    answer = await gateway.http.post(f"/v1/threads/{paused['thread_id']}/resume", json={"input": "Ada", "stream": True})
     assert kinds(events_of(answer))[:2] == ["run_created", "interrupt_answered"]
-    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
-    run = await post(gateway, f"/threads/{asked['thread_id']}/resume", 202, input="Ada", background=True)
-    assert run["task_id"] == asked["task_id"]
+    paused = await post(gateway, "/runs", assistant_id="ask", input="go")
+    run = await post(gateway, f"/threads/{paused['thread_id']}/resume", 202, input="Ada", background=True)
+    assert run["task_id"] == paused["task_id"]
 
 
 async def test_a_question_may_be_declined(gateway: Running) -> None:
-    asked = await post(gateway, "/runs", assistant_id="ask", input="go")
-    done = await post(gateway, f"/threads/{asked['thread_id']}/resume", decline=True)
+    run = await post(gateway, "/runs", assistant_id="ask", input="go")
+    done = await post(gateway, f"/threads/{run['thread_id']}/resume", decline=True)
     assert done["status"] != "input_required"
 
 
-async def test_the_task_is_named_where_several_wait(gateway: Running) -> None:
+async def test_an_answer_names_its_task_if_several_tasks_wait(gateway: Running) -> None:
     first = await post(gateway, "/runs", assistant_id="ask", input="go")
     thread = f"/threads/{first['thread_id']}"
     second = await post(gateway, f"{thread}/runs", assistant_id="ask", input="go")
     refused = await post(gateway, f"{thread}/resume", 422, input="Ada")
     assert refused["error"]["errors"][0]["field"] == "task_id"
-    for asked in (first, second):
-        assert text_of(await post(gateway, f"{thread}/resume", task_id=asked["task_id"], input="Ada")) == "Hello, Ada."
+    for run in (first, second):
+        assert text_of(await post(gateway, f"{thread}/resume", task_id=run["task_id"], input="Ada")) == "Hello, Ada."
     other = await post(gateway, "/threads")
     await post(gateway, f"/threads/{other['thread_id']}/resume", 404, task_id=first["task_id"], input="Ada")
 
@@ -355,7 +355,7 @@ async def test_the_task_is_named_where_several_wait(gateway: Running) -> None:
 # Errors
 
 
-async def test_a_member_that_is_not_known_is_named(gateway: Running) -> None:
+async def test_an_unknown_member_is_named_in_the_error(gateway: Running) -> None:
     refused = await post(gateway, "/runs", 422, input="x", stream_mode="values")
     assert refused["error"]["errors"] == [{"field": "stream_mode", "description": "There is no such member"}]
 
@@ -370,12 +370,12 @@ async def test_a_member_that_is_not_known_is_named(gateway: Running) -> None:
         {"kind": "text", "text": "a", "extra": {"a2a": {}}},
     ],
 )
-async def test_a_part_that_is_none_is_refused(gateway: Running, part: Any) -> None:
+async def test_an_invalid_part_is_rejected(gateway: Running, part: Any) -> None:
     refused = await post(gateway, "/runs", 422, input=[{"parts": [part]}])
     assert refused["error"]["code"] == "invalid"
 
 
-async def test_clients_of_openais_assistants_are_told_that_these_are_others(gateway: Running) -> None:
+async def test_requests_for_openai_assistants_get_an_explanation(gateway: Running) -> None:
     answer = await gateway.http.post("/v1/threads", json={}, headers={"OpenAI-Beta": "assistants=v2"})
     assert answer.status_code == 404
     assert "Assistants API" in answer.json()["error"]["message"]

@@ -1,4 +1,4 @@
-"""The official SDKs' servers of A2A and ACP, whose agents do the same, mean the same: two servers, three protocols."""
+"""Comparison of official servers whose agents do the same: across protocols, and with the gateway."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(60)
-async def test_the_official_servers_of_two_protocols_mean_the_same() -> None:
+async def test_official_servers_of_two_protocols_mean_the_same() -> None:
     only = ["plain", "stream", "turns", "question", "files", "fail", "cancel", "return"]
     options = Options(triggers=read_triggers("sdk"), timeout=8.0)
     async with start_server("a2a-1.0") as a2a, start_server("acp") as acp:
@@ -23,20 +23,20 @@ async def test_the_official_servers_of_two_protocols_mean_the_same() -> None:
     assert verdict.record.protocols == ["acp", "a2a-0.3", "a2a-1.0"]
     assert [(each.id, each.difference) for each in verdict.findings] == []
     assert verdict.is_same and verdict.played == len(only)
-    # Neither says by which ids a run is known elsewhere.
+    # Neither server publishes the ids that a run has in other protocols.
     assert not verdict.shared
 
 
 @pytest.mark.timeout(60)
-async def test_models_mean_the_same_through_the_gateway_and_to_callers_of_openai(tmp_path: Path) -> None:
-    """GraphServe's, by chat completions, by responses and by all protocols of a gateway in front of it."""
+async def test_openai_models_mean_the_same_directly_and_through_the_gateway(tmp_path: Path) -> None:
+    """Compare GraphServe's chat completions and responses with every protocol of a gateway in front of it."""
     names = ("plain", "stream", "question", "fail")
-    given = {name: Trigger("Hello", agent="fail" if name == "fail" else "echo") for name in names}
+    triggers = {name: Trigger("Hello", agent="fail" if name == "fail" else "echo") for name in names}
     only = ["plain", "stream", "turns", "fail"]
     async with start_server("graphserve") as server:
         configured = {name: {"url": f"{server.url}/v1", "agent": name} for name in ("echo", "fail")}
         async with running(tmp_path, configured=configured) as gateway:
-            options = Options(triggers=Triggers(given))
+            options = Options(triggers=Triggers(triggers))
             verdict = judge(await play([f"{server.url}/v1", gateway.url], options, only=only))
     assert verdict.record.protocols[-3:] == ["openai-chat", "openai-responses", "mcp"]
     assert len(verdict.record.protocols) == 9
@@ -46,7 +46,7 @@ async def test_models_mean_the_same_through_the_gateway_and_to_callers_of_openai
 
 
 @pytest.mark.timeout(60)
-async def test_a_tool_of_mcp_means_what_the_same_agent_of_the_gateway_means(tmp_path: Path) -> None:
+async def test_an_mcp_tool_means_the_same_as_a_gateway_agent(tmp_path: Path) -> None:
     options = Options(triggers=Triggers({"plain": Trigger("Hello", agent="echo")}))
     async with start_server("mcp") as server, running(tmp_path) as gateway:
         verdict = judge(await play([gateway.url, f"{server.url}/mcp"], options, only=["plain", "turns"]))

@@ -1,4 +1,4 @@
-"""The MCP conformance suite, against agents of the gateway as the tools that it wants."""
+"""The MCP conformance suite against the gateway, whose agents are the tools that the suite expects."""
 
 import asyncio
 import json
@@ -38,7 +38,7 @@ OUT_OF_SCOPE: Final[Mapping[str, Mapping[str, str]]] = {
         "resources-unsubscribe": _RESOURCES,
     },
     "2026-07-28": {
-        "caching": "it wants hints with the lists of prompts and resources, too, and sees those with the list of tools",
+        "caching": "it also expects hints in the lists of prompts and resources, and the gateway has only tools",
         "completion-complete": _PROMPTS,
         "input-required-result-non-tool-request": _PROMPTS,
         "prompts-list": _PROMPTS,
@@ -52,14 +52,14 @@ OUT_OF_SCOPE: Final[Mapping[str, Mapping[str, str]]] = {
         "resources-templates-read": _RESOURCES,
     },
 }
-"""The scenarios that fail, and why. All others of a revision pass, those that it does not require as well."""
+"""Scenarios that fail, with the reason. All others of a revision pass, including those that it does not require."""
 
 SCENARIOS: Final = {"2025-11-25": 33, "2026-07-28": 50}
-"""How many a revision has: required ones, and those that are only reported."""
+"""Number of scenarios of each revision, including those that are only reported."""
 
 
 def read_results(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """By scenario, the checks that failed. Its folder is `server-<scenario>-<time>`, and times have five hyphens."""
+    """Return the failed checks by scenario. A folder is named `server-<scenario>-<time>`; times have five hyphens."""
     return {
         each.parent.name.removeprefix("server-").rsplit("-", 6)[0]: [
             check for check in json.loads(each.read_text()) if check["status"] == "FAILURE"
@@ -69,7 +69,7 @@ def read_results(folder: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 async def run_suite(url: str, revision: str, folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """By scenario, the checks that failed."""
+    """Run the suite and return the failed checks by scenario."""
     suite = CACHE / "mcp-conformance" / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
     process = await asyncio.create_subprocess_exec(
         str(peer_python("mcp-conformance")),
@@ -81,24 +81,24 @@ async def run_suite(url: str, revision: str, folder: Path) -> dict[str, list[dic
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        said, _ = await process.communicate()
+        output, _ = await process.communicate()
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    found = read_results(folder)
-    assert found, said.decode(errors="replace")[-2000:]
-    return found
+    failures = read_results(folder)
+    assert failures, output.decode(errors="replace")[-2000:]
+    return failures
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("revision", list(OUT_OF_SCOPE))
-async def test_all_scenarios_pass_that_are_no_prompts_and_no_resources(revision: str, tmp_path: Path) -> None:
+async def test_all_scenarios_except_prompts_and_resources_pass(revision: str, tmp_path: Path) -> None:
     peer_python("mcp-conformance")
     async with running(tmp_path, AGENTS) as gateway:
-        found = await run_suite(f"{gateway.url}/mcp", revision, tmp_path / "results")
-    assert len(found) == SCENARIOS[revision]
-    failed = {scenario: checks for scenario, checks in found.items() if checks}
+        results = await run_suite(f"{gateway.url}/mcp", revision, tmp_path / "results")
+    assert len(results) == SCENARIOS[revision]
+    failed = {scenario: checks for scenario, checks in results.items() if checks}
     assert not {
         scenario: [f"{each['id']}: {each.get('errorMessage')}" for each in checks]
         for scenario, checks in failed.items()

@@ -1,6 +1,7 @@
-"""Conformance sets against the official servers: every requirement of level must that one breaks is known, and its own.
+"""Conformance sets against the official servers: each broken requirement of level must is in a baseline.
 
-No server of OpenAI can be installed: GraphServe stands for it. The server of MCP keeps everything of level must.
+OpenAI publishes no server that can be installed, so GraphServe represents it. The MCP server meets every requirement of
+level must.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -25,8 +26,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
 BASELINES: Final = Path(__file__).parent / "baselines"
 NEVER: Final = Trigger("", is_never=True)
-CHANCE: Final = "resume.own-id"
-"""The LangGraph server in memory numbers events by the millisecond (langgraph#8112): equal ids depend on the clock."""
+CLOCK_DEPENDENT: Final = "resume.own-id"
+"""Requirement whose outcome depends on the clock.
+
+LangGraph's in-memory server numbers events by the millisecond (langgraph#8112), so ids may be equal.
+"""
 
 AIEF: Final = {
     "plain": Trigger("Hello"),
@@ -53,10 +57,10 @@ OPENAI: Final = {
 
 @dataclass(frozen=True)
 class Official:
-    """An official server, and what is asked of it."""
+    """An official server, and the options of its check."""
 
     release: str
-    """Its name and version in the records of real runs."""
+    """Name and version in the records of real runs."""
     peer: str
     protocol: str
     sets: tuple[str, ...]
@@ -64,7 +68,7 @@ class Official:
     triggers: Triggers | str = "sdk"
     timeout: float = Options().timeout
     served_by: str = ""
-    """The release whose faults it has too."""
+    """Release of the SDK that serves it, whose baseline applies to it."""
 
     @property
     def options(self) -> Options:
@@ -88,11 +92,11 @@ SERVERS: Final = (
 )
 
 
-UNTOLD: Final = {
-    "langgraph-0.16/copy.apart": "the first graph that takes messages has subgraphs; on a copy of its thread, the "
-    "server in memory cannot find their checkpoints (KeyError)"
+BROKEN_WITHOUT_TRIGGERS: Final = {
+    "langgraph-0.16/copy.apart": "the first graph that accepts messages has subgraphs; on a copy of its thread, "
+    "the in-memory server does not find their checkpoints (KeyError)"
 }
-"""What official servers break in addition where no trigger names the agent."""
+"""Requirements that official servers break in addition if no trigger names the agent."""
 
 
 HELLO_WORLDS: Final = (
@@ -100,8 +104,7 @@ HELLO_WORLDS: Final = (
     replace(SERVERS[1], path="/message"),
     replace(SERVERS[0], release="google-adk 2.13.0", peer="adk", path="", sets=("a2a-1.0",), served_by="a2a-sdk 1.3.0"),
 )
-"""The smallest agents of the official SDKs: two that answer with a message and have no tasks, and one with a model. The
-last of them is served by the first one's SDK, and breaks what that breaks."""
+"""The smallest agents of the official SDKs: two answer with a message and no task, and google-adk's has a model."""
 
 
 @asynccontextmanager
@@ -115,13 +118,13 @@ async def started(server: Official, folder: Path) -> AsyncGenerator[str]:
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda each: each.release)
-async def test_every_requirement_that_an_official_server_breaks_is_known(
+async def test_official_servers_break_only_requirements_in_their_baselines(
     server: Official, tmp_path: Path, accept: bool
 ) -> None:
     async with started(server, tmp_path) as url:
         report = await examine(url, Selection(server.protocol), server.options)
     assert [each.set.name for each in report.sets] == list(server.sets)
-    found = [apply(server.baseline, without_chance(each)) for each in report.sets]
+    found = [apply(server.baseline, without_clock_dependent(each)) for each in report.sets]
     for each in found:
         broken = {one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}" for one in each.against()}
         assert not broken
@@ -131,9 +134,9 @@ async def test_every_requirement_that_an_official_server_breaks_is_known(
 
 
 @pytest.mark.parametrize("server", [*SERVERS, *HELLO_WORLDS], ids=lambda each: f"{each.release}{each.path}")
-async def test_an_official_server_without_triggers_breaks_nothing_more(server: Official, tmp_path: Path) -> None:
-    """As most people run the check first: they give a URL and nothing else."""
-    known = {**server.baseline, **UNTOLD}
+async def test_checks_without_triggers_find_no_further_faults(server: Official, tmp_path: Path) -> None:
+    """Check with a URL and no options, as most people run their first check."""
+    baseline = {**server.baseline, **BROKEN_WITHOUT_TRIGGERS}
     async with started(server, tmp_path) as url:
         report = await examine(url, Selection(server.protocol), replace(server.options, triggers=Triggers()))
     assert [each.set.name for each in report.sets] == list(server.sets)
@@ -141,11 +144,11 @@ async def test_an_official_server_without_triggers_breaks_nothing_more(server: O
         new = {
             one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}"
             for one in (*found.broken(), *found.consequences())
-            if one.requirement.id not in known and one.requirement.name != CHANCE
+            if one.requirement.id not in baseline and one.requirement.name != CLOCK_DEPENDENT
         }
         assert not new
         assert not [one for one in found.results if one.verdict is Verdict.HARNESS_ERROR]
 
 
-def without_chance(found: SetReport) -> SetReport:
-    return replace(found, results=[each for each in found.results if each.requirement.name != CHANCE])
+def without_clock_dependent(found: SetReport) -> SetReport:
+    return replace(found, results=[each for each in found.results if each.requirement.name != CLOCK_DEPENDENT])

@@ -1,4 +1,4 @@
-"""A gateway with the demo agents and one that waits, and the official client, asynchronous and blocking."""
+"""Fixtures: a gateway with the demo agents and one that waits, and the official client, asynchronous and blocking."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -25,20 +25,20 @@ def gate(gates: asyncio.Event) -> asyncio.Event:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory, gates: asyncio.Event) -> AsyncGenerator[Running]:
     async def gated(text: str) -> AsyncGenerator[str]:
-        """Says one word, and the next when the gate opens."""
+        """Yield one word, and the next when the gate opens."""
         yield "first"
         await gates.wait()
         yield " second"
 
     agents = {name: getattr(demo, name) for name in demo.__all__}
-    async with running(tmp_path_factory.mktemp("langgraph"), {**agents, "gated": gated}) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("langgraph"), {**agents, "gated": gated}) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
-    async with start_client("langgraph-sdk", base_url=gateway.url) as made:
-        yield made
+    async with start_client("langgraph-sdk", base_url=gateway.url) as client:
+        yield client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["asynchronous", "blocking"])
@@ -48,5 +48,5 @@ async def either(
     if request.param == "asynchronous":
         yield client
         return
-    async with start_client("langgraph-sdk", base_url=gateway.url, sync=True) as made:
-        yield made
+    async with start_client("langgraph-sdk", base_url=gateway.url, sync=True) as blocking:
+        yield blocking

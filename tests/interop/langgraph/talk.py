@@ -1,4 +1,4 @@
-"""What the tests with the official LangGraph client say and read."""
+"""Inputs and helpers of the tests with the official LangGraph client."""
 
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -7,14 +7,14 @@ import pytest
 
 from tests.interop.driver import ClientError, OfficialClient
 
-NOBODY: Final = "00000000-0000-4000-8000-000000000000"
+UNKNOWN_ID: Final = "00000000-0000-4000-8000-000000000000"
 GRAPHS: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""The namespace of the ids of the assistants that are there by themselves."""
+"""UUID namespace of the ids of the default assistants."""
 
 MODES: Final = ("values", "messages", "messages-tuple", "updates", "events", "tasks", "checkpoints", "debug", "custom")
 
 
-def said(text: str) -> dict[str, Any]:
+def user(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
@@ -26,8 +26,8 @@ def assistant_of(agent: str) -> str:
     return str(uuid5(GRAPHS, agent))
 
 
-async def new_thread(client: OfficialClient, **given: Any) -> str:
-    return (await client.call("threads.create", **given))["thread_id"]
+async def new_thread(client: OfficialClient, **options: Any) -> str:
+    return (await client.call("threads.create", **options))["thread_id"]
 
 
 async def refused(client: OfficialClient, name: str, /, **args: Any) -> ClientError:
@@ -36,11 +36,11 @@ async def refused(client: OfficialClient, name: str, /, **args: Any) -> ClientEr
     return caught.value
 
 
-async def is_running(client: OfficialClient, run: Any) -> None:
-    """The agent of the run is at work. The protocol has nothing else to wait on than its stream."""
+async def wait_until_running(client: OfficialClient, run: Any) -> None:
+    """Wait until the run has sent a token. The protocol offers only the stream to wait for that."""
     ids = {"thread_id": run["thread_id"], "run_id": run["run_id"]}
     async with client.stream("runs.join_stream", **ids, stream_mode="messages-tuple", last_event_id="-1") as events:
         async for event in events:
             if event["event"] == "messages":
                 return
-    raise AssertionError("its stream ended")
+    raise AssertionError("the stream ended without a token")

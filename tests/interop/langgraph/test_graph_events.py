@@ -1,5 +1,4 @@
-"""Graphs in the gateway's own process, through `client.threads.stream`: subgraphs are found and followed, tools are
-told of with what came of them."""
+"""Graphs in the gateway's process, read with `client.threads.stream`: subgraphs, tool calls and updates."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -11,12 +10,12 @@ from langgraph_sdk import get_client
 
 from tests.gateway.hubs import within
 from tests.gateway.platform import graphs_running
-from tests.interop.langgraph.talk import said
+from tests.interop.langgraph.talk import user
 
 
 @asynccontextmanager
-async def talking(folder: Path, graph: str) -> AsyncGenerator[tuple[Any, Any]]:
-    """A caller of the gateway, and the client's new thread with a graph."""
+async def open_thread(folder: Path, graph: str) -> AsyncGenerator[tuple[Any, Any]]:
+    """Yield a caller of the gateway, and the client's new thread with a graph."""
     async with (
         graphs_running(folder, graph) as caller,
         get_client(url=caller.gateway.url) as client,
@@ -26,7 +25,7 @@ async def talking(folder: Path, graph: str) -> AsyncGenerator[tuple[Any, Any]]:
 
 
 async def test_subgraphs_are_found(tmp_path: Path) -> None:
-    async with talking(tmp_path, "within") as (caller, thread):
+    async with open_thread(tmp_path, "within") as (caller, thread):
         await thread.run.start(input={"items": []})
         (inner,) = await within(_all(thread.subgraphs), "the subgraphs")
         (middle,) = await within(_all(inner.subgraphs), "the subgraph's own")
@@ -38,14 +37,14 @@ async def test_subgraphs_are_found(tmp_path: Path) -> None:
         tree: Any = await caller.gateway.http.post(
             f"/threads/{thread.thread_id}/commands", json={"id": 1, "method": "agent.getTree"}
         )
-        (shown,) = tree.json()["result"]["tree"]["children"]
-        assert (tuple(shown["namespace"]), shown["status"]) == (inner.path, "completed")
-        assert [tuple(each["namespace"]) for each in shown["children"]] == [middle.path]
+        (child,) = tree.json()["result"]["tree"]["children"]
+        assert (tuple(child["namespace"]), child["status"]) == (inner.path, "completed")
+        assert [tuple(each["namespace"]) for each in child["children"]] == [middle.path]
 
 
-async def test_tools_are_told_of_with_the_message_that_came_of_them(tmp_path: Path) -> None:
-    async with talking(tmp_path, "tools") as (_, thread):
-        await thread.run.start(input=said("Rome?"))
+async def test_tool_calls_arrive_with_their_tool_messages(tmp_path: Path) -> None:
+    async with open_thread(tmp_path, "tools") as (_, thread):
+        await thread.run.start(input=user("Rome?"))
         (call,) = await within(_all(thread.tool_calls), "the calls")
         assert (call.name, call.input) == ("weather", {"city": "Rome"})
         came: Any = await call.output
@@ -56,35 +55,35 @@ async def test_tools_are_told_of_with_the_message_that_came_of_them(tmp_path: Pa
         assert came in output["messages"]
 
 
-async def test_what_a_graph_writes_under_a_name_is_found_by_it(tmp_path: Path) -> None:
-    async with reported(tmp_path) as thread:
-        told = await within(_all(thread.extensions["progress"]), "what is told")
-        assert told == [{"name": "progress", "step": "tell"}, {"name": "progress", "step": "look"}]
-    async with reported(tmp_path) as thread:
-        events = await within(_all(thread.subscribe(["custom"])), "what is told")
-        assert [event["params"]["data"] for event in events] == [*told, "not named"]
+async def test_named_custom_output_is_found_by_its_name(tmp_path: Path) -> None:
+    async with report_thread(tmp_path) as thread:
+        named = await within(_all(thread.extensions["progress"]), "the custom events")
+        assert named == [{"name": "progress", "step": "tell"}, {"name": "progress", "step": "look"}]
+    async with report_thread(tmp_path) as thread:
+        events = await within(_all(thread.subscribe(["custom"])), "the custom events")
+        assert [event["params"]["data"] for event in events] == [*named, "not named"]
 
 
-async def test_a_message_that_says_nothing_but_the_call_of_a_tool_is_no_stream_of_words(tmp_path: Path) -> None:
-    async with reported(tmp_path) as thread:
+async def test_a_message_with_only_tool_calls_has_no_tokens(tmp_path: Path) -> None:
+    async with report_thread(tmp_path) as thread:
         messages = await within(_all(thread.messages), "the messages")
         texts = [await within(_all(message.text), "its words") for message in messages]
         assert texts == [["Hello", " big", " world"], ["Bye."]]
-    async with reported(tmp_path) as thread:
+    async with report_thread(tmp_path) as thread:
         (call,) = await within(_all(thread.tool_calls), "the calls")
         assert (call.name, call.input, (await call.output)["content"]) == ("search", {"q": "v3"}, "found")
 
 
-async def test_updates_are_told_as_the_stream_mode_tells_them(tmp_path: Path) -> None:
-    async with reported(tmp_path) as thread:
+async def test_updates_are_those_of_the_stream_mode(tmp_path: Path) -> None:
+    async with report_thread(tmp_path) as thread:
         events = await within(_all(thread.subscribe(["updates"])), "the updates")
         assert [list(event["params"]["data"]) for event in events] == [["tell"], ["look"], ["close"]]
         assert events[-1]["params"]["data"]["close"]["messages"][0]["content"] == "Bye."
 
 
-async def test_an_agent_that_a_tool_calls_is_known_by_its_name_and_ends_with_its_task(tmp_path: Path) -> None:
-    async with talking(tmp_path, "hire") as (_, thread):
-        await thread.run.start(input=said("Hire."))
+async def test_an_agent_called_by_a_tool_ends_with_its_task(tmp_path: Path) -> None:
+    async with open_thread(tmp_path, "hire") as (_, thread):
+        await thread.run.start(input=user("Hire."))
         events = await within(_all(thread.subscribe(["lifecycle", "updates", "values"])), "the events")
     lifecycle = [event for event in events if event["method"] == "lifecycle" and event["params"]["namespace"]]
     started, ended = (event["params"]["data"] for event in lifecycle)
@@ -92,16 +91,16 @@ async def test_an_agent_that_a_tool_calls_is_known_by_its_name_and_ends_with_its
     assert started["cause"] == {"type": "toolCall", "tool_call_id": "call_1"}
     assert (ended["event"], ended["graph_name"]) == ("completed", "researcher")
     after = [event for event in events if event["method"] == "updates" and "after" in event["params"]["data"]]
-    assert events.index(lifecycle[1]) < events.index(after[0]), "long before the run ends"
+    assert events.index(lifecycle[1]) < events.index(after[0]), "the agent ended after the task that called it"
 
 
-async def test_a_question_leaves_the_whole_state_and_what_goes_on_from_it_is_no_new_checkpoint(tmp_path: Path) -> None:
+async def test_a_question_shows_the_state_and_resume_adds_no_checkpoint(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "ask") as caller, get_client(url=caller.gateway.url) as client:
         thread_id = (await client.threads.create())["thread_id"]
-        await caller.wait(thread_id, "ask", said("Hi"))
+        await caller.wait(thread_id, "ask", user("Hi"))
         await caller.resume(thread_id, "ask", "Ann")
-        # Not by the client's subscription: it ends at the first pause that the client's other stream tells of, and
-        # whether that is before or after what this one has brought by then is chance (langgraph-sdk 0.4.14).
+        # Without the client's subscription: it ends at the first pause that the client's other stream reports, so its
+        # events depend on timing (langgraph-sdk 0.4.14).
         body = {"channels": ["values", "checkpoints", "input", "lifecycle"]}
         events: list[Any] = []
         async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=body) as answer:
@@ -112,21 +111,21 @@ async def test_a_question_leaves_the_whole_state_and_what_goes_on_from_it_is_no_
                 line = await within(anext(lines), "an event")
                 if line.startswith("data: "):
                     events.append(json.loads(line[6:]))
-    asked = next(n for n, event in enumerate(events) if event["method"] == "input.requested")
-    before = [event["params"]["data"] for event in events[:asked] if event["method"] == "values"]
+    question = next(n for n, event in enumerate(events) if event["method"] == "input.requested")
+    before = [event["params"]["data"] for event in events[:question] if event["method"] == "values"]
     assert [message["content"] for message in before[-1]["messages"]] == ["Hi"]
     assert before[-1]["count"] == 1
     checkpoints = [event["params"]["data"] for event in events if event["method"] == "checkpoints"]
     assert {frozenset(each) - {"parent_id"} for each in checkpoints} == {frozenset({"id", "step", "source"})}
-    assert [each["step"] for each in checkpoints] == [-1, 0, 1, 1, 2], "the one that it goes on from is told again"
+    assert [each["step"] for each in checkpoints] == [-1, 0, 1, 1, 2], "the resume repeats one checkpoint"
 
 
 @asynccontextmanager
-async def reported(folder: Path) -> AsyncGenerator[Any]:
-    """A thread with a run of the graph `report` behind it."""
+async def report_thread(folder: Path) -> AsyncGenerator[Any]:
+    """Yield a thread in which the graph `report` has run."""
     async with graphs_running(folder, "report") as caller, get_client(url=caller.gateway.url) as client:
         thread_id = (await client.threads.create())["thread_id"]
-        await caller.wait(thread_id, "report", said("Hi"))
+        await caller.wait(thread_id, "report", user("Hi"))
         async with client.threads.stream(thread_id, assistant_id="report") as thread:
             yield thread
 

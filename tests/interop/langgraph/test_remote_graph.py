@@ -1,4 +1,4 @@
-"""LangGraph's `RemoteGraph`: a graph or an agent of the gateway, used as if it were a graph in the caller's process."""
+"""LangGraph's `RemoteGraph`: graphs and agents of the gateway, used like graphs in the caller's process."""
 
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.behaviour.test_graph_platform import asking
 from tests.gateway.graphs import GRAPHS
 from tests.gateway.hubs import within
-from tests.interop.langgraph.talk import said
+from tests.interop.langgraph.talk import user
 from tests.running import Running, running
 
 Remote = Callable[[str], RemoteGraph]
@@ -24,29 +24,29 @@ DRAWN = ("ask", "chat", "within")
 
 @pytest.fixture
 async def gateway(tmp_path: Path) -> AsyncGenerator[Running]:
-    made = {name: RegisteredAgent(*wrap_graph(GRAPHS[name](), name)) for name in DRAWN}
-    made["asking"] = RegisteredAgent(*wrap_graph(asking(), "asking"))
-    async with running(tmp_path, {"stream": demo.stream}, registered=made) as gateway:
+    graphs = {name: RegisteredAgent(*wrap_graph(GRAPHS[name](), name)) for name in DRAWN}
+    graphs["asking"] = RegisteredAgent(*wrap_graph(asking(), "asking"))
+    async with running(tmp_path, {"stream": demo.stream}, registered=graphs) as gateway:
         yield gateway
 
 
 @pytest.fixture
 async def remote(gateway: Running) -> AsyncGenerator[Remote]:
-    # Its client is given: one that it makes itself is never closed.
+    # RemoteGraph would never close a client that it creates itself.
     async with get_client(url=gateway.url) as client:
         yield lambda name: RemoteGraph(name, client=client)
 
 
 async def thread(gateway: Running) -> Any:
-    made = await gateway.http.post("/threads", json={})
-    return {"configurable": {"thread_id": made.json()["thread_id"]}}
+    response = await gateway.http.post("/threads", json={})
+    return {"configurable": {"thread_id": response.json()["thread_id"]}}
 
 
 @pytest.mark.parametrize("name", ["chat", "stream"])
-async def test_it_is_invoked_and_remembers(gateway: Running, remote: Remote, name: str) -> None:
+async def test_a_remote_graph_is_invoked_and_keeps_its_messages(gateway: Running, remote: Remote, name: str) -> None:
     graph, config = remote(name), await thread(gateway)
-    first = await within(graph.ainvoke(said("one"), config), "the first turn")
-    again: Any = await within(graph.ainvoke(said("two"), config), "the second")
+    first = await within(graph.ainvoke(user("one"), config), "the first turn")
+    again: Any = await within(graph.ainvoke(user("two"), config), "the second")
     assert [message["type"] for message in again["messages"]] == ["human", "ai", "human", "ai"]
     assert again["messages"][:2] == first["messages"]
     state = await within(graph.aget_state(config), "the state")
@@ -57,20 +57,20 @@ async def test_it_is_invoked_and_remembers(gateway: Running, remote: Remote, nam
 
 
 @pytest.mark.parametrize("name", ["chat", "stream"])
-async def test_it_is_streamed_in_each_mode(remote: Remote, name: str) -> None:
+async def test_a_remote_graph_is_streamed_in_each_mode(remote: Remote, name: str) -> None:
     graph: Any = remote(name)
     for mode, shape in (("values", dict), ("updates", dict), ("messages", tuple), ("debug", dict), ("tasks", dict)):
-        told = [each async for each in graph.astream(said("a b"), stream_mode=mode)]
-        assert told, mode
-        assert all(isinstance(each, shape) for each in told), (mode, told)
-    both = [part[0] async for part in graph.astream(said("a b"), stream_mode=["values", "updates"])]
+        parts = [each async for each in graph.astream(user("a b"), stream_mode=mode)]
+        assert parts, mode
+        assert all(isinstance(each, shape) for each in parts), (mode, parts)
+    both = [part[0] async for part in graph.astream(user("a b"), stream_mode=["values", "updates"])]
     assert set(both) >= {"values", "updates"}
 
 
-async def test_it_asks_and_is_answered(gateway: Running, remote: Remote) -> None:
+async def test_a_remote_graph_asks_and_is_answered(gateway: Running, remote: Remote) -> None:
     graph, config = remote("ask"), await thread(gateway)
-    asked: Any = await within(graph.ainvoke({}, config), "the question")
-    (question,) = asked["__interrupt__"]
+    paused: Any = await within(graph.ainvoke({}, config), "the question")
+    (question,) = paused["__interrupt__"]
     state = await within(graph.aget_state(config), "the state")
     assert state.next
     assert [each.id for task in state.tasks for each in task.interrupts] == [question["id"]]
@@ -79,7 +79,7 @@ async def test_it_asks_and_is_answered(gateway: Running, remote: Remote) -> None
     assert "__interrupt__" not in answered
 
 
-async def test_the_states_of_the_graphs_within_it_are_those_of_its_tasks(gateway: Running, remote: Remote) -> None:
+async def test_tasks_of_a_remote_graph_have_the_states_of_subgraphs(gateway: Running, remote: Remote) -> None:
     graph, config = remote("asking"), await thread(gateway)
     await within(graph.ainvoke({"told": "outside"}, config), "the question")
     state = await within(graph.aget_state(config, subgraphs=True), "the state")
@@ -87,7 +87,7 @@ async def test_the_states_of_the_graphs_within_it_are_those_of_its_tasks(gateway
     inner: Any = task.state
     assert (inner.values, inner.next) == ({"told": "inside"}, ("ask",))
     assert inner.config["configurable"]["checkpoint_ns"].startswith("inner:")
-    whole = await within(graph.aget_state(inner.config), "the state within")
+    whole = await within(graph.aget_state(inner.config), "the state of the subgraph")
     assert whole.values == inner.values
     assert await within(graph.ainvoke(Command(resume="yes"), config), "the answer") == {
         "told": "inside",
@@ -95,34 +95,35 @@ async def test_the_states_of_the_graphs_within_it_are_those_of_its_tasks(gateway
     }
 
 
-async def test_its_state_is_changed(gateway: Running, remote: Remote) -> None:
+async def test_the_state_of_a_remote_graph_is_changed(gateway: Running, remote: Remote) -> None:
     graph, config = remote("chat"), await thread(gateway)
-    await within(graph.ainvoke(said("one"), config), "a turn")
-    await within(graph.aupdate_state(config, said("told later")), "the update")
+    await within(graph.ainvoke(user("one"), config), "a turn")
+    await within(graph.aupdate_state(config, user("told later")), "the update")
     state = await within(graph.aget_state(config), "the state")
     assert state.values["messages"][-1]["content"] == "told later"
 
 
-async def test_it_is_drawn_as_it_is_in_its_own_process(remote: Remote) -> None:
+async def test_a_remote_graph_is_drawn_like_the_local_one(remote: Remote) -> None:
     here, there = GRAPHS["within"](), remote("within")
     here = here.compile() if hasattr(here, "compile") else here
     for xray in (False, True, 1):
-        mine, theirs = await here.aget_graph(xray=xray), await within(there.aget_graph(xray=xray), "the graph")
-        assert set(theirs.nodes) == set(mine.nodes)
-        assert {(e.source, e.target, e.conditional) for e in theirs.edges} == {
-            (e.source, e.target, e.conditional) for e in mine.edges
+        expected = await here.aget_graph(xray=xray)
+        drawn = await within(there.aget_graph(xray=xray), "the graph")
+        assert set(drawn.nodes) == set(expected.nodes)
+        assert {(e.source, e.target, e.conditional) for e in drawn.edges} == {
+            (e.source, e.target, e.conditional) for e in expected.edges
         }
     assert "inner:middle:deepest" in (await within(there.aget_graph(xray=True), "the graph")).nodes
 
 
-async def test_the_graphs_within_it_tell_their_schemas(gateway: Running) -> None:
+async def test_subgraphs_publish_their_schemas(gateway: Running) -> None:
     async with get_client(url=gateway.url) as client:
         (assistant,) = await client.assistants.search(graph_id="within")
-        named = assistant["assistant_id"]
-        outer: Any = await client.assistants.get_subgraphs(named)
+        assistant_id = assistant["assistant_id"]
+        outer: Any = await client.assistants.get_subgraphs(assistant_id)
         assert list(outer) == ["inner"]
         assert outer["inner"]["input_schema"]["properties"].keys() == {"items"}
-        assert list(await client.assistants.get_subgraphs(named, recurse=True)) == ["inner", "inner|middle"]
-        middle: Any = await client.assistants.get_subgraphs(named, namespace="inner|middle", recurse=True)
+        assert list(await client.assistants.get_subgraphs(assistant_id, recurse=True)) == ["inner", "inner|middle"]
+        middle: Any = await client.assistants.get_subgraphs(assistant_id, namespace="inner|middle", recurse=True)
         assert list(middle) == ["inner|middle"]
-        assert await client.assistants.get_subgraphs(named, namespace="nowhere") == {}
+        assert await client.assistants.get_subgraphs(assistant_id, namespace="nowhere") == {}

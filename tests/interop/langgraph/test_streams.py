@@ -6,7 +6,7 @@ from typing import Any, Final
 import pytest
 
 from tests.interop.driver import BOUND, OfficialClient, start_client
-from tests.interop.langgraph.talk import MODES, is_running, new_thread, said, texts
+from tests.interop.langgraph.talk import MODES, new_thread, texts, user, wait_until_running
 from tests.interop.proxy import CUT, CuttingProxy, cutting
 from tests.running import Running
 
@@ -28,21 +28,21 @@ NAMES: Final = {
     "custom": {"custom"},
 }
 QUIET: Final = {"events", "custom"}
-"""Modes in which an agent that is no graph, and says nothing of its own, has nothing to say."""
+"""Modes without events, if the agent is no graph and writes no custom output."""
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_stream_has_the_events_of_the_mode_and_no_others(either: OfficialClient, mode: str) -> None:
+async def test_a_stream_has_only_the_events_of_its_mode(either: OfficialClient, mode: str) -> None:
     thread_id = await new_thread(either)
     events = await either.call(
-        "runs.stream", thread_id=thread_id, assistant_id="stream", input=said("one two"), stream_mode=mode
+        "runs.stream", thread_id=thread_id, assistant_id="stream", input=user("one two"), stream_mode=mode
     )
     [run] = await either.call("runs.list", thread_id=thread_id)
     assert events[0]["event"] == "metadata"
     assert (events[0]["data"]["run_id"], events[0]["data"]["attempt"]) == (run["run_id"], 1)
-    seen = {event["event"] for event in events[1:]}
-    assert seen <= NAMES[mode]
-    assert seen or mode in QUIET
+    names = {event["event"] for event in events[1:]}
+    assert names <= NAMES[mode]
+    assert names or mode in QUIET
     ids = [event["id"] for event in events]
     assert None not in ids
     assert len(set(ids)) == len(ids)
@@ -51,15 +51,15 @@ async def test_a_stream_has_the_events_of_the_mode_and_no_others(either: Officia
 async def test_a_stream_of_several_modes_has_the_events_of_each(either: OfficialClient) -> None:
     thread_id = await new_thread(either)
     events = await either.call(
-        "runs.stream", thread_id=thread_id, assistant_id="stream", input=said("one two"), stream_mode=list(MODES)
+        "runs.stream", thread_id=thread_id, assistant_id="stream", input=user("one two"), stream_mode=list(MODES)
     )
-    seen = {event["event"] for event in events}
-    assert seen >= {"metadata"}.union(*(names for mode, names in NAMES.items() if mode not in QUIET))
+    names = {event["event"] for event in events}
+    assert names >= {"metadata"}.union(*(expected for mode, expected in NAMES.items() if mode not in QUIET))
 
 
-async def test_the_words_of_a_stream_come_in_every_form(either: OfficialClient) -> None:
-    given = {"thread_id": None, "assistant_id": "stream", "input": said("one two three")}
-    events = await either.call("runs.stream", **given, stream_mode=["messages-tuple", "messages", "values", "updates"])
+async def test_tokens_arrive_in_every_form(either: OfficialClient) -> None:
+    run = {"thread_id": None, "assistant_id": "stream", "input": user("one two three")}
+    events = await either.call("runs.stream", **run, stream_mode=["messages-tuple", "messages", "values", "updates"])
     chunks = [event["data"] for event in events if event["event"] == "messages"]
     assert [chunk["content"] for chunk, _ in chunks if chunk["content"]] == ["one", " two", " three"]
     assert len({chunk["id"] for chunk, _ in chunks}) == 1
@@ -73,29 +73,29 @@ async def test_the_words_of_a_stream_come_in_every_form(either: OfficialClient) 
     assert [update["stream"]["messages"][0]["content"] for update in updates] == ["one two three"]
 
 
-async def test_the_second_version_of_the_stream_is_made_of_the_same(either: OfficialClient) -> None:
+async def test_version_two_of_the_stream_has_the_same_content(either: OfficialClient) -> None:
     events = await either.call(
-        "runs.stream", thread_id=None, assistant_id="ask", input=said("x"), stream_mode="values", version="v2"
+        "runs.stream", thread_id=None, assistant_id="ask", input=user("x"), stream_mode="values", version="v2"
     )
     assert [event["type"] for event in events[:1]] == ["metadata"]
     last = events[-1]
     assert (last["type"], last["ns"], last["interrupts"][0]["value"]) == ("values", [], "What is your name?")
 
 
-async def test_the_caller_is_told_which_run_was_created(client: OfficialClient) -> None:
+async def test_the_client_reports_the_created_run(client: OfficialClient) -> None:
     thread_id = await new_thread(client)
-    given = {"assistant_id": "echo", "input": said("x"), "on_run_created": True}
-    [created, *_] = await client.call("runs.stream", thread_id=thread_id, **given)
+    request = {"assistant_id": "echo", "input": user("x"), "on_run_created": True}
+    [created, *_] = await client.call("runs.stream", thread_id=thread_id, **request)
     [run] = await client.call("runs.list", thread_id=thread_id)
     assert created == {"created": {"run_id": run["run_id"], "thread_id": thread_id}}
-    [created, metadata, *_] = await client.call("runs.stream", thread_id=None, **given)
+    [created, metadata, *_] = await client.call("runs.stream", thread_id=None, **request)
     assert created["created"]["run_id"] == metadata["data"]["run_id"]
 
 
-async def test_the_first_token_comes_before_the_agent_is_released(client: OfficialClient, gate: asyncio.Event) -> None:
+async def test_the_first_token_arrives_before_the_agent_ends(client: OfficialClient, gate: asyncio.Event) -> None:
     words: list[str] = []
-    given = {"thread_id": await new_thread(client), "assistant_id": "gated", "input": said("x")}
-    async with client.stream("runs.stream", **given, stream_mode="messages-tuple") as events:
+    request = {"thread_id": await new_thread(client), "assistant_id": "gated", "input": user("x")}
+    async with client.stream("runs.stream", **request, stream_mode="messages-tuple") as events:
         async for event in events:
             if event["event"] == "messages" and event["data"][0]["content"]:
                 words.append(event["data"][0]["content"])
@@ -103,21 +103,21 @@ async def test_the_first_token_comes_before_the_agent_is_released(client: Offici
     assert words == ["first", " second"]
 
 
-async def test_a_run_is_joined_while_it_is_at_work_and_replayed_afterwards(
+async def test_a_run_is_joined_while_it_runs_and_replayed_afterwards(
     client: OfficialClient, gate: asyncio.Event
 ) -> None:
     thread_id = await new_thread(client)
-    run = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=said("x"))
+    run = await client.call("runs.create", thread_id=thread_id, assistant_id="gated", input=user("x"))
     ids = {"thread_id": thread_id, "run_id": run["run_id"], "stream_mode": list(MODES)}
-    await is_running(client, run)
+    await wait_until_running(client, run)
     async with client.stream("runs.join_stream", **ids, last_event_id="-1") as events:
-        seen = [await anext(events)]
+        live = [await anext(events)]
         gate.set()
-        seen += [event async for event in events]
-    assert seen[0]["event"] == "metadata"
-    assert await client.call("runs.join_stream", **ids, last_event_id="-1") == seen
-    middle = len(seen) // 2
-    assert await client.call("runs.join_stream", **ids, last_event_id=seen[middle]["id"]) == seen[middle + 1 :]
+        live += [event async for event in events]
+    assert live[0]["event"] == "metadata"
+    assert await client.call("runs.join_stream", **ids, last_event_id="-1") == live
+    middle = len(live) // 2
+    assert await client.call("runs.join_stream", **ids, last_event_id=live[middle]["id"]) == live[middle + 1 :]
     assert await client.call("runs.join_stream", **ids) == []
     assert await client.call("runs.join_stream", **ids, last_event_id="garbage") == []
 
@@ -126,7 +126,7 @@ async def test_a_thread_is_joined_across_its_runs(client: OfficialClient) -> Non
     thread_id = await new_thread(client)
     async with client.stream("threads.join_stream", thread_id=thread_id, last_event_id="0-0") as events:
         for text in ("One", "Two"):
-            await client.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=said(text))
+            await client.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=user(text))
         ended: list[str] = []
         async for event in events:
             if event["event"] == "metadata" and event["data"].get("status") == "run_done":
@@ -141,20 +141,22 @@ async def test_a_thread_is_joined_across_its_runs(client: OfficialClient) -> Non
 
 WORDS: Final = " ".join(f"word{number}" for number in range(12))
 FIRST: Final = 200
-"""Bytes within which the first event of a stream has come. A client that has seen none has no id to resume from."""
+"""Number of bytes that contain the first event of a stream. A client without an event has no id to resume from."""
 
 
-async def _cut(client: OfficialClient, proxy: CuttingProxy, name: str, thread_id: str | None, agent: str) -> list[Any]:
-    seen = await client.call(
+async def _stream_cut(
+    client: OfficialClient, proxy: CuttingProxy, name: str, thread_id: str | None, agent: str
+) -> list[Any]:
+    received = await client.call(
         "runs.stream",
         thread_id=thread_id,
         assistant_id=agent,
-        input=said(WORDS),
+        input=user(WORDS),
         stream_mode=["values", "messages-tuple", "updates"],
         headers={CUT: name},
         on_run_created=True,
     )
-    created = seen.pop(0)["created"]
+    created = received.pop(0)["created"]
     replayed = await client.call(
         "runs.join_stream",
         thread_id=created["thread_id"],
@@ -162,13 +164,13 @@ async def _cut(client: OfficialClient, proxy: CuttingProxy, name: str, thread_id
         stream_mode=["values", "messages-tuple", "updates"],
         last_event_id="-1",
     )
-    assert seen == replayed, name
-    assert (seen[0]["event"], len(proxy.cuts[name])) == ("metadata", 0), name
-    return seen
+    assert received == replayed, name
+    assert (received[0]["event"], len(proxy.cuts[name])) == ("metadata", 0), name
+    return received
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["asynchronous", "blocking"])
-async def test_every_event_comes_once_wherever_the_connection_is_cut(gateway: Running, sync: bool) -> None:
+async def test_each_event_arrives_once_wherever_the_connection_is_cut(gateway: Running, sync: bool) -> None:
     cuts = {f"after-{after}": [after] for after in range(FIRST, 2600, 160)}
     async with (
         cutting(gateway.url, cuts) as proxy,
@@ -176,27 +178,28 @@ async def test_every_event_comes_once_wherever_the_connection_is_cut(gateway: Ru
     ):
         threads = [await new_thread(client) for _ in cuts]
         streams = [
-            _cut(client, proxy, name, thread_id, "stream") for name, thread_id in zip(cuts, threads, strict=True)
+            _stream_cut(client, proxy, name, thread_id, "stream") for name, thread_id in zip(cuts, threads, strict=True)
         ]
-        for seen in await asyncio.gather(*streams):
-            words = [event["data"][0]["content"] for event in seen if event["event"] == "messages"]
+        for received in await asyncio.gather(*streams):
+            words = [event["data"][0]["content"] for event in received if event["event"] == "messages"]
             assert "".join(words) == WORDS
         assert all(len(resumed) == 1 for resumed in proxy.resumed.values())
 
 
-async def test_a_connection_may_be_cut_again_and_again(gateway: Running) -> None:
+async def test_a_stream_survives_repeated_cuts(gateway: Running) -> None:
     async with (
         cutting(gateway.url, {"stateful": [FIRST, 1500], "stateless": [500, 1500]}) as proxy,
         start_client("langgraph-sdk", base_url=proxy.url) as client,
     ):
         thread_id = await new_thread(client)
         await asyncio.gather(
-            _cut(client, proxy, "stateful", thread_id, "stream"), _cut(client, proxy, "stateless", None, "stream")
+            _stream_cut(client, proxy, "stateful", thread_id, "stream"),
+            _stream_cut(client, proxy, "stateless", None, "stream"),
         )
         assert [len(resumed) for resumed in proxy.resumed.values()] == [2, 2]
 
 
-async def test_a_cut_stream_goes_on_with_what_was_said_meanwhile(
+async def test_a_cut_stream_continues_with_the_tokens_missed(
     gateway: Running, client: OfficialClient, gate: asyncio.Event
 ) -> None:
     async with (
@@ -205,37 +208,37 @@ async def test_a_cut_stream_goes_on_with_what_was_said_meanwhile(
     ):
         thread_id = await new_thread(client)
         async with asyncio.TaskGroup() as group:
-            streaming = group.create_task(_cut(cut, proxy, "live", thread_id, "gated"))
+            streaming = group.create_task(_stream_cut(cut, proxy, "live", thread_id, "gated"))
             async with asyncio.timeout(BOUND):
                 while not (runs := await client.call("runs.list", thread_id=thread_id)):
                     pass
-            await is_running(client, runs[0])
+            await wait_until_running(client, runs[0])
             gate.set()
         words = [event["data"][0]["content"] for event in streaming.result() if event["event"] == "messages"]
         assert "".join(words) == "first second"
 
 
 @pytest.mark.parametrize("sync", [False, True], ids=["asynchronous", "blocking"])
-async def test_a_cut_wait_is_joined_again(gateway: Running, sync: bool) -> None:
+async def test_an_interrupted_wait_is_joined_again(gateway: Running, sync: bool) -> None:
     async with (
         cutting(gateway.url, {"stateful": [1], "stateless": [1]}) as proxy,
         start_client("langgraph-sdk", base_url=proxy.url, sync=sync) as client,
     ):
-        given = {"assistant_id": "echo", "input": said("Hello")}
+        request = {"assistant_id": "echo", "input": user("Hello")}
         thread_id = await new_thread(client)
         both = await asyncio.gather(
-            client.call("runs.wait", thread_id=thread_id, headers={CUT: "stateful"}, **given),
-            client.call("runs.wait", thread_id=None, headers={CUT: "stateless"}, **given),
+            client.call("runs.wait", thread_id=thread_id, headers={CUT: "stateful"}, **request),
+            client.call("runs.wait", thread_id=None, headers={CUT: "stateless"}, **request),
         )
         assert [texts(values)[-1] for values in both] == [("ai", "Hello")] * 2
         assert proxy.cuts == {"stateful": [], "stateless": []}
         assert len(await client.call("runs.list", thread_id=thread_id)) == 1
 
 
-async def test_a_reader_that_was_cut_off_below_one_agent_alone_comes_back_there(gateway: Running) -> None:
-    """`Location` is joined to the base URL, which here has a path."""
+async def test_a_reader_below_one_agent_reconnects_there(gateway: Running) -> None:
+    """Join `Location` to a base URL that has a path."""
     async with (
         cutting(gateway.url, {"alone": [FIRST]}) as proxy,
         start_client("langgraph-sdk", base_url=f"{proxy.url}/agent/stream") as client,
     ):
-        await _cut(client, proxy, "alone", None, "stream")
+        await _stream_cut(client, proxy, "alone", None, "stream")

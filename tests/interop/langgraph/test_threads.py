@@ -1,4 +1,4 @@
-"""Assistants, threads, their state, and the store, by the official LangGraph client."""
+"""Assistants, threads, their state, and the store, with the official LangGraph client."""
 
 from datetime import datetime
 from itertools import pairwise
@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from tests.interop.driver import ClientError, OfficialClient
-from tests.interop.langgraph.talk import NOBODY, assistant_of, new_thread, refused, said, texts
+from tests.interop.langgraph.talk import UNKNOWN_ID, assistant_of, new_thread, refused, texts, user
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -30,7 +30,7 @@ async def test_every_agent_is_an_assistant(either: OfficialClient) -> None:
     assert [one["version"] for one in await either.call("assistants.get_versions", assistant_id=assistant_of("echo"))]
 
 
-async def test_assistants_come_in_pages_that_say_where_the_next_begins(either: OfficialClient) -> None:
+async def test_pages_of_assistants_have_the_offset_of_the_next(either: OfficialClient) -> None:
     everything = await either.call("assistants.search", limit=100, sort_by="name", sort_order="asc")
     found: list[Any] = []
     offset: str | None = "0"
@@ -61,23 +61,28 @@ async def test_an_assistant_shows_its_graph_and_its_schemas(either: OfficialClie
     assert await either.call("assistants.get_subgraphs", assistant_id=assistant_of("json")) == {}
 
 
-async def test_an_unknown_assistant_is_not_found_and_a_name_is_no_id(either: OfficialClient) -> None:
-    assert (await refused(either, "assistants.get", assistant_id=NOBODY)).type == "NotFoundError"
+async def test_an_assistant_is_found_only_by_its_id(either: OfficialClient) -> None:
+    assert (await refused(either, "assistants.get", assistant_id=UNKNOWN_ID)).type == "NotFoundError"
     assert (await refused(either, "assistants.get", assistant_id="echo")).type == "UnprocessableEntityError"
 
 
-async def test_an_assistant_is_configured_in_versions_and_its_runs_are_its_own(either: OfficialClient) -> None:
-    made = await either.call(
+async def test_an_assistant_has_versions_and_owns_its_runs(either: OfficialClient) -> None:
+    first = await either.call(
         "assistants.create", graph_id="echo", name="mine", config={"tags": ["t"]}, metadata={"a": 1}, description="one"
     )
-    assert (made["graph_id"], made["name"], made["version"], made["metadata"]) == ("echo", "mine", 1, {"a": 1})
-    assistant_id = made["assistant_id"]
+    assert (first["graph_id"], first["name"], first["version"], first["metadata"]) == (
+        "echo",
+        "mine",
+        1,
+        {"a": 1},
+    )
+    assistant_id = first["assistant_id"]
     again = await either.call(
         "assistants.create", graph_id="echo", assistant_id=assistant_id, if_exists="do_nothing", name="other"
     )
-    assert again == made
-    taken = await refused(either, "assistants.create", graph_id="echo", assistant_id=assistant_id)
-    assert taken.type == "ConflictError"
+    assert again == first
+    conflict = await refused(either, "assistants.create", graph_id="echo", assistant_id=assistant_id)
+    assert conflict.type == "ConflictError"
     changed = await either.call("assistants.update", assistant_id=assistant_id, context={"c": 1}, metadata={"b": 2})
     assert (changed["version"], changed["context"], changed["metadata"]) == (2, {"c": 1}, {"a": 1, "b": 2})
     versions = await either.call("assistants.get_versions", assistant_id=assistant_id)
@@ -89,7 +94,7 @@ async def test_an_assistant_is_configured_in_versions_and_its_runs_are_its_own(e
     assert await either.call("assistants.get_graph", assistant_id=assistant_id)
     assert (await either.call("assistants.get_schemas", assistant_id=assistant_id))["graph_id"] == "echo"
     thread_id = await new_thread(either)
-    values = await either.call("runs.wait", thread_id=thread_id, assistant_id=assistant_id, input=said("Hello"))
+    values = await either.call("runs.wait", thread_id=thread_id, assistant_id=assistant_id, input=user("Hello"))
     assert texts(values) == [("human", "Hello"), ("ai", "Hello")]
     (run,) = await either.call("runs.list", thread_id=thread_id)
     assert run["assistant_id"] == assistant_id
@@ -101,9 +106,9 @@ async def test_an_assistant_is_configured_in_versions_and_its_runs_are_its_own(e
 # Crons
 
 
-async def test_a_cron_is_made_changed_and_deleted(either: OfficialClient) -> None:
+async def test_a_cron_is_created_changed_and_deleted(either: OfficialClient) -> None:
     thread_id = await new_thread(either)
-    yearly = {"assistant_id": "echo", "schedule": "0 0 1 1 *", "input": said("Hello")}
+    yearly = {"assistant_id": "echo", "schedule": "0 0 1 1 *", "input": user("Hello")}
     alone = await either.call("crons.create", **yearly, timezone="Europe/Berlin", metadata={"of": thread_id})
     there = await either.call("crons.create_for_thread", thread_id=thread_id, **yearly, enabled=False)
     assert (alone["thread_id"], alone["on_run_completed"], alone["enabled"]) == (None, "delete", True)
@@ -117,8 +122,8 @@ async def test_a_cron_is_made_changed_and_deleted(either: OfficialClient) -> Non
     changed = await either.call("crons.update", cron_id=there["cron_id"], schedule="0 12 * * *", enabled=True)
     assert (changed["schedule"], changed["enabled"]) == ("0 12 * * *", True)
     assert datetime.fromisoformat(changed["next_run_date"]).hour == 12
-    for made in (alone, there):
-        await either.call("crons.delete", cron_id=made["cron_id"])
+    for each in (alone, there):
+        await either.call("crons.delete", cron_id=each["cron_id"])
     assert await either.call("crons.count", thread_id=thread_id) == 0
     wrong = await refused(either, "crons.create", assistant_id="echo", schedule="nope")
     assert wrong.type == "UnprocessableEntityError"
@@ -129,10 +134,10 @@ async def test_a_cron_is_made_changed_and_deleted(either: OfficialClient) -> Non
 
 async def test_a_thread_is_created_read_changed_and_deleted(either: OfficialClient) -> None:
     thread_id = str(uuid4())
-    made = await either.call("threads.create", thread_id=thread_id, metadata={"a": 1, "b": [1]})
-    assert (made["thread_id"], made["metadata"], made["status"]) == (thread_id, {"a": 1, "b": [1]}, "idle")
-    assert datetime.fromisoformat(made["created_at"]).tzinfo is not None
-    assert await either.call("threads.get", thread_id=thread_id) == made
+    created = await either.call("threads.create", thread_id=thread_id, metadata={"a": 1, "b": [1]})
+    assert (created["thread_id"], created["metadata"], created["status"]) == (thread_id, {"a": 1, "b": [1]}, "idle")
+    assert datetime.fromisoformat(created["created_at"]).tzinfo is not None
+    assert await either.call("threads.get", thread_id=thread_id) == created
     changed = await either.call("threads.update", thread_id=thread_id, metadata={"b": 2})
     assert changed["metadata"] == {"a": 1, "b": 2}
     quiet = await either.call("threads.update", thread_id=thread_id, metadata={"c": 3}, return_minimal=True)
@@ -154,29 +159,29 @@ async def test_ids_of_threads_are_unique_uuids(either: OfficialClient) -> None:
 
 async def test_threads_are_searched_and_counted(either: OfficialClient) -> None:
     mark = str(uuid4())
-    made = [await new_thread(either, metadata={"mark": mark, "n": number}) for number in range(3)]
-    await either.call("runs.wait", thread_id=made[1], assistant_id="ask", input=said("x"))
+    thread_ids = [await new_thread(either, metadata={"mark": mark, "n": number}) for number in range(3)]
+    await either.call("runs.wait", thread_id=thread_ids[1], assistant_id="ask", input=user("x"))
 
     async def search(**where: Any) -> list[str]:
         found = await either.call("threads.search", metadata={"mark": mark}, **where)
         return [thread["thread_id"] for thread in found]
 
-    assert sorted(await search()) == sorted(made)
-    assert await search(status="interrupted") == [made[1]]
-    assert sorted(await search(status="idle")) == sorted([made[0], made[2]])
-    assert await search(sort_by="created_at", sort_order="asc") == made
-    assert await search(sort_by="created_at", sort_order="asc", limit=1, offset=1) == [made[1]]
-    assert sorted(await search(ids=made[:2])) == sorted(made[:2])
+    assert sorted(await search()) == sorted(thread_ids)
+    assert await search(status="interrupted") == [thread_ids[1]]
+    assert sorted(await search(status="idle")) == sorted([thread_ids[0], thread_ids[2]])
+    assert await search(sort_by="created_at", sort_order="asc") == thread_ids
+    assert await search(sort_by="created_at", sort_order="asc", limit=1, offset=1) == [thread_ids[1]]
+    assert sorted(await search(ids=thread_ids[:2])) == sorted(thread_ids[:2])
     assert await either.call("threads.count", metadata={"mark": mark}) == 3
     assert await either.call("threads.count", metadata={"mark": mark}, status="interrupted") == 1
 
 
-async def test_a_copy_has_the_messages_and_goes_its_own_way(either: OfficialClient) -> None:
+async def test_a_copied_thread_has_the_messages_and_is_independent(either: OfficialClient) -> None:
     thread_id = await new_thread(either, metadata={"a": 1})
-    await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=said("One"))
+    await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=user("One"))
     copied = await either.call("threads.copy", thread_id=thread_id)
     assert (copied["thread_id"] != thread_id, copied["status"], copied["metadata"]["a"]) == (True, "idle", 1)
-    both = await either.call("runs.wait", thread_id=copied["thread_id"], assistant_id="echo", input=said("Two"))
+    both = await either.call("runs.wait", thread_id=copied["thread_id"], assistant_id="echo", input=user("Two"))
     assert [text for _, text in texts(both)] == ["One", "One", "Two", "Two"]
     state = await either.call("threads.get_state", thread_id=thread_id)
     assert [text for _, text in texts(state["values"])] == ["One", "One"]
@@ -189,12 +194,12 @@ async def test_the_state_of_a_new_thread_is_empty(either: OfficialClient) -> Non
     state = await either.call("threads.get_state", thread_id=await new_thread(either))
     unset = ("metadata", "created_at", "checkpoint", "parent_checkpoint", "checkpoint_id", "parent_checkpoint_id")
     assert state == {"values": {}, "next": [], "tasks": [], "interrupts": [], **dict.fromkeys(unset)}
-    assert (await refused(either, "threads.get_state", thread_id=NOBODY)).type == "NotFoundError"
+    assert (await refused(either, "threads.get_state", thread_id=UNKNOWN_ID)).type == "NotFoundError"
 
 
-async def test_a_run_leaves_a_history_whose_checkpoints_can_be_read(either: OfficialClient) -> None:
+async def test_checkpoints_of_a_finished_run_can_be_read(either: OfficialClient) -> None:
     thread_id = await new_thread(either)
-    await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=said("Hello"))
+    await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=user("Hello"))
     state = await either.call("threads.get_state", thread_id=thread_id)
     assert (texts(state["values"]), state["next"]) == ([("human", "Hello"), ("ai", "Hello")], [])
     history = await either.call("threads.get_history", thread_id=thread_id)
@@ -212,29 +217,29 @@ async def test_a_run_leaves_a_history_whose_checkpoints_can_be_read(either: Offi
     assert await either.call("threads.get_history", thread_id=thread_id, limit=1) == [state]
 
 
-async def test_a_state_update_is_a_revision_that_the_next_run_begins_with(either: OfficialClient) -> None:
+async def test_the_next_run_starts_from_a_state_update(either: OfficialClient) -> None:
     thread_id = await new_thread(either)
-    await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=said("One"))
-    values = {"mood": "good", **said("Note")}
+    await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=user("One"))
+    values = {"mood": "good", **user("Note")}
     updated = await either.call("threads.update_state", thread_id=thread_id, values=values)
     state = await either.call("threads.get_state", thread_id=thread_id)
     assert updated["checkpoint"]["checkpoint_id"] == state["checkpoint"]["checkpoint_id"]
     assert (state["values"]["mood"], state["metadata"]["source"]) == ("good", "update")
-    done = await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=said("Two"))
+    done = await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=user("Two"))
     assert [text for _, text in texts(done)] == ["One", "One", "Note", "Two", "Two"]
     assert done["mood"] == "good"
 
 
-async def test_a_run_from_an_older_checkpoint_begins_a_branch(either: OfficialClient) -> None:
+async def test_a_run_from_an_older_checkpoint_starts_a_branch(either: OfficialClient) -> None:
     thread_id = await new_thread(either)
     for text in ("One", "Two"):
-        await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=said(text))
+        await either.call("runs.wait", thread_id=thread_id, assistant_id="echo", input=user(text))
     history = await either.call("threads.get_history", thread_id=thread_id)
     [after_one] = [
         state["checkpoint"] for state in history if [text for _, text in texts(state["values"])] == ["One", "One"]
     ]
     forked = await either.call(
-        "runs.wait", thread_id=thread_id, assistant_id="echo", input=said("Else"), checkpoint=after_one
+        "runs.wait", thread_id=thread_id, assistant_id="echo", input=user("Else"), checkpoint=after_one
     )
     assert [text for _, text in texts(forked)] == ["One", "One", "Else", "Else"]
 
@@ -242,7 +247,7 @@ async def test_a_run_from_an_older_checkpoint_begins_a_branch(either: OfficialCl
 # Store
 
 
-async def test_items_are_kept_found_and_deleted(either: OfficialClient) -> None:
+async def test_items_are_stored_found_and_deleted(either: OfficialClient) -> None:
     top = f"t{uuid4().hex}"
     value = {"name": "Ada", "age": 36, "tags": ["a"]}
     assert await either.call("store.put_item", namespace=[top, "users"], key="ada", value=value) is None
@@ -276,7 +281,7 @@ async def test_items_are_kept_found_and_deleted(either: OfficialClient) -> None:
     assert await search([top, "users"]) == ["bob"]
 
 
-async def test_an_item_that_is_not_there_and_a_namespace_that_is_none(either: OfficialClient) -> None:
+async def test_missing_items_and_empty_namespaces_are_refused(either: OfficialClient) -> None:
     try:
         assert await either.call("store.get_item", namespace=["none"], key="x") is None
     except ClientError as error:

@@ -1,6 +1,6 @@
-"""The agents of both A2A servers, written once: each server gives them a `Turn` made of its own SDK's events.
+"""Agents of both A2A servers. Each server passes them a `Turn` that emits events of its SDK.
 
-Runs in the environments of the SDKs, so it imports none of them.
+This module runs in the environments of both SDKs, so it imports neither.
 """
 
 from collections.abc import Awaitable, Callable
@@ -10,22 +10,22 @@ from serving import Gate
 
 
 class Turn(Protocol):
-    """One message of the caller, and what an agent may do about it."""
+    """One message of the caller, and the actions with which an agent may respond."""
 
     text: str
     files: list[Any]
     """The caller's file parts, as the SDK's own objects."""
-    answers: bool
-    """The message belongs to a task that waited for it."""
+    is_answer: bool
+    """The message answers a question of its task."""
 
     async def reply(self, text: str) -> None:
         """Answer with one message and no task."""
 
     async def chunk(self, text: str, *, first: bool, last: bool) -> None:
-        """A piece of the answer's text artifact."""
+        """Send a piece of the answer's text artifact."""
 
     async def give_file(self, part: Any) -> None:
-        """One of the caller's file parts as an artifact."""
+        """Return one of the caller's file parts as an artifact."""
 
     async def make_file(self, name: str, content: bytes) -> None: ...
 
@@ -54,7 +54,7 @@ async def message(turn: Turn, gate: Gate) -> None:
 
 
 async def stream(turn: Turn, gate: Gate) -> None:
-    """One chunk for each word; from the second on, each waits for a release."""
+    """Send one chunk for each word. Each one after the first waits for a release."""
     words = turn.text.split()
     for index, word in enumerate(words):
         if index:
@@ -65,7 +65,7 @@ async def stream(turn: Turn, gate: Gate) -> None:
 
 
 async def ask(turn: Turn, gate: Gate) -> None:
-    if not turn.answers:
+    if not turn.is_answer:
         await turn.ask("What is your name?")
         return
     await turn.chunk(f"Hello, {turn.text}.", first=True, last=True)
@@ -73,7 +73,7 @@ async def ask(turn: Turn, gate: Gate) -> None:
 
 
 async def auth(turn: Turn, gate: Gate) -> None:
-    if not turn.answers:
+    if not turn.is_answer:
         await turn.ask_auth("Sign in, please.")
         return
     await turn.chunk("Signed in.", first=True, last=True)
@@ -81,7 +81,7 @@ async def auth(turn: Turn, gate: Gate) -> None:
 
 
 async def files(turn: Turn, gate: Gate) -> None:
-    """Each file of the caller back, and a report.txt that holds the text."""
+    """Return each file of the caller, and a report.txt with the text."""
     for part in turn.files:
         await turn.give_file(part)
     await turn.make_file("report.txt", turn.text.encode())
@@ -111,7 +111,7 @@ async def reject(turn: Turn, gate: Gate) -> None:
 
 
 async def slow(turn: Turn, gate: Gate) -> None:
-    """A first token, then silence until it is released or cancelled."""
+    """Send a first token, then wait for a release or a cancel."""
     await turn.chunk("first", first=True, last=False)
     await gate.wait()
     await turn.chunk(" last", first=False, last=True)

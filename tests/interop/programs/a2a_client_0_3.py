@@ -1,8 +1,7 @@
 """The official A2A 0.3 client, driven by JSON lines (see `lines`).
 
-Options: base_url (where the card is), card_path, transport (JSONRPC or HTTP+JSON), headers. What goes in and comes out
-is the JSON of 0.3, over both transports; an event is {"task": …, "update": …} as the client folds them, or
-{"message": …}.
+Options: base_url (of the card), card_path, transport (JSONRPC or HTTP+JSON), headers. Arguments and results are JSON of
+0.3, over both transports. An event is {"message": …}, or {"task": …, "update": …} as the client folds them.
 """
 
 import asyncio
@@ -35,27 +34,27 @@ def with_headers(headers: dict[str, str] | None) -> ClientCallContext:
 
 
 class Calls:
-    """One method for each call; `headers` are sent with that call alone."""
+    """Calls of the test, one method each. `headers` are sent with that call only."""
 
-    def __init__(self, http: httpx.AsyncClient, given: dict[str, Any]) -> None:
+    def __init__(self, http: httpx.AsyncClient, initial_options: dict[str, Any]) -> None:
         self._http = http
-        self._options = given
-        self._known: t.AgentCard | None = None
+        self._options = initial_options
+        self._fetched_card: t.AgentCard | None = None
 
     async def use(self, **changed: Any) -> None:
-        """Go on as a client with other options, of another agent for instance: quicker than a program for each."""
+        """Change the options, for example to another agent. This is faster than a new program."""
         self._options |= changed
-        self._known = None
+        self._fetched_card = None
 
     async def _resolve(self, path: str | None) -> t.AgentCard:
         return await A2ACardResolver(self._http, self._options["base_url"]).get_agent_card(relative_card_path=path)
 
-    async def _client(self, **how: Any) -> Client:
-        if self._known is None:
-            self._known = await self._resolve(self._options.get("card_path"))
+    async def _client(self, **config_options: Any) -> Client:
+        if self._fetched_card is None:
+            self._fetched_card = await self._resolve(self._options.get("card_path"))
         transports = [self._options.get("transport", "JSONRPC")]
-        config = ClientConfig(httpx_client=self._http, supported_transports=transports, **how)
-        return ClientFactory(config).create(self._known)
+        config = ClientConfig(httpx_client=self._http, supported_transports=transports, **config_options)
+        return ClientFactory(config).create(self._fetched_card)
 
     async def card(self, path: str | None = None) -> Any:
         return dump(await self._resolve(path))
@@ -65,7 +64,7 @@ class Calls:
         return dump(await client.get_card(context=with_headers(headers)))
 
     async def send(self, headers: dict[str, str] | None = None, **request: Any) -> Any:
-        """Sent without streaming: the answer is {"task": …} or {"message": …}."""
+        """Send without streaming. The answer is {"task": …} or {"message": …}."""
         client = await self._client(streaming=False)
         return [event async for event in self._sent(client, request, headers)][-1]
 
@@ -104,7 +103,7 @@ class Calls:
             yield dump_event(event)
 
     async def push_set(self, task_id: str, **config: Any) -> Any:
-        """The configuration by its JSON names: id, url, token, authentication."""
+        """Set a push configuration. Its members have their JSON names: id, url, token, authentication."""
         client = await self._client()
         wanted = t.PushNotificationConfig.model_validate(config)
         return dump(
@@ -126,11 +125,11 @@ def read_message(
     task_id: str | None = None,
     context_id: str | None = None,
 ) -> t.Message:
-    """A text, or parts, or a whole message; everything else may be left out."""
-    told = message or {"parts": parts if parts is not None else [{"kind": "text", "text": text}]}
+    """Return the message for a text, parts or a whole message. Everything else is optional."""
+    members = message or {"parts": parts if parts is not None else [{"kind": "text", "text": text}]}
     names = {"taskId": task_id, "contextId": context_id}
-    told = {"messageId": str(uuid.uuid4()), "role": "user"} | {k: v for k, v in names.items() if v} | told
-    return t.Message.model_validate(told)
+    members = {"messageId": str(uuid.uuid4()), "role": "user"} | {k: v for k, v in names.items() if v} | members
+    return t.Message.model_validate(members)
 
 
 def fault_data(error: Exception) -> Any:
@@ -142,10 +141,10 @@ def fault_data(error: Exception) -> Any:
 
 
 async def main() -> None:
-    # trust_env=False: a proxy of this machine must not stand between two programs on it.
-    given = options()
-    async with httpx.AsyncClient(headers=given.get("headers"), trust_env=False, timeout=60) as http:
-        calls = Calls(http, given)
+    # trust_env=False: requests between two local programs must not use a proxy of this machine.
+    initial_options = options()
+    async with httpx.AsyncClient(headers=initial_options.get("headers"), trust_env=False, timeout=60) as http:
+        calls = Calls(http, initial_options)
         names = [name for name in dir(calls) if not name.startswith("_")]
         await answer_calls({name: getattr(calls, name) for name in names}, fault_data)
 

@@ -1,7 +1,7 @@
 """The official A2A 1.0 client, driven by JSON lines (see `lines`).
 
-Options: base_url (where the card is), card_path, transport (JSONRPC or HTTP+JSON), version (take only the card's
-interfaces of that protocol version: "1.0" or "0.3"), headers. What goes in and comes out is A2A's own JSON.
+Options: base_url (of the card), card_path, transport (JSONRPC or HTTP+JSON), version ("1.0" or "0.3": use only the
+card's interfaces of that version), headers. Arguments and results are JSON of A2A 1.0.
 """
 
 import asyncio
@@ -22,34 +22,34 @@ def with_headers(headers: dict[str, str] | None) -> ClientCallContext:
 
 
 class Calls:
-    """One method for each call; `headers` are sent with that call alone."""
+    """Calls of the test, one method each. `headers` are sent with that call only."""
 
-    def __init__(self, http: httpx.AsyncClient, given: dict[str, Any]) -> None:
+    def __init__(self, http: httpx.AsyncClient, initial_options: dict[str, Any]) -> None:
         self._http = http
-        self._options = given
-        self._known: pb.AgentCard | None = None
+        self._options = initial_options
+        self._fetched_card: pb.AgentCard | None = None
 
     async def use(self, **changed: Any) -> None:
-        """Go on as a client with other options, of another agent for instance: quicker than a program for each."""
+        """Change the options, for example to another agent. This is faster than a new program."""
         self._options |= changed
-        self._known = None
+        self._fetched_card = None
 
     async def _resolve(self, path: str | None) -> pb.AgentCard:
         return await A2ACardResolver(self._http, self._options["base_url"]).get_agent_card(relative_card_path=path)
 
     async def _card(self) -> pb.AgentCard:
-        if self._known is None:
+        if self._fetched_card is None:
             card = await self._resolve(self._options.get("card_path"))
             if wanted := self._options.get("version"):
                 chosen = [face for face in card.supported_interfaces if face.protocol_version.startswith(wanted)]
                 del card.supported_interfaces[:]
                 card.supported_interfaces.extend(chosen)
-            self._known = card
-        return self._known
+            self._fetched_card = card
+        return self._fetched_card
 
-    async def _client(self, **how: Any) -> Client:
+    async def _client(self, **config_options: Any) -> Client:
         bindings = [self._options.get("transport", "JSONRPC")]
-        config = ClientConfig(httpx_client=self._http, supported_protocol_bindings=bindings, **how)
+        config = ClientConfig(httpx_client=self._http, supported_protocol_bindings=bindings, **config_options)
         return ClientFactory(config).create(await self._card())
 
     async def card(self, path: str | None = None) -> Any:
@@ -62,7 +62,7 @@ class Calls:
         )
 
     async def send(self, headers: dict[str, str] | None = None, **request: Any) -> Any:
-        """Sent without streaming: the answer is {"task": …} or {"message": …}."""
+        """Send without streaming. The answer is {"task": …} or {"message": …}."""
         client = await self._client(streaming=False)
         return [event async for event in self._sent(client, request, headers)][-1]
 
@@ -85,7 +85,7 @@ class Calls:
         return MessageToDict(await client.get_task(pb.GetTaskRequest(id=id, history_length=history_length)))
 
     async def list_tasks(self, **filters: Any) -> Any:
-        """Filters by their JSON names: contextId, status, pageSize, pageToken, historyLength, …"""
+        """List tasks. Filters have their JSON names: contextId, status, pageSize, pageToken, historyLength, …"""
         client = await self._client()
         return MessageToDict(await client.list_tasks(ParseDict(filters, pb.ListTasksRequest())))
 
@@ -99,7 +99,7 @@ class Calls:
             yield MessageToDict(event)
 
     async def push_set(self, **config: Any) -> Any:
-        """The configuration by its JSON names: taskId, id, url, token, authentication."""
+        """Set a push configuration. Its members have their JSON names: taskId, id, url, token, authentication."""
         client = await self._client()
         wanted = ParseDict(config, pb.TaskPushNotificationConfig())
         return MessageToDict(await client.create_task_push_notification_config(wanted))
@@ -130,17 +130,17 @@ def read_request(
     configuration: dict[str, Any] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> pb.SendMessageRequest:
-    """A text, or parts, or a whole message; everything else may be left out."""
-    told = message or {"parts": parts if parts is not None else [{"text": text}]}
+    """Return the request for a text, parts or a whole message. Everything else is optional."""
+    members = message or {"parts": parts if parts is not None else [{"text": text}]}
     names = {"taskId": task_id, "contextId": context_id}
-    told = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER"} | {k: v for k, v in names.items() if v} | told
+    members = {"messageId": str(uuid.uuid4()), "role": "ROLE_USER"} | {k: v for k, v in names.items() if v} | members
     return ParseDict(
-        {"message": told, "configuration": configuration or {}, "metadata": metadata or {}}, pb.SendMessageRequest()
+        {"message": members, "configuration": configuration or {}, "metadata": metadata or {}}, pb.SendMessageRequest()
     )
 
 
 def fault_data(error: Exception) -> Any:
-    """The code stands for the exception's class, so a test can compare it with the one on the wire."""
+    """Return the data of a fault. The code represents the class of the exception, as on the wire."""
     if not isinstance(error, A2AError):
         return None
     return {
@@ -151,10 +151,10 @@ def fault_data(error: Exception) -> Any:
 
 
 async def main() -> None:
-    # trust_env=False: a proxy of this machine must not stand between two programs on it.
-    given = options()
-    async with httpx.AsyncClient(headers=given.get("headers"), trust_env=False, timeout=60) as http:
-        calls = Calls(http, given)
+    # trust_env=False: requests between two local programs must not use a proxy of this machine.
+    initial_options = options()
+    async with httpx.AsyncClient(headers=initial_options.get("headers"), trust_env=False, timeout=60) as http:
+        calls = Calls(http, initial_options)
         names = [name for name in dir(calls) if not name.startswith("_")]
         await answer_calls({name: getattr(calls, name) for name in names}, fault_data)
 

@@ -1,4 +1,4 @@
-"""Agents served by the official A2A 0.3 SDK: each at `/<agent>` as JSON-RPC, its REST below `/<agent>/rest`."""
+"""Agents served by the official A2A 0.3 SDK: JSON-RPC at `/<agent>`, REST below `/<agent>/rest`."""
 
 import asyncio
 import base64
@@ -34,10 +34,10 @@ class SdkTurn:
         self._updater: TaskUpdater | None = None
         self.text = context.get_user_input()
         self.files = [part for part in context.message.parts if isinstance(part.root, t.FilePart)]
-        self.answers = self._task is not None and self._task.status.state in WAITING
+        self.is_answer = self._task is not None and self._task.status.state in WAITING
 
     async def _open(self) -> TaskUpdater:
-        """The task is the first event, so it is made when the agent first does something that needs one."""
+        """Return the updater of the task. Create the task, which is the first event, when an action first needs it."""
         if self._updater is None:
             if self._task is None:
                 self._task = new_task(self._message)
@@ -46,7 +46,7 @@ class SdkTurn:
             await self._updater.start_work()
         return self._updater
 
-    async def _says(self, text: str) -> t.Message:
+    async def _agent_message(self, text: str) -> t.Message:
         return (await self._open()).new_agent_message([t.Part(root=t.TextPart(text=text))])
 
     async def reply(self, text: str) -> None:
@@ -67,22 +67,22 @@ class SdkTurn:
         await (await self._open()).add_artifact([t.Part(root=t.DataPart(data=value))])
 
     async def progress(self, text: str) -> None:
-        await (await self._open()).start_work(await self._says(text))
+        await (await self._open()).start_work(await self._agent_message(text))
 
     async def ask(self, question: str) -> None:
-        await (await self._open()).requires_input(await self._says(question), final=True)
+        await (await self._open()).requires_input(await self._agent_message(question), final=True)
 
     async def ask_auth(self, question: str) -> None:
-        await (await self._open()).requires_auth(await self._says(question), final=True)
+        await (await self._open()).requires_auth(await self._agent_message(question), final=True)
 
     async def complete(self) -> None:
         await (await self._open()).complete()
 
     async def fail(self, text: str) -> None:
-        await (await self._open()).failed(await self._says(text))
+        await (await self._open()).failed(await self._agent_message(text))
 
     async def reject(self, text: str) -> None:
-        await (await self._open()).reject(await self._says(text))
+        await (await self._open()).reject(await self._agent_message(text))
 
 
 class Executor(AgentExecutor):

@@ -1,4 +1,4 @@
-"""Agents served by the official A2A 1.0 SDK: each at `/<agent>`, JSON-RPC and REST, 1.0 and its 0.3 compatibility."""
+"""Agents served by the official A2A 1.0 SDK at `/<agent>`: JSON-RPC and REST, in 1.0 and in its 0.3 compatibility."""
 
 import asyncio
 from typing import Any
@@ -36,10 +36,10 @@ class SdkTurn:
         self._updater: TaskUpdater | None = None
         self.text = context.get_user_input()
         self.files = [part for part in context.message.parts if part.WhichOneof("content") in ("raw", "url")]
-        self.answers = self._task is not None and self._task.status.state in WAITING
+        self.is_answer = self._task is not None and self._task.status.state in WAITING
 
     async def _open(self) -> TaskUpdater:
-        """The task is the first event, so it is made when the agent first does something that needs one."""
+        """Return the updater of the task. Create the task, which is the first event, when an action first needs it."""
         if self._updater is None:
             if self._task is None:
                 self._task = new_task_from_user_message(self._message)
@@ -48,7 +48,7 @@ class SdkTurn:
             await self._updater.start_work()
         return self._updater
 
-    async def _says(self, text: str) -> pb.Message:
+    async def _agent_message(self, text: str) -> pb.Message:
         return (await self._open()).new_agent_message([pb.Part(text=text)])
 
     async def reply(self, text: str) -> None:
@@ -69,22 +69,22 @@ class SdkTurn:
         await (await self._open()).add_artifact([ParseDict({"data": value}, pb.Part())])
 
     async def progress(self, text: str) -> None:
-        await (await self._open()).start_work(await self._says(text))
+        await (await self._open()).start_work(await self._agent_message(text))
 
     async def ask(self, question: str) -> None:
-        await (await self._open()).requires_input(await self._says(question))
+        await (await self._open()).requires_input(await self._agent_message(question))
 
     async def ask_auth(self, question: str) -> None:
-        await (await self._open()).requires_auth(await self._says(question))
+        await (await self._open()).requires_auth(await self._agent_message(question))
 
     async def complete(self) -> None:
         await (await self._open()).complete()
 
     async def fail(self, text: str) -> None:
-        await (await self._open()).failed(await self._says(text))
+        await (await self._open()).failed(await self._agent_message(text))
 
     async def reject(self, text: str) -> None:
-        await (await self._open()).reject(await self._says(text))
+        await (await self._open()).reject(await self._agent_message(text))
 
 
 class Executor(AgentExecutor):
@@ -102,7 +102,7 @@ class Executor(AgentExecutor):
 
 def card(name: str, base: str) -> pb.AgentCard:
     # The SDK of 1.0 also answers 0.3 if its card says so.
-    faces = [
+    interfaces = [
         pb.AgentInterface(url=f"{base}/{name}", protocol_binding=binding, protocol_version=version)
         for version in options().get("versions", ["1.0", "0.3"])
         for binding in ("JSONRPC", "HTTP+JSON")
@@ -111,7 +111,7 @@ def card(name: str, base: str) -> pb.AgentCard:
         name=name,
         description=f"The agent {name}.",
         version="1",
-        supported_interfaces=faces,
+        supported_interfaces=interfaces,
         capabilities=pb.AgentCapabilities(streaming=True, push_notifications=True, extended_agent_card=True),
         default_input_modes=["*/*" if name == "files" else "text/plain"],
         default_output_modes=["text/plain"],
@@ -136,7 +136,7 @@ def agent_routes(name: str, base: str, gate: Gate, http: httpx.AsyncClient) -> l
     return [
         *create_agent_card_routes(public, card_url=f"/{name}{AGENT_CARD_WELL_KNOWN_PATH}"),
         *create_jsonrpc_routes(handler, f"/{name}", enable_v0_3_compat=True),
-        # Below a mount of its own: the SDK's REST routes take the first segment of an unknown path for a tenant.
+        # Mounted separately: the SDK's REST routes read the first segment of an unknown path as a tenant.
         Mount(f"/{name}", routes=create_rest_routes(handler, enable_v0_3_compat=True)),
     ]
 

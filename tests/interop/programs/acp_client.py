@@ -14,22 +14,22 @@ def dump(model: BaseModel) -> Any:
     return model.model_dump(mode="json")
 
 
-def read_input(given: Any) -> Any:
-    """A string, a message, a part, or a list of messages or parts: what the client's `input` may be."""
-    if isinstance(given, list):
-        return [read_input(item) for item in given]
-    if isinstance(given, dict):
-        return (Message if "parts" in given else MessagePart).model_validate(given)
-    return given
+def read_input(value: Any) -> Any:
+    """Return the `input` for the client: a string, a message, a part, or a list of messages or parts."""
+    if isinstance(value, list):
+        return [read_input(item) for item in value]
+    if isinstance(value, dict):
+        return (Message if "parts" in value else MessagePart).model_validate(value)
+    return value
 
 
-def read_answer(given: Any) -> MessageAwaitResume:
-    message = Message(parts=[MessagePart(content=given)]) if isinstance(given, str) else Message.model_validate(given)
+def read_answer(value: Any) -> MessageAwaitResume:
+    message = Message(parts=[MessagePart(content=value)]) if isinstance(value, str) else Message.model_validate(value)
     return MessageAwaitResume(message=message)
 
 
 class Calls:
-    """One method for each call; `session` names a session of this program, made at its first use."""
+    """Calls of the test, one method each. `session` names a session of this program, created at its first use."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -43,14 +43,14 @@ class Calls:
         return self._sessions[session]
 
     async def open_session(self, session: str, id: str) -> None:
-        """The session of that name is the one with this id, which may be another program's."""
+        """Use the session with this id, which another program may have created, under the name."""
         self._sessions[session] = self._client.session(Session(id=id))
 
     async def refresh_session(self, session: str) -> Any:
         return dump(await self._in(session).refresh_session())
 
     async def history(self, session: str) -> Any:
-        """The messages of the session, fetched from the URLs that its descriptor lists."""
+        """Return the messages of the session, fetched from the URLs that its descriptor lists."""
         descriptor = await self._in(session).refresh_session()
         return [dump(message) async for message in descriptor.load_history()]
 
@@ -99,7 +99,7 @@ def fault_data(error: Exception) -> Any:
 
 
 async def main() -> None:
-    # trust_env=False: a proxy of this machine must not stand between two programs on it.
+    # trust_env=False: requests between two local programs must not use a proxy of this machine.
     async with Client(
         base_url=options()["base_url"], headers=options().get("headers"), trust_env=False, timeout=60
     ) as client:

@@ -1,4 +1,4 @@
-"""Agents served by the official ACP SDK, one for each thing that a run can do."""
+"""Agents served by the official ACP SDK, one for each behavior of a run."""
 
 import asyncio
 import base64
@@ -108,16 +108,16 @@ async def message(input: list[Message]) -> AsyncIterator[Message]:
 
 @agent(description="Gives the caller's messages back, whole.")
 async def message_echo(input: list[Message]) -> AsyncIterator[Message]:
-    for said in input:
-        yield said
+    for each in input:
+        yield each
 
 
 @agent(description="Gives back what the session holds, and then the caller's messages.")
 async def history_echo(input: list[Message], context: Context) -> AsyncIterator[Message]:
-    async for said in context.session.load_history():
-        yield said
-    for said in input:
-        yield said
+    async for each in context.session.load_history():
+        yield each
+    for each in input:
+        yield each
 
 
 @agent(description="The id of the session that it was called in.")
@@ -208,7 +208,7 @@ async def main() -> None:
         *(message_echo, history_echo, session_id, ask_nothing, give_error, raise_error),
         *(content_types, artifacts, artifact_alone, trajectories),
     )
-    # create_app and not Server.run, which would try to announce itself to a registry.
+    # create_app instead of Server.run, which would try to register with a registry.
     await serve(create_app(*agents, forward_base_url=url(listener)), listener, gate)
 
 

@@ -1,4 +1,4 @@
-"""google-adk's client of other A2A servers: a remote agent, run as any agent of its own."""
+"""A2A client of google-adk: a remote agent that runs like a local one."""
 
 import asyncio
 from typing import Any
@@ -10,16 +10,16 @@ from lines import answer_calls
 
 
 async def ask(card: str, text: str, use_legacy: bool) -> list[Any]:
-    """The parts of the session that it keeps afterwards, of who is not the user."""
+    """Return the parts that the agent has added to the session."""
     agent = RemoteA2aAgent(name="remote", agent_card=card, use_legacy=use_legacy)
     runner = InMemoryRunner(agent=agent, app_name="app")
     session = await runner.session_service.create_session(app_name="app", user_id="u")
     message = types.Content(role="user", parts=[types.Part(text=text)])
     async for _ in runner.run_async(user_id="u", session_id=session.id, new_message=message):
         pass
-    kept = await runner.session_service.get_session(app_name="app", user_id="u", session_id=session.id)
-    assert kept
-    events = [event for event in kept.events if event.author != "user" and event.content]
+    stored = await runner.session_service.get_session(app_name="app", user_id="u", session_id=session.id)
+    assert stored
+    events = [event for event in stored.events if event.author != "user" and event.content]
     return [
         part.model_dump(mode="json", exclude_none=True)
         for event in events

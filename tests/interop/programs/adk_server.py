@@ -1,5 +1,7 @@
-"""An agent of google-adk behind its own A2A server: a model that keeps to a script, with tools of its own, one that
-wants a confirmation, and one that waits for somebody."""
+"""An agent of google-adk behind its own A2A server: a scripted model with three tools.
+
+One tool needs a confirmation, and one waits for a later answer.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -28,30 +30,30 @@ class Scripted(BaseLlm):
     async def generate_content_async(
         self, llm_request: LlmRequest, stream: bool = False
     ) -> AsyncGenerator[LlmResponse, None]:
-        """A thought and a call; and then what the call gave."""
+        """Yield a thought and a tool call, or the result of the call."""
         parts = llm_request.contents[-1].parts or []
-        given = [part.function_response for part in parts if part.function_response]
-        if given:
-            said = [types.Part(text=f"{given[-1].name} gave {given[-1].response}")]
+        results = [part.function_response for part in parts if part.function_response]
+        if results:
+            answer = [types.Part(text=f"{results[-1].name} gave {results[-1].response}")]
         else:
             text = "".join(part.text or "" for part in parts)
             call = next(call for name, call in CALLS.items() if name in text)
-            said = [types.Part(text="I should look.", thought=True), types.Part(function_call=call)]
-        yield LlmResponse(content=types.Content(role="model", parts=said), usage_metadata=USAGE)
+            answer = [types.Part(text="I should look.", thought=True), types.Part(function_call=call)]
+        yield LlmResponse(content=types.Content(role="model", parts=answer), usage_metadata=USAGE)
 
 
 def weather(city: str) -> dict[str, Any]:
-    """The weather."""
+    """Return the weather."""
     return {"temp": 21}
 
 
 def wipe(disk: str) -> dict[str, Any]:
-    """Wipe a disk."""
+    """Erase a disk."""
     return {"wiped": disk}
 
 
 def ask_boss(question: str) -> None:
-    """Ask somebody who answers later."""
+    """Ask the boss, who answers later."""
 
 
 async def main() -> None:

@@ -1,4 +1,4 @@
-"""The A2A client of Microsoft's Agent Framework: a remote agent, run as any agent of its own."""
+"""A2A client of Microsoft's Agent Framework: a remote agent that runs like a local one."""
 
 import asyncio
 from typing import Any
@@ -10,8 +10,8 @@ from lines import answer_calls
 
 
 async def ask(base_url: str, texts: list[str], stream: bool) -> list[Any]:
-    """What a user is shown after each text of one conversation, and whether it asks."""
-    shown: list[Any] = []
+    """Return the answer to each text of one conversation: text, updates and questions."""
+    answers: list[Any] = []
     async with AsyncClient() as http:
         card = await A2ACardResolver(http, base_url).get_agent_card()
     async with A2AAgent(agent_card=card, url=base_url) as agent:
@@ -24,8 +24,8 @@ async def ask(base_url: str, texts: list[str], stream: bool) -> list[Any]:
             else:
                 updates, answer = [], await agent.run(text, session=session)
             asks = [content.text for content in answer.user_input_requests]
-            shown.append({"text": answer.text, "updates": updates, "asks": asks})
-    return shown
+            answers.append({"text": answer.text, "updates": updates, "asks": asks})
+    return answers
 
 
 asyncio.run(answer_calls({"ask": ask}, lambda error: None))

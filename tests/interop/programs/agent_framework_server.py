@@ -1,5 +1,7 @@
-"""An agent of Microsoft's Agent Framework behind A2A, answering in one piece and in several: a model that keeps to a
-script, with a tool."""
+"""An agent of Microsoft's Agent Framework behind A2A: a scripted model with a tool.
+
+It answers in several pieces at `/pieces`, and in one at `/whole`.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,28 +34,28 @@ class Scripted(FunctionInvocationLayer[Any], BaseChatClient[Any]):
     def _inner_get_response(
         self, *, messages: Sequence[Message], stream: bool, options: Mapping[str, Any], **kwargs: Any
     ) -> Any:
-        """A thought and a call; and then what the call gave."""
-        given = [each for each in messages[-1].contents if each.type == "function_result"]
-        if given:
-            said = [Content.from_text("It gave "), Content.from_text(str(given[-1].result).partition(",")[0])]
+        """Return a thought and a tool call, or the result of the call."""
+        results = [each for each in messages[-1].contents if each.type == "function_result"]
+        if results:
+            contents = [Content.from_text("It gave "), Content.from_text(str(results[-1].result).partition(",")[0])]
         else:
             call = Content.from_function_call("c1", "weather", arguments={"city": "Rome"})
-            said = [Content.from_text_reasoning(text="I should look."), call]
-        said.append(Content.from_usage(USAGE))
+            contents = [Content.from_text_reasoning(text="I should look."), call]
+        contents.append(Content.from_usage(USAGE))
         if stream:
-            return ResponseStream(self._pieces(said), finalizer=ChatResponse.from_updates)
-        return self._whole(said)
+            return ResponseStream(self._pieces(contents), finalizer=ChatResponse.from_updates)
+        return self._whole(contents)
 
-    async def _pieces(self, said: list[Content]) -> AsyncIterator[ChatResponseUpdate]:
-        for each in said:
+    async def _pieces(self, contents: list[Content]) -> AsyncIterator[ChatResponseUpdate]:
+        for each in contents:
             yield ChatResponseUpdate(contents=[each], role="assistant", message_id="m1")
 
-    async def _whole(self, said: list[Content]) -> ChatResponse:
-        return ChatResponse(messages=[Message("assistant", said)], usage_details=USAGE)
+    async def _whole(self, contents: list[Content]) -> ChatResponse:
+        return ChatResponse(messages=[Message("assistant", contents)], usage_details=USAGE)
 
 
 def weather(city: str) -> str:
-    """The weather."""
+    """Return the weather."""
     return "21 degrees, sunny"
 
 

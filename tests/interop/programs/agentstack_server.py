@@ -1,5 +1,7 @@
-"""Agents of AgentStack, or of Kagenti, which came of it, behind the SDK's own server: one with a thought, a tool and a
-cited answer, one that asks by a form, one that wants an approval."""
+"""Agents of AgentStack, or of its successor Kagenti, behind the SDK's own server.
+
+One has a thought, a tool and an answer with a citation, one asks with a form, and one asks for an approval.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -18,7 +20,7 @@ a2a = import_module(f"{SDK}.a2a.extensions")
 common = import_module(f"{SDK}.a2a.extensions.common.form")
 RunContext = import_module(f"{SDK}.server.context").RunContext
 
-Said = AsyncGenerator[Any, Any]
+Outputs = AsyncGenerator[Any, Any]
 
 
 class Name(BaseModel):
@@ -29,8 +31,8 @@ async def demo(
     message: Message,
     trajectory: Annotated[a2a.TrajectoryExtensionServer, a2a.TrajectoryExtensionSpec()],
     citation: Annotated[a2a.CitationExtensionServer, a2a.CitationExtensionSpec()],
-) -> Said:
-    """As the agents of its documentation say what they do."""
+) -> Outputs:
+    """Report each step in the form that the SDK's documentation shows."""
     yield trajectory.trajectory_metadata(title="thought", content="I should look.")
     yield trajectory.trajectory_metadata(title="weather (request)", content='{"city": "Rome"}')
     yield trajectory.trajectory_metadata(title="weather (response)", content="21 degrees, sunny")
@@ -42,33 +44,33 @@ async def demo(
 
 async def form(
     message: Message, asking: Annotated[a2a.FormRequestExtensionServer, a2a.FormRequestExtensionSpec()]
-) -> Said:
-    """Asks for a name, by a form."""
+) -> Outputs:
+    """Ask for a name with a form."""
     fields = [common.TextField(id="name", label="Name", required=True)]
-    asked = common.FormRender(title="Who are you?", description="For the ticket.", fields=fields)
-    given = await asking.request_form(form=asked, model=Name)
-    yield f"Hello, {given.name}." if given else "Hello, nobody."
+    question = common.FormRender(title="Who are you?", description="For the ticket.", fields=fields)
+    answer = await asking.request_form(form=question, model=Name)
+    yield f"Hello, {answer.name}." if answer else "Hello, nobody."
 
 
 async def approve(
     message: Message,
     context: RunContext,
     asking: Annotated[a2a.ApprovalExtensionServer, a2a.ApprovalExtensionSpec(a2a.ApprovalExtensionParams())],
-) -> Said:
-    """Wants to be allowed to wipe a disk."""
-    wanted = a2a.ToolCallApprovalRequest(name="wipe", title="Wipe sda?", input={"disk": "sda"}, description=None)
-    answer = await asking.request_approval(wanted, context=context)
+) -> Outputs:
+    """Ask for approval to wipe a disk."""
+    request = a2a.ToolCallApprovalRequest(name="wipe", title="Wipe sda?", input={"disk": "sda"}, description=None)
+    answer = await asking.request_approval(request, context=context)
     yield f"wipe: {answer.approved}"
 
 
-def app(agent: Callable[..., Said], at: str) -> Any:
+def app(agent: Callable[..., Outputs], at: str) -> Any:
     create_app, server = import_module(f"{SDK}.server.app").create_app, import_module(f"{SDK}.server").Server()
     server.agent(name=agent.__name__)(agent)
     if SDK == "kagenti_adk":
         return create_app(server._agent, at)
-    made = server._agent_factory(lambda _: None)
-    made.card.url = at
-    return create_app(made)
+    instance = server._agent_factory(lambda _: None)
+    instance.card.url = at
+    return create_app(instance)
 
 
 async def main() -> None:

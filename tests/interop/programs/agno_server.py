@@ -1,4 +1,4 @@
-"""An agent of Agno behind its AgentOS: a model that keeps to a script, with a tool."""
+"""An agent of Agno behind its AgentOS: a scripted model with a tool."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -17,8 +17,8 @@ USAGE = MessageMetrics(input_tokens=4411, output_tokens=7, total_tokens=4418)
 
 
 class Scripted(Model):
-    def said(self, messages: list[Message]) -> Iterator[ModelResponse]:
-        """A thought and a call; and then what the call gave."""
+    def scripted(self, messages: list[Message]) -> Iterator[ModelResponse]:
+        """Yield a thought and a tool call, or the result of the call."""
         last = messages[-1]
         if last.role == "tool":
             for piece in ("It gave ", str(last.content).partition(",")[0]):
@@ -29,7 +29,7 @@ class Scripted(Model):
         yield ModelResponse(role="assistant", response_usage=USAGE)
 
     async def ainvoke_stream(self, messages: list[Message], *_: Any, **__: Any) -> AsyncIterator[ModelResponse]:
-        for each in self.said(messages):
+        for each in self.scripted(messages):
             yield each
 
     def invoke(self, *args: Any, **kwargs: Any) -> ModelResponse:
@@ -49,7 +49,7 @@ class Scripted(Model):
 
 
 def weather(city: str) -> str:
-    """The weather."""
+    """Return the weather."""
     return "21 degrees, sunny"
 
 

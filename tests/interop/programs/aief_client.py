@@ -1,7 +1,7 @@
 """The official client of the AIEF Agent Protocol, driven by JSON lines (see `lines`). Options: base_url, headers.
 
-A call is a method of its `AgentApi`, by name and with its arguments; request bodies are given as JSON objects. The
-protocol knows one agent per host, so `use` turns the client to another.
+A call names a method of its `AgentApi`, with its arguments. Request bodies are JSON objects. The protocol has one agent
+per host, so `use` switches the client to another host.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ BODIES = {"task_request_body": TaskRequestBody, "step_request_body": StepRequest
 def dump(result: Any) -> Any:
     if isinstance(result, BaseModel):
         return json.loads(result.json())
-    # What it calls a bytearray: the downloaded file.
+    # A downloaded file: the client declares it as a bytearray.
     return base64.b64encode(result).decode()
 
 
 def call(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-    async def called(**given: Any) -> Any:
+    async def called(**arguments: Any) -> Any:
         for name, body in BODIES.items():
-            if name in given:
-                given[name] = body(**given[name])
-        return dump(await method(**given))
+            if name in arguments:
+                arguments[name] = body(**arguments[name])
+        return dump(await method(**arguments))
 
     return called
 
@@ -40,7 +40,7 @@ def fault_data(error: Exception) -> Any:
 
 
 async def main() -> None:
-    # It asks the environment for a proxy, and none of this machine's must stand between two programs on it.
+    # The client reads the proxy from the environment; requests between two local programs must not use one.
     os.environ["no_proxy"] = "*"
     async with ApiClient(Configuration(host=options()["base_url"])) as client:
         for name, value in (options().get("headers") or {}).items():

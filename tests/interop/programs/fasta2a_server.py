@@ -1,4 +1,4 @@
-"""Agents of Pydantic AI behind FastA2A: a scripted model with a tool, and one whose answer has a type."""
+"""Agents of Pydantic AI behind FastA2A: a scripted model with a tool, and one with a typed answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,40 +21,40 @@ class Weather(BaseModel):
     degrees: int
 
 
-def given(messages: list[ModelMessage]) -> str | None:
-    """What the tool gave."""
+def tool_result(messages: list[ModelMessage]) -> str | None:
+    """Return the result of the tool, if there is one."""
     return next(
         (str(part.content).partition(",")[0] for part in messages[-1].parts if isinstance(part, ToolReturnPart)), None
     )
 
 
 def whole(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """A thought and a call; and then what the call gave, or a value of the type that is asked for."""
+    """Return a thought and a tool call, or the result of the call, or a value of the requested type."""
     thought = ThinkingPart(content="I should look.", id="t1", signature="c2ln")
-    told = given(messages)
+    result = tool_result(messages)
     if info.output_tools:
-        said = [thought, ToolCallPart(info.output_tools[0].name, {"city": "Rome", "degrees": 21}, "c2")]
-    elif told is None:
-        said = [thought, ToolCallPart("weather", {"city": "Rome"}, "c1")]
+        parts = [thought, ToolCallPart(info.output_tools[0].name, {"city": "Rome", "degrees": 21}, "c2")]
+    elif result is None:
+        parts = [thought, ToolCallPart("weather", {"city": "Rome"}, "c1")]
     else:
-        said = [TextPart(f"It gave {told}")]
-    return ModelResponse(parts=said, usage=USAGE)
+        parts = [TextPart(f"It gave {result}")]
+    return ModelResponse(parts=parts, usage=USAGE)
 
 
 async def pieces(
     messages: list[ModelMessage], info: AgentInfo
 ) -> AsyncIterator[str | dict[int, DeltaToolCall] | dict[int, DeltaThinkingPart]]:
-    told = given(messages)
-    if told is None:
+    result = tool_result(messages)
+    if result is None:
         yield {0: DeltaThinkingPart(content="I should look.", signature="c2ln")}
         yield {1: DeltaToolCall("weather", '{"city":"Rome"}', tool_call_id="c1")}
     else:
-        for piece in ("It gave ", told):
+        for piece in ("It gave ", result):
             yield piece
 
 
 def weather(city: str) -> str:
-    """The weather."""
+    """Return the weather."""
     return "21 degrees, sunny"
 
 
@@ -69,7 +69,7 @@ async def main() -> None:
 
     @asynccontextmanager
     async def together(_: Starlette) -> AsyncIterator[None]:
-        # An app that is mounted is not started by the one that it is in.
+        # Starlette does not start mounted applications.
         async with AsyncExitStack() as stack:
             for app in apps.values():
                 await stack.enter_async_context(app.router.lifespan_context(app))

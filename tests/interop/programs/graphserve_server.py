@@ -1,4 +1,4 @@
-"""Graphs of LangGraph served by GraphServe as models of OpenAI's protocols, one for each thing that a model can do."""
+"""Graphs of LangGraph that GraphServe serves as models of OpenAI's protocols, one for each behavior."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ gate = Gate()
 
 
 async def echo(state: MessagesState) -> dict[str, Any]:
-    """Through a model, because only what models say is streamed."""
+    """Answer with a model, because GraphServe streams only the output of models."""
     content: Any = state["messages"][-1].content
     text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
     model = GenericFakeChatModel(messages=iter([AIMessage(f"You said: {text}")]))
@@ -29,11 +29,11 @@ async def fail(state: MessagesState) -> dict[str, Any]:
 
 
 def graph(node: Callable[[MessagesState], Awaitable[dict[str, Any]]]) -> Any:
-    made = StateGraph(MessagesState)
-    made.add_node("agent", node)
-    made.add_edge(START, "agent")
-    made.add_edge("agent", END)
-    return made.compile(checkpointer=InMemorySaver())
+    builder = StateGraph(MessagesState)
+    builder.add_node("agent", node)
+    builder.add_edge(START, "agent")
+    builder.add_edge("agent", END)
+    return builder.compile(checkpointer=InMemorySaver())
 
 
 async def main() -> None:

@@ -1,8 +1,8 @@
 """The official LangGraph client, driven by JSON lines (see `lines`). Options: base_url, headers, api_key, sync.
 
-A call is a method of one of its parts, `threads.create` say, with its arguments. Each part of a stream is an event
-`{event, data, id}`, or what the client makes of it where `version` says so; with `on_run_created` set, what the client
-hands to that callback comes as an event `{created}` of its own. With `sync` it is the blocking client, in a thread.
+A call names a method of one of its parts, for example `threads.create`, with its arguments. Each part of a stream is an
+event `{event, data, id}`, or the client's own form of it if `version` selects one. With `on_run_created`, the argument
+of that callback is a separate event `{created}`. With `sync` the client is the blocking one, in a thread.
 """
 
 import asyncio
@@ -24,11 +24,12 @@ def dump(part: Any) -> Any:
     return part if isinstance(part, dict) else {"event": part.event, "data": part.data, "id": part.id}
 
 
-def bound(method: Callable[..., Any], given: dict[str, Any]) -> Callable[[], Any]:
-    """The method with its arguments, of which the client takes some by position only."""
+def bound(method: Callable[..., Any], arguments: dict[str, Any]) -> Callable[[], Any]:
+    """Return the method bound to its arguments, some of which are positional-only."""
     parameters = inspect.signature(method).parameters.values()
-    first = [given.pop(each.name) for each in parameters if each.kind is each.POSITIONAL_ONLY and each.name in given]
-    return lambda: method(*first, **given)
+    positional = [each.name for each in parameters if each.kind is each.POSITIONAL_ONLY]
+    first = [arguments.pop(name) for name in positional if name in arguments]
+    return lambda: method(*first, **arguments)
 
 
 async def in_thread(parts: Iterator[Any]) -> AsyncIterator[Any]:
@@ -37,11 +38,11 @@ async def in_thread(parts: Iterator[Any]) -> AsyncIterator[Any]:
 
 
 def streamed(method: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
-    async def call(**given: Any) -> AsyncIterator[Any]:
+    async def call(**arguments: Any) -> AsyncIterator[Any]:
         created: list[Any] = []
-        if given.pop("on_run_created", False):
-            given["on_run_created"] = created.append
-        parts = bound(method, given)()
+        if arguments.pop("on_run_created", False):
+            arguments["on_run_created"] = created.append
+        parts = bound(method, arguments)()
         if inspect.isawaitable(parts):
             parts = await parts
         async for part in parts if hasattr(parts, "__aiter__") else in_thread(parts):
@@ -53,8 +54,8 @@ def streamed(method: Callable[..., Any]) -> Callable[..., AsyncIterator[Any]]:
 
 
 def called(method: Callable[..., Any]) -> Callable[..., Any]:
-    async def call(**given: Any) -> Any:
-        ready = bound(method, given)
+    async def call(**arguments: Any) -> Any:
+        ready = bound(method, arguments)
         return await ready() if inspect.iscoroutinefunction(method) else await asyncio.to_thread(ready)
 
     return call
@@ -80,9 +81,10 @@ def fault_data(error: Exception) -> Any:
 
 
 async def main() -> None:
-    given = options()
-    make = get_sync_client if given.get("sync") else get_client
-    client = make(url=given["base_url"], api_key=given.get("api_key"), headers=given.get("headers"), timeout=30)
+    settings = options()
+    url, headers = settings["base_url"], settings.get("headers")
+    make = get_sync_client if settings.get("sync") else get_client
+    client = make(url=url, api_key=settings.get("api_key"), headers=headers, timeout=30)
     await answer_calls(calls(client), fault_data)
 
 

@@ -1,10 +1,10 @@
-"""What a client program and the test that started it say to each other: JSON lines, calls in, results and events out.
+"""JSON lines between a client program and the test that started it: calls in, results and events out.
 
-In:  {"id": 1, "call": "run_stream", "args": {…}}, and {"abort": 1} to stop listening to it.
-Out: {"ready": …} once, then {"id": 1, "event": …} as each one comes, and at the end of a call {"id": 1, "done": true},
-     with "result" beside it if it gave one, or {"id": 1, "error": {"type", "message", "data"}}.
+In:  {"id": 1, "call": "run_stream", "args": {…}}, and {"abort": 1} to cancel that call.
+Out: {"ready": …} once, then {"id": 1, "event": …} for each event. A call ends with {"id": 1, "done": true}, which has a
+     "result" if the call returned one, or with {"id": 1, "error": {"type", "message", "data"}}.
 
-Runs in the environment of an SDK, so it may import the standard library only.
+This module runs in the environment of an SDK, so it imports only the standard library.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ from contextlib import aclosing
 from typing import Any
 
 Call = Callable[..., Awaitable[Any] | AsyncIterator[Any]]
-"""A coroutine function gives one result, an async generator function its events."""
+"""A coroutine function for a call with one result, or an async generator function for a call with events."""
 
 MAX_LINE = 256 * 1024 * 1024
 
-# The SDKs may print what they like: it goes to stderr, and only our lines go to the real stdout.
+# Output that an SDK prints goes to stderr. Only the JSON lines go to the real stdout.
 _out = os.fdopen(os.dup(1), "w", encoding="utf-8")
 os.dup2(2, 1)
 
 
 def options() -> dict[str, Any]:
-    """What the test started this program with: one JSON object as its argument."""
+    """Return the options with which the test started this program: one JSON object as its argument."""
     return json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 
 
@@ -36,8 +36,8 @@ def say(line: Mapping[str, Any]) -> None:
     _out.flush()
 
 
-async def heard() -> AsyncIterator[str]:
-    """The lines of stdin; it ends when the test closes it or is gone."""
+async def input_lines() -> AsyncIterator[str]:
+    """Yield the lines of stdin until the test closes it or ends."""
     reader = asyncio.StreamReader(limit=MAX_LINE)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
@@ -45,18 +45,18 @@ async def heard() -> AsyncIterator[str]:
 
 
 async def answer_calls(calls: Mapping[str, Call], fault_data: Callable[[Exception], Any]) -> None:
-    """Answer every call at once, so that a test can cancel a run that it is still streaming."""
+    """Answer calls concurrently, so that a test can cancel a run while it streams the run."""
     running: dict[int, asyncio.Task[None]] = {}
     say({"ready": True})
     async with asyncio.TaskGroup() as group:
-        async for line in heard():
-            asked = json.loads(line)
-            if "abort" in asked:
-                if task := running.get(asked["abort"]):
+        async for line in input_lines():
+            request = json.loads(line)
+            if "abort" in request:
+                if task := running.get(request["abort"]):
                     task.cancel()
                 continue
-            number = asked["id"]
-            task = group.create_task(_answer(number, calls[asked["call"]], asked.get("args", {}), fault_data))
+            number = request["id"]
+            task = group.create_task(_answer(number, calls[request["call"]], request.get("args", {}), fault_data))
             running[number] = task
             task.add_done_callback(lambda _, number=number: running.pop(number))
         for task in running.values():
@@ -73,5 +73,5 @@ async def _answer(number: int, call: Call, args: dict[str, Any], fault_data: Cal
         else:
             say({"id": number, "done": True, "result": await call(**args)})
     except Exception as error:
-        said = {"type": type(error).__name__, "message": str(error), "data": fault_data(error)}
-        say({"id": number, "error": said})
+        fault = {"type": type(error).__name__, "message": str(error), "data": fault_data(error)}
+        say({"id": number, "error": fault})

@@ -1,6 +1,8 @@
-"""The official MCP client, driven by JSON lines (see `lines`). Options: base_url, mode (`legacy`, `auto`), and
-`answers`, which are filled into the forms that it is shown, by their words; without these it says that it can show
-none."""
+"""The official MCP client, driven by JSON lines (see `lines`).
+
+Options: base_url, mode (`legacy`, `auto`), and `answers`, the content of each form by its message. Without `answers`
+the client declares that it cannot show forms.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -17,7 +19,7 @@ def dump(model: BaseModel) -> Any:
 
 
 class Calls:
-    """One method for each call."""
+    """Calls of the test, one method each."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -32,20 +34,20 @@ class Calls:
         return dump(await self._client.call_tool(name, arguments))
 
     async def follow(self, name: str, **arguments: Any) -> AsyncIterator[Any]:
-        """Progress, and then the result."""
-        told: asyncio.Queue[Any] = asyncio.Queue()
+        """Yield progress, then the result."""
+        lines: asyncio.Queue[Any] = asyncio.Queue()
 
         async def note(progress: float, total: float | None, message: str | None) -> None:
-            await told.put({"progress": progress, "message": message})
+            await lines.put({"progress": progress, "message": message})
 
         async def whole() -> None:
             result = await self._client.call_tool(name, arguments, progress_callback=note)
-            await told.put({"result": dump(result)})
+            await lines.put({"result": dump(result)})
 
         calling = asyncio.ensure_future(whole())
         try:
             while True:
-                line = await told.get()
+                line = await lines.get()
                 yield line
                 if "result" in line:
                     return
@@ -55,8 +57,8 @@ class Calls:
 
 
 async def main() -> None:
-    given = options()
-    answers = given.get("answers")
+    settings = options()
+    answers = settings.get("answers")
 
     async def fill(ctx: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
         content = answers[params.message]
@@ -65,7 +67,7 @@ async def main() -> None:
         return types.ElicitResult(action="accept", content=content)
 
     callback = None if answers is None else fill
-    async with Client(given["base_url"], mode=given["mode"], elicitation_callback=callback) as client:
+    async with Client(settings["base_url"], mode=settings["mode"], elicitation_callback=callback) as client:
         calls = Calls(client)
         methods = {name: getattr(calls, name) for name in ("version", "tools", "call", "follow")}
         await answer_calls(methods, lambda error: error.code if isinstance(error, MCPError) else None)

@@ -1,4 +1,4 @@
-"""Tools served by the official MCP SDK over streamable HTTP, one for each thing that a call can do."""
+"""Tools served by the official MCP SDK over streamable HTTP, one for each behavior of a call."""
 
 import asyncio
 
@@ -35,12 +35,13 @@ async def slow(text: str) -> str:
 
 @server.tool(description="Asks for a name, of clients that keep no session.")
 async def ask(text: str, ctx: Context) -> str | InputRequiredResult:
-    able = ctx.client_capabilities
-    if ctx.input_responses or able is None or able.elicitation is None:  # the SDK leaves it to the tool to look
+    capabilities = ctx.client_capabilities
+    # The SDK does not check the capability for the tool.
+    if ctx.input_responses or capabilities is None or capabilities.elicitation is None:
         return text
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
-    asked = ElicitRequest(params=ElicitRequestFormParams(message="What is your name?", requested_schema=schema))
-    return InputRequiredResult(input_requests={"name": asked}, request_state=text)
+    question = ElicitRequest(params=ElicitRequestFormParams(message="What is your name?", requested_schema=schema))
+    return InputRequiredResult(input_requests={"name": question}, request_state=text)
 
 
 async def main() -> None:

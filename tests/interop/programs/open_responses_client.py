@@ -1,6 +1,6 @@
 """The strict client of Open Responses, driven by JSON lines (see `lines`). Options: base_url, key.
 
-It raises for whatever is not in the schema of 2026-04-24, and for events out of their order.
+It raises for anything that is not in the schema of 2026-04-24, and for events out of order.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ def dump(model: BaseModel) -> Any:
 
 
 class Calls:
-    """One method for each call."""
+    """Calls of the test, one method each."""
 
     def __init__(self, client: AsyncOpenResponses) -> None:
         self._client = client
@@ -28,8 +28,10 @@ class Calls:
         return dump(await self._client.responses.compact(body))
 
     async def turns(self, turns: list[dict[str, Any]]) -> AsyncIterator[Any]:
-        """What each message over one WebSocket came to: a response, or an error. The id of an earlier response stands
-        for its number."""
+        """Send each body over one WebSocket, and yield its response or error.
+
+        A number as `previous_response_id` is replaced by the id of the response with that index.
+        """
         ids: list[Any] = []
         async with self._client.websocket() as socket:
             for body in turns:
@@ -45,7 +47,7 @@ class Calls:
 
 
 async def main() -> None:
-    # A proxy of this machine must not stand between two programs on it; of WebSockets the client looks for one itself.
+    # Requests between two local programs must not use a proxy. For WebSockets the client reads the environment itself.
     os.environ["no_proxy"] = "*"
     async with (
         httpx.AsyncClient(trust_env=False, timeout=60) as http,

@@ -1,6 +1,6 @@
 """The official OpenAI client, driven by JSON lines (see `lines`). Options: base_url, headers.
 
-What it makes of an answer is checked once more: it builds its models without looking whether the answer fits them.
+Each answer is validated again, because the client builds its models without validation.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Events = list[Any]
 MESSAGE: Any = TypeAdapter(ResponsesServerEvent)
 ENDS = ("response.completed", "response.incomplete", "response.failed", "response.steer.failed", "error")
 SOCKET: Any = {"proxy": None}
-"""As for the other client, below."""
+"""Options of WebSockets: no proxy, as for the HTTP client below."""
 TYPES = {"integer": int, "string": str, "number": float, "boolean": bool}
 
 
@@ -32,39 +32,39 @@ def dump(model: BaseModel) -> Any:
 
 
 def checked(model: BaseModel, kind: type[BaseModel]) -> Any:
-    """As the client has it, and as its own types would have it."""
-    told = dump(model)
-    kind.model_validate(told)
-    return told
+    """Return the model as JSON, after a check that it is valid for the client's own type."""
+    value = dump(model)
+    kind.model_validate(value)
+    return value
 
 
 def checked_event(event: BaseModel) -> Any:
-    told = dump(event)
-    EVENT.validate_python(told)
-    return told
+    value = dump(event)
+    EVENT.validate_python(value)
+    return value
 
 
 def checked_item(item: BaseModel) -> Any:
-    told = dump(item)
-    ITEM.validate_python(told)
-    return told
+    value = dump(item)
+    ITEM.validate_python(value)
+    return value
 
 
 def checked_message(event: BaseModel) -> Any:
-    told = dump(event)
-    MESSAGE.validate_python(told)
-    return told
+    value = dump(event)
+    MESSAGE.validate_python(value)
+    return value
 
 
 def filled(turn: dict[str, Any], events: list[Any]) -> dict[str, Any]:
-    """With the id of the response of an earlier turn where its number stands."""
+    """Replace a number as `previous_response_id` by the id of the response with that index."""
     previous = turn.get("previous_response_id")
     ids = [event["response"]["id"] for event in events if event["type"] == "response.created"]
     return {**turn, "previous_response_id": ids[previous]} if isinstance(previous, int) else turn
 
 
 class Calls:
-    """One method for each call."""
+    """Calls of the test, one method each."""
 
     def __init__(self, client: AsyncOpenAI) -> None:
         self._client = client
@@ -88,7 +88,7 @@ class Calls:
                 yield checked(chunk, ChatCompletionChunk)
 
     async def stream(self, **body: Any) -> AsyncIterator[Any]:
-        """The client's own helper: its events, and at the end the completion that it has added up."""
+        """Stream with the client's helper: its events, then the completion that it has accumulated."""
         async with self._client.chat.completions.stream(**body) as events:
             async for event in events:
                 if event.type != "chunk":
@@ -96,17 +96,17 @@ class Calls:
             yield {"type": "final", "completion": dump(await events.get_final_completion())}
 
     async def parse(self, members: dict[str, str], **body: Any) -> Any:
-        """With a model of these members as the response_format."""
+        """Request a completion whose response_format is a model with these members."""
         wanted: Any = create_model("Wanted", **{name: (TYPES[kind], ...) for name, kind in members.items()})
-        made = await self._client.chat.completions.parse(**body, response_format=wanted)
-        parsed = made.choices[0].message.parsed
+        completion = await self._client.chat.completions.parse(**body, response_format=wanted)
+        parsed = completion.choices[0].message.parsed
         return None if parsed is None else parsed.model_dump()
 
     async def retrieve(self, completion_id: str) -> Any:
         return checked(await self._client.chat.completions.retrieve(completion_id), ChatCompletion)
 
     async def list(self, **query: Any) -> Any:
-        """All of them, however many pages these are."""
+        """Return all completions, page by page."""
         return [checked(each, ChatCompletion) async for each in self._client.chat.completions.list(**query)]
 
     async def update(self, completion_id: str, metadata: Any) -> Any:
@@ -126,7 +126,7 @@ class Calls:
                 yield checked_event(event)
 
     async def response_stream(self, **body: Any) -> AsyncIterator[Any]:
-        """The client's own helper: its events, and at the end the response that it has added up."""
+        """Stream with the client's helper: its events, then the response that it has accumulated."""
         async with self._client.responses.stream(**body) as events:
             async for event in events:
                 yield {"type": event.type}
@@ -134,8 +134,8 @@ class Calls:
 
     async def parse_response(self, members: dict[str, str], **body: Any) -> Any:
         wanted: Any = create_model("Wanted", **{name: (TYPES[kind], ...) for name, kind in members.items()})
-        made = await self._client.responses.parse(**body, text_format=wanted)
-        return None if made.output_parsed is None else made.output_parsed.model_dump()
+        response = await self._client.responses.parse(**body, text_format=wanted)
+        return None if response.output_parsed is None else response.output_parsed.model_dump()
 
     async def get_response(self, response_id: str) -> Any:
         return checked(await self._client.responses.retrieve(response_id), Response)
@@ -157,17 +157,17 @@ class Calls:
     # Responses over a WebSocket
 
     async def turns(self, turns: Turns) -> AsyncIterator[Any]:
-        """The events of one response after the other; of a turn with `steer` what becomes of that."""
+        """Yield the events of one turn after the other. A turn with `steer` steers the running response."""
         async with self._client.responses.connect(websocket_connection_options=SOCKET) as connection:
-            seen: Events = []
+            events: Events = []
             for turn in turns:
                 if "steer" in turn:
                     await connection.response.steer(**turn["steer"])
                 else:
-                    await connection.response.create(**filled(turn, seen))
+                    await connection.response.create(**filled(turn, events))
                 async for event in connection:
-                    seen.append(checked_message(event))
-                    yield seen[-1]
+                    events.append(checked_message(event))
+                    yield events[-1]
                     if event.type in ENDS:
                         break
 
@@ -175,18 +175,18 @@ class Calls:
         """Take the turns with the blocking client, in a thread."""
 
         def talk() -> Any:
-            seen: Events = []
+            events: Events = []
             with (
                 OpenAI(base_url=options()["base_url"], api_key=options().get("key", "nothing")) as client,
                 client.responses.connect(websocket_connection_options=SOCKET) as connection,
             ):
                 for turn in turns:
-                    connection.response.create(**filled(turn, seen))
+                    connection.response.create(**filled(turn, events))
                     for event in connection:
-                        seen.append(checked_message(event))
+                        events.append(checked_message(event))
                         if event.type in ENDS:
                             break
-            return seen
+            return events
 
         return await asyncio.to_thread(talk)
 
@@ -205,20 +205,20 @@ class Calls:
         return dump(await self._client.conversations.delete(conversation_id))
 
     async def conversation_items(self, conversation_id: str, **query: Any) -> Any:
-        """All of them, however many pages these are."""
-        listed = self._client.conversations.items.list(conversation_id, **query)
-        return [checked_item(each) async for each in listed]
+        """Return all items, page by page."""
+        items = self._client.conversations.items.list(conversation_id, **query)
+        return [checked_item(each) async for each in items]
 
     async def add_items(self, conversation_id: str, items: Any) -> Any:
-        made = await self._client.conversations.items.create(conversation_id, items=items)
-        return [checked_item(each) for each in made.data]
+        created = await self._client.conversations.items.create(conversation_id, items=items)
+        return [checked_item(each) for each in created.data]
 
     async def get_item(self, conversation_id: str, item_id: str) -> Any:
         return checked_item(await self._client.conversations.items.retrieve(item_id, conversation_id=conversation_id))
 
     async def delete_item(self, conversation_id: str, item_id: str) -> Any:
-        made = await self._client.conversations.items.delete(item_id, conversation_id=conversation_id)
-        return checked(made, Conversation)
+        conversation = await self._client.conversations.items.delete(item_id, conversation_id=conversation_id)
+        return checked(conversation, Conversation)
 
 
 def fault_data(error: Exception) -> Any:
@@ -229,7 +229,7 @@ def fault_data(error: Exception) -> Any:
 
 
 async def main() -> None:
-    # trust_env=False: a proxy of this machine must not stand between two programs on it.
+    # trust_env=False: requests between two local programs must not use a proxy of this machine.
     http = httpx2.AsyncClient(trust_env=False, timeout=60)
     async with AsyncOpenAI(
         base_url=options()["base_url"], api_key=options().get("key", "nothing"), http_client=http

@@ -1,6 +1,6 @@
-"""A server program: uvicorn on a port of its own choice, and a gate that the test opens so that an agent may go on.
+"""Server program: uvicorn on a free port, and a gate that makes agents wait for the test.
 
-It says {"ready": "http://127.0.0.1:PORT"}, takes `release` and `reset` lines on stdin, and ends when stdin closes.
+It prints {"ready": "http://127.0.0.1:PORT"}, reads `release` and `reset` lines from stdin, and ends when stdin closes.
 """
 
 import asyncio
@@ -8,14 +8,14 @@ import socket
 from typing import Any
 
 import uvicorn
-from lines import heard, options, say
+from lines import input_lines, options, say
 
 
 class Gate:
-    """Where an agent waits in the middle of its answer: each `release` of the test lets one waiting agent go on."""
+    """Gate where agents wait in the middle of an answer. Each `release` of the test lets one agent pass."""
 
     def __init__(self) -> None:
-        # A semaphore and not an event: a release that comes before the agent gets here still counts.
+        # A semaphore instead of an event: a release before the agent reaches the gate counts too.
         self._passes = asyncio.Semaphore(0)
         self._open = not options().get("gated", True)
 
@@ -27,14 +27,14 @@ class Gate:
         self._passes.release()
 
     async def reset(self) -> None:
-        """Take back what nobody has used."""
+        """Withdraw the releases that no agent has used."""
         while not self._passes.locked():
             await self._passes.acquire()
 
 
 def listen() -> socket.socket:
-    """Bound before the app is made, because an agent card names its own URL."""
-    # Named TCP and not left at 0: asyncio turns Nagle off only then, and with it on each answer takes 40 ms longer.
+    """Bind a socket before the application is built, because an agent card names its own URL."""
+    # IPPROTO_TCP instead of 0: only then does asyncio disable Nagle, which delays each answer by 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", options().get("port", 0)))
@@ -55,16 +55,16 @@ class _Server(uvicorn.Server):
 async def serve(app: Any, listener: socket.socket, gate: Gate) -> None:
     server = _Server(uvicorn.Config(app, log_level="warning", lifespan="on", timeout_graceful_shutdown=1))
 
-    async def obey() -> None:
-        async for line in heard():
+    async def read_commands() -> None:
+        async for line in input_lines():
             if line.strip() == "release":
                 gate.release()
             elif line.strip() == "reset":
                 await gate.reset()
-        # The test is over: streams that are still open are cut, not waited for.
+        # The test has ended: open streams are cut.
         server.should_exit = server.force_exit = True
 
     async with asyncio.TaskGroup() as group:
-        obeying = group.create_task(obey())
+        commands = group.create_task(read_commands())
         await server.serve(sockets=[listener])
-        obeying.cancel()
+        commands.cancel()

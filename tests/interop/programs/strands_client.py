@@ -1,4 +1,4 @@
-"""The A2A client of Strands: a remote agent, called as any agent of its own."""
+"""A2A client of Strands: a remote agent that runs like a local one."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,7 @@ from strands.agent.a2a_agent import A2AAgent
 
 
 async def ask(base_url: str, text: str) -> Any:
-    """The texts of its answer, and why it stopped."""
+    """Return the texts of the answer, and the stop reason."""
     result = await A2AAgent(base_url).invoke_async(text)
     return {"texts": [part["text"] for part in result.message["content"]], "stop": result.stop_reason}
 

@@ -1,5 +1,7 @@
-"""An agent of Strands behind its own A2A server, in both of the forms in which it answers: a scripted model with
-a tool, and one that asks before it does its work."""
+"""An agent of Strands behind its own A2A server: a scripted model with two tools, one of which asks first.
+
+It answers in both forms that the server has: in artifacts at `/pieces`, and in its status at `/status`.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -26,36 +28,36 @@ class Scripted(Model):
         raise NotImplementedError
 
     async def stream(self, messages: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any, None]:
-        """A thought and a call; and then what the call gave."""
-        given = [each["toolResult"] for each in messages[-1]["content"] if "toolResult" in each]
+        """Yield a thought and a tool call, or the result of the call."""
+        results = [each["toolResult"] for each in messages[-1]["content"] if "toolResult" in each]
         yield {"messageStart": {"role": "assistant"}}
-        if given:
-            said = given[-1]["content"][0]["text"].partition(",")[0]
-            for piece in ("It gave ", said):
+        if results:
+            result = results[-1]["content"][0]["text"].partition(",")[0]
+            for piece in ("It gave ", result):
                 yield {"contentBlockDelta": {"delta": {"text": piece}}}
             yield {"contentBlockStop": {}}
         else:
             text = "".join(each.get("text", "") for each in messages[-1]["content"])
-            call_id, name, given_to = next(call for word, call in CALLS.items() if word in text)
+            call_id, name, arguments = next(call for word, call in CALLS.items() if word in text)
             yield {"contentBlockDelta": {"delta": {"reasoningContent": {"text": "I should look."}}}}
             yield {"contentBlockStop": {}}
             yield {"contentBlockStart": {"start": {"toolUse": {"toolUseId": call_id, "name": name}}}}
-            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": given_to}}}}
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": arguments}}}}
             yield {"contentBlockStop": {}}
-        yield {"messageStop": {"stopReason": "end_turn" if given else "tool_use"}}
+        yield {"messageStop": {"stopReason": "end_turn" if results else "tool_use"}}
         usage = {"inputTokens": 4411, "outputTokens": 7, "totalTokens": 4418}
         yield {"metadata": {"usage": usage, "metrics": {"latencyMs": 1}}}
 
 
 @tool
 def weather(city: str) -> str:
-    """The weather."""
+    """Return the weather."""
     return "21 degrees, sunny"
 
 
 @tool(context=True)
 def wipe(disk: str, tool_context: ToolContext) -> str:
-    """Wipe a disk."""
+    """Erase a disk."""
     return f"{tool_context.interrupt('approval', reason=f'Wipe {disk}?')} for {disk}"
 
 
@@ -66,14 +68,14 @@ def agent(context_id: str) -> Agent:
 async def main() -> None:
     listener = listen()
     mounts: list[Mount] = []
-    for name, by_the_book in (("pieces", True), ("status", False)):
-        made = A2AServer(
+    for name, compliant in (("pieces", True), ("status", False)):
+        server = A2AServer(
             agent_factory=agent,
             http_url=f"{url(listener)}/{name}",
             serve_at_root=True,
-            enable_a2a_compliant_streaming=by_the_book,
+            enable_a2a_compliant_streaming=compliant,
         )
-        mounts.append(Mount(f"/{name}", made.to_starlette_app()))
+        mounts.append(Mount(f"/{name}", server.to_starlette_app()))
     await serve(Starlette(routes=mounts), listener, Gate())
 
 

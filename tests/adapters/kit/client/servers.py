@@ -1,5 +1,7 @@
-"""Servers of every protocol, so far as the contract of clients needs them: each begins a run, tells its id, and then
-does what the test wants."""
+"""Scripted servers for tests that all clients share.
+
+Each starts a run, sends its id, and then does what the test wants.
+"""
 
 import asyncio
 import json
@@ -17,8 +19,8 @@ _THREAD: Final = "11111111-1111-4111-8111-111111111111"
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 Then = Literal["hold", "end", "end and hold", "break", "garbage"]
-"""What follows the beginning of a stream: nothing, its end, its end on a connection that stays open, the end of the
-connection, or what is no event of the protocol."""
+"""Continuation after the start of a stream: silence, its end, its end on a connection that stays open, the end of the
+connection, or an invalid event."""
 
 
 def _data(*values: Any) -> list[bytes]:
@@ -35,19 +37,19 @@ def _rpc(*results: Any) -> list[bytes]:
 
 @dataclass(frozen=True, kw_only=True)
 class Script:
-    """In calls, ids stand as ID."""
+    """Calls and answers of the server of one protocol. In the names of calls, `ID` replaces each id."""
 
     start: str
-    """The call that has the agent begin. An AIEF server answers it with no stream, but with a step when it is done."""
+    """Call that starts the agent. An AIEF server answers it with a finished step, and not with a stream."""
     begin: Sequence[bytes] = ()
     end: Sequence[bytes] = ()
     garbage: bytes = b"data: [1, 2\n\n"
     cancel: str | None = None
-    """None: its server stops when its caller hangs up."""
+    """Call that cancels a run; None if the server stops when its caller disconnects."""
     look: str | None = None
-    """How it is asked for a run whose stream broke; None: nobody can ask."""
+    """Call that reads a run whose stream broke; None if the protocol has no such call."""
     answers: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """To other calls; what stands nowhere is answered 404."""
+    """Answers to other calls; calls that are in none of the fields are answered with 404."""
 
 
 _ACP_RUN: Final = {"agent_name": "far", "run_id": RUN, "session_id": _THREAD, "created_at": "2026-01-01T00:00:00Z"}
@@ -111,19 +113,19 @@ SCRIPTS: Final[Mapping[str, Script]] = {
 
 @dataclass
 class ScriptedServer:
-    """An ASGI app."""
+    """ASGI app that follows a script."""
 
     script: Script
     then: Then
-    gone: bool = False
-    """All calls after the first start are answered 503."""
+    fails: bool = False
+    """True if all calls after the first start are answered with 503."""
     calls: list[str] = field(default_factory=list[str])
     ports: list[int] = field(default_factory=list[int])
-    """Of the callers of `start`, one for each connection."""
+    """Port of the caller for each call of `start`: equal ports are one connection."""
     begun: asyncio.Event = field(default_factory=asyncio.Event)
-    """It has said how the run begins."""
+    """Set when the start of the stream was sent."""
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """A caller has hung up."""
+    """Set when a caller has disconnected."""
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
@@ -134,14 +136,14 @@ class ScriptedServer:
         body: dict[str, Any] = json.loads(raw) if raw.startswith(b"{") else {}
         call: str = body["method"] if "jsonrpc" in body else f"{scope['method']} {_ID.sub('ID', scope['path'])}"
         self.calls.append(call)
-        if call == self.script.start and not (self.gone and self.begun.is_set()):
+        if call == self.script.start and not (self.fails and self.begun.is_set()):
             self.ports.append(scope["client"][1])
             await self._stream(receive, send)
             return
         if call == self.script.cancel:
             self.cancelled.set()
         answer: Any = {} if call == self.script.cancel else self.script.answers.get(call)
-        status = 503 if self.gone and self.begun.is_set() else 404 if answer is None else 200
+        status = 503 if self.fails and self.begun.is_set() else 404 if answer is None else 200
         await send(
             {"type": "http.response.start", "status": status, "headers": [(b"content-type", b"application/json")]}
         )
@@ -150,17 +152,17 @@ class ScriptedServer:
     async def _stream(self, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         kind = b"text/event-stream" if self.script.begin else b"application/json"
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", kind)]})
-        said = [*self.script.begin]
-        said += (
+        pieces = [*self.script.begin]
+        pieces += (
             self.script.end if self.then.startswith("end") else [self.script.garbage] if self.then == "garbage" else []
         )
-        for each in said:
+        for each in pieces:
             await send({"type": "http.response.body", "body": each, "more_body": True})
         self.begun.set()
         if self.then.endswith("hold"):
             await receive()
             self.left.set()
-        elif self.then != "break":  # which is to return without the end of the body
+        elif self.then != "break":  # a break is a return before the end of the body
             await send({"type": "http.response.body", "body": b""})
 
 

@@ -1,4 +1,4 @@
-"""Names of other servers' agents."""
+"""Names for agents of upstream servers."""
 
 import pytest
 from hypothesis import given
@@ -21,7 +21,7 @@ from babelgate.canonical.agent import AGENT_NAME
         ("x" * 99, "x" * 63),
     ],
 )
-def test_a_name_is_like_the_servers_own(text: str, name: str) -> None:
+def test_a_name_is_derived_from_the_servers_name(text: str, name: str) -> None:
     assert legal_name(text) == name
 
 
@@ -31,9 +31,9 @@ def test_two_agents_of_a_server_do_not_share_a_name() -> None:
 
 @given(st.text(max_size=80), st.integers(0, 5))
 def test_every_name_is_legal_and_free(text: str, others: int) -> None:
-    taken: list[str] = []
+    names: list[str] = []
     for _ in range(others + 1):
-        name = free_name(text, taken)
-        assert name not in taken
+        name = free_name(text, names)
+        assert name not in names
         assert AGENT_NAME.fullmatch(name)
-        taken.append(name)
+        names.append(name)

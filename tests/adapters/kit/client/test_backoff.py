@@ -1,4 +1,4 @@
-"""Looking again: how long is waited, and what counts as gone."""
+"""Backoff of repeated calls: the waiting times, and when a server counts as gone."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -13,21 +13,21 @@ Ask = Callable[[], Awaitable[str]]
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The seconds that are waited, in no time."""
-    found: list[float] = []
+    """Durations of all waits in seconds; the waits themselves take no time."""
+    durations: list[float] = []
 
     async def sleep(seconds: float) -> None:
-        found.append(seconds)
+        durations.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    return found
+    return durations
 
 
-def answering(*answers: str | FaultCode, status: int | None = None) -> Ask:
-    left = list(answers)
+def answer_with(*answers: str | FaultCode, status: int | None = None) -> Ask:
+    remaining = list(answers)
 
     async def ask() -> str:
-        answer = left.pop(0)
+        answer = remaining.pop(0)
         if isinstance(answer, FaultCode):
             raise FaultError(answer, "no", **({} if status is None else {"status": status}))
         return answer
@@ -35,7 +35,7 @@ def answering(*answers: str | FaultCode, status: int | None = None) -> Ask:
     return ask
 
 
-async def test_waits_double_up_to_the_last_and_begin_again_with_something_new(waits: list[float]) -> None:
+async def test_waits_double_up_to_the_limit_and_reset_restarts(waits: list[float]) -> None:
     backoff = Backoff(0.1, 0.5)
     for _ in range(5):
         await backoff.wait()
@@ -44,40 +44,40 @@ async def test_waits_double_up_to_the_last_and_begin_again_with_something_new(wa
     assert waits == [0.1, 0.2, 0.4, 0.5, 0.5, 0.1]
 
 
-async def test_looks_that_fail_are_counted_in_a_row() -> None:
+async def test_polling_raises_after_too_many_failures_in_a_row() -> None:
     backoff = Backoff(0.1, 0.5)
-    gone = [FaultCode.AGENT_UNREACHABLE] * (MAX_FAILURES - 1)
-    ask = answering(*gone, "here", *gone, FaultCode.AGENT_TIMEOUT)
-    looks = [await backoff.poll(ask) for _ in range(2 * MAX_FAILURES - 1)]
-    assert looks == [None] * (MAX_FAILURES - 1) + ["here"] + [None] * (MAX_FAILURES - 1)
+    failures = [FaultCode.AGENT_UNREACHABLE] * (MAX_FAILURES - 1)
+    ask = answer_with(*failures, "here", *failures, FaultCode.AGENT_TIMEOUT)
+    answers = [await backoff.poll(ask) for _ in range(2 * MAX_FAILURES - 1)]
+    assert answers == [None] * (MAX_FAILURES - 1) + ["here"] + [None] * (MAX_FAILURES - 1)
     with pytest.raises(FaultError):
         await backoff.poll(ask)
 
 
 @pytest.mark.parametrize("code", [FaultCode.AGENT_FAILED, FaultCode.AGENT_INVALID])
-async def test_a_refusal_is_no_reason_to_look_again(code: FaultCode) -> None:
+async def test_an_error_of_the_agent_is_not_retried(code: FaultCode) -> None:
     backoff = Backoff(0.1, 0.5)
     for each in (backoff.poll, backoff.retry):
         with pytest.raises(FaultError):
-            await each(answering(code, "later"))
+            await each(answer_with(code, "later"))
 
 
-async def test_who_insists_waits_between_tries_and_not_for_ever(waits: list[float]) -> None:
-    gone = [FaultCode.AGENT_UNREACHABLE] * 2
-    assert await Backoff(1, 4, most=3).retry(answering(*gone, "here")) == "here"
+async def test_a_retry_waits_between_attempts_and_has_a_limit(waits: list[float]) -> None:
+    failures = [FaultCode.AGENT_UNREACHABLE] * 2
+    assert await Backoff(1, 4, most=3).retry(answer_with(*failures, "here")) == "here"
     assert waits == [1, 2]
     with pytest.raises(FaultError):
-        await Backoff(1, 4, most=3).retry(answering(*gone, FaultCode.AGENT_UNREACHABLE, "too late"))
+        await Backoff(1, 4, most=3).retry(answer_with(*failures, FaultCode.AGENT_UNREACHABLE, "too late"))
     assert waits == [1, 2, 1, 2]
 
 
-async def test_who_insists_does_not_ask_again_what_took_too_long_but_for_a_gateways_timeout() -> None:
+async def test_a_timeout_is_not_retried_unless_its_status_is_504() -> None:
     with pytest.raises(FaultError):
-        await Backoff(0, 0).retry(answering(FaultCode.AGENT_TIMEOUT, "later"))
-    assert await Backoff(0, 0).retry(answering(FaultCode.AGENT_TIMEOUT, "later", status=504)) == "later"
+        await Backoff(0, 0).retry(answer_with(FaultCode.AGENT_TIMEOUT, "later"))
+    assert await Backoff(0, 0).retry(answer_with(FaultCode.AGENT_TIMEOUT, "later", status=504)) == "later"
 
 
-async def test_an_answer_that_does_not_come_in_time_is_a_timeout_of_the_agent() -> None:
+async def test_a_late_answer_is_a_timeout_of_the_agent() -> None:
     with pytest.raises(FaultError) as error:
         async with in_time(0):
             await asyncio.Event().wait()

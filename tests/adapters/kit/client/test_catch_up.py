@@ -1,4 +1,4 @@
-"""A stream that broke is resumed: what counts as a failure, and when the server counts as gone."""
+"""Resumption of a broken stream: what counts as a failure, and when the server counts as gone."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -13,7 +13,7 @@ from babelgate.canonical import Event, FaultCode, FaultError
 from babelgate.canonical.event import Custom
 
 Connection = Callable[[RecordReader], Sequence[Event] | FaultError]
-"""What one connection brings: events, or the fault in which it ends."""
+"""Result of one connection: events, or the fault that ends it."""
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def waits_take_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Server:
-    """Its last connection is repeated for ever."""
+    """Server whose connections have scripted results; the last one repeats."""
 
     def __init__(self, *connections: Connection) -> None:
         self.records = RecordReader()
@@ -34,18 +34,18 @@ class Server:
 
     async def open(self, start: int) -> AsyncGenerator[Sequence[Event]]:
         self.starts.append(start)
-        brought = (self._connections.pop(0) if len(self._connections) > 1 else self._connections[0])(self.records)
-        if isinstance(brought, FaultError):
-            raise brought
-        if brought:
-            yield brought
+        result = (self._connections.pop(0) if len(self._connections) > 1 else self._connections[0])(self.records)
+        if isinstance(result, FaultError):
+            raise result
+        if result:
+            yield result
 
     async def read(self) -> list[Event]:
-        told = catch_up(self.records, self.open, lambda: self.records.stopped)
-        return [event async for events in told for event in events]
+        batches = catch_up(self.records, self.open, lambda: self.records.stopped)
+        return [event async for events in batches for event in events]
 
 
-def tells(seq: int, *, stopped: bool = False) -> Connection:
+def sends(seq: int, *, stopped: bool = False) -> Connection:
     def connect(records: RecordReader) -> Sequence[Event]:
         records.seq, records.stopped = seq, stopped
         return [Custom(name=str(seq))]
@@ -57,17 +57,17 @@ def fails(code: FaultCode, **details: int) -> Connection:
     return lambda _: FaultError(code, "no", **details)
 
 
-def says_nothing(_: RecordReader) -> Sequence[Event]:
+def sends_nothing(_: RecordReader) -> Sequence[Event]:
     return ()
 
 
-def leaves_out(records: RecordReader) -> Sequence[Event]:
+def skips_records(records: RecordReader) -> Sequence[Event]:
     records.behind = True
     return ()
 
 
-async def test_it_goes_on_from_the_last_record_until_the_run_has_stopped() -> None:
-    server = Server(tells(3), says_nothing, tells(5), tells(7, stopped=True))
+async def test_it_resumes_after_the_last_record_until_the_run_stops() -> None:
+    server = Server(sends(3), sends_nothing, sends(5), sends(7, stopped=True))
     assert [event.name for event in await server.read() if isinstance(event, Custom)] == ["3", "5", "7"]
     assert server.starts == [0, 3, 3, 5]
 
@@ -75,42 +75,42 @@ async def test_it_goes_on_from_the_last_record_until_the_run_has_stopped() -> No
 @pytest.mark.parametrize(
     "connection",
     [
-        says_nothing,
+        sends_nothing,
         fails(FaultCode.AGENT_UNREACHABLE),
         fails(FaultCode.AGENT_TIMEOUT),
         fails(FaultCode.AGENT_FAILED, status=504),
     ],
 )
-async def test_a_server_that_tells_nothing_new_several_times_in_a_row_is_gone(connection: Connection) -> None:
-    server = Server(tells(1), connection)
+async def test_repeated_connections_without_new_records_end_in_a_fault(connection: Connection) -> None:
+    server = Server(sends(1), connection)
     with pytest.raises(FaultError):
         await server.read()
     assert len(server.starts) == 1 + MAX_FAILURES
 
 
-async def test_something_new_begins_the_count_again() -> None:
-    away = [fails(FaultCode.AGENT_UNREACHABLE)] * (MAX_FAILURES - 1)
-    server = Server(*away, tells(1), *away, tells(2, stopped=True))
+async def test_a_new_record_resets_the_count_of_failures() -> None:
+    failures = [fails(FaultCode.AGENT_UNREACHABLE)] * (MAX_FAILURES - 1)
+    server = Server(*failures, sends(1), *failures, sends(2, stopped=True))
     assert len(await server.read()) == 2
     assert len(server.starts) == 2 * MAX_FAILURES
 
 
-async def test_a_connection_that_lives_for_long_without_a_word_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_long_silent_connection_is_not_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_AT_ONCE", 0.0)
-    server = Server(*[says_nothing] * (3 * MAX_FAILURES), tells(1, stopped=True))
+    server = Server(*[sends_nothing] * (3 * MAX_FAILURES), sends(1, stopped=True))
     assert len(await server.read()) == 1
 
 
-async def test_a_server_that_leaves_records_out_has_broken_its_word() -> None:
-    server = Server(tells(1), leaves_out)
+async def test_a_server_that_skips_records_is_invalid() -> None:
+    server = Server(sends(1), skips_records)
     with pytest.raises(FaultError) as raised:
         await server.read()
     assert raised.value.fault.code is FaultCode.AGENT_INVALID
     assert len(server.starts) == 2
 
 
-async def test_what_the_server_answers_instead_ends_it_at_once() -> None:
-    server = Server(tells(1), fails(FaultCode.NOT_FOUND))
+async def test_an_error_that_is_not_retryable_is_raised_immediately() -> None:
+    server = Server(sends(1), fails(FaultCode.NOT_FOUND))
     with pytest.raises(FaultError) as raised:
         await server.read()
     assert raised.value.fault.code is FaultCode.NOT_FOUND

@@ -1,4 +1,4 @@
-"""What the clients of all protocols do alike, each against a server of its own."""
+"""Behavior that the clients of all protocols share, each against a scripted server."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -38,21 +38,21 @@ async def client_of(upstream: Upstream, then: Then, **server: Any) -> AsyncGener
             await client.aclose()
 
 
-async def run_to_end(client: Any, heard: Callable[[Event], None] = lambda _: None) -> None:
+async def run_to_end(client: Any, on_event: Callable[[Event], None] = lambda _: None) -> None:
     async with aclosing(client.run(call())) as events:
         async for event in events:
-            heard(event)
+            on_event(event)
 
 
 async def leave(client: Any, far: ScriptedServer, *words: str) -> None:
-    """Start a run, and leave it while its server is at work."""
+    """Start a run, and cancel its reader while the server is still streaming."""
     bound = asyncio.Event()
 
-    def hear(event: Event) -> None:
+    def note(event: Event) -> None:
         if isinstance(event, UpstreamBound):
             bound.set()
 
-    running = asyncio.ensure_future(run_to_end(client, hear))
+    running = asyncio.ensure_future(run_to_end(client, note))
     await far.begun.wait()
     await bound.wait()
     running.cancel(*words)
@@ -68,7 +68,7 @@ async def fault_from(upstream: Upstream, then: Then) -> Fault:
 
 
 @every_client
-async def test_what_the_server_does_for_a_run_is_cancelled_when_its_caller_leaves(upstream: Upstream) -> None:
+async def test_cancelling_the_reader_cancels_the_run_on_the_server(upstream: Upstream) -> None:
     async with client_of(upstream, "hold") as (client, far):
         await leave(client, far)
         assert far.cancelled.is_set() == (far.script.cancel is not None)
@@ -76,7 +76,7 @@ async def test_what_the_server_does_for_a_run_is_cancelled_when_its_caller_leave
 
 
 @every_client
-async def test_closing_a_run_cancels_it_too(upstream: Upstream) -> None:
+async def test_closing_the_events_cancels_the_run_on_the_server(upstream: Upstream) -> None:
     async with client_of(upstream, "hold") as (client, far):
         events = client.run(call())
         async for event in events:
@@ -89,7 +89,7 @@ async def test_closing_a_run_cancels_it_too(upstream: Upstream) -> None:
 
 
 @every_client
-async def test_a_gateway_that_will_be_back_cancels_nothing(upstream: Upstream) -> None:
+async def test_detaching_does_not_cancel_the_run_on_the_server(upstream: Upstream) -> None:
     async with client_of(upstream, "hold") as (client, far):
         assert isinstance(client, Reattachable) == (far.script.cancel is not None)
         await leave(client, far, DETACH)
@@ -105,12 +105,12 @@ async def test_a_run_that_has_ended_is_not_cancelled(upstream: Upstream) -> None
 
 
 @every_client
-async def test_what_breaks_the_protocol_is_the_servers_fault(upstream: Upstream) -> None:
+async def test_an_invalid_event_is_a_fault_of_the_agent(upstream: Upstream) -> None:
     assert (await fault_from(upstream, "garbage")).code is FaultCode.AGENT_INVALID
 
 
 @every_client
-async def test_a_server_that_nobody_listens_at_is_unreachable(upstream: Upstream) -> None:
+async def test_a_closed_port_is_an_unreachable_agent(upstream: Upstream) -> None:
     client: Any = upstream.client("http://127.0.0.1:9", "far")
     with pytest.raises(FaultError) as error:
         await run_to_end(client)
@@ -119,20 +119,22 @@ async def test_a_server_that_nobody_listens_at_is_unreachable(upstream: Upstream
 
 
 @every_stream
-async def test_a_server_gone_in_mid_run_is_tried_again(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_lost_during_a_run_is_retried_within_limits(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in (a2a, acp, resume):
         monkeypatch.setattr(module, "FIRST_WAIT", 0.0)
-    async with client_of(upstream, "break", gone=True) as (client, far):
+    async with client_of(upstream, "break", fails=True) as (client, far):
         with pytest.raises(FaultError) as error:
             await run_to_end(client)
-    blame = FaultCode.AGENT_INVALID if far.script.look is None else FaultCode.AGENT_UNREACHABLE
-    assert error.value.fault.code in (blame, FaultCode.AGENT_UNREACHABLE)
-    looks = [each for each in far.calls if each == far.script.look]
-    assert len(looks) <= MAX_FAILURES + 1
+    expected = FaultCode.AGENT_INVALID if far.script.look is None else FaultCode.AGENT_UNREACHABLE
+    assert error.value.fault.code in (expected, FaultCode.AGENT_UNREACHABLE)
+    reads = [each for each in far.calls if each == far.script.look]
+    assert len(reads) <= MAX_FAILURES + 1
 
 
 @every_stream
-async def test_the_connection_of_a_run_that_has_ended_is_used_again(upstream: Upstream) -> None:
+async def test_the_connection_of_an_ended_run_is_reused(upstream: Upstream) -> None:
     async with client_of(upstream, "end") as (client, far):
         await run_to_end(client)
         await run_to_end(client)
@@ -141,7 +143,7 @@ async def test_the_connection_of_a_run_that_has_ended_is_used_again(upstream: Up
 
 
 @every_stream
-async def test_a_server_that_does_not_end_its_stream_is_not_waited_for(upstream: Upstream) -> None:
+async def test_the_client_disconnects_after_the_last_event(upstream: Upstream) -> None:
     async with client_of(upstream, "end and hold") as (client, far):
         await run_to_end(client)
         await far.left.wait()

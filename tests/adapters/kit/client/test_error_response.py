@@ -1,4 +1,4 @@
-"""A refusal is told with its status, and with the time to come back that it gives."""
+"""Faults of error responses: the status, and the retry time."""
 
 from email.utils import formatdate
 
@@ -11,7 +11,7 @@ from babelgate.adapters.kit.client.error_response import LONGEST, response_error
 from babelgate.canonical import Fault, FaultCode
 
 NOW = 784111777.0
-"""Sun, 06 Nov 1994 08:49:37 GMT."""
+"""Seconds since the epoch at Sun, 06 Nov 1994 08:49:37 GMT."""
 
 
 @pytest.mark.parametrize(
@@ -29,26 +29,26 @@ NOW = 784111777.0
         ("Fri, 31 Dec 9999 23:59:59 GMT", LONGEST),
     ],
 )
-def test_a_time_to_come_back_is_seconds_or_a_date(value: str, seconds: int) -> None:
+def test_a_retry_time_is_seconds_or_a_date(value: str, seconds: int) -> None:
     assert retry_after(value, NOW) == seconds
 
 
 @pytest.mark.parametrize("value", ["", "soon", "-1", "1.5", "²", "9" * 50, "Sun, 06 Nov 1994 08:49:37 +9999"])
-def test_what_is_neither_is_left_out(value: str) -> None:
+def test_an_invalid_retry_time_is_ignored(value: str) -> None:
     assert retry_after(value, NOW) is None
 
 
 @given(st.text(max_size=60) | st.from_regex(r"[A-Z][a-z]{2}, [0-9]{1,3} [A-Z][a-z]{2} [0-9]{1,5} [0-9:]{1,9} \S{1,6}"))
-def test_any_text_is_within_the_bound_or_left_out(value: str) -> None:
+def test_any_retry_time_is_limited_or_ignored(value: str) -> None:
     seconds = retry_after(value, NOW)
     assert seconds is None or 0 <= seconds <= LONGEST
 
 
-def test_the_status_and_the_time_stand_beside_what_else_is_known() -> None:
-    fault = Fault(code=FaultCode.AGENT_FAILED, message="No.", details={"said": "no"})
+def test_status_and_retry_time_are_added_to_the_details() -> None:
+    fault = Fault(code=FaultCode.AGENT_FAILED, message="No.", details={"reason": "no"})
     plain = response_error(fault, httpx.Response(400)).fault
-    assert (plain.code, plain.message, plain.details) == (fault.code, "No.", {"said": "no", "status": 400})
+    assert (plain.code, plain.message, plain.details) == (fault.code, "No.", {"reason": "no", "status": 400})
     later = response_error(fault, httpx.Response(429, headers={"Retry-After": "3"})).fault
-    assert later.details == {"said": "no", "status": 429, "retry_after": 3}
+    assert later.details == {"reason": "no", "status": 429, "retry_after": 3}
     dated = response_error(fault, httpx.Response(503, headers={"Retry-After": formatdate(usegmt=True)})).fault
     assert dated.details["retry_after"] in (0, 1)

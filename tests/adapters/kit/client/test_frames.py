@@ -1,4 +1,4 @@
-"""Streams of events that other servers send."""
+"""Event streams of other servers."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -27,7 +27,7 @@ async def data_of(frames: AsyncIterator[Frame]) -> list[bytes]:
     return [frame.data for frame in await all_of(frames)]
 
 
-async def test_frames_come_one_by_one_however_they_are_cut() -> None:
+async def test_frames_are_independent_of_chunk_boundaries() -> None:
     async with aclosing(
         FrameStream(answer(b"data: 1\n\nda", b"ta: 2\n\n: ping\n\ndata: 3\n\n", b"data: unfinished"))
     ) as frames:
@@ -35,7 +35,7 @@ async def test_frames_come_one_by_one_however_they_are_cut() -> None:
         assert frames.broken is None
 
 
-async def test_a_chunk_may_hold_thousands_of_frames_and_others_come_in_between() -> None:
+async def test_a_chunk_with_many_frames_does_not_block_the_loop() -> None:
     turns = 0
 
     async def count() -> None:
@@ -51,19 +51,19 @@ async def test_a_chunk_may_hold_thousands_of_frames_and_others_come_in_between()
     assert turns > 5
 
 
-async def test_a_connection_that_breaks_ends_its_stream() -> None:
+async def test_a_broken_connection_ends_its_stream() -> None:
     async with aclosing(FrameStream(answer(b"data: 1\n\n", error=httpx.ReadError("reset")))) as frames:
         assert await data_of(frames) == [b"1"]
         assert isinstance(frames.broken, httpx.ReadError)
 
 
-async def test_silence_that_is_too_long_is_no_end() -> None:
+async def test_a_read_timeout_is_raised() -> None:
     async with aclosing(FrameStream(answer(b"data: 1\n\n", error=httpx.ReadTimeout("slow")))) as frames:
         with pytest.raises(httpx.ReadTimeout):
             await data_of(frames)
 
 
-async def test_a_frame_that_is_too_large_is_the_servers_fault() -> None:
+async def test_a_frame_over_the_limit_is_the_agents_fault() -> None:
     async with aclosing(FrameStream(answer(b"data: 123456789\n\n"), limit=8)) as frames:
         with pytest.raises(FaultError) as error:
             await data_of(frames)
@@ -71,14 +71,14 @@ async def test_a_frame_that_is_too_large_is_the_servers_fault() -> None:
 
 
 @pytest.mark.parametrize("error", [None, httpx.ReadError("reset"), httpx.ReadTimeout("slow")])
-async def test_what_is_left_of_a_stream_is_read_whatever_it_is(error: Exception | None) -> None:
+async def test_drain_reads_the_rest_and_ignores_errors(error: Exception | None) -> None:
     async with aclosing(FrameStream(answer(b"data: 1\n\n", b"data: 2\n\n", error=error), limit=64)) as frames:
         assert (await anext(frames)).data == b"1"
         await frames.drain(BOUND)
         assert await data_of(frames) == []
 
 
-async def test_a_stream_that_does_not_end_is_given_up() -> None:
+async def test_drain_gives_up_on_an_endless_stream() -> None:
     async def body() -> AsyncGenerator[bytes]:
         yield b"data: 1\n\n"
         await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""What a status says of an agent's server is the same in every protocol."""
+"""HTTP statuses of an agent's server mean the same in every protocol."""
 
 from contextlib import aclosing
 from typing import Any, Final
@@ -24,8 +24,8 @@ CODES: Final = {
 }
 
 
-def refusing(status: int) -> Any:
-    """A server that answers everything with one status, and says when to come back."""
+def refuse_with(status: int) -> Any:
+    """Return an app that answers every request with one status and a retry time."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         headers = [(b"content-type", b"application/json"), (b"retry-after", b"7")]
@@ -36,7 +36,7 @@ def refusing(status: int) -> Any:
 
 
 async def fault_from(upstream: Upstream, status: int) -> Fault:
-    async with serving(refusing(status)) as url:
+    async with serving(refuse_with(status)) as url:
         client = upstream.client(url, "far")
         try:
             async with aclosing(client.run(call())) as events:
@@ -49,7 +49,7 @@ async def fault_from(upstream: Upstream, status: int) -> Fault:
 @pytest.mark.parametrize("upstream", UPSTREAMS, ids=lambda upstream: upstream.protocol)
 async def test_a_status_is_the_same_fault_in_every_protocol(upstream: Upstream, status: int) -> None:
     fault = await fault_from(upstream, status)
-    # OpenAI's 500 is a moment's trouble by its own documents.
+    # OpenAI's documentation calls its 500 a temporary error.
     broken = FaultCode.AGENT_UNREACHABLE if upstream.protocol == "openai" else FaultCode.AGENT_FAILED
     assert fault.code is CODES.get(status, broken)
     assert fault.details["status"] == status

@@ -1,3 +1,3 @@
-"""A hub of its own, for what needs no protocol."""
+"""Fixture of a hub, for tests that need no protocol."""
 
 from tests.gateway.hubs import hubs as hubs

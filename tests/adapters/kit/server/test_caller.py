@@ -1,4 +1,4 @@
-"""Headers that say what a request came to."""
+"""Response headers that report losses."""
 
 import re
 from typing import Final
@@ -12,43 +12,43 @@ from babelgate.canonical.thread import Loss
 _DICTIONARY: Final = re.compile(
     r'[a-z*][a-z0-9_.*-]*="(?:[ !#-\[\]-~]|\\["\\])*"(?:, [a-z*][a-z0-9_.*-]*="(?:[ !#-\[\]-~]|\\["\\])*")*\Z'
 )
-"""RFC 8941, 3.2, of strings."""
+"""Dictionary of strings of RFC 8941, section 3.2."""
 
 
 def _header(*losses: tuple[str, str]) -> str:
     return loss_header(Loss(feature=feature, how=how) for feature, how in losses).get("Babelgate-Loss", "")
 
 
-def test_no_loss_is_no_header() -> None:
+def test_without_losses_there_is_no_header() -> None:
     assert loss_header(()) == {}
 
 
 def test_losses_of_one_feature_are_one_member() -> None:
-    shown = _header(("text", "cut"), ("file-url", "not read"), ("text", "cut"), ("text", "changed"))
-    assert shown == 'text="cut; changed", file-url="not read"'
+    header = _header(("text", "cut"), ("file-url", "not read"), ("text", "cut"), ("text", "changed"))
+    assert header == 'text="cut; changed", file-url="not read"'
 
 
-def test_a_feature_of_any_letters_is_a_key() -> None:
+def test_other_characters_of_a_feature_are_replaced() -> None:
     assert _header(("Tool calls\r\nX: y", "a")) == 'tool_calls__x__y="a"'
     assert _header(("", "a")) == '*="a"'
     assert _header(("Zoë", "a")) == 'zo_="a"'
 
 
-def test_a_text_of_any_letters_is_a_string() -> None:
+def test_other_characters_of_a_text_are_escaped() -> None:
     assert _header(("text", 'say "ü"\n\\')) == r'text="say \"\\xfc\"\\n\\"'
 
 
-def test_many_losses_are_counted_and_long_ones_cut() -> None:
+def test_many_losses_are_counted_and_long_ones_truncated() -> None:
     many = _header(*((f"feature-{n}", "gone") for n in range(3_000)))
     assert len(many) < 5_000
-    left = 3_000 - many.count('="gone"')
-    assert many.endswith(f', others="{left} more features"')
+    omitted = 3_000 - many.count('="gone"')
+    assert many.endswith(f', others="{omitted} more features"')
     assert len(_header(("text", "ü" * 200_000))) < 3_000
     assert len(_header(("x" * 200_000, "gone"))) < 100
 
 
 @given(st.lists(st.tuples(st.text(), st.text())))
 def test_any_losses_are_a_dictionary_of_rfc_8941(losses: list[tuple[str, str]]) -> None:
-    shown = _header(*losses)
-    assert not losses or _DICTIONARY.match(shown)
-    assert len(shown) < 5_000
+    header = _header(*losses)
+    assert not losses or _DICTIONARY.match(header)
+    assert len(header) < 5_000

@@ -1,4 +1,4 @@
-"""Callers who leave while what they ask for is accepted."""
+"""Callers that disconnect while their request is accepted."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from babelgate.canonical import Receipt, TaskState
 from tests.gateway.hubs import OWNER, Held, House, Scripted, ends, registered, submit, within
 
 
-async def test_what_is_accepted_is_given(hubs: House) -> None:
+async def test_accept_returns_the_result_of_the_submission(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     receipt = await accept(hub, OWNER, submit(hub, "a"))
@@ -17,7 +17,7 @@ async def test_what_is_accepted_is_given(hubs: House) -> None:
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_a_run_whose_caller_leaves_while_it_is_submitted_is_cancelled(hubs: House) -> None:
+async def test_a_run_is_cancelled_if_its_caller_disconnects_during_submission(hubs: House) -> None:
     hub = await hubs.start(registered("a", Scripted()))
     accepted: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 

@@ -30,41 +30,41 @@ VALUES: list[Any] = [LARGE, [LARGE, LARGE], LONG, {}, [], None, 0, "a", {"a": [1
 
 
 @pytest.mark.parametrize("value", VALUES)
-async def test_the_pieces_are_the_json_of_the_whole(value: Any) -> None:
+async def test_the_pieces_of_a_value_are_its_json(value: Any) -> None:
     pieces = [piece async for piece in encode_in_pieces(value)]
     assert b"".join(pieces) == to_json(value)
 
 
-class Said(BaseModel):
+class Node(BaseModel):
     model_config = ConfigDict(extra="allow")
     text: str
     about: dict[str, Any] | None = None
-    parts: list["Said"] = []
+    parts: list["Node"] = []
 
 
 @pytest.mark.parametrize("text", ["é", LONG])
 async def test_the_pieces_of_a_model_are_its_json(text: str) -> None:
-    parts = [Said(text=text), *(Said.model_validate({"text": "a", "more": [number]}) for number in range(5000))]
-    said = Said.model_validate({"text": text, "about": {"a": LARGE}, "parts": parts, "other": [Said(text=LONG)]})
-    made = encode(said)
-    assert isinstance(made, LargeJson)
-    assert await as_bytes(made) == said.model_dump_json().encode()
+    parts = [Node(text=text), *(Node.model_validate({"text": "a", "more": [number]}) for number in range(5000))]
+    node = Node.model_validate({"text": text, "about": {"a": LARGE}, "parts": parts, "other": [Node(text=LONG)]})
+    encoded = encode(node)
+    assert isinstance(encoded, LargeJson)
+    assert await as_bytes(encoded) == node.model_dump_json().encode()
 
 
-async def test_one_long_text_is_encoded_in_pieces_too() -> None:
+async def test_one_long_text_is_encoded_in_pieces() -> None:
     pieces = [piece async for piece in encode_in_pieces({"text": LONG * 10})]
     assert max(map(len, pieces)) < len(to_json(LONG)) * 2
 
 
-async def test_what_is_encoded_is_counted_and_joined() -> None:
+async def test_an_encoded_value_has_its_size_and_bytes() -> None:
     for value in ({"a": 1}, LARGE):
-        made = encode(value)
-        assert isinstance(made, LargeJson) is (value is LARGE)
-        assert await as_bytes(made) == to_json(value)
-        assert await size_of(made) == len(to_json(value))
+        encoded = encode(value)
+        assert isinstance(encoded, LargeJson) is (value is LARGE)
+        assert await as_bytes(encoded) == to_json(value)
+        assert await size_of(encoded) == len(to_json(value))
 
 
-def test_what_is_large_is_answered_in_pieces() -> None:
+def test_large_values_are_answered_in_pieces() -> None:
     for small in ({}, None, {"a": "x" * 50_000}, [0] * 1500):
         assert not is_large(small)
         assert not isinstance(json_response(small), Pieces)

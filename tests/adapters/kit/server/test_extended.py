@@ -1,4 +1,4 @@
-"""The extension on HTTP: who asks for it is told that it is active."""
+"""The extension on HTTP: the response confirms that it is active if the request names it."""
 
 from hashlib import sha256
 from pathlib import Path
@@ -22,14 +22,14 @@ def _request(*headers: tuple[str, str]) -> Request[Any, Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("named", "active"), [(URI, True), (f"https://example.com/x, {URI}", True), (f"{URI}2", False), ("", False)]
+    ("value", "active"), [(URI, True), (f"https://example.com/x, {URI}", True), (f"{URI}2", False), ("", False)]
 )
-def test_it_is_active_for_a_request_that_names_it(named: str, active: bool) -> None:
-    assert is_asked(_request((HEADER, named))) == active
+def test_the_extension_is_active_if_the_header_names_it(value: str, active: bool) -> None:
+    assert is_asked(_request((HEADER, value))) == active
     assert confirm(active=active) == ({HEADER: URI} if active else {})
 
 
-def test_it_is_not_where_nothing_is_named() -> None:
+def test_the_extension_is_inactive_without_the_header() -> None:
     assert not is_asked(_request())
 
 
@@ -37,9 +37,7 @@ def test_it_is_not_where_nothing_is_named() -> None:
     ("name", "media_type"),
     [("ä\r\nX-Injected: 1", "text/plain\r\nX-Injected: 1"), ("n" * 200_000, "t" * 200_000), ("🙂" * 100_000, None)],
 )
-async def test_a_file_of_any_name_and_type_has_headers_that_clients_take(
-    tmp_path: Path, name: str, media_type: str | None
-) -> None:
+async def test_file_headers_are_valid_for_any_name_and_type(tmp_path: Path, name: str, media_type: str | None) -> None:
     async def files(call: Invocation) -> Artifact:
         file = FilePart(name=name, media_type=media_type, inline=b"hi" * 50_000, size=100_000)
         return Artifact(artifact_id="a", name="a", parts=(file,))

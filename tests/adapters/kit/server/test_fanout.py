@@ -1,4 +1,4 @@
-"""A record is encoded once for all who read the same view, and whoever shares sees what it would have seen alone."""
+"""Records are encoded once for all readers of the same view, and each reader gets what it would get alone."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ RECORDS = [Record(seq=seq, at=seq, task_id="t", run_id=None, attempt=0, event=Cu
 
 
 class Chain:
-    """An encoder whose every frame depends on all records before."""
+    """Encoder whose every frame depends on all earlier records."""
 
     def __init__(self) -> None:
         self.read = 0
@@ -44,68 +44,68 @@ class Chain:
 
     @classmethod
     def after(cls, records: list[Record]) -> "Chain":
-        made = cls()
+        encoder = cls()
         for record in records:
-            made.write(record)
-        return made
+            encoder.write(record)
+        return encoder
 
 
 ALONE = [Chain.after(RECORDS[:number]).write(record) for number, record in enumerate(RECORDS)]
 
 
 class Reader:
-    """Comes when `place` records are there, and checks all that it is told."""
+    """Reader that joins after `place` records, and checks every record that it receives."""
 
     def __init__(self, lines: FanoutCache, place: int = 0, *, started_run: bool = False) -> None:
         self.place = place
         self.rebuilt = 0
         self.encoder = Chain.after(RECORDS[:place])
         self.follower: Follower = lines.join(
-            "view", self.encoder, RECORDS[:place], self._again, started_run=started_run
+            "view", self.encoder, RECORDS[:place], self._rebuild, started_run=started_run
         )
 
-    async def _again(self, seq: int) -> Encoder:
+    async def _rebuild(self, seq: int) -> Encoder:
         self.rebuilt += 1
         return Chain.after([record for record in RECORDS if record.seq < seq])
 
     async def step(self) -> EncodedRecord:
-        told = await self.follower.write_record(RECORDS[self.place])
-        assert told == ALONE[self.place]
+        encoded = await self.follower.write_record(RECORDS[self.place])
+        assert encoded == ALONE[self.place]
         self.place += 1
-        return told
+        return encoded
 
     async def to(self, place: int) -> None:
         while self.place < place:
             await self.step()
 
 
-async def shared(one: Reader, other: Reader) -> bool:
-    """Whether two readers at one place are given the same bytes, and not only equal ones."""
-    assert one.place == other.place
-    return await one.step() is await other.step()
+async def share_next(first: Reader, second: Reader) -> bool:
+    """Return True if two readers at one place receive the same object, and not only equal bytes."""
+    assert first.place == second.place
+    return await first.step() is await second.step()
 
 
-async def test_readers_of_one_view_are_given_what_was_encoded_once() -> None:
+async def test_readers_of_one_view_share_each_encoded_record() -> None:
     lines = FanoutCache()
     readers = [Reader(lines) for _ in range(100)]
     for _ in RECORDS:
-        told = [await reader.step() for reader in readers]
-        assert all(one is other for one, other in pairwise(told))
+        encoded = [await reader.step() for reader in readers]
+        assert all(one is other for one, other in pairwise(encoded))
     assert [reader.encoder.read for reader in readers] == [len(RECORDS), *[0] * 99]
 
 
-async def test_who_falls_behind_encodes_for_itself_until_it_has_caught_up() -> None:
+async def test_a_slow_reader_encodes_alone_until_it_catches_up() -> None:
     lines = FanoutCache(FanoutLimits(records=5))
     slow, fast = Reader(lines), Reader(lines)
     await slow.step()
     await fast.to(len(RECORDS))
     await slow.to(len(RECORDS) - 5)
     assert slow.rebuilt == 1
-    assert await shared(slow, Reader(lines, len(RECORDS) - 5))
+    assert await share_next(slow, Reader(lines, len(RECORDS) - 5))
     assert slow.rebuilt == 1
 
 
-async def test_who_falls_behind_again_after_it_had_caught_up_begins_again_from_the_log() -> None:
+async def test_a_reader_that_falls_behind_again_rebuilds_its_encoder_again() -> None:
     lines = FanoutCache(FanoutLimits(records=5))
     fast = Reader(lines)
     slow = Reader(lines)
@@ -116,16 +116,16 @@ async def test_who_falls_behind_again_after_it_had_caught_up_begins_again_from_t
         assert slow.rebuilt == rebuilt
 
 
-async def test_what_is_kept_is_bounded_in_bytes_too() -> None:
+async def test_a_line_is_limited_in_bytes() -> None:
     lines = FanoutCache(FanoutLimits(bytes=3 * 32))
     fast = Reader(lines)
     await fast.to(len(RECORDS))
-    assert await shared(*(Reader(lines, len(RECORDS) - 3) for _ in range(2)))
-    assert not await shared(*(Reader(lines, len(RECORDS) - 4) for _ in range(2)))
+    assert await share_next(*(Reader(lines, len(RECORDS) - 3) for _ in range(2)))
+    assert not await share_next(*(Reader(lines, len(RECORDS) - 4) for _ in range(2)))
     assert fast.place == len(RECORDS)
 
 
-async def test_the_only_reader_of_its_own_run_keeps_little_until_another_joins() -> None:
+async def test_the_only_reader_of_its_run_caches_little() -> None:
     lines = FanoutCache(FanoutLimits(alone=2 * 32))
     first = Reader(lines, started_run=True)
     await first.to(20)
@@ -133,39 +133,39 @@ async def test_the_only_reader_of_its_own_run_keeps_little_until_another_joins()
     await first.to(30)
     await late.to(17)
     await later.to(17)
-    assert not await shared(late, later)
-    assert await shared(late, later)
+    assert not await share_next(late, later)
+    assert await share_next(late, later)
     await late.to(30)
     await later.to(20)
     assert (late.rebuilt, later.rebuilt) == (0, 0)
 
 
-async def test_one_frame_that_is_larger_than_the_bound_is_shared_all_the_same() -> None:
+async def test_a_frame_over_the_limit_is_shared() -> None:
     lines = FanoutCache(FanoutLimits(bytes=1))
-    assert await shared(Reader(lines), Reader(lines))
+    assert await share_next(Reader(lines), Reader(lines))
 
 
-async def test_who_comes_ahead_of_the_others_brings_them_up() -> None:
+async def test_a_reader_that_joins_ahead_advances_the_line() -> None:
     lines = FanoutCache()
     first = Reader(lines)
     await first.to(2)
     ahead = Reader(lines, 10)
     await first.to(10)
     assert first.rebuilt == 0
-    assert await shared(first, ahead)
+    assert await share_next(first, ahead)
 
 
-async def test_who_comes_far_ahead_begins_anew_and_those_who_come_then_share_with_it() -> None:
+async def test_a_reader_that_joins_far_ahead_starts_a_line() -> None:
     lines = FanoutCache(FanoutLimits(ahead=3))
     first = Reader(lines)
     ahead, newest = Reader(lines, 10), Reader(lines, 10)
     assert first.encoder.read == 0
-    assert await shared(ahead, newest)
+    assert await share_next(ahead, newest)
     await first.to(len(RECORDS))
     assert (first.rebuilt, first.encoder.read) == (0, len(RECORDS))
 
 
-async def test_nothing_is_kept_for_nobody() -> None:
+async def test_a_line_ends_with_its_last_reader() -> None:
     lines = FanoutCache()
     await Reader(lines).to(5)
     gc.collect()
@@ -178,22 +178,22 @@ async def test_nothing_is_kept_for_nobody() -> None:
     st.builds(FanoutLimits, records=st.integers(1, 6), bytes=st.integers(1, 200), ahead=st.integers(0, 20)),
     st.lists(st.tuples(st.integers(0, 5), st.integers(0, len(RECORDS) - 1)), min_size=20, max_size=150),
 )
-async def test_each_reader_sees_what_it_would_see_alone(bounds: FanoutLimits, moves: list[tuple[int, int]]) -> None:
-    lines = FanoutCache(bounds)
+async def test_each_reader_gets_what_it_would_get_alone(limits: FanoutLimits, moves: list[tuple[int, int]]) -> None:
+    lines = FanoutCache(limits)
     readers: dict[int, Reader] = {}
-    for who, where in moves:
-        reader = readers.get(who)
+    for key, place in moves:
+        reader = readers.get(key)
         if reader is None or reader.place == len(RECORDS):
-            readers[who] = Reader(lines, where)
+            readers[key] = Reader(lines, place)
         else:
-            await reader.to(min(reader.place + 1 + where % 7, len(RECORDS)))
+            await reader.to(min(reader.place + 1 + place % 7, len(RECORDS)))
 
 
 # In the adapters
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a-0.3", "a2a-1.0"])
-async def test_a_thousand_readers_are_sent_frames_that_were_encoded_once(tmp_path: Path, protocol: str) -> None:
+async def test_a_thousand_readers_share_frames_that_are_encoded_once(tmp_path: Path, protocol: str) -> None:
     gate = asyncio.Event()
 
     async def agent(text: str) -> AsyncGenerator[str]:
@@ -203,29 +203,29 @@ async def test_a_thousand_readers_are_sent_frames_that_were_encoded_once(tmp_pat
             yield f" {number}"
 
     async with running(tmp_path, {"agent": agent}) as gateway:
-        asked = Submission(agent="agent", input=RunInput(messages=(Message.of("go", "user"),)))
-        receipt = await gateway.hub.submit("default", asked)
+        submission = Submission(agent="agent", input=RunInput(messages=(Message.of("go", "user"),)))
+        receipt = await gateway.hub.submit("default", submission)
         lines = FanoutCache()
-        begun = asyncio.Semaphore(0)
+        started = asyncio.Semaphore(0)
 
         async def read() -> list[bytes]:
             frames: list[bytes] = []
             async with aclosing(reading(protocol, gateway.hub, receipt, lines)) as batches:
                 async for batch in batches:
                     frames += batch
-                    begun.release()
+                    started.release()
             return frames
 
         async with asyncio.timeout(30), asyncio.TaskGroup() as group:
             readers = [group.create_task(read()) for _ in range(1000)]
             for _ in readers:
-                await begun.acquire()
+                await started.acquire()
             gate.set()
-        seen = [reader.result() for reader in readers]
-    last = [frames[-10:] for frames in seen]
+        results = [reader.result() for reader in readers]
+    last = [frames[-10:] for frames in results]
     assert len(last[0]) == 10
     assert {id(frame) for frames in last for frame in frames} == {id(frame) for frame in last[0]}
-    assert all(frames == seen[0] for frames in seen)
+    assert all(frames == results[0] for frames in results)
 
 
 def reading(protocol: str, hub: Hub, receipt: Receipt, lines: FanoutCache) -> AsyncGenerator[Sequence[Any]]:

@@ -1,4 +1,4 @@
-"""Headers of an answer that is a fault."""
+"""Response headers of a fault."""
 
 from typing import Any
 

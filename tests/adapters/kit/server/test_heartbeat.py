@@ -1,4 +1,4 @@
-"""Heartbeats of silent streams, and readers that take nothing."""
+"""Heartbeats of silent streams, and readers that stop reading."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.bridge import BOUND
 
 
 class Stream:
-    """Counts what is done to it."""
+    """Stream that counts its heartbeats and disconnects."""
 
     def __init__(self, interval: float | None) -> None:
         self.beats = 0
@@ -23,7 +23,7 @@ class Stream:
         self.cuts += 1
 
 
-async def test_a_heartbeat_comes_after_silence_and_not_after_a_send() -> None:
+async def test_a_heartbeat_is_sent_only_after_silence() -> None:
     stream = Stream(15)
     stream.monitor.open()
     now = asyncio.get_running_loop().time()
@@ -34,20 +34,20 @@ async def test_a_heartbeat_comes_after_silence_and_not_after_a_send() -> None:
     assert stream.beats == 1
     stream.monitor.begin_send()
     stream.monitor.look(now + 31)
-    assert stream.beats == 1, "a heartbeat was sent beside a chunk"
+    assert stream.beats == 1, "a heartbeat was sent during a chunk"
     stream.monitor.end_send()
     stream.monitor.look(now + 14.9)
     assert stream.beats == 1
     stream.monitor.close()
 
 
-async def test_a_reader_that_takes_nothing_is_cut_off() -> None:
+async def test_a_reader_that_stops_reading_is_disconnected() -> None:
     for interval in (None, 5.0):
         stream = Stream(interval)
         stream.monitor.open()
         now = asyncio.get_running_loop().time()
         stream.monitor.look(now + 2 * SEND_TIMEOUT)
-        assert stream.cuts == 0, "nothing was sent to it"
+        assert stream.cuts == 0, "no send is pending"
         stream.monitor.begin_send()
         stream.monitor.look(now + SEND_TIMEOUT - 1)
         assert stream.cuts == 0

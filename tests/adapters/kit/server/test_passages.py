@@ -1,4 +1,4 @@
-"""Tokens that are encoded together become what each of them becomes alone, wherever a log is cut."""
+"""Tokens that are encoded together give the same frames as one by one, independent of the batches of the log."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -28,17 +28,17 @@ from tests.adapters.a2a.log import task_of
 from tests.examples import examples
 
 
-def spoken(records: Sequence[Record], pieces: Sequence[str]) -> list[Record]:
-    """The log with more said in each delta."""
-    made: list[Record] = []
+def with_more_deltas(records: Sequence[Record], texts: Sequence[str]) -> list[Record]:
+    """Return the log with the additional texts after each delta."""
+    lengthened: list[Record] = []
     for record in records:
         event = record.event
-        said = [event, *(event.replace(text=each) for each in pieces)] if isinstance(event, PartDelta) else [event]
-        made += [record.replace(seq=0, event=each) for each in said]
-    return [record.replace(seq=seq) for seq, record in enumerate(made, 1)]
+        events = [event, *(event.replace(text=each) for each in texts)] if isinstance(event, PartDelta) else [event]
+        lengthened += [record.replace(seq=0, event=each) for each in events]
+    return [record.replace(seq=seq) for seq, record in enumerate(lengthened, 1)]
 
 
-LOGS = st.builds(spoken, strategies.records(), st.lists(strategies.texts() | st.just("\u2028"), max_size=5))
+LOGS = st.builds(with_more_deltas, strategies.records(), st.lists(strategies.texts() | st.just("\u2028"), max_size=5))
 CUTS = st.lists(st.integers(1, 12), min_size=1)
 
 
@@ -82,23 +82,23 @@ ENCODERS: dict[str, Callable[[Sequence[Record]], Encoder]] = {
     "LangGraph run, all modes": langgraph("messages-tuple", "messages", "values", "updates", run=True),
     "LangGraph run, extended": langgraph("messages-tuple", run=True, extended=True),
     "LangGraph thread": langgraph("messages-tuple", run=False),
-    "LangGraph thread, as each run wants": langgraph("run_modes", run=False),
+    "LangGraph thread, modes of each run": langgraph("run_modes", run=False),
     "Agent Protocol": langgraph("messages", run=True, agent_protocol=True),
 }
 
 
 @examples(30)
 @given(LOGS, CUTS)
-def test_passages_are_the_log_in_order_and_each_is_of_one_part(log: list[Record], sizes: list[int]) -> None:
+def test_passages_keep_the_order_and_have_one_part_each(log: list[Record], sizes: list[int]) -> None:
     for batch in cut(log, sizes):
         passages = list(split_passages(batch))
         assert [record for passage, _ in passages for record in passage] == batch
         for passage, texts in passages:
-            said = [each.event for each in passage if isinstance(each.event, PartDelta)]
+            deltas = [each.event for each in passage if isinstance(each.event, PartDelta)]
             if texts:
-                assert [event.text for event in said] == texts
-                assert len({(event.message_id, event.index) for event in said}) == 1
-                assert not any(event.extra for event in said)
+                assert [event.text for event in deltas] == texts
+                assert len({(event.message_id, event.index) for event in deltas}) == 1
+                assert not any(event.extra for event in deltas)
             else:
                 assert len(passage) == 1
 
@@ -106,29 +106,29 @@ def test_passages_are_the_log_in_order_and_each_is_of_one_part(log: list[Record]
 @pytest.mark.parametrize("name", ENCODERS)
 @examples(20)
 @given(LOGS, CUTS, CUTS)
-async def test_a_record_is_encoded_the_same_wherever_a_log_is_cut(
-    name: str, log: list[Record], sizes: list[int], others: list[int]
+async def test_encoded_records_are_independent_of_batches(
+    name: str, log: list[Record], sizes: list[int], other_sizes: list[int]
 ) -> None:
-    alone = ENCODERS[name](log)
-    wanted = [alone.write(record) for record in log]
+    encoder = ENCODERS[name](log)
+    expected = [encoder.write(record) for record in log]
     lines = FanoutCache()
 
-    async def again(seq: int) -> Encoder:
-        raise AssertionError("the line reaches back to its beginning")
+    async def rebuild(seq: int) -> Encoder:
+        raise AssertionError("the line has all records from the start")
 
-    readers = [(lines.join("view", ENCODERS[name](log), (), again), cut(log, each)) for each in (sizes, others)]
-    for reader, batches in readers:  # the second finds what the first has encoded, in other batches
-        told = [each for batch in batches for each in await reader.write_all(batch)]
-        assert [frame for _, each in told for frame in each.frames] == [f for each in wanted for f in each.frames]
-        assert [record for passage, _ in told for record in passage] == log
-        ends = {record.seq: each.stopped for record, each in zip(log, wanted, strict=True)}
-        for passage, each in told:
+    readers = [(lines.join("view", ENCODERS[name](log), (), rebuild), cut(log, each)) for each in (sizes, other_sizes)]
+    for reader, batches in readers:  # the second reader uses the records that the first has encoded, in other batches
+        passages = [each for batch in batches for each in await reader.write_all(batch)]
+        assert [frame for _, each in passages for frame in each.frames] == [f for each in expected for f in each.frames]
+        assert [record for passage, _ in passages for record in passage] == log
+        ends = {record.seq: each.stopped for record, each in zip(log, expected, strict=True)}
+        for passage, each in passages:
             assert each.stopped == ends[passage[-1].seq]
 
 
 @examples(30)
 @given(LOGS, CUTS)
-def test_wherever_a_log_is_cut_a_completion_has_the_same_chunks(log: list[Record], sizes: list[int]) -> None:
+def test_chunks_of_a_completion_are_independent_of_batches(log: list[Record], sizes: list[int]) -> None:
     run_id = next(record.run_id for record in log if record.run_id) or ""
 
     def written(batches: Sequence[Sequence[Record]], *, together: bool) -> list[bytes]:

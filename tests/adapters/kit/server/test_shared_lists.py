@@ -1,4 +1,4 @@
-"""Values with a list that they share with others say what they would by themselves."""
+"""Values with a shared list are encoded as if they had a separate one."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from babelgate.adapters.kit.server.shared_lists import MARK, SharedList, ValueWi
 LONG = "long" * 100_000
 
 
-async def told(shared: SharedList[Any], items: Sequence[Any]) -> bytes:
+async def encode_with_list(shared: SharedList[Any], items: Sequence[Any]) -> bytes:
     value = with_list({"a": [1], "list": MARK, "b": None}, await shared.encode(items))
     assert isinstance(value, ValueWithList)
     return b"".join([piece async for piece in value.pieces()])
@@ -30,21 +30,23 @@ async def test_each_item_is_converted_once() -> None:
     shared, items = SharedList[Any](convert), [{"number": number} for number in range(300)]
     for length in (300, 200, 0, 300):
         whole = {"a": [1], "list": [{"item": each} for each in items[:length]], "b": None}
-        assert await told(shared, items[:length]) == to_json(whole)
+        assert await encode_with_list(shared, items[:length]) == to_json(whole)
     assert converted == items
     others = [*items[:10], {"number": -1}, *items[11:]]
-    assert json.loads(await told(shared, others))["list"][9:12] == [{"item": each} for each in others[9:12]]
+    assert json.loads(await encode_with_list(shared, others))["list"][9:12] == [{"item": each} for each in others[9:12]]
     assert len(converted) == 300 + 290
 
 
 @given(st.lists(st.lists(st.sampled_from(["a", "é", LONG, 1.5, None, True]), max_size=6), max_size=4))
-async def test_items_of_any_size(lists: list[list[object]]) -> None:
+async def test_items_of_any_size_are_encoded(lists: list[list[object]]) -> None:
     shared = SharedList[Any](lambda item: [item])
     for items in lists:
-        assert await told(shared, items) == to_json({"a": [1], "list": [[item] for item in items], "b": None})
+        assert await encode_with_list(shared, items) == to_json(
+            {"a": [1], "list": [[item] for item in items], "b": None}
+        )
 
 
-async def test_pieces_hold_some_of_a_long_list(monkeypatch: Any) -> None:
+async def test_a_long_list_is_encoded_in_pieces(monkeypatch: Any) -> None:
     monkeypatch.setattr(shared_lists, "_PIECE", 1000)
     value = with_list([MARK], await SharedList[Any](str).encode(range(5000)))
     assert isinstance(value, ValueWithList)
@@ -53,6 +55,6 @@ async def test_pieces_hold_some_of_a_long_list(monkeypatch: Any) -> None:
     assert max(map(len, pieces)) < 3000
 
 
-async def test_a_value_without_the_list_or_too_large_without_it() -> None:
+async def test_a_value_without_a_mark_is_not_split() -> None:
     assert with_list({"a": 1}, [b"1"]) == b'{"a":1}'
     assert with_list({"a": LONG, "list": MARK}, [b"1"]) is None

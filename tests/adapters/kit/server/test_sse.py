@@ -1,4 +1,4 @@
-"""Server-Sent Events, written."""
+"""Encoding of Server-Sent Events."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -32,13 +32,13 @@ from tests.serving import serving
 BOUND = 30
 
 
-def test_a_frame_is_its_data_and_nothing_else_unless_asked() -> None:
+def test_a_frame_has_only_data_by_default() -> None:
     assert frame(b'{"a":1}') == b'data: {"a":1}\n\n'
     assert frame(b"x", id="7-0", event="values") == b"event: values\nid: 7-0\ndata: x\n\n"
 
 
 @given(st.lists(st.text(), min_size=1), st.none() | st.sampled_from(("values", "a\nb")), st.booleans())
-def test_frames_of_texts_are_what_each_would_be_alone(texts: list[str], event: str | None, has_ids: bool) -> None:
+def test_frames_of_texts_equal_single_frames(texts: list[str], event: str | None, has_ids: bool) -> None:
     def make(text: str) -> Any:
         return {"before": "\u2028", "text": text, "after": [1]}
 
@@ -50,7 +50,7 @@ def test_frames_of_texts_are_what_each_would_be_alone(texts: list[str], event: s
 
 
 @given(st.lists(st.text(), min_size=1))
-def test_frames_around_data_are_what_each_would_be_alone(texts: list[str]) -> None:
+def test_frames_with_prefix_and_suffix_equal_single_frames(texts: list[str]) -> None:
     data = list(map(to_json, texts))
     assert frames(data, before=b"[", after=b"]") == b"".join(frame(b"[%b]" % each) for each in data)
 
@@ -60,8 +60,8 @@ def test_data_with_line_breaks_becomes_several_data_lines() -> None:
 
 
 @pytest.mark.parametrize("break_", ["\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"])
-def test_no_reader_finds_a_line_break_inside_of_the_data(break_: str) -> None:
-    """httpx's `aiter_lines`, and with it the official A2A and ACP clients, splits lines as `str.splitlines` does."""
+def test_no_client_finds_a_line_break_inside_the_data(break_: str) -> None:
+    """Escape all line breaks of `str.splitlines`, at which httpx's `aiter_lines` splits, and so A2A and ACP clients."""
     value = {f"name{break_}": f"{break_}a{break_}b{break_}"}
     written = frame(to_json(value)).decode()
     assert [line for line in written.splitlines() if line] == [written.removesuffix("\n\n")]
@@ -73,13 +73,13 @@ def test_an_id_cannot_break_out_of_its_line() -> None:
     assert frame(b"x", id="1\ndata: evil") == b"id: 1\\ndata: evil\ndata: x\n\n"
 
 
-def test_the_name_of_an_event_is_one_line_of_bounded_length() -> None:
+def test_the_name_of_an_event_is_one_short_line() -> None:
     assert frame(b"x", event="a\r\nid: 7\u2028") == b"event: a\\r\\nid: 7\\u2028\ndata: x\n\n"
     assert len(frame(b"x", event="a" * 200_000)) < 5_000
 
 
 class Source:
-    """An endless stream that notes how it ended."""
+    """Endless stream that records when it was closed."""
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
@@ -105,7 +105,7 @@ async def three() -> AsyncIterator[bytes]:
         yield frame(str(number).encode())
 
 
-async def test_bytes_go_out_untouched_with_the_headers_of_a_stream() -> None:
+async def test_a_stream_has_its_bytes_and_headers() -> None:
     async with client(app(three)) as http:
         answer = await http.get("/")
     assert answer.content == b"data: 0\n\ndata: 1\n\ndata: 2\n\n"
@@ -114,7 +114,7 @@ async def test_bytes_go_out_untouched_with_the_headers_of_a_stream() -> None:
     assert answer.headers["babelgate-run"] == "r"
 
 
-async def test_a_stream_of_what_is_erased_before_it_is_read_ends() -> None:
+async def test_a_stream_of_an_erased_thread_ends() -> None:
     async def erased() -> AsyncIterator[bytes]:
         yield frame(b"1")
         raise FaultError(FaultCode.NOT_FOUND, "Thread 1 not found")
@@ -125,7 +125,7 @@ async def test_a_stream_of_what_is_erased_before_it_is_read_ends() -> None:
 
 
 @pytest.mark.parametrize("transport", ["bridge", "socket"])
-async def test_the_iterator_is_closed_when_the_reader_leaves(transport: str) -> None:
+async def test_the_iterator_is_closed_when_the_client_disconnects(transport: str) -> None:
     source = Source()
 
     async def leave(http: httpx.AsyncClient) -> None:
@@ -142,7 +142,7 @@ async def test_the_iterator_is_closed_when_the_reader_leaves(transport: str) -> 
         await leave(http)
 
 
-async def test_a_silent_stream_says_that_it_lives_if_asked_to() -> None:
+async def test_a_silent_stream_sends_heartbeats_if_configured() -> None:
     source = Source()
     async with client(app(source.frames, ping=0.01)) as http, http.stream("GET", "/") as response:
         chunks = response.aiter_bytes()
@@ -153,31 +153,31 @@ async def test_a_silent_stream_says_that_it_lives_if_asked_to() -> None:
 LARGE: Final[Any] = {"a": ["é\u2028\x85" * 200_000, {"b": [1] * 20_000}], "c": "x" * 300_000}
 
 
-async def test_a_large_frame_is_the_same_in_pieces() -> None:
+async def test_pieces_of_a_large_frame_equal_the_frame() -> None:
     whole = frame(to_json(LARGE), id="1-2", event="values")
-    made = frame_of(encode(LARGE), id="1-2", event="values")
-    assert isinstance(made, LargeFrame)
+    large = frame_of(encode(LARGE), id="1-2", event="values")
+    assert isinstance(large, LargeFrame)
     small = frame_of(encode([1]), event="a")
     assert isinstance(small, bytes) and small == frame(b"[1]", event="a")
-    pieces = [piece async for piece in pieces_of([small, small, made, small])]
+    pieces = [piece async for piece in pieces_of([small, small, large, small])]
     assert b"".join(pieces) == small + small + whole + small
     assert len(pieces) > 4
     assert max(map(len, pieces)) < len(whole)
 
 
-async def test_a_large_model_is_the_same_in_pieces() -> None:
-    said = w.MessagePart.model_validate({"content": "é\u2028" * 200_000, "own": [1.5, 1e300, -0.0, None, {"a": True}]})
-    message = w.Message(role="agent", parts=[said, w.MessagePart(content='{"a": 1.0}')])
+async def test_pieces_of_a_large_model_equal_its_frame() -> None:
+    part = w.MessagePart.model_validate({"content": "é\u2028" * 200_000, "own": [1.5, 1e300, -0.0, None, {"a": True}]})
+    message = w.Message(role="agent", parts=[part, w.MessagePart(content='{"a": 1.0}')])
     run = w.Run(agent_name="a", run_id="r", session_id="s", status="completed", output=[message] * 3, created_at="now")
     event = w.RunEvent(type="run.completed", run=run)
-    made = frame_of(encode(event))
-    assert isinstance(made, LargeFrame)
-    assert b"".join([piece async for piece in made.pieces()]) == frame(event.model_dump_json().encode())
+    large = frame_of(encode(event))
+    assert isinstance(large, LargeFrame)
+    assert b"".join([piece async for piece in large.pieces()]) == frame(event.model_dump_json().encode())
     small = w.MessageEvent(type="message.created", message=w.Message(role="agent", parts=[]))
     assert encode(small) == small.model_dump_json().encode()
 
 
-async def test_no_heartbeat_is_in_the_middle_of_a_frame() -> None:
+async def test_no_heartbeat_is_sent_inside_a_frame() -> None:
     beaten = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:
@@ -186,28 +186,30 @@ async def test_no_heartbeat_is_in_the_middle_of_a_frame() -> None:
         yield b'b"\n\n'
         await asyncio.Event().wait()
 
-    async def take() -> bytes:
-        """Up to the heartbeat that comes after the frame."""
+    async def read_frame() -> bytes:
+        """Read up to the heartbeat after the frame."""
         async with http.stream("GET", "/") as response:
-            found = b""
+            content = b""
             async for chunk in response.aiter_raw():
-                found += chunk
-                if found.endswith(HEARTBEAT):
+                content += chunk
+                if content.endswith(HEARTBEAT):
                     break
-        return found
+        return content
 
     silent = Source()
     async with client(app(slow, ping=0.01)) as http, client(app(silent.frames, ping=0.01)) as other:
         async with asyncio.timeout(BOUND), asyncio.TaskGroup() as tasks:
-            taking = tasks.create_task(take())
+            reader = tasks.create_task(read_frame())
             async with other.stream("GET", "/") as response:
                 chunks = response.aiter_bytes()
-                assert [await anext(chunks) for _ in range(6)][2:] == [HEARTBEAT] * 4  # as many are due there
+                assert [await anext(chunks) for _ in range(6)][2:] == [
+                    HEARTBEAT
+                ] * 4  # the slow stream would also have sent four
             beaten.set()
-        assert taking.result() == b'data: "ab"\n\n' + HEARTBEAT
+        assert reader.result() == b'data: "ab"\n\n' + HEARTBEAT
 
 
-async def test_no_task_goes_on_polling_after_a_stream() -> None:
+async def test_no_task_remains_after_a_stream() -> None:
     async with client(app(three)) as http:
         await http.get("/")
     left = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,4 +1,4 @@
-"""The default statuses, and that every protocol answers every fault."""
+"""Default statuses of faults, and their exceptions in each protocol."""
 
 import pytest
 
@@ -18,7 +18,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("code", FaultCode)
-def test_a_protocol_answers_a_fault_with_the_default_status_or_its_own(code: FaultCode) -> None:
+def test_a_fault_has_the_default_status_or_the_protocols(code: FaultCode) -> None:
     fault = Fault(code=code, message="It went wrong.")
     for protocol, different in DIFFERENCES.items():
         assert protocol.encode_fault(fault)[0] == different.get(code, STATUSES[code]), protocol.__name__

@@ -1,4 +1,4 @@
-"""Who reads the records of a run without those of the run before is told its states whole."""
+"""States are sent whole to readers that do not have the previous state."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -27,19 +27,19 @@ async def keeper(text: str) -> AsyncGenerator[Event | str]:
     yield "done"
 
 
-async def test_a_state_is_told_whole_unless_its_reader_has_what_it_differs_from(tmp_path: Path) -> None:
+async def test_a_state_is_whole_unless_its_reader_has_the_previous(tmp_path: Path) -> None:
     async with opened(tmp_path, {"keeper": keeper}) as site:
-        begun = await site.result("keeper", "SendMessage", message("first"))
-        context = begun["task"]["contextId"]
-        assert answer_of(begun["task"]) == "done"
-        asked = message("second", contextId=context)
-        streamed = await site.rpc("keeper", "SendStreamingMessage", asked, headers={HEADERS[0]: URI})
+        first = await site.result("keeper", "SendMessage", message("first"))
+        context = first["task"]["contextId"]
+        assert answer_of(first["task"]) == "done"
+        request = message("second", contextId=context)
+        streamed = await site.rpc("keeper", "SendStreamingMessage", request, headers={HEADERS[0]: URI})
         sent = await site.rpc("keeper", "SendMessage", message("third", contextId=context), headers={HEADERS[0]: URI})
-    records = [record for told in envelopes(events_of(streamed)) if told for record in told["events"]]
+    records = [record for events in envelopes(events_of(streamed)) if events for record in events["events"]]
     for read in (records, sent.json()["result"]["task"]["metadata"][URI]["events"]):
-        told: dict[str, Any] = {each["event"]["kind"]: each["event"] for each in reversed(read)}
-        assert (told["step_started"]["input"], told["step_started"].get("input_change")) == (SECOND, None)
-        assert (told["state_saved"]["values"], told["state_saved"].get("change")) == (SECOND, None)
-        assert told["native"]["data"] == {"more": 1, "all": SECOND}
+        events: dict[str, Any] = {each["event"]["kind"]: each["event"] for each in reversed(read)}
+        assert (events["step_started"]["input"], events["step_started"].get("input_change")) == (SECOND, None)
+        assert (events["state_saved"]["values"], events["state_saved"].get("change")) == (SECOND, None)
+        assert events["native"]["data"] == {"more": 1, "all": SECOND}
         last = next(each["event"] for each in reversed(read) if each["event"]["kind"] == "state_saved")
         assert last == {"kind": "state_saved", "checkpoint_id": "c", "parent_id": "b", "delta": {"name": "y"}}

@@ -1,4 +1,4 @@
-"""The agents of a server: graphs, or those of the Agent Protocol."""
+"""Discovery of a server's agents: graphs, or agents of the Agent Protocol."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def far() -> Far:
     return Far()
 
 
-async def test_each_graph_is_an_agent_with_a_state_of_its_own(far: Far, http: httpx.AsyncClient) -> None:
+async def test_each_graph_is_a_stateful_agent(far: Far, http: httpx.AsyncClient) -> None:
     far.set("POST /assistants/search", [assistant("My Graph", description="Does\n things")])
     far.set("GET /assistants/T/schemas", {"graph_id": "My Graph", "input_schema": {"type": "object"}})
     [info] = await discover("http://far/", http)
@@ -36,25 +36,21 @@ async def test_each_graph_is_an_agent_with_a_state_of_its_own(far: Far, http: ht
     assert far.bodies("POST /assistants/search")[0]["metadata"] == {"created_by": "system"}
 
 
-async def test_a_graph_whose_schemas_cannot_be_told_can_be_called_all_the_same(
-    far: Far, http: httpx.AsyncClient
-) -> None:
+async def test_a_graph_without_readable_schemas_is_still_an_agent(far: Far, http: httpx.AsyncClient) -> None:
     far.set("POST /assistants/search", [assistant("graph")])
     far.set("GET /assistants/T/schemas", {"detail": "no"}, status=500)
     assert [info.schemas for info in await discover("http://far", http)] == [{}]
 
 
 @pytest.mark.parametrize("each", [upstream, agent_protocol_upstream])
-def test_an_agent_that_its_server_does_not_list_is_called_by_its_name(each: Upstream) -> None:
+def test_an_unlisted_agent_is_called_by_its_name(each: Upstream) -> None:
     assert each.assume is not None
     info = each.assume("My Graph")
     assert (info.name, each.name_of(info), upstream_dialect(info)) == ("my-graph", "My Graph", each.protocol)
     assert info.stateful is (each is upstream)
 
 
-async def test_a_graph_without_an_assistant_of_the_servers_is_called_by_the_one_it_has(
-    far: Far, http: httpx.AsyncClient
-) -> None:
+async def test_a_graph_without_system_assistant_uses_its_first_one(far: Far, http: httpx.AsyncClient) -> None:
     listed = [assistant("graph", assistant_id=OTHER, by="ann"), assistant("graph", by="bob")]
     far.answers["POST /assistants/search"] = [(200, []), (200, listed)]
     [info] = await discover("http://far", http)
@@ -68,7 +64,7 @@ async def test_a_long_list_is_read_page_by_page(far: Far, http: httpx.AsyncClien
     assert [body["offset"] for body in far.bodies("POST /assistants/search")] == [0, 100]
 
 
-async def test_a_server_whose_list_never_ends_is_not_read_for_ever(far: Far, http: httpx.AsyncClient) -> None:
+async def test_reading_an_endless_list_stops(far: Far, http: httpx.AsyncClient) -> None:
     far.set("POST /assistants/search", [assistant(f"g{n}") for n in range(100)])
     assert len(await discover("http://far", http)) == 100
     assert len(far.bodies("POST /assistants/search")) == 10
@@ -86,7 +82,7 @@ async def test_a_server_without_assistants_speaks_the_agent_protocol(far: Far, h
     assert {(info.stateful, upstream_dialect(info)) for info in infos} == {(False, "agent-protocol")}
 
 
-async def test_who_asks_for_one_dialect_gets_no_other(far: Far, http: httpx.AsyncClient) -> None:
+async def test_discovery_of_one_dialect_ignores_the_other(far: Far, http: httpx.AsyncClient) -> None:
     far.set("POST /agents/search", [{"agent_id": "a"}])
     with pytest.raises(FaultError):
         await upstream.discover("http://far", http, {})
@@ -94,14 +90,14 @@ async def test_who_asks_for_one_dialect_gets_no_other(far: Far, http: httpx.Asyn
 
 
 @pytest.mark.parametrize("answer", [{}, [1], [{"agent_id": 5}], "text", None])
-async def test_what_is_no_list_of_agents_is_the_servers_fault(far: Far, http: httpx.AsyncClient, answer: Any) -> None:
+async def test_an_invalid_list_of_agents_is_the_agents_fault(far: Far, http: httpx.AsyncClient, answer: Any) -> None:
     far.set("POST /agents/search", answer)
     with pytest.raises(FaultError) as caught:
         await discover("http://far", http)
     assert caught.value.fault.code is FaultCode.AGENT_INVALID
 
 
-async def test_the_key_goes_along(far: Far, http: httpx.AsyncClient) -> None:
+async def test_discovery_sends_the_key(far: Far, http: httpx.AsyncClient) -> None:
     far.set("POST /assistants/search", [assistant("graph")])
     await discover("http://far", http, {"X-Api-Key": "secret"})
-    assert all(headers["x-api-key"] == "secret" for _, headers, _ in far.asked)
+    assert all(headers["x-api-key"] == "secret" for _, headers, _ in far.requests)

@@ -1,5 +1,7 @@
-"""This gateway's own agents as upstreams, over real sockets: as those of LangGraph's server, and as those of one that
-speaks the Agent Protocol. What each of them carries is in `tests/pairs`."""
+"""Agents of another gateway as upstreams, over real sockets, in LangGraph's dialect and in the Agent Protocol.
+
+`tests/pairs` tests what each of them carries.
+"""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -20,7 +22,7 @@ from babelgate.gateway import demo
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import DEMO
 from tests.adapters.a2a.talk import Reminded, Talk
-from tests.adapters.langchain.site import said
+from tests.adapters.langchain.site import user_input
 from tests.gateway.hubs import Scripted, within
 from tests.interop.proxy import CUT, cutting
 from tests.running import Running, running
@@ -33,8 +35,8 @@ PATHS: dict[Dialect, str] = {"langgraph": "", "agent-protocol": "/agent-protocol
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def upstream(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     agents: dict[str, object] = {name: getattr(demo, name) for name in DEMO}
-    async with running(tmp_path_factory.mktemp("upstream"), {**agents, "scripted": Scripted()}) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("upstream"), {**agents, "scripted": Scripted()}) as gateway:
+        yield gateway
 
 
 @pytest.fixture(params=list(PATHS))
@@ -44,14 +46,14 @@ def dialect(request: pytest.FixtureRequest) -> Dialect:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def make(upstream: Running, dialect: Dialect) -> AsyncGenerator[Any]:
-    made: list[Client] = []
+    clients: list[Client] = []
 
     def client(agent: str, **options: Any) -> Client:
-        made.append(Client(upstream.url + PATHS[dialect], agent, **options))
-        return made[-1]
+        clients.append(Client(upstream.url + PATHS[dialect], agent, **options))
+        return clients[-1]
 
     yield client
-    for each in made:
+    for each in clients:
         await each.aclose()
 
 
@@ -59,7 +61,7 @@ def bound(talk: Talk) -> UpstreamBound:
     return next(record.event for record in talk.records if isinstance(record.event, UpstreamBound))
 
 
-async def test_its_agents_are_found_by_their_names(upstream: Running, dialect: Dialect) -> None:
+async def test_agents_are_discovered_by_their_names(upstream: Running, dialect: Dialect) -> None:
     infos = {info.name: info for info in await discover(upstream.url + PATHS[dialect], upstream.http)}
     assert {"echo", "ask", "slow"} <= infos.keys()
     echo = infos["echo"]
@@ -67,7 +69,7 @@ async def test_its_agents_are_found_by_their_names(upstream: Running, dialect: D
 
 
 @pytest.mark.parametrize("dialect", ["langgraph"], indirect=True)
-async def test_states_are_told_under_the_servers_ids(make: Any, upstream: Running) -> None:
+async def test_states_have_the_checkpoint_ids_of_the_upstream(make: Any, upstream: Running) -> None:
     talk = Talk(make("echo"))
     await talk.say("Hello")
     saved = [record.event.checkpoint_id for record in talk.records if isinstance(record.event, StateSaved)]
@@ -75,30 +77,30 @@ async def test_states_are_told_under_the_servers_ids(make: Any, upstream: Runnin
     assert [state["checkpoint"]["checkpoint_id"] for state in reversed(history)] == saved
 
 
-async def test_a_second_task_does_not_take_the_first_ones_question_away(make: Any) -> None:
+async def test_a_second_task_keeps_the_question_of_the_first(make: Any) -> None:
     first = Talk(make("ask"))
     await first.say("Hi")
     second = Talk(first.agent)
     call = second.call("Hi again")
-    heard = await second.play(replace(call, upstream={"thread": bound(first).ids["thread"]}))
-    assert heard.questions
+    turn = await second.play(replace(call, upstream={"thread": bound(first).ids["thread"]}))
+    assert turn.questions
     assert [m.text for m in (await first.answer("Ada")).messages] == ["Hello, Ada."]
 
 
-async def test_cut_streams_lose_and_double_nothing(upstream: Running, dialect: Dialect) -> None:
+async def test_cut_streams_neither_lose_nor_repeat_events(upstream: Running, dialect: Dialect) -> None:
     text = " ".join(str(n) for n in range(60))
-    # The first requests are none for a stream: they ask what the agent takes, or what the server is and for a thread.
+    # The first requests are not streams: they read the schemas, or detect the server and create a thread.
     whole = [10**9] * (1 if dialect == "langgraph" else 2)
     async with cutting(upstream.url, {"cut": [*whole, 3000, 1, 2000, 6000]}) as proxy:
         client = Client(proxy.url + PATHS[dialect], "stream", headers={CUT: "cut"}, dialect=dialect)
         talk = Talk(client, bound=20)
-        heard = await talk.say(text)
+        turn = await talk.say(text)
         await client.aclose()
         assert len(proxy.resumed["cut"]) == 4
-    assert [message.text for message in heard.messages] == [text]
+    assert [message.text for message in turn.messages] == [text]
 
 
-# Behind a gateway of its own
+# Behind a second gateway
 
 
 @asynccontextmanager
@@ -109,9 +111,9 @@ async def front(tmp_path: Path, upstream: Running, dialect: Dialect) -> AsyncGen
     infos = await discover(url, upstream.http)
     clients = {info.name: Client(url, upstream_name(info)) for info in infos}
     registered = {info.name: RegisteredAgent(info, clients[info.name]) for info in infos}
-    async with running(folder, registered=registered) as made:
+    async with running(folder, registered=registered) as gateway:
         try:
-            yield made
+            yield gateway
         finally:
             for client in clients.values():
                 await client.aclose()
@@ -121,29 +123,28 @@ async def test_a_thread_has_the_same_values_on_both_sides(tmp_path: Path, upstre
     async with front(tmp_path, upstream, dialect) as gateway:
         thread = f"/threads/{(await gateway.http.post('/threads', json={})).json()['thread_id']}"
         for text in ("one", "two"):
-            body = {"assistant_id": "echo", "input": said(text)}
+            body = {"assistant_id": "echo", "input": user_input(text)}
             values = (await gateway.http.post(f"{thread}/runs/wait", json=body)).json()
-        spoken = [(message["type"], message["content"]) for message in values["messages"]]
-        assert spoken == [("human", "one"), ("ai", "one"), ("human", "two"), ("ai", "two")]
+        messages = [(message["type"], message["content"]) for message in values["messages"]]
+        assert messages == [("human", "one"), ("ai", "one"), ("human", "two"), ("ai", "two")]
         state = (await gateway.http.get(f"{thread}/state")).json()
         assert state["values"]["messages"] == values["messages"]
 
 
-async def test_a_run_goes_on_where_a_gateway_that_stopped_left_it(
+async def test_a_restarted_gateway_continues_the_active_run(
     tmp_path: Path, upstream: Running, dialect: Dialect
 ) -> None:
-    """It is attached to again: the agent is called once."""
     scripted = cast("Scripted", upstream.hub.registry.get("scripted").agent)
     called_before = len(scripted.calls)
     async with front(tmp_path, upstream, dialect) as gateway:
         thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
-        body = {"assistant_id": "scripted", "input": said("Hi"), "stream_mode": "messages-tuple"}
+        body = {"assistant_id": "scripted", "input": user_input("Hi"), "stream_mode": "messages-tuple"}
         run = (await gateway.http.post(f"/threads/{thread_id}/runs", json=body)).json()
         activation = await within(scripted.called(), "the activation")
         activation.open("first")
         path = f"/threads/{thread_id}/runs/{run['run_id']}"
         async with gateway.http.stream("GET", f"{path}/stream", headers={"Last-Event-ID": "-1"}) as stream:
-            await within(_holds(stream, "first"), "the first token")
+            await within(_wait_for(stream, "first"), "the first token")
     async with front(tmp_path, upstream, dialect) as gateway:
         activation.more(" second").end()
         ended = (await within(gateway.http.get(f"{path}/join"), "the end of the run")).json()
@@ -151,11 +152,11 @@ async def test_a_run_goes_on_where_a_gateway_that_stopped_left_it(
         assert len(scripted.calls) == called_before + 1
 
 
-async def _holds(stream: httpx.Response, text: str) -> None:
-    heard = ""
+async def _wait_for(stream: httpx.Response, text: str) -> None:
+    received = ""
     async for chunk in stream.aiter_text():
-        heard += chunk
-        if text in heard:
+        received += chunk
+        if text in received:
             return
     raise AssertionError("the stream ended")
 
@@ -164,7 +165,7 @@ async def _holds(stream: httpx.Response, text: str) -> None:
 
 
 @pytest.mark.parametrize("agent", ["echo", "stream", "approve", "json"])
-async def test_an_upstream_is_an_agent_like_any_other(make: Any, agent: str, dialect: Dialect) -> None:
-    # Its states hold ids, and those differ each time.
+async def test_an_upstream_fulfills_the_contract_of_agents(make: Any, agent: str, dialect: Dialect) -> None:
+    # The states of LangGraph's dialect contain ids, which differ each time.
     same = dialect == "agent-protocol"
     await check_agent(lambda: cast("Any", Reminded(make(agent))), answer={"approved": True}, same=same, bound=30)

@@ -20,19 +20,19 @@ INBOX: list[Any] = [
 ]
 
 
-def answered(asked: Any, value: Any) -> Any:
-    found = decode_approval(asked)
-    assert found is not None
-    return answer_approval(found[0], value)
+def decision_for(question: Any, value: Any) -> Any:
+    approval = decode_approval(question)
+    assert approval is not None
+    return answer_approval(approval[0], value)
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"), [(REVIEWED, 'wipe({"disk":"sda"})\nMay I send?'), (APPROVAL, "Sure?"), (INBOX, "Sure?")]
+    ("question", "text"), [(REVIEWED, 'wipe({"disk":"sda"})\nMay I send?'), (APPROVAL, "Sure?"), (INBOX, "Sure?")]
 )
-def test_the_words_are_the_description_or_the_call(asked: Any, words: str) -> None:
-    found = decode_approval(asked)
-    assert found is not None
-    assert found[1] == words
+def test_the_text_is_the_description_or_the_call(question: Any, text: str) -> None:
+    approval = decode_approval(question)
+    assert approval is not None
+    assert approval[1] == text
 
 
 OTHERS: list[Any] = [
@@ -41,9 +41,9 @@ OTHERS: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize("asked", OTHERS)
-def test_what_asks_for_something_else_is_none(asked: Any) -> None:
-    assert decode_approval(asked) is None
+@pytest.mark.parametrize("value", OTHERS)
+def test_another_question_is_not_an_approval(value: Any) -> None:
+    assert decode_approval(value) is None
 
 
 REJECTED = {"type": "reject", "message": "Not today"}
@@ -52,7 +52,7 @@ INBOX_EDIT: dict[str, Any] = {"type": "edit", "args": {}}
 
 
 @pytest.mark.parametrize(
-    ("asked", "value", "decided"),
+    ("question", "value", "decision"),
     [
         (REVIEWED, "yes", {"decisions": [{"type": "approve"}] * 2}),
         (REVIEWED, {"approved": False}, {"decisions": [{"type": "reject"}] * 2}),
@@ -62,23 +62,23 @@ INBOX_EDIT: dict[str, Any] = {"type": "edit", "args": {}}
         (INBOX, "ok", [{"type": "accept", "args": None}]),
         (INBOX, "no", [{"type": "ignore", "args": None}]),
         (INBOX, "Ask again", [{"type": "response", "args": "Ask again"}]),
-        # What is a decision already is not touched.
+        # A decision is passed through unchanged.
         (REVIEWED, {"decisions": [EDIT]}, {"decisions": [EDIT]}),
         (APPROVAL, EDIT, EDIT),
         (INBOX, [INBOX_EDIT], [INBOX_EDIT]),
     ],
 )
-def test_an_answer_is_a_decision_of_each_call(asked: Any, value: Any, decided: Any) -> None:
-    assert answered(asked, value) == decided
+def test_an_answer_is_a_decision_of_each_call(question: Any, value: Any, decision: Any) -> None:
+    assert decision_for(question, value) == decision
 
 
-def test_a_rejection_of_several_calls_says_why() -> None:
-    assert answered(REVIEWED, {"approved": False, "message": "Not today"})["decisions"][0] == REJECTED
+def test_a_rejection_of_several_calls_has_the_message() -> None:
+    assert decision_for(REVIEWED, {"approved": False, "message": "Not today"})["decisions"][0] == REJECTED
 
 
-def test_a_declined_approval_is_a_no_and_any_other_question_nothing() -> None:
+def test_a_declined_approval_is_rejected_and_another_question_null() -> None:
     declined = InterruptAnswered(interrupt_id="i", action="decline", value="ignored")
-    found = decode_approval(APPROVAL)
-    assert found is not None
-    assert encode_answer({"approval": found[0]}, declined) == {"type": "reject"}
+    approval = decode_approval(APPROVAL)
+    assert approval is not None
+    assert encode_answer({"approval": approval[0]}, declined) == {"type": "reject"}
     assert encode_answer({}, declined) is None

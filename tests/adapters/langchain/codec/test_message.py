@@ -1,4 +1,4 @@
-"""Messages both ways: all that LangChain takes for one, and its own form."""
+"""Decoding of every form that LangChain accepts as a message, and encoding in its own form."""
 
 import json
 from base64 import b64encode
@@ -39,13 +39,13 @@ PIXEL_URL = f"data:image/png;base64,{PIXEL_64}"
 CITED = {"type": "citation", "url": "x"}
 
 
-def again(value: Any) -> Any:
-    """What the other side reads."""
+def transmit(value: Any) -> Any:
+    """Return the value as the receiver of its JSON parses it."""
     return parse_json(json.dumps(value).encode())
 
 
-def merged(message: Message) -> Message:
-    """Texts side by side are one, a citation stands behind a text, and no text is as good as an empty one."""
+def normalized(message: Message) -> Message:
+    """Merge adjacent texts, put a text before each citation, and drop empty texts."""
     parts: list[Part] = []
     for part in message.parts:
         last = parts[-1] if parts else None
@@ -61,23 +61,23 @@ def merged(message: Message) -> Message:
 
 
 @given(messages(CARRIED, role="agent") | messages(CARRIED) | messages(CARRIED, role="system"))
-def test_a_message_that_is_carried_is_what_it_was_in_both_dialects(message: Message) -> None:
-    assert decode_message(again(encode_message(message))) == merged(message)
-    assert decode_message(again(encode_said(message))) == merged(message)
+def test_a_message_is_decoded_unchanged_in_both_dialects(message: Message) -> None:
+    assert decode_message(transmit(encode_message(message))) == normalized(message)
+    assert decode_message(transmit(encode_said(message))) == normalized(message)
 
 
 @given(messages(role="agent") | messages())
-def test_every_message_has_a_form_that_stays_the_same(message: Message) -> None:
-    once = encode_message(decode_message(again(encode_message(message))))
-    assert encode_message(decode_message(again(once))) == once
+def test_encoding_a_decoded_message_again_changes_nothing(message: Message) -> None:
+    once = encode_message(decode_message(transmit(encode_message(message))))
+    assert encode_message(decode_message(transmit(once))) == once
 
 
 @given(st.binary(), st.none() | st.sampled_from(["a.png", "b"]), st.sampled_from(["image/png", "text/plain"]))
 def test_bytes_travel_as_base64(data: bytes, name: str | None, media_type: str) -> None:
     part = FilePart(name=name, media_type=media_type, inline=data, size=len(data))
-    [found] = decode_message(again(encode_message(Message(parts=(part,))))).parts
-    assert isinstance(found, FilePart)
-    assert (found, found.inline) == (part, data)
+    [decoded] = decode_message(transmit(encode_message(Message(parts=(part,))))).parts
+    assert isinstance(decoded, FilePart)
+    assert (decoded, decoded.inline) == (part, data)
 
 
 _KINDS = ["text", "image", "file", "image_url", "reasoning", "tool_use", "json", "x"]
@@ -107,7 +107,7 @@ _shapes: st.SearchStrategy[Any] = _shape(
 
 
 @given(_shapes | json_values(8))
-def test_whatever_is_sent_is_a_message_that_can_be_shown_or_a_fault_of_the_caller(wire: Any) -> None:
+def test_any_json_is_a_message_or_an_invalid_request(wire: Any) -> None:
     try:
         message = decode_message(wire)
     except FaultError as error:
@@ -135,7 +135,7 @@ def test_whatever_is_sent_is_a_message_that_can_be_shown_or_a_fault_of_the_calle
         ({"type": "human", "data": {"content": "Hi"}}, "user"),
     ],
 )
-def test_all_forms_of_a_message_are_taken(wire: Any, role: str) -> None:
+def test_all_forms_of_a_message_are_decoded(wire: Any, role: str) -> None:
     message = decode_message(wire)
     assert (message.role, message.text) == (role, "Hi")
 
@@ -151,7 +151,7 @@ NO_MESSAGES: list[Any] = [
 
 
 @pytest.mark.parametrize("wire", NO_MESSAGES)
-def test_what_is_no_message_is_refused(wire: Any) -> None:
+def test_an_invalid_message_is_rejected(wire: Any) -> None:
     with pytest.raises(FaultError) as caught:
         decode_message(wire)
     assert caught.value.fault.code is FaultCode.INVALID
@@ -160,29 +160,31 @@ def test_what_is_no_message_is_refused(wire: Any) -> None:
 CALL = ToolCallPart(call_id="c", name="add", arguments='{"a": 1}')
 BROKEN = ToolCallPart(call_id="d", name="add", arguments='{"a')
 RESULT = ToolResultPart(call_id="c", output="3", error=True)
-SHOWN_CALLS: dict[str, Any] = {
+ENCODED_CALLS: dict[str, Any] = {
     "tool_calls": [{"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}],
     "invalid_tool_calls": [{"name": "add", "args": '{"a', "id": "d", "error": None, "type": "invalid_tool_call"}],
     "usage_metadata": None,
 }
-SHOWN_RESULT: dict[str, Any] = {"tool_call_id": "c", "artifact": None, "status": "error"}
+ENCODED_RESULT: dict[str, Any] = {"tool_call_id": "c", "artifact": None, "status": "error"}
 
 
 @pytest.mark.parametrize(
     ("role", "parts", "kind", "content", "more"),
     [
         ("user", (TextPart(text="Hi"),), "human", "Hi", {}),
-        ("agent", (TextPart(text="Well"), CALL, BROKEN), "ai", "Well", SHOWN_CALLS),
-        ("tool", (RESULT,), "tool", "3", SHOWN_RESULT),
+        ("agent", (TextPart(text="Well"), CALL, BROKEN), "ai", "Well", ENCODED_CALLS),
+        ("tool", (RESULT,), "tool", "3", ENCODED_RESULT),
     ],
 )
-def test_the_dict_is_langchains_own(role: Any, parts: tuple[Part, ...], kind: str, content: str, more: Any) -> None:
+def test_a_message_has_all_members_of_langchains_form(
+    role: Any, parts: tuple[Part, ...], kind: str, content: str, more: Any
+) -> None:
     empty: dict[str, Any] = {"additional_kwargs": {}, "response_metadata": {}, "name": None}
-    shown = {"type": kind, "content": content, "id": "1", **empty, **more}
-    assert encode_message(Message(message_id="1", role=role, parts=parts)) == shown
+    expected = {"type": kind, "content": content, "id": "1", **empty, **more}
+    assert encode_message(Message(message_id="1", role=role, parts=parts)) == expected
 
 
-def test_an_agent_protocol_message_is_a_role_and_a_content() -> None:
+def test_a_message_of_the_agent_protocol_has_role_and_content() -> None:
     message = Message(message_id="1", parts=(TextPart(text="Hi"),), metadata={"a": 1})
     assert encode_said(message) == {"role": "assistant", "content": "Hi", "id": "1", "metadata": {"a": 1}}
     tool = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="3"),))
@@ -209,25 +211,25 @@ def test_an_agent_protocol_message_is_a_role_and_a_content() -> None:
         {"type": "ai", "content": [{"type": "text", "text": "a", "annotations": [{"u": 1}, CITED]}]},
     ],
 )
-def test_what_canonical_has_no_word_for_survives_the_way_through(wire: dict[str, Any]) -> None:
-    shown = encode_message(decode_message(again(wire)))
-    assert {key: shown[key] for key in wire} == wire
+def test_members_without_canonical_form_are_preserved(wire: dict[str, Any]) -> None:
+    encoded = encode_message(decode_message(transmit(wire)))
+    assert {key: encoded[key] for key in wire} == wire
 
 
-def test_a_citation_beside_an_annotation_that_is_none_is_a_citation() -> None:
+def test_a_citation_next_to_other_annotations_is_decoded() -> None:
     notes: list[Any] = [CITED, {"type": "non_standard_annotation"}, 1]
     message = decode_message({"type": "ai", "content": [{"type": "text", "text": "a", "annotations": notes}]})
     assert [part for part in message.parts if isinstance(part, AnnotationPart)] == [AnnotationPart(url="x")]
-    for _ in range(2):  # and it is shown as often as it is asked for
+    for _ in range(2):  # encoding does not change the message
         (block,) = encode_message(message)["content"]
         assert block["annotations"] == [*notes[1:], notes[0]]
 
 
-def test_unknown_fields_cannot_replace_known_ones() -> None:
+def test_unknown_fields_cannot_replace_defined_fields() -> None:
     message = decode_message({"role": "user", "content": "Hi"})
     forged = message.replace(extra={"langchain": {"content": "no", "type": "ai", "id": "no"}})
-    shown = encode_message(forged)
-    assert (shown["content"], shown["type"], shown["id"]) == ("Hi", "human", None)
+    encoded = encode_message(forged)
+    assert (encoded["content"], encoded["type"], encoded["id"]) == ("Hi", "human", None)
 
 
 @pytest.mark.parametrize(
@@ -244,14 +246,14 @@ def test_unknown_fields_cannot_replace_known_ones() -> None:
         {"type": "file", "base64": PIXEL_64, "mime_type": "image/png", "metadata": {"filename": "p.png"}},
     ],
 )
-def test_an_image_is_a_file_in_every_spelling(block: dict[str, Any]) -> None:
+def test_an_image_in_any_form_is_a_file(block: dict[str, Any]) -> None:
     [part] = decode_message({"role": "user", "content": [block]}).parts
     assert isinstance(part, FilePart)
     assert (part.media_type, part.inline, part.size) == ("image/png", PIXEL, len(PIXEL))
     assert part.name == ("p.png" if block["type"] == "file" else None)
 
 
-def test_texts_that_are_files_and_files_by_url_are_read() -> None:
+def test_text_files_and_files_by_url_are_decoded() -> None:
     blocks: list[Any] = [
         {"type": "text-plain", "text": "Grüße", "title": "a.txt"},
         {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": PIXEL_64}},
@@ -269,14 +271,14 @@ def test_texts_that_are_files_and_files_by_url_are_read() -> None:
     assert audio.media_type == "audio/mp3"
 
 
-def test_a_providers_own_id_of_a_file_is_data_and_leaves_as_it_came() -> None:
+def test_a_file_id_of_a_provider_is_preserved_as_data() -> None:
     block: Any = {"type": "file", "file": {"file_id": "file-1"}}
     message = decode_message({"role": "user", "content": [block]})
     assert isinstance(message.parts[0], DataPart)
     assert encode_message(message)["content"] == [block]
 
 
-def test_a_stored_file_that_is_not_at_hand_is_named_by_its_hash() -> None:
+def test_a_stored_file_without_bytes_is_referenced_by_hash() -> None:
     part = FilePart(name="a.txt", media_type="text/plain", blob="ab" * 32)
     [block] = encode_message(Message(parts=(part,)))["content"]
     loss = {"file-bytes": "a file larger than limits.inline is named by its hash"}
@@ -284,17 +286,17 @@ def test_a_stored_file_that_is_not_at_hand_is_named_by_its_hash() -> None:
     assert block == {"type": "file", "file_id": "ab" * 32, "mime_type": "text/plain", "extras": extras}
 
 
-def test_calls_of_tools_come_in_langchains_form_and_in_openais() -> None:
-    ours: Any = {"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}
-    theirs: Any = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+def test_tool_calls_are_decoded_in_langchains_and_openais_form() -> None:
+    langchain: Any = {"name": "add", "args": {"a": 1}, "id": "c", "type": "tool_call"}
+    openai: Any = {"id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
     expected = ToolCallPart(call_id="c", name="add", arguments='{"a":1}')
-    for call in (ours, theirs):
+    for call in (langchain, openai):
         assert decode_message({"role": "ai", "content": "", "tool_calls": [call]}).parts == (expected,)
-    legacy: Any = {"role": "ai", "content": "", "additional_kwargs": {"tool_calls": [theirs]}}
+    legacy: Any = {"role": "ai", "content": "", "additional_kwargs": {"tool_calls": [openai]}}
     assert decode_message(legacy).parts == (expected,)
 
 
-def test_a_block_that_repeats_a_call_is_no_second_call() -> None:
+def test_a_block_that_repeats_a_call_is_ignored() -> None:
     call: Any = {"name": "add", "args": {}, "id": "c", "type": "tool_call"}
     used: Any = {"type": "tool_use", "id": "c", "name": "add", "input": {}}
     message = decode_message({"role": "ai", "content": [used], "tool_calls": [call]})
@@ -303,16 +305,16 @@ def test_a_block_that_repeats_a_call_is_no_second_call() -> None:
     assert alone.parts == (ToolCallPart(call_id="c", name="add", arguments="{}"),)
 
 
-def test_the_work_of_an_agents_own_tools_stays_between_its_texts() -> None:
+def test_calls_of_agent_side_tools_are_content_blocks() -> None:
     parts = (
         ToolCallPart(call_id="c", name="add", arguments='{"a":1}'),
         ToolResultPart(call_id="c", output={"sum": 1}),
         TextPart(text="One."),
     )
-    shown = encode_message(Message(message_id="1", parts=parts))
-    assert shown["tool_calls"] == []
-    assert [block["type"] for block in shown["content"]] == ["server_tool_call", "server_tool_result", "text"]
-    assert decode_message(again(shown)).parts == parts
+    encoded = encode_message(Message(message_id="1", parts=parts))
+    assert encoded["tool_calls"] == []
+    assert [block["type"] for block in encoded["content"]] == ["server_tool_call", "server_tool_result", "text"]
+    assert decode_message(transmit(encoded)).parts == parts
 
 
 def test_reasoning_a_refusal_data_and_a_citation_are_blocks() -> None:
@@ -337,11 +339,11 @@ def test_reasoning_a_refusal_data_and_a_citation_are_blocks() -> None:
 def test_the_metadata_of_a_message_is_its_response_metadata() -> None:
     message = decode_message({"type": "ai", "content": "", "response_metadata": {"model_name": "m"}})
     assert message.metadata == {"model_name": "m"}
-    spoken = decode_message({"role": "assistant", "content": "", "metadata": {"a": 1}})
-    assert encode_message(spoken)["response_metadata"] == {"a": 1}
+    from_role = decode_message({"role": "assistant", "content": "", "metadata": {"a": 1}})
+    assert encode_message(from_role)["response_metadata"] == {"a": 1}
 
 
-def test_one_message_is_a_list_of_one_and_null_is_none() -> None:
+def test_one_message_is_a_list_and_null_is_empty() -> None:
     assert len(decode_messages("Hi")) == 1
     assert len(decode_messages(["user", "Hi"])) == 2, "a list is a list of messages, as in convert_to_messages"
     assert decode_messages(None) == ()

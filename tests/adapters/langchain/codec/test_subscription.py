@@ -1,4 +1,4 @@
-"""Which events a subscription takes, and what is none."""
+"""Events that a subscription matches, and invalid subscriptions."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from babelgate.canonical import FaultError
 
 
 @pytest.mark.parametrize(
-    ("asked", "event", "taken"),
+    ("params", "event", "expected"),
     [
         ({"channels": ["values"]}, (1, "values", ()), True),
         ({"channels": ["values"]}, (1, "updates", ()), False),
@@ -22,8 +22,8 @@ from babelgate.canonical import FaultError
         ({"channels": ["custom:a"]}, (1, "custom", ()), False),
     ],
 )
-def test_events_are_taken_by_channel_name_and_number(asked: Any, event: Any, taken: bool) -> None:
-    assert parse_subscription(asked).is_subscribed(*event) is taken
+def test_events_are_matched_by_channel_name_and_number(params: Any, event: Any, expected: bool) -> None:
+    assert parse_subscription(params).is_subscribed(*event) is expected
 
 
 PLACES: list[tuple[dict[str, Any], list[str], bool]] = [
@@ -41,9 +41,11 @@ PLACES: list[tuple[dict[str, Any], list[str], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "ns", "taken"), PLACES, ids=str)
-def test_a_namespace_begins_with_a_path(asked: dict[str, Any], ns: list[str], taken: bool) -> None:
-    assert parse_subscription({"channels": ["values"], **asked}).is_subscribed(1, "values", ns) is taken
+@pytest.mark.parametrize(("params", "ns", "expected"), PLACES, ids=str)
+def test_events_are_matched_by_prefix_and_depth_of_namespace(
+    params: dict[str, Any], ns: list[str], expected: bool
+) -> None:
+    assert parse_subscription({"channels": ["values"], **params}).is_subscribed(1, "values", ns) is expected
 
 
 @pytest.mark.parametrize(
@@ -64,10 +66,10 @@ def test_a_namespace_begins_with_a_path(asked: dict[str, Any], ns: list[str], ta
     ],
     ids=str,
 )
-def test_what_is_no_subscription_is_refused(params: dict[str, Any]) -> None:
+def test_an_invalid_subscription_is_rejected(params: dict[str, Any]) -> None:
     with pytest.raises(FaultError):
         parse_subscription(params)
 
 
-def test_all_channels_are_known() -> None:
+def test_all_channels_can_be_subscribed() -> None:
     assert parse_subscription({"channels": list(CHANNELS)}).channels == frozenset(CHANNELS)

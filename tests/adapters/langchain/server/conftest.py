@@ -1,3 +1,3 @@
-"""Hubs without HTTP before them, for what servers ask of one."""
+"""Fixture of hubs without HTTP, for tests of functions that use a hub."""
 
 from tests.gateway.hubs import hubs as hubs

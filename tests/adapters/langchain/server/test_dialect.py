@@ -1,4 +1,4 @@
-"""Which dialect a path is in."""
+"""Dialect of a path."""
 
 import pytest
 from litestar.testing import RequestFactory
@@ -13,6 +13,6 @@ from babelgate.adapters.langchain.server.dialect import PREFIX, both, dialect_of
         ("langgraph", ["/runs", "/agent-protocols/runs", "/threads/agent-protocol", "/"]),
     ],
 )
-def test_the_agent_protocol_is_spoken_below_its_prefix_alone(dialect: str, paths: list[str]) -> None:
+def test_only_paths_below_the_prefix_use_the_agent_protocol(dialect: str, paths: list[str]) -> None:
     assert {dialect_of(RequestFactory().get(path)) for path in paths} == {dialect}
     assert both("/runs") == ["/runs", f"{PREFIX}/runs"]

@@ -1,4 +1,4 @@
-"""The Agent Protocol's event streaming: what a thread's readers are told, over Server-Sent Events and WebSockets."""
+"""Event streaming of the Agent Protocol: events, questions and commands, over Server-Sent Events and WebSockets."""
 
 import json
 from pathlib import Path
@@ -12,31 +12,31 @@ from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD
 from babelgate.canonical import StateHistory
 from babelgate.canonical.event import InterruptRaised, MessageEnded, MessageStarted, PartAdded, StepStarted
 from babelgate.canonical.message import Message, ToolCallPart, ToolResultPart
-from tests.adapters.langchain.site import NOBODY, SHARED, Site, Stream, new_id, opened, said
+from tests.adapters.langchain.site import NOBODY, SHARED, Site, Stream, new_id, opened, user_input
 from tests.adapters.langchain.watching import ALL, command, perform, socket, watching
 
 pytestmark = SHARED
 
 
 async def start(site: Site, thread_id: str, agent: str = "scripted", **params: Any) -> Any:
-    given: dict[str, Any] = {"assistant_id": agent, "input": said("hi"), **params}
-    told = await command(site, thread_id, "run.start", **given)
-    assert told["type"] == "success", told
-    return told
+    values: dict[str, Any] = {"assistant_id": agent, "input": user_input("hi"), **params}
+    answer = await command(site, thread_id, "run.start", **values)
+    assert answer["type"] == "success", answer
+    return answer
 
 
 def brief(events: list[Any]) -> list[str]:
-    """Each as its channel, and what it says of it."""
-    made: list[str] = []
+    """Return the channel of each event, with the name of what it reports."""
+    lines: list[str] = []
     for event in events:
         data = event["params"]["data"]
-        what = data.get("event", data.get("name", "")) if event["method"] not in ("values", "updates", "tasks") else ""
-        made.append(f"{event['method']} {what}".strip())
-    return made
+        name = data.get("event", data.get("name", "")) if event["method"] not in ("values", "updates", "tasks") else ""
+        lines.append(f"{event['method']} {name}".strip())
+    return lines
 
 
-async def performed(site: Site) -> str:
-    """A thread with a run of everything behind it."""
+async def thread_with_run(site: Site) -> str:
+    """Create a thread whose only run has sent every kind of event."""
     thread_id = new_id()
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         await start(site, thread_id)
@@ -51,11 +51,11 @@ def thread_id() -> str:
     return new_id()
 
 
-# What is told
+# Events
 
 
-async def test_a_run_from_its_start_to_its_end(site: Site) -> None:
-    thread_id = await performed(site)
+async def test_a_run_is_streamed_from_start_to_end(site: Site) -> None:
+    thread_id = await thread_with_run(site)
     async with watching(site, thread_id) as watch:
         events = await watch.ends()
     assert brief(events) == [
@@ -96,16 +96,16 @@ async def test_a_run_from_its_start_to_its_end(site: Site) -> None:
     assert progress == {"name": "progress", "payload": "On my way."}
 
 
-async def test_tools_that_an_agent_tells_of_in_messages_are_told_as_tools(site: Site, thread_id: str) -> None:
+async def test_tool_calls_in_messages_are_tool_events(site: Site, thread_id: str) -> None:
     calls = [ToolCallPart(call_id=name, name="look", arguments='{"q": 1}') for name in ("c", "d")]
     results = [ToolResultPart(call_id="c", output=[1]), ToolResultPart(call_id="d", output="no", error=True)]
     async with watching(site, thread_id, ["tools", "messages", "lifecycle"]) as watch:
         await start(site, thread_id)
-        going = await site.agent.called()
-        going.say(MessageStarted(), *(PartAdded(part=part) for part in calls), MessageEnded())
+        activation = await site.agent.called()
+        activation.say(MessageStarted(), *(PartAdded(part=part) for part in calls), MessageEnded())
         for part in results:
-            going.say(MessageStarted(role="tool"), PartAdded(part=part), MessageEnded())
-        going.end()
+            activation.say(MessageStarted(role="tool"), PartAdded(part=part), MessageEnded())
+        activation.end()
         events = await watch.ends()
     assert [event["params"]["data"] for event in events if event["method"] == "tools"] == [
         {"event": "tool-started", "tool_call_id": "c", "tool_name": "look", "input": {"q": 1}},
@@ -113,30 +113,30 @@ async def test_tools_that_an_agent_tells_of_in_messages_are_told_as_tools(site: 
         {"event": "tool-finished", "tool_call_id": "c", "output": [1]},
         {"event": "tool-error", "tool_call_id": "d", "message": "no"},
     ]
-    assert brief(events).count("messages message-start") == 1, "there is no role for what a tool says"
+    assert brief(events).count("messages message-start") == 1, "messages of tools have no role in this protocol"
 
 
-async def test_each_channel_alone_is_what_it_is_among_the_others(site: Site) -> None:
-    thread_id = await performed(site)
+async def test_each_channel_has_the_same_events_alone_and_combined(site: Site) -> None:
+    thread_id = await thread_with_run(site)
     async with watching(site, thread_id) as watch:
-        every = await watch.ends()
+        all_events = await watch.ends()
     for channel in ALL:
         async with watching(site, thread_id, [channel, "lifecycle"]) as watch:
-            alone = await watch.ends()
-        assert alone == [event for event in every if event["method"] in (channel, "lifecycle")]
+            events = await watch.ends()
+        assert events == [event for event in all_events if event["method"] in (channel, "lifecycle")]
     async with watching(site, thread_id, ["custom:artifact", "lifecycle"]) as watch:
-        named = [event for event in await watch.ends() if event["method"] == "custom"]
-    assert [event["params"]["data"]["name"] for event in named] == ["artifact"]
+        artifacts = [event for event in await watch.ends() if event["method"] == "custom"]
+    assert [event["params"]["data"]["name"] for event in artifacts] == ["artifact"]
 
 
-async def test_a_reader_that_was_cut_off_anywhere_gets_byte_for_byte_the_rest(site: Site) -> None:
-    thread_id = await performed(site)
+async def test_resuming_after_any_event_gives_the_same_bytes(site: Site) -> None:
+    thread_id = await thread_with_run(site)
 
     async def read(count: int, **more: Any) -> list[bytes]:
         async with watching(site, thread_id, **more) as watch:
             for _ in range(count):
                 await watch.next()
-            return [frame for frame in watch.stream.taken.split(b"\n\n") if frame and not frame.startswith(b":")]
+            return [frame for frame in watch.stream.content.split(b"\n\n") if frame and not frame.startswith(b":")]
 
     async with watching(site, thread_id) as watch:
         seqs = [event["seq"] for event in await watch.ends()]
@@ -146,43 +146,49 @@ async def test_a_reader_that_was_cut_off_anywhere_gets_byte_for_byte_the_rest(si
 
 
 async def _many_runs(site: Site) -> tuple[str, list[Any]]:
-    """A thread of runs that answer, ask, are answered, fail and are cancelled while they wait; and its events."""
+    """Create a thread of several runs, and return its id and events.
+
+    The runs answer, ask, continue after an answer, fail, and are cancelled while they wait.
+    """
     thread_id = new_id()
     async with watching(site, thread_id) as watch:
-        for agent, given in (("echo", said("one")), ("ask", said("two")), ("ask", "Ann"), ("fail", said("no"))):
-            await start(site, thread_id, agent, input=given)
+        for agent, input in (
+            ("echo", user_input("one")),
+            ("ask", user_input("two")),
+            ("ask", "Ann"),
+            ("fail", user_input("no")),
+        ):
+            await start(site, thread_id, agent, input=input)
             await watch.ends()
         await start(site, thread_id)
-        going = await site.agent.called()
-        waits = await start(site, thread_id)
-        cancel = f"/threads/{thread_id}/runs/{waits['result']['run_id']}/cancel"
+        activation = await site.agent.called()
+        waiting = await start(site, thread_id)
+        cancel = f"/threads/{thread_id}/runs/{waiting['result']['run_id']}/cancel"
         assert (await site.post(cancel, None)).status_code < 300
-        going.say(StepStarted(step_id="s", name="deep", ns=("outer:1",))).open("last").end()
+        activation.say(StepStarted(step_id="s", name="deep", ns=("outer:1",))).open("last").end()
         await watch.ends()
     async with watching(site, thread_id) as watch:
         return thread_id, await watch.ends(5)
 
 
-async def test_a_reader_of_many_runs_gets_the_rest_from_any_event_on(site: Site) -> None:
-    thread_id, every = await _many_runs(site)
-    places = [at for at, event in enumerate(every[:-1]) if event["method"] in ("lifecycle", "updates", "messages")]
+async def test_resuming_after_many_runs_gives_the_rest(site: Site) -> None:
+    thread_id, all_events = await _many_runs(site)
+    places = [at for at, event in enumerate(all_events[:-1]) if event["method"] in ("lifecycle", "updates", "messages")]
     for at in places:
-        rest = every[at + 1 :]
-        async with watching(site, thread_id, since=every[at]["seq"]) as watch:
+        rest = all_events[at + 1 :]
+        async with watching(site, thread_id, since=all_events[at]["seq"]) as watch:
             assert [await watch.next() for _ in rest] == rest
     async with socket(site, thread_id) as talk:
         for at in (places[-1], places[len(places) // 2], places[0]):
-            told = await talk.tell("subscription.reconnect", channels=list(ALL), since=every[at]["seq"])
-            rest = [*every[at + 1 :]]
-            # What the connection has read by then is counted, and comes again; the rest comes as it is read.
-            assert told["result"]["missed_events"] <= len(rest)
+            answer = await talk.tell("subscription.reconnect", channels=list(ALL), since=all_events[at]["seq"])
+            rest = [*all_events[at + 1 :]]
+            # `missed_events` counts only the events that the connection has already read; the others follow.
+            assert answer["result"]["missed_events"] <= len(rest)
             assert await talk.some(len(rest)) == rest
-            await talk.tell("subscription.unsubscribe", subscription_id=told["result"]["subscription_id"])
+            await talk.tell("subscription.unsubscribe", subscription_id=answer["result"]["subscription_id"])
 
 
-async def test_a_reader_that_comes_back_and_the_tree_read_the_newest_run_alone(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_resuming_and_the_tree_read_only_the_newest_run(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     thread_id = new_id()
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         for _ in range(11):
@@ -193,47 +199,47 @@ async def test_a_reader_that_comes_back_and_the_tree_read_the_newest_run_alone(
     async with watching(site, thread_id, since=last["seq"] - 1) as watch:
         assert await watch.next() == last
     await site.look(f"/threads/{thread_id}/state")
-    read: list[int] = []
+    seqs: list[int] = []
     apply = StateHistory.apply
 
-    def counted(history: StateHistory, record: Any) -> Any:
-        read.append(record.seq)
+    def count(history: StateHistory, record: Any) -> Any:
+        seqs.append(record.seq)
         return apply(history, record)
 
-    monkeypatch.setattr(StateHistory, "apply", counted)
-    begins = last["seq"] // EVENTS_PER_RECORD - 15
+    monkeypatch.setattr(StateHistory, "apply", count)
+    first_seq = last["seq"] // EVENTS_PER_RECORD - 15
     async with watching(site, thread_id, ["values"], since=last["seq"] - EVENTS_PER_RECORD) as watch:
         assert [m["content"] for m in (await watch.next())["params"]["data"]["messages"]] == ["hi"] * 24
     async with socket(site, thread_id) as talk:
         subscribed = await talk.tell("subscription.subscribe", channels=["lifecycle"], since=last["seq"] - 1)
         assert subscribed["type"] == "success"
         assert await talk.some(1) == [last]
-    for named in ({}, {"run_id": run}):
-        tree = (await command(site, thread_id, "agent.getTree", **named))["result"]["tree"]
+    for params in ({}, {"run_id": run}):
+        tree = (await command(site, thread_id, "agent.getTree", **params))["result"]["tree"]
         assert tree["status"] == "completed"
-    assert min(read) > begins, f"a run has fewer than 15 records, and these were read: {read}"
+    assert min(seqs) > first_seq, f"a run has fewer than 15 records, and the seqs read are {seqs}"
 
 
-async def test_what_other_protocols_do_on_the_thread_is_told_too(site: Site) -> None:
+async def test_runs_of_other_protocols_are_streamed(site: Site) -> None:
     thread_id = await site.thread()
     async with watching(site, thread_id, ["messages", "lifecycle"]) as watch:
-        await site.wait(thread_id, "echo", said("one"))
+        await site.wait(thread_id, "echo", user_input("one"))
         events = await watch.ends()
     deltas = [event["params"]["data"] for event in events if event["method"] == "messages"]
     assert [data["delta"]["text"] for data in deltas if "delta" in data] == ["one"]
 
 
-async def test_a_failure_says_why(site: Site, thread_id: str) -> None:
+async def test_a_failed_run_has_an_error(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle"]) as watch:
-        await start(site, thread_id, "fail", input=said("boom"))
+        await start(site, thread_id, "fail", input=user_input("boom"))
         *_, last = await watch.ends()
     assert last["params"]["data"]["event"] == "failed"
     assert "boom" in last["params"]["data"]["error"]
 
 
 @pytest.mark.parametrize("action", ["interrupt", "rollback"])
-async def test_a_run_that_is_cancelled_has_failed_and_says_so(site: Site, thread_id: str, action: str) -> None:
-    """LangGraph Platform says `interrupted`, at which its own client waits for ever."""
+async def test_a_cancelled_run_has_failed_with_an_error(site: Site, thread_id: str, action: str) -> None:
+    """Report a failure, because LangGraph's own client waits without end after Platform's `interrupted`."""
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         run_id = (await start(site, thread_id))["result"]["run_id"]
         await site.agent.called()
@@ -244,7 +250,7 @@ async def test_a_run_that_is_cancelled_has_failed_and_says_so(site: Site, thread
 
 
 @pytest.mark.parametrize("strategy", ["interrupt", "rollback"])
-async def test_a_run_that_another_one_takes_the_place_of_is_interrupted(site: Site, strategy: str) -> None:
+async def test_a_run_that_another_one_replaces_is_interrupted(site: Site, strategy: str) -> None:
     thread_id = new_id()
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         await start(site, thread_id)
@@ -256,21 +262,21 @@ async def test_a_run_that_another_one_takes_the_place_of_is_interrupted(site: Si
     assert brief(events) == [f"lifecycle {status}" for status in statuses]
 
 
-async def test_a_run_that_is_cancelled_while_it_waits_says_nothing_of_the_one_at_work(site: Site) -> None:
+async def test_cancelling_a_pending_run_does_not_end_the_active_one(site: Site) -> None:
     thread_id = new_id()
     async with (
         watching(site, thread_id, ["lifecycle", "messages"]) as watch,
         site.streaming("GET", f"/threads/{await site.thread(thread_id=thread_id)}/stream") as joined,
     ):
-        told = await command(site, thread_id, "run.start", assistant_id="scripted", input="hi")
-        going = (await site.agent.called()).open("one")
-        waits = await start(site, thread_id)
-        cancel = f"/threads/{thread_id}/runs/{waits['result']['run_id']}/cancel"
+        answer = await command(site, thread_id, "run.start", assistant_id="scripted", input="hi")
+        activation = (await site.agent.called()).open("one")
+        waiting = await start(site, thread_id)
+        cancel = f"/threads/{thread_id}/runs/{waiting['result']['run_id']}/cancel"
         assert (await site.post(cancel, None)).status_code < 300
-        assert await site.status(thread_id, waits["result"]["run_id"]) == "interrupted"
-        going.more(" two").end()
+        assert await site.status(thread_id, waiting["result"]["run_id"]) == "interrupted"
+        activation.more(" two").end()
         events = await watch.ends()
-        assert await site.ends(thread_id, told["result"]["run_id"]) == "success"
+        assert await site.ends(thread_id, answer["result"]["run_id"]) == "success"
         last = await joined.until("values")
         while len(json.loads(last.data)["messages"]) < 2:
             last = await joined.until("values")
@@ -288,8 +294,8 @@ async def test_a_stream_ends_with_its_thread(site: Site) -> None:
         assert await watch.stream.rest() == []
 
 
-async def test_the_agent_protocol_spells_its_own_members_in_camel_case(site: Site) -> None:
-    thread_id = await performed(site)
+async def test_members_of_the_agent_protocol_are_in_camel_case(site: Site) -> None:
+    thread_id = await thread_with_run(site)
     path = "/agent-protocol/threads/{}/stream"
     async with watching(site, thread_id, path=path) as watch:
         events = await watch.ends()
@@ -301,23 +307,23 @@ async def test_the_agent_protocol_spells_its_own_members_in_camel_case(site: Sit
     assert events[0]["params"]["data"]["graphName"] == "scripted"
 
 
-async def test_updates_and_what_an_agent_writes_have_the_members_of_the_cddl_in_the_agent_protocol_alone(
+async def test_only_the_agent_protocol_wraps_updates_and_custom_events(
     site: Site,
 ) -> None:
-    thread_id = await performed(site)
-    told: list[list[Any]] = []
+    thread_id = await thread_with_run(site)
+    streams: list[list[Any]] = []
     for path in ("/agent-protocol/threads/{}/stream", "/threads/{}/stream"):
         async with watching(site, thread_id, ["updates", "custom", "lifecycle"], path=path) as watch:
             events = await watch.ends()
-        told.append([event["params"]["data"] for event in events if event["method"] in ("updates", "custom")])
-    ours, platforms = told
-    assert ours[1:4:2] == [{"payload": {"n": 1}}, {"node": "plan", "values": {"plan": "made"}}]
-    assert platforms[1:4:2] == [{"n": 1}, {"plan": {"plan": "made"}}]
-    assert ours[0] == platforms[0] == {"name": "progress", "payload": {"done": 0.5}}
+        streams.append([event["params"]["data"] for event in events if event["method"] in ("updates", "custom")])
+    protocol, platform = streams
+    assert protocol[1:4:2] == [{"payload": {"n": 1}}, {"node": "plan", "values": {"plan": "made"}}]
+    assert platform[1:4:2] == [{"n": 1}, {"plan": {"plan": "made"}}]
+    assert protocol[0] == platform[0] == {"name": "progress", "payload": {"done": 0.5}}
 
 
 @pytest.mark.parametrize(("prefix", "status"), [("", 400), ("/agent-protocol", 422)])
-async def test_a_stream_of_nothing_and_no_command_are_refused(site: Site, prefix: str, status: int) -> None:
+async def test_invalid_streams_and_commands_are_rejected(site: Site, prefix: str, status: int) -> None:
     streams: list[Any] = [{}, {"channels": []}, {"channels": ["nope"]}, []]
     for body in streams:
         answer = await site.post(f"{prefix}/threads/{NOBODY}/stream", body)
@@ -334,17 +340,17 @@ async def test_a_stream_of_nothing_and_no_command_are_refused(site: Site, prefix
 # Questions
 
 
-async def test_a_question_is_told_and_answered(site: Site, thread_id: str) -> None:
+async def test_a_question_is_streamed_and_answered(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["input", "lifecycle", "messages"]) as watch:
         await start(site, thread_id, "ask")
-        _, asked, stopped = await watch.ends()
-        question = asked["params"]["data"]
-        assert (asked["method"], question["payload"]) == ("input.requested", "What is your name?")
-        assert question["value"] == question["payload"], "the official Python client reads this"
+        _, request, stopped = await watch.ends()
+        question = request["params"]["data"]
+        assert (request["method"], question["payload"]) == ("input.requested", "What is your name?")
+        assert question["value"] == question["payload"], "the official Python client reads `value`"
         assert stopped["params"]["data"]["event"] == "interrupted"
         answer: Any = {"namespace": [], "interrupt_id": question["interrupt_id"], "response": "Ann"}
-        told = await command(site, thread_id, "input.respond", **answer)
-        assert (told["type"], told["result"]) == ("success", {})
+        reply = await command(site, thread_id, "input.respond", **answer)
+        assert (reply["type"], reply["result"]) == ("success", {})
         events = await watch.ends()
     assert events[-1]["params"]["data"]["event"] == "completed"
     assert "Hello, Ann." in json.dumps(events)
@@ -358,35 +364,39 @@ async def test_several_questions_are_answered_at_once(site: Site, thread_id: str
     ids = [event["params"]["data"]["interrupt_id"] for event in (first, second)]
     responses: list[Any] = [{"interruptId": wire_id, "namespace": [], "response": n} for n, wire_id in enumerate(ids)]
     assert (await command(site, thread_id, "input.respond", responses=responses))["type"] == "success"
-    going = await site.agent.called()
-    assert {answer.interrupt_id: answer.value for answer in going.call.answers} == dict(zip(ids, range(2), strict=True))
-    going.end()
+    activation = await site.agent.called()
+    assert {answer.interrupt_id: answer.value for answer in activation.call.answers} == dict(
+        zip(ids, range(2), strict=True)
+    )
+    activation.end()
 
 
-async def test_an_input_that_comes_while_a_question_is_open_is_its_answer(site: Site, thread_id: str) -> None:
-    """CDDL, section 4a."""
+async def test_an_input_answers_the_open_question(site: Site, thread_id: str) -> None:
+    """Treat an input as the answer (CDDL, section 4a)."""
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         await start(site, thread_id)
         (await site.agent.called()).ask("name").end()
         await watch.ends()
-        await start(site, thread_id, input=said("Ann"))
-        going = await site.agent.called()
-        assert [answer.value for answer in going.call.answers] == [said("Ann")]
-        assert [message.text for message in going.call.messages] == ["Ann"], "and agents that read text can read it"
-        going.end()
+        await start(site, thread_id, input=user_input("Ann"))
+        activation = await site.agent.called()
+        assert [answer.value for answer in activation.call.answers] == [user_input("Ann")]
+        assert [message.text for message in activation.call.messages] == ["Ann"], (
+            "agents that read only text get the answer"
+        )
+        activation.end()
         assert (await watch.ends())[-1]["params"]["data"]["event"] == "completed"
 
 
-async def test_a_question_that_is_not_asked_cannot_be_answered(site: Site, thread_id: str) -> None:
+async def test_invalid_answers_are_rejected(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle", "input"]) as watch:
         await start(site, thread_id)
         question = InterruptRaised(interrupt_id="q", message=Message.of("?"), ns=("inner:1",))
         (await site.agent.called()).say(question).end()
         events = await watch.ends()
-    asked = next(event for event in events if event["method"] == "input.requested")
-    assert asked["params"]["namespace"] == ["inner:1"]
-    wire_id = asked["params"]["data"]["interrupt_id"]
-    wrong: list[tuple[dict[str, Any], str]] = [
+    request = next(event for event in events if event["method"] == "input.requested")
+    assert request["params"]["namespace"] == ["inner:1"]
+    wire_id = request["params"]["data"]["interrupt_id"]
+    invalid: list[tuple[dict[str, Any], str]] = [
         ({}, "invalid_argument"),
         ({"interrupt_id": 1}, "invalid_argument"),
         ({"responses": []}, "invalid_argument"),
@@ -396,53 +406,53 @@ async def test_a_question_that_is_not_asked_cannot_be_answered(site: Site, threa
         ({"interrupt_id": wire_id, "namespace": "inner:1"}, "invalid_argument"),
         ({"interrupt_id": wire_id, "update": {"a": 1}}, "not_supported"),
     ]
-    for params, code in wrong:
+    for params, code in invalid:
         assert (await command(site, thread_id, "input.respond", **params))["error"] == code, params
-    right: Any = {"interrupt_id": wire_id, "namespace": ["inner:1"], "response": 1}
-    assert (await command(site, thread_id, "input.respond", **right))["type"] == "success"
-    assert (await command(site, thread_id, "input.respond", **right))["error"] == "no_such_interrupt"
+    valid: Any = {"interrupt_id": wire_id, "namespace": ["inner:1"], "response": 1}
+    assert (await command(site, thread_id, "input.respond", **valid))["type"] == "success"
+    assert (await command(site, thread_id, "input.respond", **valid))["error"] == "no_such_interrupt"
     (await site.agent.called()).end()
 
 
 # Commands
 
 
-async def test_run_start_makes_the_thread_and_says_from_where_on_to_read(site: Site) -> None:
-    thread_id = await performed(site)
-    told = await start(site, thread_id, "echo", metadata={"a": 1}, config={"tags": ["t"]})
-    since = told["meta"]["applied_through_seq"]
+async def test_run_start_returns_the_seq_to_read_from(site: Site) -> None:
+    thread_id = await thread_with_run(site)
+    answer = await start(site, thread_id, "echo", metadata={"a": 1}, config={"tags": ["t"]})
+    since = answer["meta"]["applied_through_seq"]
     async with watching(site, thread_id, ["lifecycle"], since=since) as watch:
         assert brief(await watch.ends()) == ["lifecycle running", "lifecycle completed"]
-    run = await site.look(f"/threads/{thread_id}/runs/{told['result']['run_id']}")
+    run = await site.look(f"/threads/{thread_id}/runs/{answer['result']['run_id']}")
     assert run["metadata"]["a"] == 1
     assert run["kwargs"]["config"]["tags"] == ["t"]
 
 
-async def test_an_input_behind_a_run_waits_for_it(site: Site, thread_id: str) -> None:
+async def test_a_second_input_waits_for_the_active_run(site: Site, thread_id: str) -> None:
     first = await start(site, thread_id)
-    going = await site.agent.called()
+    activation = await site.agent.called()
     second = await start(site, thread_id)
-    assert second["meta"]["applied_through_seq"] == 0, "what the first run is yet to say is not skipped"
+    assert second["meta"]["applied_through_seq"] == 0, "later events of the first run are not skipped"
     assert await site.status(thread_id, second["result"]["run_id"]) == "pending"
-    going.end()
+    activation.end()
     (await site.agent.called()).end()
     assert await site.ends(thread_id, second["result"]["run_id"]) == "success"
     assert await site.status(thread_id, first["result"]["run_id"]) == "success"
 
 
 @pytest.mark.parametrize("name", ["multitaskStrategy", "multitask_strategy"])
-async def test_run_start_takes_a_strategy(site: Site, thread_id: str, name: str) -> None:
+async def test_run_start_accepts_a_strategy_in_both_spellings(site: Site, thread_id: str, name: str) -> None:
     await start(site, thread_id)
-    going = await site.agent.called()
-    told = await command(site, thread_id, "run.start", assistant_id="scripted", input="x", **{name: "reject"})
-    assert told["type"] == "error"
-    assert "already running" in told["message"]
-    going.end()
+    activation = await site.agent.called()
+    answer = await command(site, thread_id, "run.start", assistant_id="scripted", input="x", **{name: "reject"})
+    assert answer["type"] == "error"
+    assert "already running" in answer["message"]
+    activation.end()
 
 
-async def test_commands_that_are_wrong_say_so(site: Site) -> None:
+async def test_invalid_commands_are_rejected_with_a_message(site: Site) -> None:
     thread_id = await site.thread()
-    wrong: list[tuple[str, dict[str, Any], str]] = [
+    invalid: list[tuple[str, dict[str, Any], str]] = [
         ("run.start", {}, "invalid_argument"),
         ("run.start", {"assistant_id": "nobody", "input": "x"}, "invalid_argument"),
         ("run.start", {"assistant_id": NOBODY, "input": "x"}, "no_such_run"),
@@ -458,16 +468,16 @@ async def test_commands_that_are_wrong_say_so(site: Site) -> None:
         ("subscription.subscribe", {"channels": ["values"]}, "not_supported"),
         ("run.stop", {}, "unknown_command"),
     ]
-    for method, params, code in wrong:
-        told = await command(site, thread_id, method, **params)
-        assert (told["type"], told["error"]) == ("error", code), (method, told)
-        assert told["message"]
+    for method, params, code in invalid:
+        answer = await command(site, thread_id, method, **params)
+        assert (answer["type"], answer["error"]) == ("error", code), (method, answer)
+        assert answer["message"]
 
 
-async def test_the_state_can_be_read_and_gone_on_from(site: Site, thread_id: str) -> None:
+async def test_the_state_can_be_read_and_forked(site: Site, thread_id: str) -> None:
     for text in ("one", "two"):
-        told = await start(site, thread_id, "echo", input={**said(text), text: 1})
-        await site.ends(thread_id, told["result"]["run_id"])
+        answer = await start(site, thread_id, "echo", input={**user_input(text), text: 1})
+        await site.ends(thread_id, answer["result"]["run_id"])
     state = (await command(site, thread_id, "state.get", namespace=[], keys=["one", "nope"]))["result"]
     assert state["values"] == {"one": 1}
     listed = (await command(site, thread_id, "state.listCheckpoints", limit=3))["result"]["checkpoints"]
@@ -475,22 +485,24 @@ async def test_the_state_can_be_read_and_gone_on_from(site: Site, thread_id: str
     assert [each["step"] for each in listed] == sorted((each["step"] for each in listed), reverse=True)
     older = (await command(site, thread_id, "state.listCheckpoints", before=listed[1]["id"]))["result"]
     assert older["checkpoints"][0] == listed[2]
-    forked = (await command(site, thread_id, "state.fork", checkpointId=listed[2]["id"], input=said("again")))["result"]
+    forked = (await command(site, thread_id, "state.fork", checkpointId=listed[2]["id"], input=user_input("again")))[
+        "result"
+    ]
     assert forked["thread_id"] == thread_id
     await site.ends(thread_id, forked["run_id"])
     values = (await command(site, thread_id, "state.get"))["result"]["values"]
     assert [message["content"] for message in values["messages"]] == ["one", "one", "again", "again"]
 
 
-async def test_the_tree_shows_where_the_agent_is(site: Site, thread_id: str) -> None:
+async def test_the_tree_shows_the_active_namespaces(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         await start(site, thread_id)
-        going = await site.agent.called()
-        going.say(StepStarted(step_id="s", name="deep", ns=("outer:1", "inner:2")))
+        activation = await site.agent.called()
+        activation.say(StepStarted(step_id="s", name="deep", ns=("outer:1", "inner:2")))
         places = [event["params"]["namespace"] for event in await watch.until(event="started", graph_name="inner")]
         assert places == [[], ["outer:1"], ["outer:1", "inner:2"]]
         tree = (await command(site, thread_id, "agent.getTree"))["result"]["tree"]
-        going.end()
+        activation.end()
         ends = [(event["params"]["namespace"], event["params"]["data"]["event"]) for event in await watch.ends()]
     assert tree["status"] == "running"
     assert tree["children"][0]["graph_name"] == "outer"
@@ -498,7 +510,7 @@ async def test_the_tree_shows_where_the_agent_is(site: Site, thread_id: str) -> 
     assert ends == [(["outer:1", "inner:2"], "completed"), (["outer:1"], "completed"), ([], "completed")]
 
 
-async def test_the_tree_of_an_earlier_run_is_as_it_was_at_its_end(site: Site, thread_id: str) -> None:
+async def test_the_tree_of_an_earlier_run_shows_its_end(site: Site, thread_id: str) -> None:
     async with watching(site, thread_id, ["lifecycle"]) as watch:
         first = await start(site, thread_id, "ask")
         await watch.ends()
@@ -509,24 +521,24 @@ async def test_the_tree_of_an_earlier_run_is_as_it_was_at_its_end(site: Site, th
         assert tree["status"] == status
 
 
-async def test_a_run_that_has_not_begun_has_no_tree(site: Site, thread_id: str) -> None:
+async def test_a_pending_run_has_no_tree(site: Site, thread_id: str) -> None:
     first = await start(site, thread_id)
-    going = await site.agent.called()
-    waits = await start(site, thread_id)
-    told = await command(site, thread_id, "agent.getTree", run_id=waits["result"]["run_id"])
-    assert told["error"] == "no_such_run"
+    activation = await site.agent.called()
+    waiting = await start(site, thread_id)
+    answer = await command(site, thread_id, "agent.getTree", run_id=waiting["result"]["run_id"])
+    assert answer["error"] == "no_such_run"
     for run_id in (None, first["result"]["run_id"]):
         assert (await command(site, thread_id, "agent.getTree", run_id=run_id))["result"]["tree"]["status"] == "running"
-    going.end()
+    activation.end()
     (await site.agent.called()).end()
 
 
-async def test_the_agent_protocol_takes_and_gives_commands_in_camel_case(site: Site) -> None:
+async def test_commands_of_the_agent_protocol_are_in_camel_case(site: Site) -> None:
     thread_id, prefix = new_id(), "/agent-protocol"
-    told = await command(site, thread_id, "run.start", prefix, assistantId="ask", input=said("hi"))
-    assert set(told["result"]) == {"runId"}
-    assert set(told["meta"]) == {"appliedThroughSeq"}
-    await site.ends(thread_id, told["result"]["runId"])
+    started = await command(site, thread_id, "run.start", prefix, assistantId="ask", input=user_input("hi"))
+    assert set(started["result"]) == {"runId"}
+    assert set(started["meta"]) == {"appliedThroughSeq"}
+    await site.ends(thread_id, started["result"]["runId"])
     async with watching(site, thread_id, ["input"], path=prefix + "/threads/{}/stream") as watch:
         question = (await watch.next())["params"]["data"]["interruptId"]
     answer: Any = {"namespace": [], "interruptId": question, "response": "Ann"}
@@ -537,11 +549,11 @@ async def test_the_agent_protocol_takes_and_gives_commands_in_camel_case(site: S
 
 
 @pytest.mark.parametrize("path", ["/threads/{}/stream/events", "/threads/{}/stream", "/agent/echo/threads/{}/stream"])
-async def test_a_websocket_takes_commands_and_tells_events(site: Site, thread_id: str, path: str) -> None:
+async def test_a_websocket_accepts_commands_and_sends_events(site: Site, thread_id: str, path: str) -> None:
     async with socket(site, thread_id, path) as talk:
-        told = await talk.tell("subscription.subscribe", channels=["lifecycle", "messages"])
-        assert told["result"]["replayed_events"] == 0
-        started = await talk.tell("run.start", assistant_id="echo", input=said("one"))
+        subscription = await talk.tell("subscription.subscribe", channels=["lifecycle", "messages"])
+        assert subscription["result"]["replayed_events"] == 0
+        started = await talk.tell("run.start", assistant_id="echo", input=user_input("one"))
         assert started["result"]["run_id"]
         events = await talk.ends()
     message = ("message-start", "content-block-start", "content-block-delta", "content-block-finish", "message-finish")
@@ -549,48 +561,50 @@ async def test_a_websocket_takes_commands_and_tells_events(site: Site, thread_id
     assert brief(events) == ["lifecycle running", *parts, "lifecycle completed"]
 
 
-async def test_a_new_subscription_is_told_what_was_and_each_event_comes_once(site: Site) -> None:
-    thread_id = await performed(site)
+async def test_a_new_subscription_replays_events_once(site: Site) -> None:
+    thread_id = await thread_with_run(site)
     async with watching(site, thread_id) as watch:
-        every = await watch.ends()
+        all_events = await watch.ends()
     async with socket(site, thread_id) as talk:
         first = await talk.tell("subscription.subscribe", channels=["lifecycle"])
         lifecycle = await talk.some(2)
-        assert lifecycle == [event for event in every if event["method"] == "lifecycle"]
+        assert lifecycle == [event for event in all_events if event["method"] == "lifecycle"]
         second = await talk.tell("subscription.subscribe", channels=["lifecycle", "tools"])
         assert second["result"]["replayed_events"] == 6
-        assert await talk.some(6) == [event for event in every if event["method"] in ("lifecycle", "tools")]
+        assert await talk.some(6) == [event for event in all_events if event["method"] in ("lifecycle", "tools")]
         await talk.tell("run.start", assistant_id="echo", input="x")
         assert brief(await talk.ends()) == ["lifecycle running", "lifecycle completed"]
-        for told in (first, second):
-            left = await talk.tell("subscription.unsubscribe", subscription_id=told["result"]["subscription_id"])
-            assert left["type"] == "success"
+        for subscription in (first, second):
+            answer = await talk.tell(
+                "subscription.unsubscribe", subscription_id=subscription["result"]["subscription_id"]
+            )
+            assert answer["type"] == "success"
         again = await talk.tell("subscription.unsubscribe", subscription_id=first["result"]["subscription_id"])
         assert again["error"] == "no_such_subscription"
         run = (await talk.tell("run.start", assistant_id="echo", input="x"))["result"]["run_id"]
         await site.ends(thread_id, run)
         assert (await talk.tell("agent.getTree"))["type"] == "success"
-        assert talk.events == [], "nobody asked for them"
+        assert talk.events == [], "no subscription remains"
 
 
-async def test_a_connection_that_was_lost_is_taken_up_again(site: Site) -> None:
-    thread_id = await performed(site)
+async def test_a_lost_connection_can_be_resumed(site: Site) -> None:
+    thread_id = await thread_with_run(site)
     async with watching(site, thread_id) as watch:
-        every = await watch.ends()
+        all_events = await watch.ends()
     async with socket(site, thread_id) as talk:
         await talk.tell("subscription.subscribe", channels=["lifecycle"])
         await talk.some(2)
-        told = await talk.tell("subscription.reconnect", channels=list(ALL), since=every[20]["seq"])
-        assert (told["result"]["restored"], told["result"]["missed_events"]) == (True, len(every) - 21)
-        assert await talk.some(len(every) - 21) == every[21:]
+        answer = await talk.tell("subscription.reconnect", channels=list(ALL), since=all_events[20]["seq"])
+        assert (answer["result"]["restored"], answer["result"]["missed_events"]) == (True, len(all_events) - 21)
+        assert await talk.some(len(all_events) - 21) == all_events[21:]
         assert (await talk.tell("subscription.reconnect", channels=["values"]))["error"] == "invalid_argument"
 
 
-async def test_what_is_no_command_does_not_end_the_conversation(site: Site) -> None:
+async def test_an_invalid_command_keeps_the_websocket_open(site: Site) -> None:
     async with socket(site, new_id()) as talk:
         for text in ("", "{", "[]", '{"id": 1}', '{"id": "x", "method": "run.start"}', '"x"', "\ud800"[:0]):
-            told = await talk.raw(text)
-            assert (told["type"], told["error"]) == ("error", "invalid_argument")
+            answer = await talk.raw(text)
+            assert (answer["type"], answer["error"]) == ("error", "invalid_argument")
         assert (await talk.tell("subscription.subscribe", channels=["nope"]))["error"] == "invalid_argument"
         assert (await talk.tell("subscription.subscribe", channels=["values"]))["type"] == "success"
 
@@ -606,7 +620,7 @@ async def test_a_websocket_ends_with_its_thread(site: Site) -> None:
 
 
 async def test_streams_end_with_the_gateway(tmp_path: Path) -> None:
-    """Also those of a thread that there is not."""
+    """End the streams of a thread that does not exist, too."""
     path, body = f"/threads/{NOBODY}/stream/events", {"channels": ["values"]}
     async with opened(tmp_path) as site, site.streaming("POST", path, body) as silent, socket(site, NOBODY) as talk:
         assert isinstance(silent, Stream)
@@ -617,7 +631,7 @@ async def test_streams_end_with_the_gateway(tmp_path: Path) -> None:
             await talk.next()
 
 
-async def test_a_websocket_that_fails_is_closed_and_the_log_says_why(
+async def test_a_failed_websocket_is_closed_and_logged(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     thread_id = await site.thread()

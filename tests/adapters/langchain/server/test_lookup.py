@@ -1,4 +1,4 @@
-"""Finding what a request names, on a hub with one agent."""
+"""Lookup of runs and histories that requests name."""
 
 from uuid import uuid4
 
@@ -9,12 +9,12 @@ from babelgate.canonical import FaultError, RunStatus, TaskState
 from tests.gateway.hubs import OWNER, Echo, House, Scripted, asked, ends, reaches, registered, submit
 
 
-async def test_a_run_is_found_on_its_own_thread_by_its_owner_and_until_it_is_removed(hubs: House) -> None:
+async def test_a_run_is_found_by_its_owner_until_its_removal(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
     assert (await find_run(hub, OWNER, receipt.run_id, receipt.thread_id)).run_id == receipt.run_id
-    for owner, thread_id in ((OWNER, str(uuid4())), ("somebody else", None)):
+    for owner, thread_id in ((OWNER, str(uuid4())), ("another owner", None)):
         with pytest.raises(FaultError, match="Run not found"):
             await find_run(hub, owner, receipt.run_id, thread_id)
     await hub.remove_run(OWNER, receipt.run_id)
@@ -22,7 +22,7 @@ async def test_a_run_is_found_on_its_own_thread_by_its_owner_and_until_it_is_rem
         await find_run(hub, OWNER, receipt.run_id)
 
 
-async def test_a_run_that_waits_is_shown_cancelled_once_its_task_is(hubs: House) -> None:
+async def test_a_paused_run_is_cancelled_with_its_task(hubs: House) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
@@ -35,7 +35,7 @@ async def test_a_run_that_waits_is_shown_cancelled_once_its_task_is(hubs: House)
     assert (await apply_task_cancel(hub, OWNER, paused)).status is RunStatus.CANCELLED
 
 
-async def test_the_history_of_a_thread_is_that_of_a_seq_and_an_unknown_thread_is_named(hubs: House) -> None:
+async def test_a_history_can_end_at_an_earlier_record(hubs: House) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)

@@ -1,4 +1,4 @@
-"""What clients probe before anything else."""
+"""Endpoints that clients probe first: `/ok` and `/info`."""
 
 from importlib.metadata import version
 from pathlib import Path
@@ -8,14 +8,14 @@ import pytest
 from tests.running import running
 
 
-async def test_ok_says_so_to_anyone_and_looks_at_the_database_if_it_is_told_to(tmp_path: Path) -> None:
+async def test_ok_needs_no_key_and_can_check_the_database(tmp_path: Path) -> None:
     async with running(tmp_path, keys={"alice": "a-key"}) as gateway:
         for query in ("", "?check_db=0", "?check_db=1", "?check_db=true"):
             answer = await gateway.http.get(f"/ok{query}")
             assert (answer.status_code, answer.json()) == (200, {"ok": True, "services": {}})
 
 
-async def test_ok_is_not_said_of_a_database_that_cannot_be_read(tmp_path: Path) -> None:
+async def test_ok_fails_if_the_database_is_unreadable(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
         await gateway.hub.journal.close()
         assert (await gateway.http.get("/ok")).status_code == 200
@@ -24,13 +24,13 @@ async def test_ok_is_not_said_of_a_database_that_cannot_be_read(tmp_path: Path) 
         assert set(answer.json()) == {"detail"}
 
 
-async def test_a_check_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
+async def test_an_invalid_check_db_is_rejected(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
         assert (await gateway.http.get("/ok?check_db=perhaps")).status_code == 422
 
 
 @pytest.mark.parametrize("base", ["", "/agent/echo"])
-async def test_info_tells_of_the_gateway_and_does_not_pretend_to_be_langgraph(tmp_path: Path, base: str) -> None:
+async def test_info_describes_the_gateway_and_not_langgraph(tmp_path: Path, base: str) -> None:
     async with running(tmp_path) as gateway:
         answer = await gateway.http.get(f"{base}/info")
     assert answer.status_code == 200
@@ -42,7 +42,7 @@ async def test_info_tells_of_the_gateway_and_does_not_pretend_to_be_langgraph(tm
     assert answer.headers["babelgate"].startswith(version("babelgate"))
 
 
-async def test_a_chat_page_on_another_port_of_this_machine_may_probe_and_page(tmp_path: Path) -> None:
+async def test_a_page_on_another_local_port_can_read_pagination(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
         origin = {"Origin": "http://localhost:3000"}
         answer = await gateway.http.get("/info", headers=origin)

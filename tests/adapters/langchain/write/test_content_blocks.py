@@ -1,4 +1,4 @@
-"""Parts of a message become content blocks that never interleave."""
+"""Encoding of message parts as content blocks, which never interleave."""
 
 from typing import Any
 
@@ -7,26 +7,26 @@ from babelgate.canonical import DataPart, FilePart, ReasoningPart, RefusalPart, 
 from babelgate.canonical.event import PartAdded, PartDelta, PartEnded
 
 
-def told(blocks: Blocks, *events: PartAdded | PartDelta | PartEnded) -> list[Any]:
-    """(what, index, content or delta) of each."""
-    found: list[Any] = []
+def blocks_of(blocks: Blocks, *events: PartAdded | PartDelta | PartEnded) -> list[Any]:
+    """Return kind, index, and content or delta of each event."""
+    written: list[Any] = []
     for event in events:
         match event:
             case PartAdded():
-                found += blocks.add(event)
+                written += blocks.add(event)
             case PartDelta():
-                found += blocks.delta(event)
+                written += blocks.delta(event)
             case PartEnded():
-                found += blocks.end(event)
-    found += blocks.close()
+                written += blocks.end(event)
+    written += blocks.close()
     return [
         (each["event"].removeprefix("content-block-"), each["index"], each.get("content", each.get("delta")))
-        for each in found
+        for each in written
     ]
 
 
-def test_a_text_that_is_said_piece_by_piece() -> None:
-    assert told(
+def test_a_streamed_text_has_a_delta_for_each_piece() -> None:
+    assert blocks_of(
         Blocks(), PartAdded(part=TextPart(text="a"), open=True), PartDelta(text="b", index=0), PartEnded(index=0)
     ) == [
         ("start", 0, {"type": "text", "text": ""}),
@@ -36,14 +36,18 @@ def test_a_text_that_is_said_piece_by_piece() -> None:
     ]
 
 
-def test_a_text_that_was_said_at_once_is_told_with_one_delta() -> None:
-    assert [what for what, _, _ in told(Blocks(), PartAdded(part=TextPart(text="a")))] == ["start", "delta", "finish"]
-    assert [what for what, _, _ in told(Blocks(), PartAdded(part=TextPart(text="")))] == ["start", "finish"]
+def test_a_whole_text_has_one_delta() -> None:
+    assert [what for what, _, _ in blocks_of(Blocks(), PartAdded(part=TextPart(text="a")))] == [
+        "start",
+        "delta",
+        "finish",
+    ]
+    assert [what for what, _, _ in blocks_of(Blocks(), PartAdded(part=TextPart(text="")))] == ["start", "finish"]
 
 
 def test_blocks_do_not_interleave() -> None:
-    """ "block N must finish before block N+1 starts" (CDDL, section 8)."""
-    found = told(
+    """Finish each block before the next one starts (CDDL, section 8)."""
+    found = blocks_of(
         Blocks(),
         PartAdded(part=ReasoningPart(text="why"), open=True),
         PartAdded(part=TextPart(text="one"), open=True),
@@ -69,10 +73,10 @@ def test_blocks_do_not_interleave() -> None:
     assert found[5][2] == {"type": "text-delta", "text": "one two"}
 
 
-def test_the_arguments_of_a_call_are_told_whole_with_each_piece() -> None:
-    """A block-delta takes the place of the fields that it names."""
+def test_each_delta_of_a_call_has_all_arguments_so_far() -> None:
+    """Send all arguments with each piece, because a block-delta replaces the fields that it names."""
     call = ToolCallPart(call_id="c", name="look", arguments='{"a"')
-    assert told(Blocks(), PartAdded(part=call, open=True), PartDelta(text=": 1}", index=0)) == [
+    assert blocks_of(Blocks(), PartAdded(part=call, open=True), PartDelta(text=": 1}", index=0)) == [
         ("start", 0, {"type": "tool_call_chunk", "id": "c", "name": "look", "args": ""}),
         ("delta", 0, {"type": "block-delta", "fields": {"type": "tool_call_chunk", "args": '{"a"'}}),
         ("delta", 0, {"type": "block-delta", "fields": {"type": "tool_call_chunk", "args": '{"a": 1}'}}),
@@ -80,26 +84,26 @@ def test_the_arguments_of_a_call_are_told_whole_with_each_piece() -> None:
     ]
 
 
-def test_arguments_that_are_no_object_make_an_invalid_call() -> None:
-    *_, (what, _, block) = told(Blocks(), PartAdded(part=ToolCallPart(call_id="c", name="look", arguments="{")))
+def test_arguments_that_are_not_an_object_are_an_invalid_call() -> None:
+    *_, (what, _, block) = blocks_of(Blocks(), PartAdded(part=ToolCallPart(call_id="c", name="look", arguments="{")))
     assert (what, block["type"], block["args"]) == ("finish", "invalid_tool_call", "{")
 
 
-def test_the_bytes_of_a_file_come_once() -> None:
+def test_the_bytes_of_a_file_are_sent_once() -> None:
     part = FilePart(name="a.png", media_type="image/png", inline=b"hi")
-    (_, _, first), (_, _, last) = told(Blocks(), PartAdded(part=part))
+    (_, _, first), (_, _, last) = blocks_of(Blocks(), PartAdded(part=part))
     assert first == {"type": "image", "mime_type": "image/png", "extras": {"filename": "a.png"}}
     assert last == {**first, "base64": "aGk="}
 
 
-def test_what_has_no_block_of_its_own_is_non_standard() -> None:
-    *_, (_, _, data) = told(Blocks(), PartAdded(part=DataPart(data={"a": 1})))
+def test_parts_without_a_block_type_are_non_standard() -> None:
+    *_, (_, _, data) = blocks_of(Blocks(), PartAdded(part=DataPart(data={"a": 1})))
     assert data == {"type": "non_standard", "value": {"a": 1}}
-    *_, (_, _, refusal) = told(Blocks(), PartAdded(part=RefusalPart(text="no"), open=True), PartDelta(text="!"))
+    *_, (_, _, refusal) = blocks_of(Blocks(), PartAdded(part=RefusalPart(text="no"), open=True), PartDelta(text="!"))
     assert refusal == {"type": "non_standard", "value": {"type": "refusal", "refusal": "no!"}}
 
 
-def test_the_form_that_an_agent_had_for_a_block_is_not_the_protocol_s() -> None:
+def test_the_langchain_form_of_a_block_is_not_sent() -> None:
     thought = ReasoningPart(text="hm", extra={"langchain": {"type": "thinking", "signature": "s"}})
-    *_, (_, _, block) = told(Blocks(), PartAdded(part=thought))
+    *_, (_, _, block) = blocks_of(Blocks(), PartAdded(part=thought))
     assert block == {"type": "reasoning", "reasoning": "hm"}

@@ -1,4 +1,4 @@
-"""Questions as forms, and what is filled in as answers."""
+"""Questions encoded as forms, and submitted forms decoded as answers."""
 
 import json
 from typing import Any
@@ -23,43 +23,43 @@ FLAT = {"type": "object", "properties": {"name": {"type": "string"}, "age": {"ty
 NESTED = {"type": "object", "properties": {"of": {"type": "object"}}}
 
 
-def asked(schema: Any = None, **more: Any) -> InterruptRaised:
+def question_of(schema: Any = None, **more: Any) -> InterruptRaised:
     return InterruptRaised(interrupt_id="i", message=Message.of("Which?"), answer_schema=schema, **more)
 
 
-def test_a_question_without_a_schema_is_a_form_of_one_text() -> None:
-    form = encode_form(asked())
+def test_a_question_without_a_schema_asks_for_one_string() -> None:
+    form = encode_form(question_of())
     assert form == {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
-    assert decode_form(asked(), {"answer": "this"}) == "this"
+    assert decode_form(question_of(), {"answer": "this"}) == "this"
 
 
-def test_a_flat_object_is_a_form_as_it_is() -> None:
-    assert encode_form(asked(FLAT)) == FLAT
-    assert decode_form(asked(FLAT), {"name": "Ada"}) == {"name": "Ada"}
+def test_the_schema_of_a_flat_object_is_the_form() -> None:
+    assert encode_form(question_of(FLAT)) == FLAT
+    assert decode_form(question_of(FLAT), {"name": "Ada"}) == {"name": "Ada"}
 
 
 @pytest.mark.parametrize(("schema", "value"), [({"type": "boolean"}, True), ({"type": "integer", "minimum": 1}, 5)])
 def test_a_plain_value_is_the_only_member_of_a_form(schema: Any, value: Json) -> None:
-    assert encode_form(asked(schema))["properties"] == {"answer": schema}
-    assert decode_form(asked(schema), {"answer": value}) == value
+    assert encode_form(question_of(schema))["properties"] == {"answer": schema}
+    assert decode_form(question_of(schema), {"answer": value}) == value
 
 
 @pytest.mark.parametrize("schema", [NESTED, {"type": "array"}, {"anyOf": [FLAT]}, {}, {"type": "object"}])
-def test_any_other_value_is_json_in_a_text_and_the_words_name_its_schema(schema: Any) -> None:
-    assert encode_form(asked(schema))["properties"]["answer"]["type"] == "string"
-    assert "schema" in form_text(asked(schema))
-    assert decode_form(asked(schema), {"answer": '{"of": {"a": [1]}}'}) == {"of": {"a": [1]}}
-    assert decode_form(asked(schema), {"answer": "no JSON"}) == "no JSON"
+def test_any_other_value_is_json_in_a_string(schema: Any) -> None:
+    assert encode_form(question_of(schema))["properties"]["answer"]["type"] == "string"
+    assert "schema" in form_text(question_of(schema))
+    assert decode_form(question_of(schema), {"answer": '{"of": {"a": [1]}}'}) == {"of": {"a": [1]}}
+    assert decode_form(question_of(schema), {"answer": "no JSON"}) == "no JSON"
 
 
 def test_an_empty_form_is_no_answer() -> None:
-    assert decode_form(asked(), None) is None
+    assert decode_form(question_of(), None) is None
 
 
-def test_a_call_of_a_tool_of_the_caller_is_told_as_the_call() -> None:
+def test_a_call_of_a_callers_tool_is_a_question() -> None:
     call = ToolCallPart(call_id="c", name="find", arguments='{"a": 1}', side="caller")
-    told = encode_question(InterruptRaised(interrupt_id="i", message=Message(parts=(call,)), value={"name": "find"}))
-    assert told == {"id": "i", "kind": "input", "message": 'find({"a": 1})', "value": {"name": "find"}}
+    encoded = encode_question(InterruptRaised(interrupt_id="i", message=Message(parts=(call,)), value={"name": "find"}))
+    assert encoded == {"id": "i", "kind": "input", "message": 'find({"a": 1})', "value": {"name": "find"}}
 
 
 TITLED = [{"const": "a", "title": "The first"}, {"const": "b", "title": "The second"}]
@@ -75,9 +75,9 @@ TITLED = [{"const": "a", "title": "The first"}, {"const": "b", "title": "The sec
         {"type": "array", "items": {"anyOf": TITLED}},
     ],
 )
-def test_choices_are_members_of_forms(field: Any) -> None:
+def test_choices_of_strings_are_members_of_forms(field: Any) -> None:
     schema = {"type": "object", "properties": {"which": field}}
-    assert encode_form(asked(schema)) == schema
+    assert encode_form(question_of(schema)) == schema
 
 
 @pytest.mark.parametrize(
@@ -91,11 +91,11 @@ def test_choices_are_members_of_forms(field: Any) -> None:
         {"type": "array"},
     ],
 )
-def test_what_is_no_choice_of_strings_is_no_member_of_a_form(field: Any) -> None:
-    assert "answer" in encode_form(asked({"type": "object", "properties": {"which": field}}))["properties"]
+def test_other_choices_are_not_members_of_forms(field: Any) -> None:
+    assert "answer" in encode_form(question_of({"type": "object", "properties": {"which": field}}))["properties"]
 
 
-def used(name: str, arguments: str = "{}") -> InterruptRaised:
+def tool_call(name: str, arguments: str = "{}") -> InterruptRaised:
     call = ToolCallPart(call_id="c", name=name, arguments=arguments, side="caller")
     return InterruptRaised(interrupt_id="i", message=Message(parts=(call,)))
 
@@ -111,8 +111,8 @@ def used(name: str, arguments: str = "{}") -> InterruptRaised:
         ("roots/list", {}, {"roots": [{"uri": "file:///a"}]}),
     ],
 )
-def test_a_call_of_the_callers_method_is_answered_by_its_result(method: str, params: Any, reply: Any) -> None:
-    question = used(method, json.dumps(params))
+def test_a_client_method_is_answered_by_its_result(method: str, params: Any, reply: Any) -> None:
+    question = tool_call(method, json.dumps(params))
     assert encode_request(question) == {"method": method, "params": params}
     form = decode_response(question, reply)
     assert form == Form("accept", reply)
@@ -122,9 +122,9 @@ def test_a_call_of_the_callers_method_is_answered_by_its_result(method: str, par
         assert decode_response(question, wrong) is None
 
 
-def test_any_other_call_is_asked_by_a_form() -> None:
-    assert method_of(used("weather")) == "elicitation/create"
-    assert encode_request(used("weather"))["params"]["requestedSchema"]["required"] == ["answer"]
-    assert decode_response(used("weather"), {"action": "decline"}) == Form("decline", None)
+def test_any_other_tool_call_is_a_form() -> None:
+    assert method_of(tool_call("weather")) == "elicitation/create"
+    assert encode_request(tool_call("weather"))["params"]["requestedSchema"]["required"] == ["answer"]
+    assert decode_response(tool_call("weather"), {"action": "decline"}) == Form("decline", None)
     for wrong in (12345, None, {"action": "maybe"}, {"action": "accept", "content": 5}):
-        assert decode_response(used("weather"), wrong) is None
+        assert decode_response(tool_call("weather"), wrong) is None

@@ -1,4 +1,4 @@
-"""Ids of runs that wait for an answer."""
+"""Ids and states of runs that wait for an answer."""
 
 from uuid import UUID
 
@@ -10,13 +10,13 @@ from babelgate.canonical import FaultCode, FaultError
 TASK = "5f0c1d0e-8a4b-4c2f-9d3e-7b6a1c2d3e4f"
 
 
-def test_an_id_leads_to_its_task() -> None:
+def test_a_run_id_decodes_to_its_task() -> None:
     assert decode_run_id(encode_run_id(TASK)) == TASK
     assert decode_run_id(encode_run_id(TASK, "state echo"), "state echo") == TASK
 
 
 @pytest.mark.parametrize("at", range(4, 47))
-def test_an_id_of_which_one_character_was_changed_is_refused(at: int) -> None:
+def test_an_id_with_one_changed_character_is_rejected(at: int) -> None:
     run_id = encode_run_id(TASK)
     changed = run_id[:at] + ("A" if run_id[at] != "A" else "B") + run_id[at + 1 :]
     with pytest.raises(FaultError) as raised:
@@ -25,30 +25,30 @@ def test_an_id_of_which_one_character_was_changed_is_refused(at: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "run_", TASK, "run_é", "run_" + "A" * 42, "run_" + "A" * 43, "run_" + "A" * 5000])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_rejected(text: str) -> None:
     with pytest.raises(FaultError):
         decode_run_id(text)
 
 
-def test_an_id_is_good_for_its_use_alone() -> None:
-    for made, read in (("", "state echo"), ("state echo", ""), ("state echo", "state ask")):
+def test_an_id_is_valid_only_for_its_purpose() -> None:
+    for written_for, read_for in (("", "state echo"), ("state echo", ""), ("state echo", "state ask")):
         with pytest.raises(FaultError):
-            decode_run_id(encode_run_id(TASK, made), read)
+            decode_run_id(encode_run_id(TASK, written_for), read_for)
 
 
-def test_a_state_leads_to_its_task_and_is_another_one_for_other_questions() -> None:
+def test_a_state_depends_on_its_task_and_questions() -> None:
     first, second = (encode_state(TASK, "echo", [name]) for name in "ab")
     assert first != second
     assert decode_state(first, "echo") == decode_state(second, "echo") == TASK
 
 
-def test_a_state_that_was_changed_or_is_of_another_tool_is_refused() -> None:
+def test_a_changed_state_or_one_of_another_tool_is_rejected() -> None:
     state = encode_state(TASK, "echo", ["a"])
     run_id, _, turn = state.rpartition(".")
-    for told, tool in ((state, "ask"), (f"{state}x", "echo"), (f"{run_id}.{turn[::-1]}x", "echo"), (run_id, "echo")):
+    for invalid, tool in ((state, "ask"), (f"{state}x", "echo"), (f"{run_id}.{turn[::-1]}x", "echo"), (run_id, "echo")):
         with pytest.raises(FaultError):
-            decode_state(told, tool)
+            decode_state(invalid, tool)
 
 
-def test_an_id_holds_no_more_than_the_task() -> None:
+def test_an_uppercase_uuid_decodes_to_the_same_uuid() -> None:
     assert UUID(decode_run_id(encode_run_id(TASK.upper()))) == UUID(TASK)

@@ -1,4 +1,4 @@
-"""Tools over a whole gateway: what is called, what is told, who is asked and how, in both eras of the protocol."""
+"""Tools over a whole gateway, in both eras of the protocol: calls, progress, questions, tasks and the transport."""
 
 import asyncio
 import json
@@ -60,8 +60,8 @@ WAITING: Final = Waiting()
 
 
 async def waiting(text: str) -> AsyncGenerator[Message | str]:
-    async for said in WAITING.run(text):
-        yield said
+    async for message in WAITING.run(text):
+        yield message
 
 
 async def echo(text: str) -> str:
@@ -103,7 +103,7 @@ SPEAKING: Final = asyncio.Event()
 
 
 async def speaking(text: str) -> AsyncGenerator[str]:
-    """Waits in the middle."""
+    """Wait after the first of three pieces."""
     yield "one "
     await SPEAKING.wait()
     yield "two "
@@ -111,11 +111,11 @@ async def speaking(text: str) -> AsyncGenerator[str]:
 
 
 async def weather(call: Invocation) -> dict[str, Any]:
-    return {"given": call.data}
+    return {"input": call.data}
 
 
 async def count_words(text: str) -> dict[str, Any]:
-    return {"words": len(text.split()) if text != "wrong" else "many"}
+    return {"words": len(text.split()) if text != "many" else "many"}
 
 
 AGENTS: Final = (echo, history, ask, approve, files, fail, progress, waiting, speaking)
@@ -125,8 +125,8 @@ AGENTS: Final = (echo, history, ask, approve, files, fail, progress, waiting, sp
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
     registered = {agent.__name__: RegisteredAgent(*wrap(agent, agent.__name__)) for agent in AGENTS}
     for agent, schemas in ((weather, {"input": CITY}), (count_words, {"output": COUNT})):
-        info, made = wrap(agent, agent.__name__)
-        registered[agent.__name__] = RegisteredAgent(info.replace(schemas=schemas), made)
+        info, function = wrap(agent, agent.__name__)
+        registered[agent.__name__] = RegisteredAgent(info.replace(schemas=schemas), function)
     async with running(tmp_path_factory.mktemp("mcp"), registered=registered) as gateway:
         yield gateway
 
@@ -143,7 +143,7 @@ def modern(gateway: Running) -> Client:
 
 @pytest.fixture
 def polling(gateway: Running) -> Client:
-    """A client that knows tasks."""
+    """A client that declares tasks."""
     return Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
 
 
@@ -162,11 +162,11 @@ async def test_every_agent_is_a_tool(client: Client) -> None:
     assert [tool["name"] for tool in tools if "outputSchema" in tool] == ["count_words"]
 
 
-async def test_there_is_one_page_of_tools(client: Client) -> None:
+async def test_a_cursor_of_tools_is_rejected(client: Client) -> None:
     assert (await client.ask("tools/list", {"cursor": "x"}))["error"]["code"] == -32602
 
 
-async def test_an_agent_alone_behind_its_path_is_the_only_tool(client: Client) -> None:
+async def test_the_path_of_one_agent_has_only_its_tool(client: Client) -> None:
     client.path = "/agent/echo/mcp"
     tools = (await client.ask("tools/list"))["result"]["tools"]
     assert [tool["name"] for tool in tools] == ["echo", "resume_run"]
@@ -174,7 +174,7 @@ async def test_an_agent_alone_behind_its_path_is_the_only_tool(client: Client) -
     assert (await client.ask("tools/call", {"name": "ask", "arguments": {}}))["error"]["code"] == -32602
 
 
-async def test_a_call_is_a_run_that_its_result_names(gateway: Running, client: Client) -> None:
+async def test_the_result_of_a_call_has_the_run_id(gateway: Running, client: Client) -> None:
     result = await client.call("echo", {"message": "hi"})
     assert text_of(result) == "hi"
     assert "isError" not in result or result["isError"] is False
@@ -186,7 +186,7 @@ async def test_a_call_is_a_run_that_its_result_names(gateway: Running, client: C
 
 
 @pytest.mark.parametrize("name", ["a name", "5f0c1d0e-8a4b-4c2f-9d3e-7b6a1c2d3e4f"])
-async def test_calls_of_one_thread_are_one_conversation(client: Client, name: str) -> None:
+async def test_calls_with_one_thread_id_share_a_conversation(client: Client, name: str) -> None:
     name = name if len(name) == 36 else f"{name} {type(client).__name__}"
     thread = name if len(name) != 36 else str(uuid4())
     await client.call("history", {"message": "one", "thread_id": thread})
@@ -195,9 +195,9 @@ async def test_calls_of_one_thread_are_one_conversation(client: Client, name: st
     assert text_of(await client.call("history", {"message": "two"})) == "user: two"
 
 
-async def test_an_agents_own_arguments_are_its_input(client: Client) -> None:
+async def test_arguments_of_a_declared_schema_are_the_input(client: Client) -> None:
     result = await client.call("weather", {"city": "Oslo", "thread_id": "w"})
-    assert result["structuredContent"] == {"given": {"city": "Oslo"}}
+    assert result["structuredContent"] == {"input": {"city": "Oslo"}}
     wrong = await client.call("weather", {"city": 5})
     assert wrong["isError"] is True
     assert "city" in text_of(wrong)
@@ -216,29 +216,29 @@ async def test_an_agents_own_arguments_are_its_input(client: Client) -> None:
         {"message": "a", "files": [{"data": "aGk=", "uri": "https://example.com"}]},
     ],
 )
-async def test_wrong_arguments_are_a_result_from_which_a_model_can_learn(client: Client, arguments: Wire) -> None:
+async def test_invalid_arguments_give_an_error_result_with_text(client: Client, arguments: Wire) -> None:
     result = await client.call("echo", arguments)
     assert result["isError"] is True
     assert text_of(result)
 
 
-async def test_a_tool_that_there_is_not_is_an_error_of_the_protocol(client: Client) -> None:
+async def test_an_unknown_tool_is_an_error_of_the_protocol(client: Client) -> None:
     error = (await client.ask("tools/call", {"name": "nobody", "arguments": {}}))["error"]
     assert (error["code"], error["message"]) == (-32602, "Unknown tool: nobody")
 
 
-async def test_structured_output_is_told_twice_and_keeps_its_schema(client: Client) -> None:
+async def test_structured_output_is_also_text_and_must_match_its_schema(client: Client) -> None:
     result = await client.call("count_words", {"message": "two words"})
     assert result["structuredContent"] == {"words": 2}
     assert text_of(result) == '{"words":2}'
-    wrong = await client.call("count_words", {"message": "wrong"})
+    wrong = await client.call("count_words", {"message": "many"})
     assert wrong["isError"] is True
     assert "schema" in text_of(wrong)
 
 
-async def test_files_go_in_and_come_out(client: Client) -> None:
-    given = {"name": "a b.txt", "mime_type": "text/plain", "data": "aGk="}
-    text, picture = (await client.call("files", {"message": "", "files": [given]}))["content"]
+async def test_files_reach_the_agent_and_the_result(client: Client) -> None:
+    file = {"name": "a b.txt", "mime_type": "text/plain", "data": "aGk="}
+    text, picture = (await client.call("files", {"message": "", "files": [file]}))["content"]
     assert text["resource"] == {"uri": "file:///a%20b.txt", "mimeType": "text/plain", "blob": "aGk="}
     assert (picture["type"], picture["mimeType"], picture["data"]) == ("image", "image/png", "iVBORw==")
     assert picture["_meta"]["babelgate"]["name"] == "a picture.png"
@@ -247,18 +247,18 @@ async def test_files_go_in_and_come_out(client: Client) -> None:
 # Progress and cancel
 
 
-async def test_progress_is_told_to_who_asks_for_it(gateway: Running, client: Client) -> None:
+async def test_progress_is_reported_if_the_call_has_a_token(gateway: Running, client: Client) -> None:
     params = {"name": "progress", "arguments": {"message": "go"}}
     request = client.request("tools/call", {**params, "_meta": {"progressToken": "t"}})
-    *told, answer = messages_of(await gateway.http.request(**request))
-    asides = [each["params"] for each in told if "_meta" not in each["params"]]
-    assert asides == [{"progressToken": "t", "progress": 1, "message": "Half way."}]
+    *notifications, answer = messages_of(await gateway.http.request(**request))
+    updates = [each["params"] for each in notifications if "_meta" not in each["params"]]
+    assert updates == [{"progressToken": "t", "progress": 1, "message": "Half way."}]
     assert text_of(answer["result"]) == "Done."
     (alone,) = messages_of(await gateway.http.request(**client.request("tools/call", params)))
     assert text_of(alone["result"]) == "Done."
 
 
-async def test_text_is_told_while_the_agent_speaks_to_who_asks_for_progress(client: Client) -> None:
+async def test_text_is_streamed_if_the_call_has_a_progress_token(client: Client) -> None:
     SPEAKING.clear()
     async with calling(client, "speaking", _meta={"progressToken": "t"}) as stream:
         first = (await stream.next() or {})["params"]
@@ -273,13 +273,13 @@ async def test_text_is_told_while_the_agent_speaks_to_who_asks_for_progress(clie
     assert text_of(last["result"]) == "one two three"
 
 
-async def ended() -> None:
+async def waiting_has_ended() -> None:
     async with asyncio.timeout(BOUND):
         await WAITING.ended.wait()
 
 
 @pytest.mark.parametrize("kind", ["2025-11-25", "2026-07-28", "session", "json", "tasks"])
-async def test_a_client_that_hangs_up_cancels_the_run(gateway: Running, polling: Client, kind: str) -> None:
+async def test_a_disconnected_client_cancels_the_run(gateway: Running, polling: Client, kind: str) -> None:
     WAITING.__init__()
     clients = {
         "2025-11-25": Client(gateway.http),
@@ -292,19 +292,19 @@ async def test_a_client_that_hangs_up_cancels_the_run(gateway: Running, polling:
     async with asyncio.timeout(BOUND):
         await WAITING.started.wait()
     call.cancel()
-    await ended()
+    await waiting_has_ended()
 
 
-async def test_a_request_that_is_cancelled_in_a_session_cancels_the_run(gateway: Running) -> None:
+async def test_a_cancelled_request_in_a_session_cancels_the_run(gateway: Running) -> None:
     WAITING.__init__()
     client, _ = await enter(gateway.http, elicitation={})
     async with calling(client, "waiting", 5, _meta={"progressToken": "t"}) as stream:
         await stream.next()
         assert await say(client, {"method": "notifications/cancelled", "params": {"requestId": 5}}) == 202
-        await ended()
+        await waiting_has_ended()
 
 
-async def test_a_request_that_is_cancelled_in_a_session_that_holds_nothing_cancels_the_run(gateway: Running) -> None:
+async def test_a_cancelled_request_in_a_stateless_session_cancels_the_run(gateway: Running) -> None:
     WAITING.__init__()
     client, hello = await enter(gateway.http)
     other, _ = await enter(gateway.http)
@@ -316,10 +316,10 @@ async def test_a_request_that_is_cancelled_in_a_session_that_holds_nothing_cance
             assert await say(elsewhere, cancel) == 202
         assert not WAITING.ended.is_set()
         assert await say(client, cancel) == 202
-        await ended()
+        await waiting_has_ended()
 
 
-async def test_a_call_that_is_cancelled_before_its_run_is_accepted_has_none_that_goes_on(gateway: Running) -> None:
+async def test_a_call_cancelled_before_acceptance_leaves_no_active_run(gateway: Running) -> None:
     WAITING.__init__()
     client, _ = await enter(gateway.http)
     async with Held(gateway.hub) as held:
@@ -333,14 +333,14 @@ async def test_a_call_that_is_cancelled_before_its_run_is_accepted_has_none_that
         assert answer_of(await call)["result"]["isError"]
 
 
-async def test_a_session_that_holds_nothing_has_no_stream_and_no_end(gateway: Running) -> None:
+async def test_a_stateless_session_rejects_get_and_delete(gateway: Running) -> None:
     client, _ = await enter(gateway.http)
     for method in ("GET", "DELETE"):
         response = await gateway.http.request(method, "/mcp", headers={**ACCEPT, **client.headers})
         assert (response.status_code, response.headers["allow"]) == (405, "OPTIONS, POST")
 
 
-async def test_a_cancel_outside_of_a_session_does_nothing(gateway: Running) -> None:
+async def test_a_cancel_without_a_session_is_accepted_and_ignored(gateway: Running) -> None:
     client = Client(gateway.http)
     assert await say(client, {"method": "notifications/cancelled", "params": {"requestId": 5}}) == 202
 
@@ -348,42 +348,42 @@ async def test_a_cancel_outside_of_a_session_does_nothing(gateway: Running) -> N
 # Questions
 
 
-async def test_who_cannot_be_asked_resumes_the_run(client: Client) -> None:
+async def test_a_client_without_elicitation_answers_with_resume_run(client: Client) -> None:
     result = await client.call("ask")
-    asked = result["structuredContent"]
-    assert asked["status"] == "input_required"
-    (interrupt,) = asked["interrupts"]
+    pending = result["structuredContent"]
+    assert pending["status"] == "input_required"
+    (interrupt,) = pending["interrupts"]
     assert interrupt["message"] == "What is your name?"
     answers = {interrupt["id"]: "Ada"}
-    assert text_of(await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})) == "Hello, Ada."
-    again = await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})
+    assert text_of(await client.call("resume_run", {"run_id": pending["run_id"], "answers": answers})) == "Hello, Ada."
+    again = await client.call("resume_run", {"run_id": pending["run_id"], "answers": answers})
     assert again["isError"] is True
 
 
-async def test_a_run_that_asks_can_be_ended(gateway: Running, client: Client) -> None:
+async def test_resume_run_can_cancel_a_waiting_run(gateway: Running, client: Client) -> None:
     result = await client.call("ask")
     run_id = result["structuredContent"]["run_id"]
-    ended = await client.call("resume_run", {"run_id": run_id, "action": "cancel"})
-    assert (ended["isError"], text_of(ended)) == (True, "The run was cancelled.")
+    cancelled = await client.call("resume_run", {"run_id": run_id, "action": "cancel"})
+    assert (cancelled["isError"], text_of(cancelled)) == (True, "The run was cancelled.")
     task = await gateway.hub.reads.task(OWNER, result["_meta"]["babelgate"]["task_id"])
     assert task.state is TaskState.CANCELLED
 
 
 async def test_a_question_can_be_declined(client: Client) -> None:
-    asked = (await client.call("ask"))["structuredContent"]
-    done = await client.call("resume_run", {"run_id": asked["run_id"], "action": "decline"})
+    pending = (await client.call("ask"))["structuredContent"]
+    done = await client.call("resume_run", {"run_id": pending["run_id"], "action": "decline"})
     assert "structuredContent" not in done
 
 
 @pytest.mark.parametrize("answers", [{}, {"nobody": 1}])
-async def test_answers_to_other_questions_are_refused(client: Client, answers: Wire) -> None:
-    asked = (await client.call("ask"))["structuredContent"]
-    refused = await client.call("resume_run", {"run_id": asked["run_id"], "answers": answers})
+async def test_answers_to_unknown_questions_are_rejected(client: Client, answers: Wire) -> None:
+    pending = (await client.call("ask"))["structuredContent"]
+    refused = await client.call("resume_run", {"run_id": pending["run_id"], "answers": answers})
     assert refused["isError"] is True
-    assert asked["interrupts"][0]["id"] in text_of(refused)
+    assert pending["interrupts"][0]["id"] in text_of(refused)
 
 
-async def test_a_client_with_a_session_is_asked_while_its_call_goes_on(gateway: Running) -> None:
+async def test_a_client_with_a_session_answers_during_its_call(gateway: Running) -> None:
     client, hello = await enter(gateway.http, elicitation={})
     assert hello.headers["mcp-session-id"]
     async with calling(client, "approve") as stream:
@@ -400,21 +400,21 @@ async def test_a_client_with_a_session_is_asked_while_its_call_goes_on(gateway: 
     assert [each["text"] for each in done["content"]] == ["Two questions.", "Ada said {'approved': True}."]
 
 
-async def test_a_question_that_the_caller_cancels_ends_the_run(gateway: Running) -> None:
+async def test_a_question_cancelled_by_the_client_cancels_the_run(gateway: Running) -> None:
     client, _ = await enter(gateway.http, elicitation={"form": {}})
     async with calling(client, "ask") as stream:
-        asked = await stream.next() or {}
-        await say(client, {"id": asked["id"], "result": {"action": "cancel"}})
+        question = await stream.next() or {}
+        await say(client, {"id": question["id"], "result": {"action": "cancel"}})
         done = (await stream.next() or {})["result"]
     assert (done["isError"], text_of(done)) == (True, "The run was cancelled.")
 
 
-async def test_a_client_that_hangs_up_at_a_question_ends_the_run(gateway: Running) -> None:
+async def test_a_client_that_disconnects_at_a_question_cancels_the_run(gateway: Running) -> None:
     client, _ = await enter(gateway.http, elicitation={})
     thread_id = str(uuid4())
     arguments = {"message": "go", "thread_id": thread_id}
-    made = client.request("tools/call", {"name": "ask", "arguments": arguments})
-    async with gateway.http.stream(**made) as response:
+    call = client.request("tools/call", {"name": "ask", "arguments": arguments})
+    async with gateway.http.stream(**call) as response:
         assert "elicitation/create" in await anext(line async for line in response.aiter_lines() if "data" in line)
     async with asyncio.timeout(BOUND):
         async for batch in gateway.hub.reads.follow(OWNER, Scope(thread_id)):
@@ -422,7 +422,7 @@ async def test_a_client_that_hangs_up_at_a_question_ends_the_run(gateway: Runnin
                 return
 
 
-async def test_a_client_that_says_no_form_can_be_shown_is_not_asked(gateway: Running) -> None:
+async def test_a_client_without_forms_gets_the_question_as_result(gateway: Running) -> None:
     several: tuple[tuple[Wire, int], ...] = (
         ({}, 64),
         ({"elicitation": {"url": {}}}, 64),
@@ -436,50 +436,50 @@ async def test_a_client_that_says_no_form_can_be_shown_is_not_asked(gateway: Run
 
 
 async def test_a_client_of_2026_calls_again_with_its_answers(modern: Client) -> None:
-    asked = await modern.call("approve")
-    assert asked["resultType"] == "input_required"
-    forms = asked["inputRequests"]
+    pending = await modern.call("approve")
+    assert pending["resultType"] == "input_required"
+    forms = pending["inputRequests"]
     messages = {each["params"]["message"]: name for name, each in forms.items()}
     name: Wire = {messages["What is your name?"]: {"action": "accept", "content": {"answer": "Ada"}}}
-    rest = await modern.call("approve", inputResponses=name, requestState=asked["requestState"])
+    rest = await modern.call("approve", inputResponses=name, requestState=pending["requestState"])
     assert list(rest["inputRequests"]) == [messages["May I write?"]]
     answer = {messages["May I write?"]: {"action": "accept", "content": {"approved": True}}}
     done = await modern.call("approve", inputResponses=answer, requestState=rest["requestState"])
     assert [each["text"] for each in done["content"]] == ["Two questions.", "Ada said {'approved': True}."]
     again = await modern.call("approve", inputResponses=answer, requestState=rest["requestState"])
-    assert again["content"] == done["content"], "a call that is repeated tells the same, and starts nothing"
+    assert again["content"] == done["content"], "a repeated call has the same result and starts no run"
 
 
 async def test_a_client_of_2026_cancels_a_question(modern: Client) -> None:
-    asked = await modern.call("ask")
-    cancelled = {name: {"action": "cancel"} for name in asked["inputRequests"]}
-    done = await modern.call("ask", inputResponses=cancelled, requestState=asked["requestState"])
+    pending = await modern.call("ask")
+    cancelled = {name: {"action": "cancel"} for name in pending["inputRequests"]}
+    done = await modern.call("ask", inputResponses=cancelled, requestState=pending["requestState"])
     assert (done["isError"], text_of(done)) == (True, "The run was cancelled.")
 
 
-async def test_without_answers_it_is_asked_again(modern: Client) -> None:
-    asked = await modern.call("ask")
-    again = await modern.call("ask", requestState=asked["requestState"])
-    assert again["inputRequests"] == asked["inputRequests"]
+async def test_a_call_without_answers_gets_the_question_again(modern: Client) -> None:
+    pending = await modern.call("ask")
+    again = await modern.call("ask", requestState=pending["requestState"])
+    assert again["inputRequests"] == pending["inputRequests"]
 
 
-async def test_a_state_that_was_changed_or_is_of_another_tool_is_refused(modern: Client) -> None:
+async def test_a_changed_state_or_one_of_another_tool_is_rejected(modern: Client) -> None:
     state = (await modern.call("ask"))["requestState"]
-    for tool, told in (("ask", state[:-2] + "AA"), ("echo", state), ("ask", "nope")):
-        params = {"name": tool, "arguments": {"message": "go"}, "requestState": told}
+    for tool, invalid in (("ask", state[:-2] + "AA"), ("echo", state), ("ask", "nope")):
+        params = {"name": tool, "arguments": {"message": "go"}, "requestState": invalid}
         assert (await modern.ask("tools/call", params))["error"]["code"] == -32602
 
 
 # Tasks
 
 
-async def test_a_client_that_knows_tasks_is_given_one_and_asks_for_its_result(polling: Client) -> None:
+async def test_a_client_that_declares_tasks_polls_for_the_result(polling: Client) -> None:
     task = await polling.call("approve")
     assert (task["resultType"], task["status"]) == ("task", "input_required")
     assert not {"inputRequests", "result", "requestState"} & task.keys()
-    asked = (await polling.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
-    assert (asked["resultType"], asked["status"]) == ("complete", "input_required")
-    forms = asked["inputRequests"]
+    pending = (await polling.ask("tasks/get", {"taskId": task["taskId"]}))["result"]
+    assert (pending["resultType"], pending["status"]) == ("complete", "input_required")
+    forms = pending["inputRequests"]
     contents = {"What is your name?": {"answer": "Ada"}, "May I write?": {"approved": True}}
     responses = {
         name: {"action": "accept", "content": contents[each["params"]["message"]]} for name, each in forms.items()
@@ -491,7 +491,7 @@ async def test_a_client_that_knows_tasks_is_given_one_and_asks_for_its_result(po
     assert text_of(done["result"]) == "Two questions.Ada said {'approved': True}."
 
 
-async def test_a_task_is_cancelled(polling: Client) -> None:
+async def test_a_task_can_be_cancelled_repeatedly(polling: Client) -> None:
     task_id = (await polling.call("ask"))["taskId"]
     assert (await polling.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "input_required"
     for _ in range(2):
@@ -499,37 +499,37 @@ async def test_a_task_is_cancelled(polling: Client) -> None:
     assert (await polling.ask("tasks/get", {"taskId": task_id}))["result"]["status"] == "cancelled"
 
 
-async def test_a_failed_run_is_a_completed_task_whose_result_is_an_error(polling: Client) -> None:
+async def test_a_failed_run_is_a_completed_task_with_error_result(polling: Client) -> None:
     task_id = (await polling.call("fail"))["_meta"]["babelgate"]["task_id"]
     done = (await polling.ask("tasks/get", {"taskId": task_id}))["result"]
     assert (done["status"], done["result"]["isError"]) == ("completed", True)
 
 
-async def test_a_call_that_ends_at_once_is_answered_without_a_task(polling: Client) -> None:
+async def test_a_short_call_is_answered_without_a_task(polling: Client) -> None:
     done = await polling.call("echo", {"message": "hi"})
     assert (done["resultType"], text_of(done), "taskId" in done) == ("complete", "hi", False)
 
 
-async def test_a_call_that_takes_a_while_is_a_task_that_goes_on_without_its_caller(polling: Client) -> None:
+async def test_a_long_call_is_a_task_that_outlives_its_request(polling: Client) -> None:
     WAITING.__init__()
     task = await polling.call("waiting")
     assert (task["resultType"], task["status"]) == ("task", "working")
     assert not WAITING.ended.is_set()
     assert (await polling.ask("tasks/get", {"taskId": task["taskId"]}))["result"]["status"] == "working"
     await polling.ask("tasks/cancel", {"taskId": task["taskId"]})
-    await ended()
+    await waiting_has_ended()
 
 
-async def test_who_can_answer_forms_is_asked_before_the_call_is_a_task(gateway: Running) -> None:
+async def test_a_client_with_forms_gets_questions_instead_of_a_task(gateway: Running) -> None:
     client = Modern(gateway.http, capabilities={"elicitation": {}, "extensions": {TASKS: {}}})
-    asked = await client.call("ask")
-    assert (asked["resultType"], "taskId" in asked) == ("input_required", False)
-    answers = {name: {"action": "accept", "content": {"answer": "Ada"}} for name in asked["inputRequests"]}
-    done = await client.call("ask", inputResponses=answers, requestState=asked["requestState"])
+    pending = await client.call("ask")
+    assert (pending["resultType"], "taskId" in pending) == ("input_required", False)
+    answers = {name: {"action": "accept", "content": {"answer": "Ada"}} for name in pending["inputRequests"]}
+    done = await client.call("ask", inputResponses=answers, requestState=pending["requestState"])
     assert text_of(done) == "Hello, Ada."
 
 
-async def test_tasks_are_for_clients_that_declare_them(gateway: Running) -> None:
+async def test_tasks_need_a_client_that_declares_them(gateway: Running) -> None:
     client = Modern(gateway.http)
     error = (await client.ask("tasks/get", {"taskId": str(uuid4())}))["error"]
     assert error["code"] == -32021
@@ -537,16 +537,16 @@ async def test_tasks_are_for_clients_that_declare_them(gateway: Running) -> None
     assert (await Client(gateway.http).ask("tasks/get", {"taskId": str(uuid4())}))["error"]["code"] == -32601
 
 
-async def test_a_task_that_there_is_not_is_no_task(polling: Client) -> None:
+async def test_an_unknown_task_is_rejected(polling: Client) -> None:
     for task_id in (str(uuid4()), "nope"):
         for method in ("tasks/get", "tasks/cancel"):
             assert (await polling.ask(method, {"taskId": task_id}))["error"]["code"] == -32602
 
 
-async def test_the_header_of_a_task_must_name_it(gateway: Running, polling: Client) -> None:
-    made = polling.request("tasks/get", {"taskId": str(uuid4())})
-    made["headers"]["Mcp-Name"] = "another"
-    response = await gateway.http.request(**made)
+async def test_the_name_header_must_match_the_task_id(gateway: Running, polling: Client) -> None:
+    request = polling.request("tasks/get", {"taskId": str(uuid4())})
+    request["headers"]["Mcp-Name"] = "another"
+    response = await gateway.http.request(**request)
     assert (response.status_code, answer_of(response)["error"]["code"]) == (400, -32020)
 
 
@@ -571,14 +571,14 @@ async def test_the_header_of_a_task_must_name_it(gateway: Running, polling: Clie
         (b'{"jsonrpc": "2.0", "id": 1, "error": {}}', -32600),
     ],
 )
-async def test_what_is_no_message_is_refused(gateway: Running, body: bytes, code: int) -> None:
+async def test_an_invalid_message_is_rejected(gateway: Running, body: bytes, code: int) -> None:
     headers = {**ACCEPT, "Content-Type": "application/json"}
     response = await gateway.http.post("/mcp", content=body, headers=headers)
     assert response.status_code == 400
     assert response.json()["error"]["code"] == code
 
 
-async def test_who_takes_no_stream_is_answered_with_json(gateway: Running, client: Client) -> None:
+async def test_a_client_that_accepts_no_stream_gets_json(gateway: Running, client: Client) -> None:
     client.headers = {"Accept": "application/json"}
     response = await gateway.http.request(
         **client.request("tools/call", {"name": "echo", "arguments": {"message": "hi"}})
@@ -587,12 +587,12 @@ async def test_who_takes_no_stream_is_answered_with_json(gateway: Running, clien
     assert text_of(response.json()["result"]) == "hi"
 
 
-async def test_white_space_around_a_header_is_no_part_of_it(gateway: Running) -> None:
-    made = Modern(gateway.http).request("tools/call", {"name": "echo", "arguments": {"message": "hi"}})
-    body = json.dumps(made["json"]).encode()
-    sent = {**made["headers"], "Mcp-Name": " echo ", "Content-Type": "application/json", "Connection": "close"}
+async def test_white_space_around_a_header_value_is_ignored(gateway: Running) -> None:
+    request = Modern(gateway.http).request("tools/call", {"name": "echo", "arguments": {"message": "hi"}})
+    body = json.dumps(request["json"]).encode()
+    headers = {**request["headers"], "Mcp-Name": " echo ", "Content-Type": "application/json", "Connection": "close"}
     lines = [
-        f"{name}: {value}" for name, value in {**sent, "Content-Length": str(len(body)), "Host": "localhost"}.items()
+        f"{name}: {value}" for name, value in {**headers, "Content-Length": str(len(body)), "Host": "localhost"}.items()
     ]
     host, _, port = gateway.url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -604,7 +604,7 @@ async def test_white_space_around_a_header_is_no_part_of_it(gateway: Running) ->
     assert b'"text":"hi"' in answer.replace(b" ", b"")
 
 
-async def test_the_sdk_is_loaded_by_the_first_request_and_not_before() -> None:
+async def test_the_sdk_is_not_imported_at_startup() -> None:
     source = (
         "import sys, babelgate.gateway.cli.serve, babelgate.gateway.http.app; "
         "sys.exit('mcp' in sys.modules or 'mcp_types' in sys.modules)"
@@ -618,14 +618,14 @@ async def test_the_sdk_is_loaded_by_the_first_request_and_not_before() -> None:
     ("header", "value", "status"),
     [("MCP-Protocol-Version", "1999-01-01", 400), ("Origin", "https://evil.example", 403)],
 )
-async def test_an_unknown_version_and_another_origin_are_refused(
+async def test_an_unknown_version_and_a_foreign_origin_are_rejected(
     gateway: Running, header: str, value: str, status: int
 ) -> None:
     client = Client(gateway.http, headers={header: value})
     assert (await gateway.http.request(**client.request("ping", {}))).status_code == status
 
 
-async def test_a_session_that_there_is_not_is_404_and_one_that_was_ended_too(gateway: Running) -> None:
+async def test_an_unknown_or_ended_session_is_not_found(gateway: Running) -> None:
     client, _ = await enter(gateway.http, elicitation={})
     assert "result" in await client.ask("ping")
     assert (await gateway.http.delete("/mcp", headers={**ACCEPT, **client.headers})).status_code == 200
@@ -642,11 +642,11 @@ async def test_a_session_of_another_owner_is_not_found(tmp_path_factory: pytest.
         for capabilities in several:
             client, _ = await enter(gateway.http, **capabilities)
             assert "result" in await client.ask("ping")
-            made = client.request("ping", {})
-            made["headers"]["X-Api-Key"] = keys["bob"]
-            assert (await gateway.http.request(**made)).status_code == 404
-            made["headers"]["X-Api-Key"] = "nobody"
-            response = await gateway.http.request(**made)
+            request = client.request("ping", {})
+            request["headers"]["X-Api-Key"] = keys["bob"]
+            assert (await gateway.http.request(**request)).status_code == 404
+            request["headers"]["X-Api-Key"] = "nobody"
+            response = await gateway.http.request(**request)
             assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
 
 

@@ -1,4 +1,4 @@
-"""What callers are asked by methods of the protocol, what they are logged, and what they must declare."""
+"""Client methods that agents call, log notifications, and the capabilities that a client must declare."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -30,7 +30,7 @@ async def roots(text: str) -> AsyncGenerator[UseTool | str, Any]:
     yield answer["roots"][0]["uri"]
 
 
-async def told(text: str) -> AsyncGenerator[Message | str]:
+async def report(text: str) -> AsyncGenerator[Message | str]:
     yield Message.of("Half way.", phase="progress")
     yield "Done."
 
@@ -46,18 +46,18 @@ async def long(text: str) -> str:
 
 long.info = AgentInfo(name="long", metadata={"mcp": {"tasks": "required"}})  # pyright: ignore[reportFunctionMemberAccess]
 
-AGENTS: Final = {each.__name__: each for each in (sample, roots, told, broken, long)}
+AGENTS: Final = {each.__name__: each for each in (sample, roots, report, broken, long)}
 
 
 class Method(NamedTuple):
-    """A method of the protocol by which an agent asks, and its answer."""
+    """Client method that an agent calls: its tool, capability and parameters, the reply, and the text of the result."""
 
     tool: str
     capability: str
     method: str
     params: Wire
     reply: Wire
-    said: str
+    text: str
 
 
 METHODS: Final = [
@@ -72,30 +72,30 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
         yield gateway
 
 
-@pytest.mark.parametrize("asks", METHODS, ids=lambda asks: asks.tool)
-async def test_an_agent_asks_its_caller_by_a_method_of_the_protocol(gateway: Running, asks: Method) -> None:
-    modern = Modern(gateway.http, capabilities={asks.capability: {}})
-    asked = await modern.call(asks.tool)
-    ((key, request),) = asked["inputRequests"].items()
-    assert request == {"method": asks.method, "params": asks.params}
-    state = asked["requestState"]
-    again = await modern.call(asks.tool, inputResponses={key: {"action": "accept"}}, requestState=state)
-    assert again["inputRequests"] == asked["inputRequests"], "what is no answer is asked for again"
-    done = await modern.call(asks.tool, inputResponses={key: asks.reply}, requestState=state)
-    assert text_of(done) == asks.said
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.tool)
+async def test_an_agent_calls_a_method_of_its_client(gateway: Running, method: Method) -> None:
+    modern = Modern(gateway.http, capabilities={method.capability: {}})
+    pending = await modern.call(method.tool)
+    ((key, request),) = pending["inputRequests"].items()
+    assert request == {"method": method.method, "params": method.params}
+    state = pending["requestState"]
+    again = await modern.call(method.tool, inputResponses={key: {"action": "accept"}}, requestState=state)
+    assert again["inputRequests"] == pending["inputRequests"], "an invalid answer is asked for again"
+    done = await modern.call(method.tool, inputResponses={key: method.reply}, requestState=state)
+    assert text_of(done) == method.text
 
 
-@pytest.mark.parametrize("asks", METHODS, ids=lambda asks: asks.tool)
-async def test_a_client_with_a_session_is_asked_while_its_call_goes_on(gateway: Running, asks: Method) -> None:
-    client, _ = await enter(gateway.http, **{"sampling": {}, asks.capability: {}})
-    async with calling(client, asks.tool) as stream:
-        asked = await stream.next() or {}
-        assert (asked["method"], asked.get("params") or {}) == (asks.method, asks.params)
-        assert await say(client, {"id": asked["id"], "result": asks.reply}) == 202
-        assert text_of((await stream.next() or {})["result"]) == asks.said
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.tool)
+async def test_a_client_with_a_session_answers_during_its_call(gateway: Running, method: Method) -> None:
+    client, _ = await enter(gateway.http, **{"sampling": {}, method.capability: {}})
+    async with calling(client, method.tool) as stream:
+        request = await stream.next() or {}
+        assert (request["method"], request.get("params") or {}) == (method.method, method.params)
+        assert await say(client, {"id": request["id"], "result": method.reply}) == 202
+        assert text_of((await stream.next() or {})["result"]) == method.text
 
 
-async def test_a_run_that_asks_what_its_client_does_not_declare_ends(gateway: Running) -> None:
+async def test_a_run_that_needs_an_undeclared_capability_is_cancelled(gateway: Running) -> None:
     modern = Modern(gateway.http, capabilities={"elicitation": {}})
     thread_id = str(uuid4())
     params = {"name": "sample", "arguments": {"message": "go", "thread_id": thread_id}}
@@ -107,14 +107,14 @@ async def test_a_run_that_asks_what_its_client_does_not_declare_ends(gateway: Ru
                 return
 
 
-async def test_who_is_of_the_older_era_and_cannot_be_asked_so_answers_by_the_tool(gateway: Running) -> None:
-    asked = (await Client(gateway.http).call("roots"))["structuredContent"]
-    answers = {asked["interrupts"][0]["id"]: ROOTS}
-    done = await Client(gateway.http).call("resume_run", {"run_id": asked["run_id"], "answers": answers})
+async def test_an_older_client_answers_a_method_with_resume_run(gateway: Running) -> None:
+    pending = (await Client(gateway.http).call("roots"))["structuredContent"]
+    answers = {pending["interrupts"][0]["id"]: ROOTS}
+    done = await Client(gateway.http).call("resume_run", {"run_id": pending["run_id"], "answers": answers})
     assert text_of(done) == "file:///a"
 
 
-async def test_an_agent_that_is_only_a_task_is_refused_to_who_knows_none(gateway: Running) -> None:
+async def test_an_agent_that_requires_tasks_rejects_other_clients(gateway: Running) -> None:
     for client in (Client(gateway.http), Modern(gateway.http)):
         error = (await client.ask("tools/call", {"name": "long", "arguments": {"message": "go"}}))["error"]
         assert (error["code"], error["data"]) == (-32021, {"requiredCapabilities": {"extensions": {TASKS: {}}}})
@@ -122,7 +122,7 @@ async def test_an_agent_that_is_only_a_task_is_refused_to_who_knows_none(gateway
     assert text_of(await client.call("long")) == "Done."
 
 
-async def test_a_task_that_went_wrong_in_the_gateway_has_failed(gateway: Running) -> None:
+async def test_a_task_with_an_internal_fault_has_failed(gateway: Running) -> None:
     client = Modern(gateway.http, capabilities={"extensions": {TASKS: {}}})
     task_id = (await client.call("broken"))["taskId"]
     ((key, _),) = (await client.ask("tasks/get", {"taskId": task_id}))["result"]["inputRequests"].items()
@@ -142,25 +142,25 @@ def logged(response: Any) -> list[Wire]:
     return [each["params"] for each in messages_of(response) if each.get("method") == "notifications/message"]
 
 
-async def test_a_session_is_logged_from_the_level_on_that_it_names(gateway: Running) -> None:
+async def test_a_session_receives_logs_from_its_level_up(gateway: Running) -> None:
     client, _ = await enter(gateway.http)
     other, _ = await enter(gateway.http)
-    made = client.request("tools/call", {"name": "told", "arguments": {"message": "go"}})
-    line = {"level": "info", "logger": "told", "data": "Half way."}
+    request = client.request("tools/call", {"name": "report", "arguments": {"message": "go"}})
+    line = {"level": "info", "logger": "report", "data": "Half way."}
     for level, lines in ((None, []), ("debug", [line]), ("warning", []), ("info", [line])):
         if level is not None:
             assert (await client.ask("logging/setLevel", {"level": level}))["result"] == {}
-        assert logged(await gateway.http.request(**made)) == lines
-    elsewhere: Wire = {**made, "headers": {**made["headers"], **other.headers}}
+        assert logged(await gateway.http.request(**request)) == lines
+    elsewhere: Wire = {**request, "headers": {**request["headers"], **other.headers}}
     assert logged(await gateway.http.request(**elsewhere)) == []
 
 
-async def test_without_a_session_there_is_nothing_to_keep_a_level_for(gateway: Running) -> None:
+async def test_a_log_level_without_a_session_is_rejected(gateway: Running) -> None:
     assert (await Client(gateway.http).ask("logging/setLevel", {"level": "info"}))["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize(("level", "count"), [(None, 0), ("debug", 1), ("info", 1), ("error", 0)])
-async def test_a_request_of_2026_names_its_level_itself(gateway: Running, level: str | None, count: int) -> None:
+async def test_a_request_of_2026_sets_its_log_level(gateway: Running, level: str | None, count: int) -> None:
     meta = {} if level is None else {"io.modelcontextprotocol/logLevel": level}
-    params = {"name": "told", "arguments": {"message": "go"}, "_meta": meta}
+    params = {"name": "report", "arguments": {"message": "go"}, "_meta": meta}
     assert len(logged(await gateway.http.request(**Modern(gateway.http).request("tools/call", params)))) == count

@@ -337,7 +337,7 @@ def test_call_cut_off_by_the_token_limit_is_dropped() -> None:
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
-def test_both_names_of_the_reasoning_field_are_read_and_kept(name: str) -> None:
+def test_both_names_of_the_reasoning_field_are_preserved(name: str) -> None:
     transcript = read_chat(delta(**{name: "hm"}), delta(**{name: " yes"}), delta(content="ok"), delta("stop"))
     [added] = [
         event.part for event in transcript.events if isinstance(event, PartAdded) and event.part.kind == "reasoning"

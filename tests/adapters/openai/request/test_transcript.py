@@ -104,7 +104,7 @@ def test_calls_are_in_the_last_message_and_results_follow() -> None:
     ]
 
 
-def test_answers_given_one_by_one_are_sent_once_together() -> None:
+def test_answers_of_several_runs_are_sent_once_together() -> None:
     past = records(
         created("r1", "go"), called("r1", "a"), called("r1", "b"),
         created("r2", "1", "answer"), answered("r2", "a", "1"),

@@ -153,7 +153,7 @@ async def test_invalid_request_is_rejected_with_the_field_name(
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param), answer.text
 
 
-async def test_request_without_a_known_model_is_rejected(gateway: Running) -> None:
+async def test_request_without_a_valid_model_is_rejected(gateway: Running) -> None:
     answer = await gateway.http.post("/v1/chat/completions", json={"messages": [user("hi")]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "model")
     error = await refused(gateway, 404, "nobody")
@@ -442,7 +442,7 @@ async def test_next_user_message_answers_a_question_on_a_thread(gateway: Running
     assert await text_of(gateway, "ask", user("Ada"), **thread) == "Hello, Ada."
 
 
-async def test_questions_shown_as_text_are_answered_in_order(gateway: Running) -> None:
+async def test_questions_in_text_form_are_answered_in_order(gateway: Running) -> None:
     messages = [user("hi")]
     first = await text_of(gateway, "twice", *messages, tools=[])
     messages += [{"role": "assistant", "content": first}, user("one")]
@@ -458,7 +458,7 @@ async def test_message_of_another_conversation_answers_no_question(gateway: Runn
     assert await text_of(gateway, "ask", *messages, tools=[]) == question
 
 
-async def test_question_shown_as_text_ignores_schema_and_reports_loss(gateway: Running) -> None:
+async def test_question_in_text_form_ignores_schema_and_reports_loss(gateway: Running) -> None:
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
     request_body = body("approve", tools=[], response_format=form)
     answer = await gateway.http.post("/v1/chat/completions", json=request_body)
@@ -467,7 +467,7 @@ async def test_question_shown_as_text_ignores_schema_and_reports_loss(gateway: R
 
 
 @pytest.mark.parametrize(("agent", "is_lost"), [("ask", False), ("twice", False), ("pays", True)])
-async def test_data_of_a_question_shown_as_text_is_lost(gateway: Running, agent: str, is_lost: bool) -> None:
+async def test_data_of_a_question_in_text_form_is_lost(gateway: Running, agent: str, is_lost: bool) -> None:
     answer = await gateway.http.post("/v1/chat/completions", json=body(agent, tools=[]))
     lost_features = [each.partition("=")[0].strip() for each in answer.headers.get("Babelgate-Loss", "").split(",")]
     assert ("question" in lost_features) is is_lost

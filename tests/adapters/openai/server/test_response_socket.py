@@ -384,7 +384,7 @@ async def test_wrong_types_in_every_member_are_answered(tmp_path: Path) -> None:
             assert ended["type"] == "response.completed" or is_error(ended), name
 
 
-async def test_failing_agent_fails_only_its_own_response(talk: Talk) -> None:
+async def test_failing_agent_fails_only_its_response(talk: Talk) -> None:
     failed = await talk.ask("failing")
     assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
     assert text_of(await talk.ask("echo", "still here")) == "still here"

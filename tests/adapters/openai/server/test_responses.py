@@ -292,7 +292,7 @@ async def test_invalid_request_is_rejected_with_the_field_name(
     assert answer.json()["error"]["param"].startswith(param), answer.text
 
 
-async def test_request_without_a_known_model_is_rejected(gateway: Running) -> None:
+async def test_request_without_a_valid_model_is_rejected(gateway: Running) -> None:
     answer = await gateway.http.post(AT, json={"input": "hi"})
     error = answer.json()["error"]
     assert (answer.status_code, error["param"], error["code"]) == (400, "model", "missing_required_parameter")

@@ -1,4 +1,4 @@
-"""Graphs that do what the demo agents do, and what only graphs can."""
+"""Graphs with the behavior of the demo agents, and with features that only graphs have."""
 
 import asyncio
 from typing import Any
@@ -57,16 +57,16 @@ async def raise_it(state: State) -> Any:
     raise ValueError(text_of(state))
 
 
-async def wait_for_ever(state: State) -> Any:
+async def wait_permanently(state: State) -> Any:
     get_stream_writer()("begun")
     await asyncio.sleep(3600)
 
 
 async def look_it_up(state: State) -> Any:
     call = {"id": "c1", "name": "weather", "args": {"city": "Rome"}}
-    asked = AIMessage([{"type": "reasoning", "reasoning": "I should look."}], tool_calls=[call])
-    given = ToolMessage("21 degrees, sunny", tool_call_id="c1", name="weather")
-    return {"messages": [asked, given, AIMessage("It gave 21 degrees")]}
+    call_message = AIMessage([{"type": "reasoning", "reasoning": "I should look."}], tool_calls=[call])
+    result_message = ToolMessage("21 degrees, sunny", tool_call_id="c1", name="weather")
+    return {"messages": [call_message, result_message, AIMessage("It gave 21 degrees")]}
 
 
 async def repeat_it_all(state: State) -> Any:
@@ -82,7 +82,7 @@ stream = only("stream", say_in_pieces)
 ask = only("ask", ask_for_a_name)
 twice = only("twice", ask_twice)
 fail = only("fail", raise_it)
-slow = only("slow", wait_for_ever)
+slow = only("slow", wait_permanently)
 history = only("history", repeat_it_all)
 tools = only("tools", look_it_up)
 

@@ -1,9 +1,9 @@
-"""A graph that does not converse: it takes a topic, and gives a joke."""
+"""A graph without messages: its input is a topic, and its output a joke."""
 
 from typing import Any
 
 from langgraph.graph import END, START, StateGraph
-from typing_extensions import TypedDict  # with Python's own, before 3.12, the server tells no schemas
+from typing_extensions import TypedDict  # with typing.TypedDict before Python 3.12, the server publishes no schemas
 
 
 class Input(TypedDict):
