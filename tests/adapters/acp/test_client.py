@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -36,14 +36,12 @@ from babelgate.canonical.event import (
     LossNoted,
     MessageEnded,
     MessageStarted,
-    PartAdded,
-    PartDelta,
     UpstreamBound,
 )
 from tests import loopback
 from tests.adapters.acp.site import BOUND
 from tests.bridge import client as bridge
-from tests.driving import all_of, fault_of
+from tests.driving import all_of, fault_of, streamed_text, until_first_token
 from tests.given import make
 
 RUN, SESSION = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"
@@ -144,24 +142,13 @@ def call(**given: Any) -> Invocation:
     return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **given)
 
 
-def said(events: Sequence[Event]) -> str:
-    text = ""
-    for event in events:
-        match event:
-            case PartDelta(text=more) | PartAdded(part=TextPart(text=more)):
-                text += more
-            case _:
-                pass
-    return text
-
-
 # A run
 
 
 async def test_a_run_is_streamed_and_bound_to_its_ids(far: Far, agent: Client) -> None:
     events = await all_of(agent.run(call()))
     assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
-    assert said(events) == "ab"
+    assert streamed_text(events) == "ab"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert far.calls() == ["POST /runs"]
 
@@ -235,7 +222,7 @@ async def test_a_known_session_goes_on_and_no_transcript_is_sent(far: Far, agent
 
 async def test_nothing_that_comes_after_the_end_matters(far: Far, agent: Client) -> None:
     far.set("POST /runs", [*PLAIN, b"data: [DONE]\n\n", b"data: {garbage\n\n", CREATED])
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
 
 
 async def test_a_server_that_does_not_hang_up_after_the_end_is_not_waited_for(
@@ -243,13 +230,13 @@ async def test_a_server_that_does_not_hang_up_after_the_end_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(client_module, "DRAIN", 0.01)
     far.holds = True
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
     assert not far.cancelled.is_set()
 
 
 async def test_done_marks_and_comments_are_no_events(far: Far, agent: Client) -> None:
     far.set("POST /runs", [b": ping\n\n", *PLAIN[:-1], b"data: [DONE]\n\n", COMPLETED])
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
 
 
 async def test_a_server_that_answers_a_run_instead_of_a_stream_is_understood(far: Far, agent: Client) -> None:
@@ -257,7 +244,7 @@ async def test_a_server_that_answers_a_run_instead_of_a_stream_is_understood(far
     far.set("POST /runs", of_run("run.completed", output=output)["run"])
     events = await all_of(agent.run(call()))
     assert isinstance(events[0], UpstreamBound)
-    assert said(events) == "ab"
+    assert streamed_text(events) == "ab"
 
 
 # Where the stream breaks
@@ -273,7 +260,7 @@ async def test_a_stream_that_breaks_is_continued_from_the_list_of_events(
     far.set(f"GET /runs/{RUN}", working, working, done)
     far.set(f"GET /runs/{RUN}/events", {"events": PLAIN[:4]}, {"events": PLAIN[:5]}, {"events": PLAIN})
     events = await all_of(agent.run(call()))
-    assert said(events) == "ab"
+    assert streamed_text(events) == "ab"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert isinstance(events[-1], MessageEnded)
 
@@ -283,7 +270,7 @@ async def test_a_run_whose_last_events_are_nowhere_ends_by_its_status(far: Far, 
     output = [{"role": "agent/far", "parts": [{"content": "ab"}]}]
     far.set(f"GET /runs/{RUN}", of_run("run.completed", output=output)["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": [CREATED, WORKING]})
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
 
 
 async def test_a_server_that_is_gone_after_its_stream_broke_is_unreachable(
@@ -328,7 +315,7 @@ async def test_an_await_is_a_question_and_an_answer_is_a_resume(far: Far, agent:
     far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
     events = await all_of(agent.run(answering(asked)))
     assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
-    assert said(events) == "ab"
+    assert streamed_text(events) == "ab"
     path, _, body = far.asked[-1]
     assert path == f"POST /runs/{RUN}"
     assert (body["mode"], body["await_resume"]["type"]) == ("stream", "message")
@@ -353,7 +340,7 @@ async def test_a_resumed_stream_that_breaks_is_continued_behind_the_await(far: F
     far.set(f"POST /runs/{RUN}", whole[5:8])
     far.set(f"GET /runs/{RUN}", COMPLETED["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": whole})
-    assert said(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
+    assert streamed_text(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
 
 
 async def test_a_refusal_to_answer_is_noted_as_lost(far: Far, agent: Client) -> None:
@@ -398,12 +385,6 @@ async def test_without_its_id_a_run_cannot_be_found_again(agent: Client) -> None
 
 
 # Cancel
-
-
-async def until_first_token(events: AsyncIterator[Event]) -> None:
-    async for event in events:
-        if isinstance(event, PartAdded):
-            return
 
 
 async def test_closing_the_iterator_cancels_the_run_upstream(far: Far, agent: Client) -> None:

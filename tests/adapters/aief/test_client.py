@@ -41,7 +41,7 @@ from babelgate.conformance.contract import check_agent
 from tests.adapters.a2a.talk import Reminded
 from tests.adapters.aief.far import TASKS, Far, step
 from tests.adapters.aief.site import BOUND
-from tests.driving import all_of
+from tests.driving import all_of, bound_ids
 from tests.given import make
 
 STEPS = f"POST {TASKS}/task-1/steps"
@@ -89,14 +89,6 @@ def losses(events: Sequence[Event]) -> list[str]:
     return [event.feature for event in events if isinstance(event, LossNoted)]
 
 
-def bound(events: Sequence[Event]) -> dict[str, str]:
-    ids: dict[str, str] = {}
-    for event in events:
-        if isinstance(event, UpstreamBound):
-            ids |= event.ids
-    return ids
-
-
 def files(events: Sequence[Event]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for event in events:
@@ -125,7 +117,7 @@ async def test_a_task_is_made_and_its_first_step_gets_an_empty_object(far: Far, 
         assert headers["content-type"] == "application/json"
         assert headers["authorization"] == "Bearer secret"
     assert said(events) == ["Hello"]
-    assert bound(events) == {"task": "task-1", "context": "task-1"}
+    assert bound_ids(events) == {"task": "task-1", "context": "task-1"}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +238,7 @@ async def test_an_agent_that_never_says_that_it_is_done_is_stopped_at_the_limit_
     heard, fault = await until_fault(Client(far.url, http=http, max_steps=3).run(call()))
     assert fault.code is FaultCode.AGENT_FAILED
     assert len(far.bodies(STEPS)) == len(said(heard)) == 3
-    assert "context" not in bound(heard)
+    assert "context" not in bound_ids(heard)
 
 
 async def test_a_run_is_over_when_its_time_is(far: Far, http: httpx.AsyncClient) -> None:
@@ -263,7 +255,7 @@ async def test_an_agent_without_a_last_step_is_done_when_none_is_left(far: Far, 
     assert said(events) == ["All"]
     assert losses(events) == ["step"]
     assert isinstance(events[-1], RunEnded) and events[-1].status is RunStatus.SUCCESS
-    assert "context" not in bound(events), "it takes no other turn"
+    assert "context" not in bound_ids(events), "it takes no other turn"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +297,7 @@ async def test_a_refused_step_fails_the_run_in_the_words_of_the_server_and_is_ne
     heard, fault = await until_fault(agent.run(call()))
     assert (fault.code, fault.message.removeprefix("The agent's server ")) == (code, words)
     assert len(far.bodies(STEPS)) == 1
-    assert bound(heard) == {"task": "task-1"}
+    assert bound_ids(heard) == {"task": "task-1"}
 
 
 @pytest.mark.parametrize(
@@ -381,11 +373,11 @@ async def test_a_step_that_is_not_the_last_is_a_question_where_the_operator_says
     asked = await all_of(agent.run(call()))
     assert isinstance(asked[-1], InterruptRaised)
     assert (asked[-1].message.text, asked[-1].ask, said(asked)) == ("What is your name?", "input", [])
-    assert bound(asked) == {"task": "task-1"}, "what comes next on the thread is not an answer"
+    assert bound_ids(asked) == {"task": "task-1"}, "what comes next on the thread is not an answer"
     events = await all_of(agent.run(answering("Ada", asked[-1])))
     assert far.bodies(STEPS) == [{}, {"input": "Ada"}]
     assert said(events) == ["Hello, Ada."]
-    assert bound(events) == {"task": "task-1", "context": "task-1"}
+    assert bound_ids(events) == {"task": "task-1", "context": "task-1"}
 
 
 async def test_a_step_of_a_gateway_that_is_no_question_is_none(far: Far, http: httpx.AsyncClient) -> None:
@@ -473,7 +465,7 @@ async def test_the_next_turn_is_the_next_step_of_the_task_and_nothing_is_told_tw
     assert far.calls("POST") == [STEPS]
     assert far.body(STEPS) == {"input": "two", "additional_input": {"a": 1}}
     assert said(events) == ["zwei"]
-    assert bound(events) == {"task": "task-1", "context": "task-1"}
+    assert bound_ids(events) == {"task": "task-1", "context": "task-1"}
 
 
 @pytest.mark.parametrize("at", ["steps", "artifacts"])
@@ -489,7 +481,7 @@ async def test_a_task_that_takes_no_other_turn_is_followed_by_one_that_is_told_w
     assert far.calls("POST")[-3:] == [f"POST {TASKS}{below}" for below in ("", "/task-2/artifacts", "/task-2/steps")]
     before = "Said before in this conversation:\nuser: one\nagent: eins"
     assert far.body(f"POST {TASKS}") == {"input": f"{before}\n\ntwo"}
-    assert bound(events) == {"task": "task-2", "context": "task-2"}
+    assert bound_ids(events) == {"task": "task-2", "context": "task-2"}
     assert files(events) == {}
 
 
@@ -501,7 +493,7 @@ async def test_a_turn_that_may_have_reached_the_agent_is_not_told_to_another_tas
     far.answers[STEPS] = answer
     heard, _ = await until_fault(agent.run(call(upstream={"context": "task-1"})))
     assert far.calls("POST") == [STEPS]
-    assert bound(heard)["context"] == "", "the turn after it begins a task of its own"
+    assert bound_ids(heard)["context"] == "", "the turn after it begins a task of its own"
 
 
 async def test_a_task_that_was_left_in_its_middle_takes_no_other_turn(far: Far, agent: Client) -> None:
@@ -513,7 +505,7 @@ async def test_a_task_that_was_left_in_its_middle_takes_no_other_turn(far: Far, 
         async for event in events:
             if isinstance(event, StepEnded):
                 break
-            ids |= bound([event])
+            ids |= bound_ids([event])
     assert ids == {"task": "task-1", "context": ""}
     far.steps = [step("fresh")]
     assert said(await all_of(agent.run(call("Next", history=HISTORY, upstream={"context": ""})))) == ["fresh"]

@@ -45,6 +45,7 @@ from babelgate.gateway.agents.python.yielded import YieldEncoder
 from tests import strategies
 from tests.examples import examples
 from tests.gateway.talk import tell
+from tests.nested import nested
 
 
 class Model(BaseModel):
@@ -265,13 +266,6 @@ async def test_an_agent_that_numbers_its_parts_may_have_several_open():
 
     (message,) = (await tell(talk)).messages
     assert message.parts == (TextPart(text="ab"), ReasoningPart(text="xy"))
-
-
-def nested(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
 
 
 @pytest.mark.parametrize(
