@@ -22,7 +22,7 @@ from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import collect_answers, make_answers
 from babelgate.adapters.openai.server.completion import Completion
-from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, speaks_openai
+from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, has_openai_api
 from babelgate.adapters.openai.server.text_questions import (
     Question,
     SentMessages,
@@ -183,7 +183,7 @@ class Chat(Handlers):
     ) -> RunInput:
         """Return the input of a run."""
         extension, config = decode_request(body.babelgate), body.config()
-        if not speaks_openai(agent):
+        if not has_openai_api(agent):
             config = without_ask(config)
         if extension.tools is not None:
             config["tools"] = list(extension.tools)
@@ -272,7 +272,7 @@ class Chat(Handlers):
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
     """Return the loss of the caller's tools. It does not apply to a model on a server of this API, or if the agent
     called one."""
-    if not without_ask(body.config()).get("tools") or speaks_openai(agent) or writer.has_called:
+    if not without_ask(body.config()).get("tools") or has_openai_api(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)
 

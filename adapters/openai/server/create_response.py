@@ -35,7 +35,7 @@ from babelgate.adapters.openai.server.lookup import (
     find_asking_task,
     find_conversation,
     find_previous,
-    speaks_openai,
+    has_openai_api,
 )
 from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.server.text_questions import (
@@ -182,7 +182,7 @@ class CreateResponse(Handlers):
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
         agent = find_agent(self._hub, body.model)
-        conversation = Conversation.of(body.input, same=speaks_openai(agent))
+        conversation = Conversation.of(body.input, same=has_openai_api(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
             previous = await find_previous(self._hub, who.owner, body.previous_response_id, unstored_ids)
@@ -190,7 +190,7 @@ class CreateResponse(Handlers):
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
         shown_id = previous_id or body.previous_response_id
         extension = decode_request(body.babelgate)
-        decode = partial(decode_items, same=speaks_openai(agent))
+        decode = partial(decode_items, same=has_openai_api(agent))
         sent = SentMessages(partial(decode, conversation.before), partial(decode, conversation.others))
         return CheckedRequest(who, body, agent, conversation, sent, previous, thread_id, extension, shown_id)
 
@@ -198,7 +198,7 @@ class CreateResponse(Handlers):
         """Return True if the agent's own server speaks this API."""
         model: object = cast("JsonObject", raw_body).get("model") if isinstance(raw_body, dict) else None
         try:
-            return isinstance(model, str) and speaks_openai(self._hub.agent(model))
+            return isinstance(model, str) and has_openai_api(self._hub.agent(model))
         except FaultError:  # `check` reports it
             return False
 
@@ -279,7 +279,7 @@ class CreateResponse(Handlers):
     ) -> RunInput:
         """Return the input of a run."""
         body, config = checked.body, checked.body.config()
-        if not speaks_openai(checked.agent):
+        if not has_openai_api(checked.agent):
             config = without_ask(config)
         if checked.extension.tools is not None:
             config["tools"] = list(checked.extension.tools)
@@ -347,7 +347,7 @@ def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) ->
     That is tools, unless its server speaks this API or it called one, and items that only a server of this API
     understands.
     """
-    if speaks_openai(agent):
+    if has_openai_api(agent):
         return ()
     losses: list[Loss] = []
     if without_ask(body.config()).get("tools") and not writer.has_called:

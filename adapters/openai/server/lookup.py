@@ -203,6 +203,6 @@ def no_completion(stored_id: str) -> FaultError:
     return FaultError(FaultCode.NOT_FOUND, f"No completion is stored under the id {stored_id[:100]!r}.")
 
 
-def speaks_openai(agent: AgentInfo) -> bool:
+def has_openai_api(agent: AgentInfo) -> bool:
     """Return True if the agent's own server speaks this API."""
     return "openai" in agent.metadata
