@@ -137,7 +137,7 @@ async def test_exit_code_reports_whether_the_agent_conforms(
 ) -> None:
     server, baseline_file = a2a_1_0.SERVER, tmp_path / "known.yaml"
     baseline_file.write_text(baseline or "{}", encoding="utf-8")
-    triggers_of_server = server.options.triggers.given.items()
+    triggers_of_server = server.options.triggers.by_behaviour.items()
     triggers = [
         part for name, each in triggers_of_server if not each.is_never for part in ("--trigger", f"{name}={each.text}")
     ]

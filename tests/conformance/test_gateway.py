@@ -33,7 +33,7 @@ async def judged(folder: Path, protocol: str, options: Options, path: str, **set
 
 def wrong(report: Report) -> list[str]:
     return [
-        f"{each.requirement.id}: {each.verdict}: {each.expected}: {each.got}"
+        f"{each.requirement.id}: {each.verdict}: {each.expected}: {each.actual}"
         for of in report.sets
         for each in of.results
         if each.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)

@@ -112,7 +112,7 @@ async def test_conforming_server_passes_every_requirement(server: Server) -> Non
     for variant in ("", *server.variants):
         report = await judged(server, server.make(variant))
         wrong = [
-            f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+            f"{result.requirement.id}: {result.verdict}: {result.expected} {result.actual}"
             for result in report.results
             if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
         ]
@@ -128,7 +128,7 @@ async def test_trigger_without_effect_fails_no_requirement(server: Server) -> No
     plain = Triggers(dict.fromkeys(BEHAVIOURS, triggers["plain"]))
     report = await judged(server, server.make(""), options=replace(server.options, triggers=plain))
     wrong = [
-        f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+        f"{result.requirement.id}: {result.verdict}: {result.expected} {result.actual}"
         for result in report.results
         if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.NOT_OBSERVED)
     ]

@@ -15,7 +15,7 @@ test_violations_of_langgraph_platform_are_caught = violation_test(SERVER)
 
 
 async def test_behaviours_declared_as_never_are_not_applicable() -> None:
-    triggers = SERVER.options.triggers.given
+    triggers = SERVER.options.triggers.by_behaviour
     never = {name: Trigger("", is_never=True) for name in ("stream", "question", "questions", "fail", "long")}
     server = replace(SERVER, options=replace(SERVER.options, triggers=Triggers({**triggers, **never})))
     report = await judged(server, server.make(""))
