@@ -105,17 +105,19 @@ async def attempt(
 async def _perform(server: Server, loaded: LoadedTask, seed: int, state: _State) -> None:
     task = loaded.task
     more = {**task.additional_input, **({"seed": seed} if task.seed else {})}
+    bound = _TRANSFER_TIMEOUT
     try:
-        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+        async with asyncio.timeout(bound):
             state.task_id = await server.create(task.input, more)
             for upload in loaded.uploads:
                 state.uploads[await server.upload(state.task_id, upload)] = upload.data
-        async with asyncio.timeout(task.timeout):
+        bound = task.timeout
+        async with asyncio.timeout(bound):
             await _steps(server, loaded, state)
-        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+        bound = _TRANSFER_TIMEOUT
+        async with asyncio.timeout(bound):
             await _files(server, state)
     except TimeoutError:
-        bound = task.timeout if state.task_id else _TRANSFER_TIMEOUT
         raise _NoVerdict("timeout", f"it did not end within {bound:g} seconds") from None
     except ServerError as error:
         raise _NoVerdict("unreachable", str(error)) from None

@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NOBODY_SAID, NotObserved
+from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Receives, Wire
 
@@ -111,8 +111,14 @@ def base_of(url: str) -> str:
 
 
 async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
-    """Return the agent that shows a behaviour. Raises NotObserved if the user gave no trigger for it."""
+    """Return the agent that shows a behaviour.
+
+    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
+    if trigger.is_never:
+        raise NotApplicable("its owner says that the agent never does it")
     if not trigger.is_given and behaviour != "plain":
         raise NotObserved(NOBODY_SAID, behaviour)
     if not trigger.agent:
