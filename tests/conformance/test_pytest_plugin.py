@@ -41,8 +41,8 @@ async def test_a_requirement_is_a_test(tmp_path: Path) -> None:
     assert "PASSED babelgate::a2a-1.0::card.well-known" in done.stdout
     assert "PASSED test_own.py::test_of_ones_own" in done.stdout
     assert "FAILED babelgate::a2a-1.0::card.skill-ids" in done.stdout
-    assert "The id of a skill is unique among the skills of the card." in done.stdout
-    assert "Give each skill an id of its own." in done.stdout
+    assert "Skill ids are unique in the card." in done.stdout
+    assert "Give each skill a unique id." in done.stdout
 
 
 async def test_what_is_known_is_expected_to_fail(tmp_path: Path) -> None:
