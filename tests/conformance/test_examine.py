@@ -152,7 +152,7 @@ async def test_the_exit_code_says_whether_the_agent_is_conformant(
     [
         ((), 3, "1 about questions: what makes your agent ask? --ask 'Book a flight', or --never question"),
         (("--strict",), 1, "no violation found"),
-        (("--verbose",), 3, "a2a-1.0/question.state (must): nobody said"),
+        (("--verbose",), 3, "a2a-1.0/question.state (must): needs an input"),
         (("--never", "question"), 0, "conformant: 1 of 1 mandatory requirements met"),
     ],
 )
@@ -206,7 +206,7 @@ async def test_an_agent_that_needs_longer_is_told_how_to_be_given_it() -> None:
     async with serving(late) as url:
         report = await examine(url + server.path, Selection("a2a", "1.0", ("cancel.ended",)), options)
     told = "\n".join(lines(report))
-    assert "got no answer in time. If your agent needs longer, give --timeout 60." in told
+    assert "got no answer in time. If your agent needs longer, pass --timeout 60." in told
 
 
 def test_the_page_begins_with_failures_and_filters_by_verdict(wrong: Report) -> None:

@@ -8,7 +8,7 @@ from uuid import uuid4
 from babelgate.conformance.probe import Context
 from babelgate.conformance.protocols.a2a.binding import Binding
 from babelgate.conformance.protocols.a2a.discovery import Found, own_url_of, sibling_of
-from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, Prerequisite
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, Prerequisite
 from babelgate.conformance.wire.exchange import as_list
 from babelgate.conformance.wire.http import Wire
 
@@ -49,14 +49,14 @@ async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable(f"its owner says that the agent never {behaviour_text(behaviour)}")
+        raise NotApplicable(f"the owner declares that the agent never {behaviour_text(behaviour)}")
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
+        raise NotObserved(NO_TRIGGER, behaviour)
     return await ctx.once(_sibling, trigger.agent) if trigger.agent else ctx.target
 
 
 def behaviour_text(behaviour: str) -> str:
-    return f"does what the trigger {behaviour} is for"
+    return f"shows the behavior of the trigger {behaviour}"
 
 
 async def _sibling(ctx: Ctx, name: str) -> Agent:

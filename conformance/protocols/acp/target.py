@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NOBODY_SAID, Failed, NotApplicable, NotObserved
+from babelgate.conformance.verdict import NO_TRIGGER, Failed, NotApplicable, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, Stream, Wire
 
@@ -114,9 +114,9 @@ def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the agent never does it")
+        raise NotApplicable("the owner declares that the agent never does it")
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
+        raise NotObserved(NO_TRIGGER, behaviour)
     return {"agent_name": trigger.agent or ctx.target.name, "input": [message(trigger.text)]}
 
 

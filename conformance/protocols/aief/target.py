@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NOBODY_SAID, NotObserved
+from babelgate.conformance.verdict import NO_TRIGGER, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Receives, Wire
 
@@ -114,7 +114,7 @@ async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
     """Return the agent that shows a behaviour. Raises NotObserved if the user gave no trigger for it."""
     trigger = ctx.triggers[behaviour]
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
+        raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.agent:
         return ctx.target
     parts = urlsplit(ctx.target.base)

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
-from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, Stream, Wire
 
@@ -243,11 +243,11 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the agent never does it")
+        raise NotApplicable("the owner declares that the agent never does it")
     if not trigger.is_given and behaviour != "plain":
-        raise NotObserved(NOBODY_SAID, behaviour)
+        raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.is_given and not ctx.target.takes_messages:
-        raise NotObserved("the agent takes no messages: give its input as `data` in a file of triggers", behaviour)
+        raise NotObserved("the agent accepts no messages; give its input as `data` in a file of triggers", behaviour)
     return trigger
 
 

@@ -26,7 +26,7 @@ async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> O
         if not is_told:
             raise NotSpoken(f"{why} ({agent.found.exchange})")
         agent = Agent(agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, {}),), _reopen)
-        because = f"it was said to speak it, though {why}"
+        because = f"named by the user, although {why}"
     else:
         version = dig(agent.card, "protocolVersion")
         named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)

@@ -31,7 +31,7 @@ async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> O
         if not is_told:
             raise NotSpoken(f"{why} ({agent.found.exchange})")
         agent = Agent(agent.url, agent.found, (JsonRpcBinding(wire, url, DIALECT, headers_of(agent.card)),), _reopen)
-        because = f"it was said to speak it, though {why}"
+        because = f"named by the user, although {why}"
     else:
         named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
         because = f"the card at {agent.found.exchange.url} names {named}"
