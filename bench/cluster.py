@@ -1,14 +1,20 @@
-"""Several gateways on one PostgreSQL, each a process: how soon a run begins, how soon the others show what one says,
-how long a long log takes to be shown, and what 1, 2 and 3 of them do in a second.
+"""Speed of several gateways on one PostgreSQL, each a separate process.
+
+The figures are:
+
+- the time until a run begins;
+- the time until a word of a run is read on another node;
+- the time to replay a long log on another node;
+- the throughput of 1, 2 and 3 nodes.
 
     .venv/bin/python -m bench.cluster postgresql://jane@127.0.0.1/name
     .venv/bin/python -m bench.cluster postgresql://… --page docs/performance.md --json cluster.json
     .venv/bin/python -m bench.cluster --read cluster.json
 
-Everything is in a schema of its own, which is dropped in the end. Callers speak ACP, where nothing else is said. The
-nodes, their callers and the server of the database share the machine's cores, and none is pinned to one: the share of
-all cores that was at work stands beside each rate. The last column is the median of a call where a flush of the server
-takes some milliseconds longer (`--flush`); it needs a C compiler.
+All data is in a new schema, which is dropped at the end. Callers use ACP unless a table names another protocol. The
+nodes, their callers and the database server share the machine's cores, and none is pinned to one. So each rate is
+reported with the share of all cores that was busy. The last column is the median call with a database server whose
+flushes take some milliseconds longer (`--flush`). It needs a C compiler.
 """
 
 import argparse
@@ -287,29 +293,27 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench.cluster", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("database", nargs="?", default="", metavar="URL", help="of PostgreSQL")
-    parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--connections", type=int, default=24)
-    parser.add_argument(
-        "--times", type=int, default=500, help="runs that are dispatched, and words that are heard (500)"
-    )
-    parser.add_argument("--events", type=int, default=10_000, help="of the log that is replayed (10000)")
-    parser.add_argument("--replays", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=4, help="about how long one round takes (4)")
+    parser.add_argument("database", nargs="?", default="", metavar="URL", help="URL of a PostgreSQL database")
+    parser.add_argument("--nodes", type=int, default=3, help="number of gateways (3)")
+    parser.add_argument("--connections", type=int, default=24, help="concurrent connections (24)")
+    parser.add_argument("--times", type=int, default=500, help="number of measured runs, and of measured words (500)")
+    parser.add_argument("--events", type=int, default=10_000, help="events in the replayed log (10000)")
+    parser.add_argument("--replays", type=int, default=10, help="number of replays (10)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (3)")
+    parser.add_argument("--seconds", type=float, default=4, help="approximate duration of one round (4)")
     parser.add_argument(
         "--flush",
         type=float,
         default=3,
         metavar="MS",
-        help="repeat the runs on a server of the bench's own whose flushes take so much longer; 0 = do not (3)",
+        help="repeat the runs on a new database server with this delay of each flush; 0 disables it (3)",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, the versions and the machine")
-    parser.add_argument("--page", type=Path, metavar="FILE", help=f"put the tables where the page says {MARK}")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show what --json has written")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, the versions and the machine")
+    parser.add_argument("--page", type=Path, metavar="FILE", help=f"replace the tables after {MARK} in a page")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show a file written by --json")
     options = parser.parse_args(arguments)
     if not (options.database or options.read):
-        parser.error("give the URL of a PostgreSQL, or --read FILE")
+        parser.error("give the URL of a PostgreSQL database, or --read FILE")
     return options
 
 

@@ -1,10 +1,10 @@
-"""What a change gave: the gateway of several commits, at the same work in one run.
+"""Comparison of several commits of the gateway: the same jobs in one run.
 
     .venv/bin/python -m bench.commits COMMIT... [--jobs 1200] [--rounds 5] [--only A2A]
 
-The code of each commit is extracted from git and run by this interpreter, so packages and client are today's. A round
-visits every work on every commit once, in turn. The figures are medians of the server's CPU time per job, in multiples
-of a bare Litestar's in the same round. A work that a commit does not support is left out.
+The code of each commit is extracted from git and run by this interpreter, so all commits use the same packages and
+client. A round measures every kind of job on every commit once, in turn. The figures are medians of the server's CPU
+time per job, in multiples of a bare Litestar's in the same round. A job that a commit does not support is left out.
 """
 
 import argparse
@@ -40,12 +40,14 @@ def take_out(commit: str, folder: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("commits", nargs="+", metavar="COMMIT")
-    parser.add_argument("--jobs", type=int, default=1200, help="of a round; a stream counts as ten")
-    parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="works whose name holds this")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.commits", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("commits", nargs="+", metavar="COMMIT", help="commit to measure")
+    parser.add_argument("--jobs", type=int, default=1200, help="jobs per round; a stream counts as ten (1200)")
+    parser.add_argument("--connections", type=int, default=16, help="concurrent connections (16)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only jobs whose name contains this text")
     options = parser.parse_args()
     works = {name: job for name, job in WORKS.items() if options.only in name}
     server.pin_client()

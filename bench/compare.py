@@ -1,8 +1,8 @@
-"""The gateway beside the official server of each protocol, in one run: the same work, asked by the same client.
+"""Comparison of the gateway with the official server of each protocol: the same jobs and the same client, in one run.
 
-Each server is one process with an agent that says what it is told, pinned to a core of its own; the client has another.
-The gateway is as it is by default, so that what it has answered is on the disk; the official servers keep everything in
-memory. A round visits every work on every server once, in turn, so that what else the machine does hits all alike.
+Each server is one process with an echo agent, pinned to a separate core. The client has another core. The gateway has
+its default settings, so it has stored a run on disk when it responds. The official servers keep everything in memory. A
+round measures every kind of job on every server once, in turn, so that other load on the machine affects all alike.
 """
 
 import argparse
@@ -34,7 +34,7 @@ EXAMPLE: Final = """example:
   .venv/bin/python -m bench.compare --read compare.json --svg charts
   .venv/bin/python -m bench.compare --page docs/performance.md --json compare.json --svg docs/performance
 
-The official servers run in the environments of the tests: `python -m tests.interop.peers` makes them."""
+The official servers run in the environments of the tests, which `python -m tests.interop.peers` creates."""
 
 PEERS: Final = Path(__file__).parent.parent / ".peers"
 REFERENCE: Final = Path(__file__).parent / "reference"
@@ -138,14 +138,14 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--seconds", type=float, default=2, help="about how long one measurement takes (2)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="works whose name holds this")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, the versions and the machine")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
+    parser.add_argument("--connections", type=int, default=16, help="concurrent connections (16)")
+    parser.add_argument("--seconds", type=float, default=2, help="approximate duration of one measurement (2)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only jobs whose name contains this text")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, the versions and the machine")
     parser.add_argument("--svg", type=Path, metavar="FOLDER", help="write a bar chart for each table")
-    parser.add_argument("--page", type=Path, metavar="FILE", help=f"put the tables where the page says {MARK}")
-    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show what --json has written")
+    parser.add_argument("--page", type=Path, metavar="FILE", help=f"replace the tables after {MARK} in a page")
+    parser.add_argument("--read", type=Path, metavar="FILE", help="measure nothing: show a file written by --json")
     return parser.parse_args(arguments)
 
 

@@ -1,10 +1,11 @@
-"""The cost of the gateway itself: its demo agents over each protocol, on the durable default, beside a bare Litestar
+"""Overhead of the gateway: its demo agents over each protocol, with the default settings, compared with a bare Litestar
 POST echo in the same run.
 
     .venv/bin/python -m bench.echo [--jobs 2000] [--connections 16] [--rounds 5] [--only A2A]
 
-A round visits every target once, in turn, so that other load on the machine affects all alike. The figures are medians
-over the rounds. CPU is the server process's own user and system time. Server and client are pinned to different cores.
+A round measures every target once, in turn, so that other load on the machine affects all alike. The figures are
+medians over the rounds. CPU is the server process's user and system time. Server and client are pinned to different
+cores.
 """
 
 import argparse
@@ -21,11 +22,13 @@ STREAM_JOBS = 10
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--connections", type=int, default=16)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="targets whose name holds this")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.echo", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", type=int, default=2000, help="jobs per round (2000)")
+    parser.add_argument("--connections", type=int, default=16, help="concurrent connections (16)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only targets whose name contains this text")
     options = parser.parse_args()
     jobs = {BARE: work.bare(), **{name: job for name, job in work.GATEWAY.items() if options.only in name}}
     rounds: dict[str, list[Figures]] = {name: [] for name in jobs}

@@ -1,7 +1,8 @@
-"""The first event of a stream: how long a caller waits for it, of the gateway and of the official servers, one call
-after the other. The gateway has stored the run by then.
+"""Time to the first event of a stream, from the gateway and from the official servers, one call after the other.
 
-    .venv/bin/python -m bench.first [--jobs 200] [--rounds 5] [--only ACP]
+The gateway has stored the run by then.
+
+    .venv/bin/python -m bench.first [--jobs 50] [--rounds 5] [--only ACP]
 """
 
 import argparse
@@ -43,10 +44,12 @@ async def wait_for_first(target: Server, job: Job, jobs: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0] if __doc__ else "")
-    parser.add_argument("--jobs", type=int, default=50)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", default="", help="protocols whose name holds this")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.first", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--jobs", type=int, default=50, help="jobs per round (50)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of rounds (5)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only protocols whose name contains this text")
     options = parser.parse_args()
     streams = {name: each for name, each in STREAMS.items() if options.only in name}
     found: dict[tuple[str, str], list[float]] = {}

@@ -1,5 +1,7 @@
-"""What an idle stream costs: the memory of the gateway's process for each stream of an agent that has said one word and
-is still thinking. For comparison, that of the official A2A server, and of ASGI without a framework.
+"""Memory of an idle stream: the agent has sent one word and is still running.
+
+The figures are memory of the gateway's process per stream. For comparison, the official A2A server and ASGI without a
+framework are measured, too.
 
     .venv/bin/python -m bench.idle [--streams 1000] [--only A2A]
 """
@@ -78,9 +80,11 @@ async def measure(target: Server, request: Request, count: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--streams", type=int, default=1000)
-    parser.add_argument("--only", default="", help="protocols whose name holds this")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.idle", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--streams", type=int, default=1000, help="number of streams (1000)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only protocols whose name contains this text")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         for name, (command, environment, request) in targets().items():

@@ -1,11 +1,11 @@
-"""What the journal takes by itself, in SQLite or in PostgreSQL, without HTTP, hub and agents.
+"""Speed of the journal alone, on SQLite or PostgreSQL, without HTTP, hub and agents.
 
     .venv/bin/python -m bench.journal sqlite:///new.db
     .venv/bin/python -m bench.journal postgresql://jane@127.0.0.1/empty
 
-The database is to be empty. Shown is the shortest of five rounds. With `--shared` one of PostgreSQL is measured as a
-gateway has it to itself and as several share it, three times in turn, and how long it takes until another gateway shows
-what one has committed.
+The database must be empty. The figures are those of the shortest of five rounds. `--shared` measures a PostgreSQL
+database that one gateway has to itself, and one that several share, three times in turn. It also measures the time from
+a commit of one gateway until another one is notified.
 """
 
 import argparse
@@ -138,8 +138,10 @@ async def compare(url: str) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url")
-    parser.add_argument("--shared", action="store_true")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.journal", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("url", metavar="URL", help="URL of an empty database")
+    parser.add_argument("--shared", action="store_true", help="also measure several gateways on one PostgreSQL")
     options = parser.parse_args()
     asyncio.run(compare(options.url) if options.shared else measure(options.url))

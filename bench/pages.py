@@ -1,4 +1,4 @@
-"""The first page of a long thread, in each protocol that lists what a thread holds.
+"""Time to the first page of a long thread, in each protocol that lists the contents of a thread.
 
     .venv/bin/python -m bench.pages [--events 50000] [--times 20]
 
@@ -101,10 +101,12 @@ async def measure(gateway: Server, ask: Ask, thread: str, short: str, times: int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--events", type=int, default=50_000)
-    parser.add_argument("--times", type=int, default=20)
-    parser.add_argument("--only", default="", help="lists whose name holds this")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.pages", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--events", type=int, default=50_000, help="events in the long thread (50000)")
+    parser.add_argument("--times", type=int, default=20, help="requests of each list (20)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only lists whose name contains this text")
     options = parser.parse_args()
     runs = max(1, options.events // EVENTS_OF_RUN)
     server.pin_client()

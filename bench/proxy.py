@@ -1,8 +1,8 @@
-"""What a proxy adds to a call of an agent behind it: an echo agent on a server without delay, called over A2A 1.0
-directly, through the gateway, and through others.
+"""Overhead of a proxy: an echo agent called over A2A 1.0 directly, through the gateway and through other proxies.
 
-The floor is the least that a proxy can be (`bench.floor`). A round visits every target once, in turn, so that what else
-the machine does hits all alike; figures are medians over the rounds, and so are ratios, which are taken in each.
+The floor is the simplest possible proxy (`bench.floor`). A round measures every target once, in turn, so that other
+load on the machine affects all alike. The figures are medians over the rounds, and so are the ratios, which are
+computed in each round.
 """
 
 import argparse
@@ -22,7 +22,7 @@ EXAMPLE: Final = """example:
   .venv/bin/python -m bench.proxy
   .venv/bin/python -m bench.proxy --floor other/bin/python --litellm other/bin/python --rounds 5
 
-The environment `other` is made with:
+Commands that create the environment `other`:
   python -m venv other
   other/bin/pip install litestar uvicorn[standard] pydantic httpx-aiohttp 'litellm[proxy]' 'a2a-sdk<2'"""
 
@@ -48,13 +48,13 @@ def main() -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--jobs", type=int, default=2000)
-    parser.add_argument("--connections", type=int, nargs="*", default=[1, 16])
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--delay", type=float, default=0, metavar="MS", help="between two tokens of the agent (0)")
-    parser.add_argument("--httpx", action="store_true", help="also a gateway whose calls go over httpx's own transport")
-    parser.add_argument("--floor", metavar="PYTHON", help="an environment with litestar, uvicorn and httpx-aiohttp")
-    parser.add_argument("--litellm", metavar="PYTHON", help="an environment with litellm[proxy] and a2a-sdk")
+    parser.add_argument("--jobs", type=int, default=2000, help="jobs per round (2000)")
+    parser.add_argument("--connections", type=int, nargs="*", default=[1, 16], help="concurrent connections (1 16)")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds (3)")
+    parser.add_argument("--delay", type=float, default=0, metavar="MS", help="pause between two tokens (0)")
+    parser.add_argument("--httpx", action="store_true", help="also measure a gateway with httpx's own transport")
+    parser.add_argument("--floor", metavar="PYTHON", help="Python with litestar, uvicorn and httpx-aiohttp")
+    parser.add_argument("--litellm", metavar="PYTHON", help="Python with litellm[proxy] and a2a-sdk")
     options = parser.parse_args()
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as servers:

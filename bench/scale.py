@@ -1,4 +1,4 @@
-"""What a gateway is like when its database is full: the same work on a database of few runs and of many.
+"""Speed of a gateway by the size of its database: the same jobs on a database with few runs, and with many.
 
     .venv/bin/python -m bench.scale [--runs 1000 100000] [--jobs 1000]
     .venv/bin/python -m bench.scale --database postgresql://jane@127.0.0.1/name
@@ -10,7 +10,7 @@ that database, which is dropped at the end. The figures are:
 - the 95th percentile and the CPU of searches of threads: in default order, by the newest change, by status, only idle
   ones, and only failed ones;
 - the same of a list of tasks, and of the state of one thread from the middle;
-- the resident memory after the filling;
+- the resident memory after filling the database;
 - the bytes on disk per run;
 - the seconds from the start to the first response.
 """
@@ -185,10 +185,14 @@ def _measure(gateway: Server, threads: Sequence[str], jobs: int) -> tuple[float,
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--runs", type=int, nargs="*", default=[1000, 100_000])
-    parser.add_argument("--jobs", type=int, default=1000)
-    parser.add_argument("--database", default="", metavar="URL", help="of PostgreSQL; SQLite without it")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.scale", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--runs", type=int, nargs="*", default=[1000, 100_000], help="sizes of the database (1000 100000)"
+    )
+    parser.add_argument("--jobs", type=int, default=1000, help="jobs of each measurement (1000)")
+    parser.add_argument("--database", default="", metavar="URL", help="URL of a PostgreSQL database. Default: SQLite")
     options = parser.parse_args()
     server.pin_client()
     print(f"{'runs':>8}{'CPU ms/run':>12}", end="")

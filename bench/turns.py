@@ -1,10 +1,12 @@
-"""What a turn costs as its conversation grows: an agent that says 50 words a turn, over each protocol; and one that is
-sent the whole conversation each time, as a model is.
+"""Cost of a turn in a growing conversation.
+
+One agent sends 50 words a turn, over each protocol. Another one receives the whole conversation each time, as a model
+does.
 
     .venv/bin/python -m bench.turns [--turns 400]
 
 One caller makes one turn after the other. The figures are medians of 20 turns: early in the conversation, in its
-middle, and at its end. The gateway is a separate process, on the durable default.
+middle, and at its end. The gateway is a separate process with its default settings.
 """
 
 import argparse
@@ -108,8 +110,10 @@ def timed(talk: Callable[[httpx.Client], Iterator[Turn]], http: httpx.Client, tu
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--turns", type=int, default=400)
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.turns", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--turns", type=int, default=400, help="turns of the conversation (400)")
     options = parser.parse_args()
     at = (WINDOW, options.turns // 2, options.turns - WINDOW)
     with tempfile.TemporaryDirectory() as folder:

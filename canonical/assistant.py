@@ -47,7 +47,7 @@ class AssistantQuery:
     """A part of the name, in any case."""
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Members that the metadata must have."""
-    given: tuple[Assistant, ...] = ()
+    defaults: tuple[Assistant, ...] = ()
     """Assistants that every owner has by default. They are listed with the owner's own, unless the owner has changed
     them."""
     order: AssistantOrder = "created_at"
@@ -66,10 +66,10 @@ class Assistants(Protocol):
     async def get(self, owner: str, assistant_id: str) -> Assistant | None: ...
 
     async def change(
-        self, owner: str, assistant_id: str, change: AssistantChange, given: Assistant | None = None
+        self, owner: str, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
-        """Create the next version and make it the current one. `given` is the default assistant of every owner with
-        this id: it becomes the first version of the owner's copy. Raises not_found, too_large."""
+        """Create the next version and make it the current one. `default` is the default assistant of every owner
+        with this id: it becomes the first version of the owner's copy. Raises not_found, too_large."""
         ...
 
     async def use_version(self, owner: str, assistant_id: str, version: int) -> Assistant:

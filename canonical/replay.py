@@ -374,7 +374,7 @@ class ReplayPlan:
 
     first: RunCreated
     """Event of the run that the agent was started with."""
-    said: Sequence[Event]
+    sent: Sequence[Event]
     """Events that the agent has sent since, in all of its runs."""
     answers: Mapping[str, InterruptAnswered]
     """Answers by interrupt id."""

@@ -222,7 +222,7 @@ def _verdict(requirement: Requirement, error: Exception) -> tuple[Verdict, Mappi
     match error:
         case Failed():
             is_prerequisite = isinstance(error, Prerequisite)
-            details = {"expected": error.expected, "got": error.got, "exchange": error.exchange}
+            details = {"expected": error.expected, "actual": error.actual, "exchange": error.exchange}
             return broken, {**details, "is_prerequisite": is_prerequisite}
         case Unanswered():
             return broken, {"expected": f"an answer: {error}", "exchange": error.exchange}

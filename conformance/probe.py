@@ -96,7 +96,7 @@ class Context(Generic[T]):
             case None:
                 return played.result
             case Failed() as error if type(error) is Failed:
-                raise Failed(error.expected, error.got, error.exchange)
+                raise Failed(error.expected, error.actual, error.exchange)
             case Unanswered() as error:
                 raise Failed(f"an answer: {error}", None, error.exchange)
             case error:
@@ -198,7 +198,7 @@ def _copy_error(error: Exception) -> Exception:
     An exception that is raised twice would collect the tracebacks of both.
     """
     if isinstance(error, Failed):
-        return Prerequisite(error.expected, error.got, error.exchange)
+        return Prerequisite(error.expected, error.actual, error.exchange)
     if isinstance(error, Unanswered):
         return Prerequisite(f"an answer: {error}", None, error.exchange)
     if isinstance(error, NotShown):

@@ -59,20 +59,20 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Triggers:
-    given: Mapping[str, Trigger] = field(default_factory=dict[str, Trigger])
+    by_behaviour: Mapping[str, Trigger] = field(default_factory=dict[str, Trigger])
 
     def __contains__(self, behaviour: str) -> bool:
-        return behaviour in self.given
+        return behaviour in self.by_behaviour
 
     def __getitem__(self, behaviour: str) -> Trigger:
         """Return the trigger for a behaviour, or by default a greeting. Raises KeyError for an unknown behaviour."""
         if behaviour not in BEHAVIOURS:
             raise KeyError(behaviour)
-        return self.given.get(behaviour, Trigger("Hello", is_given=False))
+        return self.by_behaviour.get(behaviour, Trigger("Hello", is_given=False))
 
     def with_texts(self, texts: Mapping[str, str]) -> "Triggers":
         """Return these triggers with their texts replaced by those of the command line. Raises TriggerError."""
-        merged = dict(self.given)
+        merged = dict(self.by_behaviour)
         for behaviour, text in texts.items():
             if behaviour not in BEHAVIOURS:
                 raise TriggerError(f"{behaviour}: no such behaviour; there are {', '.join(BEHAVIOURS)}")
@@ -81,7 +81,7 @@ class Triggers:
 
     def without(self, behaviours: Iterable[str]) -> "Triggers":
         """Return these triggers for an agent that never shows some behaviours. Raises TriggerError."""
-        merged = dict(self.given)
+        merged = dict(self.by_behaviour)
         for behaviour in behaviours:
             if behaviour not in BEHAVIOURS:
                 raise TriggerError(f"{behaviour}: no such behaviour; there are {', '.join(BEHAVIOURS)}")

@@ -39,13 +39,13 @@ class Outcome(StrEnum):
 class Failed(Exception):
     """Failure of a requirement.
 
-    `got` is shown as JSON. Without an `exchange`, the report shows the last one of the probe as evidence.
+    `actual` is shown as JSON. Without an `exchange`, the report shows the last one of the probe as evidence.
     """
 
-    def __init__(self, expected: str, got: Any = None, exchange: Exchange | None = None) -> None:
+    def __init__(self, expected: str, actual: Any = None, exchange: Exchange | None = None) -> None:
         super().__init__(expected)
         self.expected = expected
-        self.got = got
+        self.actual = actual
         self.exchange = exchange
 
 
@@ -82,10 +82,10 @@ class NotApplicable(Exception):
     """Signal that the requirement does not apply to this agent."""
 
 
-def check(is_kept: bool, expected: str, got: Any = None, exchange: Exchange | None = None) -> None:
+def check(is_kept: bool, expected: str, actual: Any = None, exchange: Exchange | None = None) -> None:
     """Raise Failed unless the requirement is met. `expected` describes what should be true."""
     if not is_kept:
-        raise Failed(expected, got, exchange)
+        raise Failed(expected, actual, exchange)
 
 
 BUSY: Final = 1.0
@@ -115,7 +115,8 @@ class Result:
     verdict: Verdict
     expected: str = ""
     """Property that should hold, for a failure; the reason, for any other verdict."""
-    got: Any = None
+    actual: Any = None
+    """Value that was observed, for a failure."""
     exchange: Exchange | None = None
     """Exchange that is the evidence."""
     trigger: str = ""

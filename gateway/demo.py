@@ -11,19 +11,19 @@ __all__ = ("approve", "ask", "echo", "fail", "files", "json", "slow", "steps", "
 
 
 async def echo(text: str) -> str:
-    """Says what the caller said."""
+    """Return the caller's text."""
     return text
 
 
 async def stream(text: str) -> AsyncGenerator[str]:
-    """Says the words of the caller's text, one token each."""
+    """Return the caller's text, one token for each word."""
     # Without the lookbehind, the regex would try a match from each of many spaces.
     for word in re.findall(r"(?<!\s)\s*\S+(?:\s+$)?", text):
         yield word
 
 
 async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
-    """Asks for a name and greets."""
+    """Ask for a name, and greet."""
     name = yield Ask("What is your name?")
     yield f"Hello, {name}."
 
@@ -32,7 +32,7 @@ APPROVAL = {"type": "object", "properties": {"approved": {"type": "boolean"}}, "
 
 
 async def approve(text: str) -> AsyncGenerator[list[Ask] | str, Any]:
-    """Asks for two approvals at once."""
+    """Ask for two approvals at once."""
     try:
         answers = yield [
             Ask("May I write the file?", schema=APPROVAL, kind="approval", value={"action": "write"}),
@@ -46,14 +46,14 @@ async def approve(text: str) -> AsyncGenerator[list[Ask] | str, Any]:
 
 
 async def files(call: Invocation) -> AsyncGenerator[Artifact]:
-    """Returns each file of the input, and report.txt, which holds the text."""
+    """Return each file of the input, and report.txt with the text."""
     for number, file in enumerate(call.files, start=1):
         yield Artifact(name=file.name or f"file-{number}", parts=(file,))
     yield Artifact.of("report.txt", call.text)
 
 
 async def steps(text: str) -> AsyncGenerator[Step | str]:
-    """Works in three steps: plan, work, review."""
+    """Perform three steps: plan, work, review."""
     yield Step("plan", input=text)
     yield "Planned. "
     yield Step("work")
@@ -69,25 +69,25 @@ class Count(TypedDict):
 
 
 def json(text: str) -> Count:
-    """Counts the words and characters of a text, as JSON."""
+    """Count the words and characters of a text, as JSON."""
     return {"text": text, "words": len(text.split()), "length": len(text)}
 
 
 async def tools(text: str) -> AsyncGenerator[ToolCall | str]:
-    """Counts words by a tool call of its own."""
+    """Count words with a tool that the agent calls itself."""
     words = len(text.split())
     yield ToolCall("word_count", {"text": text}, output=words)
     yield f"{words} words"
 
 
 async def slow(text: str) -> AsyncGenerator[str]:
-    """Says a token at once, is silent for the first number of seconds in the text (5 without one), and ends."""
+    """Send a token at once, wait for the first number of seconds in the text (5 without one), and end."""
     number = re.search(r"\d+(?:\.\d+)?", text)
     yield "Waiting."
     await asyncio.sleep(float(number[0]) if number else 5)
 
 
 async def fail(text: str) -> AsyncGenerator[str]:
-    """Says one token, then raises with the caller's text."""
+    """Send one token, then raise an error with the caller's text."""
     yield "Failing."
     raise RuntimeError(text)

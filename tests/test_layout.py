@@ -86,7 +86,7 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "remove_void": "whether the status's own message was void",
     "reserve": "whether there was a free slot",
     "start_over": "whether anything of what is void had been shown",
-    "take_news": "whether it goes on with what was told",
+    "keep_news": "whether the draft continues what was read",
     "read_reply": "whether the message is the whole answer",
     "settle": "what became of a commit, which is certain after it",
     "delete_cron": "whether there was one",

@@ -74,9 +74,9 @@ _TYPES: Final = mimetypes.MimeTypes()
 
 @dataclass(frozen=True, slots=True)
 class StepEvents:
-    """Events of one step. The events of its files belong between `said` and `ended`."""
+    """Events of one step. The events of its files belong between `content` and `ended`."""
 
-    said: Sequence[Event]
+    content: Sequence[Event]
     ended: Sequence[Event]
     artifacts: Sequence[w.Artifact]
 

@@ -81,7 +81,7 @@ async def play(
         raise NothingToCompare(
             f"no scenario matches {' or '.join(only)}; the scenarios are {', '.join(e.name for e in SCENARIOS)}"
         )
-    agents = dict.fromkeys(each.agent for each in options.triggers.given.values() if each.agent)
+    agents = dict.fromkeys(each.agent for each in options.triggers.by_behaviour.values() if each.agent)
     async with Wire(
         headers=options.headers, credentials=options.credentials, urls=urls, timeout=options.timeout
     ) as wire:

@@ -26,20 +26,24 @@ class Record(BaseModel):
 
 
 class AgentAbout(Record):
+    """One agent of a benchmark."""
+
     name: str
     target: str
-    """As it was given, without secrets."""
+    """The agent as it was passed to the command, without secrets."""
     url: str
-    """What `/ap/v1` stood behind; of an agent behind the bench's own gateway, that gateway's."""
+    """URL below which `/ap/v1` was called: that of the agent's server, or of the gateway in front of it."""
     fronted: bool
-    """Whether the bench's own gateway stood before it."""
+    """True if the bench put its own gateway in front of the agent."""
     because: str = ""
-    """What its server was found to speak."""
+    """Protocol that was detected at the agent's server, with the evidence for it."""
     version: str = ""
     description: str = ""
 
 
 class TaskAbout(Record):
+    """One task of a benchmark."""
+
     name: str
     hash: str
     category: tuple[str, ...] = ()
@@ -50,18 +54,22 @@ class TaskAbout(Record):
 
 
 class Machine(Record):
+    """Machine on which the bench ran."""
+
     system: str
     processor: str
     cpus: int
     memory: int | None = None
-    """Bytes."""
+    """Size of the main memory, in bytes."""
     python: str
     babelgate: str
     isolation: str = ""
-    """Who refuses sockets to Python checks: `kernel` or `hook`."""
+    """Mechanism that denies sockets to Python checks: `kernel` or `hook`."""
 
 
 class Settings(Record):
+    """Options of the benchmark."""
+
     repetitions: int = 1
     concurrency: int = 4
     seed: int = 0
@@ -71,15 +79,15 @@ class Settings(Record):
 
 
 class Header(Record):
-    """The first line of a journal: what was asked of whom, with what, where."""
+    """First line of a journal: the suite, the agents, the settings and the machine."""
 
     kind: Literal["header"] = "header"
     format: int = FORMAT
     started_at: str
-    """ISO 8601, UTC."""
+    """Start time (ISO 8601, UTC)."""
     suite: str
     source: str
-    """The suite as it was asked for."""
+    """The suite as it was passed to the command."""
     suite_format: str = "babelgate"
     suite_hash: str
     description: str = ""
@@ -91,41 +99,45 @@ class Header(Record):
 
 
 class VerdictRecord(Record):
+    """Result of one check."""
+
     check: str
     passed: bool
     why: str = ""
 
 
 class Attempt(Record):
-    """One agent at one task, once."""
+    """One attempt of one agent at one task."""
 
     kind: Literal["attempt"] = "attempt"
     agent: str
     task: str
     repetition: int
-    """From 0."""
+    """Number of the attempt at the same task, from 0."""
     seed: int
     outcome: Outcome
     why: str = ""
     checks: tuple[VerdictRecord, ...] = ()
     started_at: str = ""
     seconds: float = 0.0
-    """Of all its steps, uploads and downloads aside."""
+    """Time of all steps in seconds, without uploads and downloads."""
     first_output: float | None = None
-    """Seconds until a step came back with an output or a file."""
+    """Time until the first step that returned an output or a file, in seconds."""
     step_seconds: tuple[float, ...] = ()
+    """Time of each step, in seconds."""
     artifacts: tuple[str, ...] = ()
     """Paths of the agent's files."""
     usage: dict[str, float] = {}
-    """`input_tokens`, `output_tokens`, `total_tokens` and `cost`, those that the agent told."""
+    """`input_tokens`, `output_tokens`, `total_tokens` and `cost`, as far as the agent reported them."""
     cost: float | None = None
     outputs: tuple[str, ...] = ()
-    """Of the steps, the beginning of each."""
+    """Outputs of the steps, each cut after its beginning."""
     task_id: str = ""
-    """At the agent."""
+    """Id of the task on the agent's server."""
 
     @property
     def has_passed(self) -> bool:
+        """True if all checks hold."""
         return self.outcome == "passed"
 
     @property
@@ -135,12 +147,14 @@ class Attempt(Record):
 
 
 class Interval(Record):
+    """Confidence interval."""
+
     low: float
     high: float
 
 
 class Times(Record):
-    """Seconds; None where there is nothing to measure."""
+    """Percentiles of times, in seconds. None if no attempt was measured."""
 
     p50: float | None = None
     p95: float | None = None
@@ -148,96 +162,106 @@ class Times(Record):
 
 
 class Figures(Record):
-    """Of an agent over some attempts."""
+    """Totals of an agent over a set of attempts."""
 
     attempts: int
     passed: int
     rate: float | None
-    """Of the judged ones; None where there are none."""
+    """Success rate of the judged attempts. None if no attempt was judged."""
     interval: Interval | None = None
-    """Wilson's, 95 %."""
+    """95 % interval of the rate, by Wilson's method."""
     outcomes: dict[str, int] = {}
+    """Number of attempts, by outcome."""
     pass_k: dict[str, float] = {}
-    """By k: how likely all of k attempts at a task pass."""
+    """Probability that all of k attempts at a task pass, by k."""
     steps: float | None = None
-    """Mean of those that took any."""
+    """Mean number of steps, of the attempts that took any."""
     artifacts: int = 0
     times: Times = Times()
     tokens: dict[str, float] = {}
     told_usage: int = 0
-    """Attempts that told what they used."""
+    """Number of attempts that reported their usage."""
     cost: float | None = None
 
 
 class AgentFigures(Record):
+    """Totals of one agent: of all attempts, by category and by task."""
+
     agent: str
     all: Figures
     score: float | None = None
-    """The weighted mean of its success rates over tasks."""
+    """Weighted mean of the success rates over tasks."""
     categories: dict[str, Figures] = {}
     tasks: dict[str, Figures] = {}
 
 
 class Comparison(Record):
-    """Of two agents, on the tasks that both were at."""
+    """Comparison of two agents on the tasks at which both were judged."""
 
     first: str
     second: str
     tasks: int
     better: int
-    """Tasks at which the first has the higher success rate."""
+    """Number of tasks at which the first agent has the higher success rate."""
     worse: int
     test: str
+    """Name of the statistical test."""
     p: float | None
-    """Two-sided."""
+    """Two-sided p value of the test."""
     p_adjusted: float | None
-    """For the number of comparisons, by Holm's method."""
+    """p value adjusted for the number of comparisons, by Holm's method."""
     difference: float
-    """Of mean success rates."""
+    """Difference of the mean success rates."""
     interval: Interval | None = None
-    """Of that difference: 95 %, by bootstrap over tasks."""
+    """95 % interval of the difference, by bootstrap over tasks."""
     effect: float | None = None
-    """The matched-pairs rank-biserial correlation of the rates, from -1 to 1."""
+    """Matched-pairs rank-biserial correlation of the rates, from -1 to 1."""
     time_ratio: float | None = None
-    """Median over tasks of the first's time by the second's, of passed attempts."""
+    """Time of the first agent divided by that of the second: median over tasks, from passed attempts only."""
     time_p: float | None = None
+    """Two-sided p value of the time ratio."""
     sentence: str
+    """The comparison in words."""
 
 
 class Regression(Record):
+    """Change of a success rate since an earlier result."""
+
     agent: str
     task: str | None
-    """None for all tasks together."""
+    """Name of the task. None for all tasks together."""
     before: float
     now: float
     p: float | None
     verdict: Literal["regressed", "lower", "higher", "improved", "same"]
-    """`lower` and `higher` may be chance."""
+    """`lower` and `higher` may be random."""
 
 
 class Baseline(Record):
+    """Comparison with an earlier result."""
+
     file: str
     started_at: str
     compared: int
-    """Tasks that were the same."""
+    """Number of tasks that are unchanged."""
     changed: tuple[str, ...] = ()
-    """Tasks that are not what they were."""
+    """Tasks that have changed, and so are not compared."""
     missing: tuple[str, ...] = ()
-    """Tasks, and agents, of which the earlier file knows nothing."""
+    """Tasks and agents that the earlier result does not contain."""
     rows: tuple[Regression, ...] = ()
 
 
 class Report(Record):
-    """The whole of a result file."""
+    """Content of a result file."""
 
     format: int = FORMAT
     kind: Literal["result"] = "result"
     header: Header
     complete: bool
     stopped: str = ""
-    """Why it is not complete."""
+    """Reason if it is not complete."""
     seconds: float
-    """From the first attempt to the last."""
+    """Time from the start of the first attempt to the end of the last one, in seconds."""
     agents: tuple[AgentFigures, ...]
     comparisons: tuple[Comparison, ...] = ()
     baseline: Baseline | None = None

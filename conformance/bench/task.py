@@ -1,7 +1,7 @@
 """Task file: the tasks of a benchmark, and the checks of their results.
 
-The published JSON schema (`task.schema.json`) is generated from these models. The docstrings of their fields are what
-users read in their editor.
+The published JSON schema (`task.schema.json`) is generated from these models, and editors show the docstrings of
+their fields.
 """
 
 from typing import Annotated, Any, Final, Literal, cast
@@ -35,15 +35,15 @@ class InputFile(Section):
     """A file that is uploaded before the first step."""
 
     path: str | None = None
-    """Of the file, relative to the task file."""
+    """Path of the file, relative to the task file."""
     text: str | None = None
-    """Its content, where it has no file of its own; UTF-8."""
+    """Content of the file in UTF-8, instead of a path."""
     repeat: Annotated[int, Field(ge=1, le=10_000_000)] = 1
-    """How often `text` stands in it, for large files."""
+    """Number of times that `text` is repeated, for large files."""
     name: str | None = None
-    """What the agent sees it as; by default the name in `path`."""
+    """Name of the file for the agent. Default: the name in `path`."""
     folder: str | None = None
-    """Its `relative_path` at the agent, such as `data/`."""
+    """Folder of the file for the agent (`relative_path`), such as `data/`."""
 
     @model_validator(mode="after")
     def _one_source(self) -> "InputFile":
@@ -57,7 +57,7 @@ class InputFile(Section):
 
 
 class Reply(Section):
-    """What is said at a step after the first one."""
+    """Input of a step after the first one."""
 
     input: str | None = None
     additional_input: dict[str, Any] = {}
@@ -68,7 +68,7 @@ def _reply(value: object) -> object:
 
 
 class Count(Section):
-    """How many."""
+    """Bounds of a number. At least one is required."""
 
     at_least: Annotated[int, Field(ge=0)] | None = None
     at_most: Annotated[int, Field(ge=0)] | None = None
@@ -85,54 +85,58 @@ _PREDICATES: Final = ("contains", "excludes", "equals", "equals_file", "regex", 
 
 
 class Check(Section):
-    """One thing that must be so. What it looks at is `output` (the default), `artifact`, `error` or the output of a
-    `program`; what must hold of it are the rest, all of them. `steps`, `python` and `code` stand alone."""
+    """One condition of a task.
+
+    The subject is `output` (the default), `artifact`, `error` or `program`, and all predicates must hold for it. The
+    subjects `steps`, `python` and `code` have no predicates.
+    """
 
     name: str | None = None
-    """What reports call it."""
+    """Name of the check in reports. Default: a description of it."""
 
     output: Literal["last", "all"] | PositiveInt | None = None
-    """The output of the last step, of all steps joined with line feeds, or of the step with this number, from 1."""
+    """Output of the last step, of all steps joined with line feeds, or of the step with this number, from 1."""
     artifact: str | None = None
-    """A file of the agent, by its path or a pattern such as `*.csv`. One that fits is enough, unless `every`."""
+    """File of the agent, by its path or a pattern such as `*.csv`. One matching file must satisfy the check or, with
+    `every`, all of them."""
     error: bool | None = None
-    """The agent is to fail, and the rest is said of the message of its error. Without such a check an attempt that ends
-    in an error has failed."""
+    """True if the agent must fail. The predicates then apply to its error message. Without such a check, an agent that
+    fails does not pass the task."""
     steps: Count | None = None
-    """How many steps the agent took."""
+    """Bounds of the number of steps that the agent took."""
     program: Annotated[Words, Field(min_length=1)] | None = None
-    """A Python program in the folder of the agent's files, with its arguments, or `-m` and a module. It must end with
-    exit code 0; the rest is said of what it printed."""
+    """Python program among the agent's files, with its arguments, or `-m` and a module. Its exit code must be 0. The
+    predicates apply to its standard output."""
     python: str | None = None
-    """A Python file, relative to the task file, with a function `check(run)`."""
+    """Python file with a function `check(run)`, relative to the task file."""
     code: str | None = None
-    """The same, written here."""
+    """Python code with a function `check(run)`."""
 
     contains: Words = ()
-    """All of these texts are in it."""
+    """Texts that the subject must contain, all of them."""
     excludes: Words = ()
-    """None of these is."""
+    """Texts that the subject must not contain."""
     equals: str | None = None
-    """It is this, white space at both ends aside."""
+    """Text that the subject must equal, without leading and trailing whitespace."""
     equals_file: str | None = None
-    """It is byte by byte this file, relative to the task file."""
+    """File that the subject must equal byte for byte, relative to the task file."""
     regex: str | None = None
-    """This expression of Python's `re` is found in it; `^` and `$` match at every line."""
+    """Regular expression of Python's `re` that must match in the subject. `^` and `$` match at every line."""
     json_schema: dict[str, Any] | bool | str | None = None
-    """It is JSON, and valid against this schema (draft 2020-12), written here or in a file."""
+    """JSON schema (draft 2020-12), or its file, against which the subject must be valid."""
     json_equals: Any = None
-    """It is JSON, and this value."""
+    """Value that the subject must equal as JSON."""
 
     ignore_case: bool = False
-    """Of `contains`, `excludes`, `equals` and `regex`."""
+    """True if `contains`, `excludes`, `equals` and `regex` ignore case."""
     every: bool = False
-    """Of all artifacts that fit, and not of one."""
+    """True if all matching artifacts must satisfy the check, and not only one."""
     files: Words = ()
-    """Files that are put beside the agent's before a `program`, `python` or `code` runs; the agent never sees them."""
+    """Files added to the agent's files before a `program`, `python` or `code` runs. The agent never sees them."""
     timeout: Annotated[float, Field(gt=0, le=600)] = 10.0
-    """Seconds that a `program`, `python` or `code` may take."""
+    """Maximum time of a `program`, `python` or `code`, in seconds."""
     memory: Annotated[int, Field(ge=64, le=65_536)] = 1024
-    """Megabytes that it may take."""
+    """Maximum memory of a `program`, `python` or `code`, in megabytes."""
 
     @model_validator(mode="after")
     def _one_subject(self) -> "Check":
@@ -154,11 +158,12 @@ class Check(Section):
 
     @property
     def subject(self) -> str:
+        """Name of the field that is the subject."""
         return next((name for name in _SUBJECTS if getattr(self, name) is not None), "output")
 
 
 class Defaults(Section):
-    """What holds for each task of a file that does not say otherwise."""
+    """Default values for all tasks of a file."""
 
     category: Words = ()
     difficulty: str = ""
@@ -169,39 +174,39 @@ class Defaults(Section):
 
 
 class Task(Section):
-    """One thing that is asked of every agent."""
+    """One task that every agent attempts."""
 
     name: Annotated[str, Field(pattern=NAME)]
     description: str = ""
     category: Words = ()
-    """One or more; each has a row in the report."""
+    """One or more categories. Each has a row in the report."""
     difficulty: str = ""
     weight: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1.0
-    """How much it counts in the weighted score."""
+    """Weight of the task in the weighted score."""
     depends_on: Words = ()
-    """Tasks that must have passed: otherwise this one is skipped, which counts as not passed."""
+    """Tasks that must pass first. Otherwise this one is skipped, which counts as not passed."""
     input: str | None = None
-    """What the task is created with."""
+    """Input of the task."""
     additional_input: dict[str, Any] = {}
     files: tuple[InputFile, ...] = ()
     replies: tuple[Annotated[Reply, BeforeValidator(_reply, json_schema_input_type=str | Reply)], ...] = ()
-    """Answers to the agent's questions, in order. A server that does not mark its questions gets one with each step
-    after the first. All other steps are executed without an input."""
+    """Answers to the agent's questions, in order. If the server does not mark its questions, each step after the first
+    has an answer as its input. All other steps have no input."""
     steps: PositiveInt = 20
-    """How many steps may be executed; an agent that is not done by then has failed."""
+    """Maximum number of steps. An agent that needs more does not pass."""
     timeout: Seconds = 120.0
-    """Seconds for all of them."""
+    """Maximum time of all steps together, in seconds."""
     seed: bool = False
-    """The attempt's seed goes along as `additional_input.seed`."""
+    """True if the agent receives the seed of the attempt, as `additional_input.seed`."""
     checks: Annotated[tuple[Check, ...], Field(min_length=1)]
-    """All must hold."""
+    """Checks of the result. All must hold."""
 
 
 class SuiteFile(Section):
     """A file of tasks."""
 
     suite: Annotated[str, Field(pattern=NAME)] | None = None
-    """The suite's name; by default that of the file."""
+    """Name of the suite. Default: the name of the file."""
     description: str = ""
     defaults: Defaults = Defaults()
     tasks: Annotated[tuple[Task, ...], Field(min_length=1)]

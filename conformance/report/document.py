@@ -64,8 +64,8 @@ def _result(result: Result, report: SetReport, redactor: Redactor) -> dict[str, 
         entry["capability"] = requirement.capability
     if result.expected:
         entry["expected"] = redactor.text(result.expected)
-    if result.got is not None:
-        entry["got"] = redactor.value(result.got)
+    if result.actual is not None:
+        entry["got"] = redactor.value(result.actual)
     if not result.is_kept or str(result.verdict) == "warning":
         entry["hint"] = requirement.hint
     if result.trigger:

@@ -48,8 +48,8 @@ def _suite(root: Element, report: SetReport, redactor: Redactor) -> None:
 def _failure_text(result: Result, redactor: Redactor) -> str:
     requirement = result.requirement
     lines = [requirement.text, requirement.source, f"expected: {redactor.text(result.expected)}"]
-    if result.got is not None:
-        lines.append(f"got: {redactor.value(result.got)}")
+    if result.actual is not None:
+        lines.append(f"got: {redactor.value(result.actual)}")
     if result.exchange is not None:
         lines.append(redactor.text(str(result.exchange)))
     lines.append(f"change: {requirement.hint}")

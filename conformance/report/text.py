@@ -170,8 +170,8 @@ def failure(result: Result, report: SetReport, redactor: Redactor) -> Iterator[s
         if exchange.get("error"):
             yield f"    then      {exchange['error']}"
     yield f"    expected  {redactor.text(result.expected)}"
-    if result.got is not None:
-        yield f"    got       {_short(_json(redactor.value(result.got)))}"
+    if result.actual is not None:
+        yield f"    got       {_short(_json(redactor.value(result.actual)))}"
     yield f"    change    {requirement.hint}"
     yield ""
 

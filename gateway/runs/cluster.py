@@ -112,8 +112,8 @@ class Cluster:
         self._beats_as_leader = self._beats_as_leader + 1 if look.leads else 0
         self.leads = look.leads
         self._beats += 1
-        if look.gone or look.adopted:
-            dead_nodes = ",".join(look.gone) or "-"
+        if look.gone_nodes or look.adopted:
+            dead_nodes = ",".join(look.gone_nodes) or "-"
             log.warning(
                 "runs taken over node=%s runs=%d dead_nodes=%s", self.nodes.name, len(look.adopted.runs), dead_nodes
             )

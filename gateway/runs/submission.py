@@ -312,7 +312,7 @@ def _check_queue(
         (on_thread, queue.thread, "are already waiting for this thread"),
         (counts.owner, queue.owner, "are already waiting for this caller"),
     ]
-    if counts.own >= max(1, queue.agent // counts.owners):  # its share
+    if counts.owner_at_agent >= max(1, queue.agent // counts.owners):  # its share
         bounds.append((counts.agent, queue.agent, f"are already waiting for agent {agent}"))
     if is_delayed:
         bounds = [(counts.delayed, queue.owner, "of this caller already start at a later time")]

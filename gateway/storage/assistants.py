@@ -51,10 +51,10 @@ class Assistants:
         return await self._journal.query(_get, owner, assistant_id)
 
     async def change(
-        self, owner: str, assistant_id: str, change: AssistantChange, given: Assistant | None = None
+        self, owner: str, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
         self._owners.add(owner)
-        return await self._journal.write(self._change, owner, assistant_id, change, given)
+        return await self._journal.write(self._change, owner, assistant_id, change, default)
 
     def _change(
         self, tx: Transaction, owner: str, assistant_id: str, change: AssistantChange, default: Assistant | None
@@ -92,7 +92,7 @@ class Assistants:
 
     async def search(self, owner: str, query: AssistantQuery) -> Listed[Assistant]:
         places = await self._journal.query(_search, owner, query)
-        defaults = {each.assistant_id: each for each in query.given}
+        defaults = {each.assistant_id: each for each in query.defaults}
         return create_listing(self._journal, places, partial(_read, owner=owner, defaults=defaults))
 
     async def count(self, owner: str, query: AssistantQuery) -> int:
@@ -205,7 +205,7 @@ def _count(connection: Connection, owner: str, query: AssistantQuery) -> int:
 
 
 def _matching(connection: Connection, owner: str, query: AssistantQuery) -> Iterator[_Match]:
-    defaults = {each.assistant_id: each for each in query.given}
+    defaults = {each.assistant_id: each for each in query.defaults}
     with closing(connection.execute(stream_rows(select(_ROW.c.body).where(_ROW.c.owner == owner)))) as rows:
         for (body,) in rows:
             assistant = decode_snapshot(Assistant, body)

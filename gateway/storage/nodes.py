@@ -75,7 +75,7 @@ class Look:
     """True if this node is the leader: the living node with the lowest id, which does the work of the whole cluster."""
     was_gone: bool = False
     """True if the other nodes counted this one as gone. They may have taken over its runs."""
-    gone: Sequence[str] = ()
+    gone_nodes: Sequence[str] = ()
     """Names of the nodes that were found to be gone."""
     adopted: Adopted = Adopted()
     """Runs and webhooks that this node has taken over."""

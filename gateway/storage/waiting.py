@@ -11,7 +11,7 @@ class Waiting(NamedTuple):
 
     agent: int
     """Runs of all owners that wait for the agent."""
-    own: int
+    owner_at_agent: int
     """Runs of the owner that wait for the agent."""
     owners: int
     """Owners with runs that wait for the agent, and the owner itself."""

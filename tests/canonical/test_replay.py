@@ -199,10 +199,10 @@ def test_a_plan_holds_every_event_since_the_input(records: list[Record]):
         story = replay_plan(records, question.interrupt_id or "")
         assert story is not None
         assert story.first == inputs[0]
-        assert [event for event in story.said if isinstance(event, InterruptRaised)][-1].ask is not None
+        assert [event for event in story.sent if isinstance(event, InterruptRaised)][-1].ask is not None
         until = agent_events(records).index(question)
-        assert list(story.said)[: until + 1] == agent_events(records)[: until + 1]
-        assert all(event in questions for event in story.said if isinstance(event, InterruptRaised))
+        assert list(story.sent)[: until + 1] == agent_events(records)[: until + 1]
+        assert all(event in questions for event in story.sent if isinstance(event, InterruptRaised))
 
 
 def story_log() -> list[Record]:
@@ -238,7 +238,7 @@ def test_a_plan_begins_with_the_run_of_the_input():
     story = replay_plan(story_log(), "i3")
     assert story is not None
     assert story.first.run_id == "r1"
-    assert [event.name for event in story.said if isinstance(event, Custom)] == ["one", "two"]
+    assert [event.name for event in story.sent if isinstance(event, Custom)] == ["one", "two"]
     assert story.answers["i1"].value == "a1"
     assert story.message_ids == {"m1", "q1"}
 
@@ -247,7 +247,7 @@ def test_a_follow_up_has_its_own_plan():
     story = replay_plan(story_log(), "i2")
     assert story is not None
     assert story.first.run_id == "r2"
-    assert [event.name for event in story.said if isinstance(event, Custom)] == ["beside"]
+    assert [event.name for event in story.sent if isinstance(event, Custom)] == ["beside"]
 
 
 def test_incomplete_records_have_no_plan():

@@ -1,4 +1,4 @@
-"""A proxy in front of a server of several protocols, which bends what one of them says."""
+"""Proxy in front of a server of several protocols that changes the answers of one of them."""
 
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -12,7 +12,8 @@ from tests.bridge import read_body
 from tests.serving import serving
 
 Bend = Callable[[str, str, Any], Any]
-"""(protocol, path, JSON of an answer or an event): what is told instead, or DROPPED for an event that is left out."""
+"""Function of the protocol, the path and the JSON of an answer or event. Returns the new JSON, or DROPPED to omit the
+event."""
 
 DROPPED: Final = object()
 
@@ -32,8 +33,11 @@ def protocol_of(path: str, headers: Mapping[str, str]) -> str:
 async def bending(
     url: str, bend: Bend, *, drops: frozenset[str] = frozenset(), only: str = "/", authorization: str = ""
 ) -> AsyncGenerator[str]:
-    """The proxy's URL. `drops`: headers of answers, in lower case; `only`: paths that there are, by their beginning;
-    `authorization`: what the header of a request must say."""
+    """Run the proxy and yield its URL.
+
+    `drops`: names of answer headers to remove, in lower case. `only`: prefix of the paths that exist. `authorization`:
+    required Authorization header of requests.
+    """
     async with (
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
         serving(_Proxy(http, bend, drops, only, authorization)) as at,
@@ -73,8 +77,8 @@ class _Proxy:
     async def _answer(self, response: httpx.Response, protocol: str, path: str, send: Any) -> None:
         skipped = {"content-length", "transfer-encoding", "date", "server", *self.drops}
         headers = [(name.lower(), value) for name, value in response.headers.raw]
-        kept = [(name, value) for name, value in headers if name.decode() not in skipped]
-        await send({"type": "http.response.start", "status": response.status_code, "headers": kept})
+        sent = [(name, value) for name, value in headers if name.decode() not in skipped]
+        await send({"type": "http.response.start", "status": response.status_code, "headers": sent})
         kind = response.headers.get("content-type", "")
         if kind.startswith("text/event-stream"):
             async for event in self._events(response, protocol, path):

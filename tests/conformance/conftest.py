@@ -1,4 +1,4 @@
-"""Which event loop the tests of the judge run on."""
+"""Event loops of the tests of the judge."""
 
 import asyncio
 from collections.abc import Mapping
@@ -8,6 +8,6 @@ import pytest
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
-    """A module that says `LOOPS` is run on each of them."""
+    """Run the tests of a module on each loop in its `LOOPS`, or on the default loop."""
     module = item.getparent(pytest.Module)
     return getattr(module.obj if module else None, "LOOPS", {"asyncio": asyncio.new_event_loop})

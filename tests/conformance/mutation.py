@@ -1,9 +1,12 @@
-"""Judges the judge: every violation of a scripted server is to be caught by the requirement that it breaks, and by no
-other than those that cannot but fail with it.
+"""Mutation test of the judge.
 
-A violation is shown to the requirements that can see it, which one run against the right server finds out: those for
-which the server came to a place where it asks whether to do it. What all can see, because the judge meets it before it
-asks anything (a card), is shown to those of its groups. `pytest --whole-sets` shows every violation to all.
+The requirement that a violation of a scripted server breaks must catch it. Other requirements must pass, except those
+that the violation lists in `also`.
+
+To save time, a violation is tested only with the requirements that can notice it. One run against the conforming
+server finds them: those whose requests made the server check the violation. If the judge triggers the check before any
+probe runs (such as by reading the card), the requirements of the violation's groups are tested. `pytest --whole-sets`
+tests every violation with all requirements.
 """
 
 import asyncio
@@ -25,8 +28,9 @@ from tests.conformance.servers.kit import RequestKey, ScriptedServer, Server, Vi
 from tests.serving import serving
 from tests.violations import PROPERTY
 
-_AT_ONCE: Final = 3
-"""Violations that are shown side by side: some make the judge wait. With more, a busy machine answers late."""
+_CONCURRENCY: Final = 3
+"""Number of violations that are tested concurrently, because some make the judge wait. Chosen: with more, a busy
+machine misses timeouts."""
 _BROKEN: Final = (Verdict.FAIL, Verdict.WARNING)
 _EVERYTHING: Final = "*"
 
@@ -43,41 +47,41 @@ async def judged(
 
 
 def concerns(violation: Violation) -> Callable[[Requirement], bool]:
-    """The groups of what a violation breaks. What is on the form of messages needs those of the whole run."""
+    """Return a filter for the requirements in the groups that a violation names, and those on the form of messages."""
     groups = _groups(violation)
     return lambda requirement: bool(groups & {requirement.group, "form", "*"})
 
 
 def groups_of(server: Server) -> Sequence[str]:
-    """Of the requirements that violations break, in the order in which they stand."""
+    """Return the groups of the broken requirements, in the order of the violations."""
     return list(dict.fromkeys(_group(violation) for violation in server.violations))
 
 
 async def assert_caught(server: Server, group: str, request: pytest.FixtureRequest) -> None:
-    """Every violation of a group is caught, by what names it and by nothing else. The score is in the summary."""
-    sight = None if request.config.getoption("--whole-sets") else await _sight_of(server)
-    slots = asyncio.Semaphore(_AT_ONCE)
+    """Assert that each violation of a group is caught by the requirements that it names and by no others."""
+    coverage = None if request.config.getoption("--whole-sets") else await _coverage_of(server)
+    slots = asyncio.Semaphore(_CONCURRENCY)
 
-    async def show(violation: Violation) -> _Complaints:
+    async def examine(violation: Violation) -> _Complaints:
         async with slots:
-            found = await _complaints(server, violation, sight, alone=True)
-            if sight is not None and list(found):
-                found = await _complaints(server, violation, sight)
-            if found.missing and sight is not None:
-                # It may show only in what requirements that cannot see it leave behind: one more task in a list.
-                found = await _complaints(server, violation, None)
-            return found
+            complaints = await _complaints(server, violation, coverage, alone=True)
+            if coverage is not None and list(complaints):
+                complaints = await _complaints(server, violation, coverage)
+            if complaints.missing and coverage is not None:
+                # The violation may need tasks that the requests of other requirements create, such as a longer list.
+                complaints = await _complaints(server, violation, None)
+            return complaints
 
     violations = [each for each in server.violations if _group(each) == group]
-    found = await asyncio.gather(*(show(violation) for violation in violations))
-    caught = sum(1 for each in found if each.is_caught)
+    results = await asyncio.gather(*(examine(violation) for violation in violations))
+    caught = sum(1 for each in results if each.is_caught)
     request.node.user_properties.append((PROPERTY, [server.set, caught, len(violations)]))
-    told = [f"{violation.name}: {text}" for violation, each in zip(violations, found, strict=True) for text in each]
-    assert not told, "\n".join(told)
+    lines = [f"{violation.name}: {text}" for violation, each in zip(violations, results, strict=True) for text in each]
+    assert not lines, "\n".join(lines)
 
 
 def violation_test(server: Server) -> Callable[..., Awaitable[None]]:
-    """The test of a module that shows each group of a server's violations to the judge."""
+    """Return a test with one case per group of the server's violations."""
 
     @pytest.mark.slow
     @pytest.mark.timeout(300)
@@ -90,85 +94,94 @@ def violation_test(server: Server) -> Callable[..., Awaitable[None]]:
 
 @dataclass(frozen=True, slots=True)
 class _Complaints:
-    """What is not as a violation says."""
+    """Differences between the declared and the actual effect of a violation."""
 
     is_caught: bool
     missing: Sequence[str]
-    """What should have been seen and was not."""
+    """Declared effects that did not occur."""
     strays: Sequence[str]
-    """What failed though nothing says that it must."""
+    """Requirements that failed but are not declared."""
 
     def __iter__(self) -> Iterator[str]:
         return iter((*self.missing, *self.strays))
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
-    """What each requirement can see of the right server: the violations that the server asks itself about."""
+class _Coverage:
+    """Violations that the conforming server checks for the requests of each requirement."""
 
-    of: Mapping[str, frozenset[str]]
-    """By the name of the requirement; `*` stands for all violations."""
-    known: frozenset[str]
-    """The violations of which that can be said; any other can be seen by all."""
+    by_requirement: Mapping[str, frozenset[str]]
+    """Violations by the name of the requirement; `*` represents all violations."""
+    attributed: frozenset[str]
+    """Violations whose checks are attributed to requirements. All requirements can notice any other violation."""
 
     def selects(self, violation: Violation, requirement: Requirement, *, alone: bool) -> bool:
-        """What is on the form of messages looks at those of all requirements that are selected; those of one group may
-        need what the others have left behind, the tasks of a list for instance: unless they are to stand `alone`."""
+        """Return True if the violation must be tested with the requirement.
+
+        Requirements on the form of messages are always selected. Requirements of one group are selected together,
+        because one may need what another creates, such as the tasks of a list. `alone` turns that off.
+        """
         if requirement.schemas or _is_named(violation, requirement):
             return True
-        if violation.name not in self.known:
+        if violation.name not in self.attributed:
             return requirement.group in _groups(violation)
         if not alone and requirement.group in _groups(violation):
             return True
-        return not {violation.name, _EVERYTHING}.isdisjoint(self.of[requirement.name])
+        return not {violation.name, _EVERYTHING}.isdisjoint(self.by_requirement[requirement.name])
 
 
-_SIGHTS: Final[dict[str, _Sight]] = {}
+_COVERAGES: Final[dict[str, _Coverage]] = {}
 
 
-async def _sight_of(server: Server) -> _Sight:
-    """Of one run against the right server, and one of no requirement at all: what the server asks itself while the
-    judge finds out what it is, or for nobody's request, everybody can see."""
-    if server.set not in _SIGHTS:
-        finding = server.make("")
-        await judged(server, finding, lambda _: False)
+async def _coverage_of(server: Server) -> _Coverage:
+    """Measure the coverage of a server once.
+
+    One run tests all requirements. Another tests none: what the server checks there is no effect of a requirement, so
+    that all requirements can notice it.
+    """
+    if server.set not in _COVERAGES:
+        opening = server.make("")
+        await judged(server, opening, lambda _: False)
         app = server.make("")
         report = await judged(server, app)
-        of = {
-            result.requirement.name: frozenset[str]().union(*(_asked(app, each) for each in result.exchanges))
+        by_requirement = {
+            result.requirement.name: frozenset[str]().union(*(_checked_for(app, each) for each in result.exchanges))
             for result in report.results
         }
-        known = frozenset[str]().union(*of.values()) - finding.asked
-        # On a machine so busy that the right server was found wanting, probes were not through: nothing can be said.
-        is_whole = all(each.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE) for each in report.results)
-        _SIGHTS[server.set] = _Sight(of, known if is_whole else frozenset())
-    return _SIGHTS[server.set]
+        attributed = frozenset[str]().union(*by_requirement.values()) - opening.checked
+        # If a busy machine made the conforming server fail, probes stopped early: their coverage is unknown.
+        is_complete = all(each.verdict in (Verdict.PASS, Verdict.NOT_APPLICABLE) for each in report.results)
+        _COVERAGES[server.set] = _Coverage(by_requirement, attributed if is_complete else frozenset())
+    return _COVERAGES[server.set]
 
 
-def _asked(app: ScriptedServer, exchange: Exchange) -> set[str]:
+def _checked_for(app: ScriptedServer, exchange: Exchange) -> set[str]:
     key: RequestKey = (exchange.method, unquote(urlsplit(exchange.url).path), exchange.body)
-    # A request that never came to the application, or not in these words, may have met anything.
-    return app.asked_by.get(key, {_EVERYTHING})
+    # A request that did not reach the application in this form may have triggered any check.
+    return app.checked_by.get(key, {_EVERYTHING})
 
 
 async def _complaints(
-    server: Server, violation: Violation, sight: _Sight | None, *, alone: bool = False
+    server: Server, violation: Violation, coverage: _Coverage | None, *, alone: bool = False
 ) -> _Complaints:
-    """Without a sight, all requirements are shown the violation. `alone` = without those of its group that cannot see
-    it; what is found wanting then may lack only what these leave behind, and says nothing."""
+    """Test one violation with the requirements that can notice it, or with all if there is no coverage.
+
+    With `alone`, requirements of the same group that cannot notice it are left out. A complaint may then only mean that
+    something is missing that they create.
+    """
     app = server.make(violation.name)
     concerned = concerns(violation)
 
-    def is_shown(requirement: Requirement) -> bool:
+    def is_selected(requirement: Requirement) -> bool:
         if server.is_large and not concerned(requirement):
             return False
-        return sight is None or sight.selects(violation, requirement, alone=alone)
+        return coverage is None or coverage.selects(violation, requirement, alone=alone)
 
-    report = await judged(server, app, is_shown)
+    report = await judged(server, app, is_selected)
     broken = [
         each
         for each in report.results
-        if (each.verdict in _BROKEN or not each.is_kept) and (sight is None or not _is_unasked(violation, each))
+        if (each.verdict in _BROKEN or not each.is_kept) and (coverage is None or not _is_unrequested(violation, each))
     ]
     caught = (Verdict.NOT_OBSERVED,) if violation.is_hidden else _BROKEN
     is_caught = any(
@@ -176,15 +189,15 @@ async def _complaints(
         for each in report.results
     )
     missing: list[str] = []
-    if violation.name not in app.asked:
-        missing.append("nothing in the server looks at it")
+    if violation.name not in app.checked:
+        missing.append("the server never checks it")
     if not is_caught:
         missing.append(f"{violation.breaks} does not catch it")
     names = [each.requirement.name for each in broken]
     for pattern in violation.also:
         if not pattern.startswith("~") and not any(fnmatchcase(name, pattern) for name in names):
             missing.append(f"{pattern} does not fail with it")
-    # But for what lacks a prerequisite, of which the report says so.
+    # A requirement that lacks a prerequisite is no stray: another requirement reports the cause.
     strays = [
         f"{each.requirement.name} fails too: {each.verdict}: {each.expected}"
         for each in broken
@@ -193,15 +206,15 @@ async def _complaints(
     return _Complaints(is_caught, missing, strays)
 
 
-def _is_unasked(violation: Violation, result: Result) -> bool:
-    """A message did not come, perhaps because no probe that asks for it was selected."""
+def _is_unrequested(violation: Violation, result: Result) -> bool:
+    """Return True if a message was not observed, perhaps because no selected probe requests it."""
     requirement = result.requirement
     is_form = bool(requirement.schemas) and result.verdict is Verdict.NOT_OBSERVED
     return is_form and not _is_named(violation, requirement)
 
 
 def _is_named(violation: Violation, requirement: Requirement) -> bool:
-    """The violation breaks it, or says that it may fail with it."""
+    """Return True if the violation declares that the requirement fails or may fail."""
     patterns = (violation.breaks, *violation.also)
     return any(fnmatchcase(requirement.name, pattern.lstrip("~")) for pattern in patterns)
 

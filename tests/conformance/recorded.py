@@ -1,4 +1,4 @@
-"""What real runs have found, as the pages in docs/conformance show it: a test that judges somebody compares with it."""
+"""Recorded verdicts of real agents, which the pages in docs/conformance show."""
 
 import fcntl
 import json
@@ -9,28 +9,28 @@ from babelgate.conformance.report.model import Report
 from docs.traceability import RUNS, recorded
 
 
-def assert_recorded(who: str, report: Report, accept: bool) -> None:
-    """The verdicts are those that are written down; `pytest --accept` writes them, and `make docs` the pages."""
-    found = {
+def assert_recorded(agent: str, report: Report, accept: bool) -> None:
+    """Assert that the verdicts are the recorded ones. `pytest --accept` records them, `make docs` writes the pages."""
+    current = {
         each.set.name: {result.requirement.name: str(result.verdict) for result in each.results} for each in report.sets
     }
     if accept:
         folder = os.open(RUNS.parent, os.O_RDONLY)
         try:
-            fcntl.flock(folder, fcntl.LOCK_EX)  # another process of the same test run may write its own
-            _write(who, found)
+            fcntl.flock(folder, fcntl.LOCK_EX)  # another process of the same test run may record at the same time
+            _write(agent, current)
         finally:
             os.close(folder)
-    known = recorded()
-    for name, verdicts in found.items():
-        before = known.get(name, {}).get(who, {})
+    runs = recorded()
+    for name, verdicts in current.items():
+        before = runs.get(name, {}).get(agent, {})
         changed = {each: (before.get(each), now) for each, now in verdicts.items() if before.get(each) != now}
-        assert not changed, f"{who} by {name}, recorded and now: {changed}; pytest --accept, then make docs"
+        assert not changed, f"{agent} by {name}, recorded and now: {changed}; pytest --accept, then make docs"
         assert not before.keys() - verdicts.keys()
 
 
-def _write(who: str, found: dict[str, dict[str, str]]) -> None:
+def _write(agent: str, current: dict[str, dict[str, str]]) -> None:
     runs: dict[str, Any] = {name: dict(each) for name, each in recorded().items()}
-    for name, verdicts in found.items():
-        runs[name] = {**runs.get(name, {}), who: verdicts}
+    for name, verdicts in current.items():
+        runs[name] = {**runs.get(name, {}), agent: verdicts}
     RUNS.write_text(json.dumps(runs, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The judge of A2A 1.0, judged."""
+"""Mutation test of the judge of A2A 1.0."""
 
 from typing import Final
 
@@ -8,4 +8,4 @@ from tests.conformance.servers.a2a_1_0 import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-test_violations_of_a2a_1_0_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
+test_violations_of_a2a_1_0_are_caught = violation_test(SERVER)

@@ -1,4 +1,4 @@
-"""The judge of ACP 0.2, judged."""
+"""Mutation test of the judge of ACP 0.2."""
 
 from typing import Final
 
@@ -8,4 +8,4 @@ from tests.conformance.servers.acp_0_2 import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-test_violations_of_acp_0_2_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
+test_violations_of_acp_0_2_are_caught = violation_test(SERVER)

@@ -1,5 +1,8 @@
-"""Does the same run mean the same? Our gateway with its demo agents is compared across its protocols; and a proxy that
-bends one of them shows that each kind of difference is found, and whose it is."""
+"""Comparison of one run across protocols.
+
+The protocols of the gateway with its demo agents must agree. A proxy that changes the answers of one protocol proves
+that each kind of difference is found and attributed to the right protocol.
+"""
 
 import asyncio
 import json
@@ -36,17 +39,17 @@ PROTOCOLS = [
     *("acp", "a2a-0.3", "a2a-1.0", "aief", "langgraph", "agent-protocol"),
     *("openai-chat", "openai-responses", "mcp"),
 ]
-KEPT = PROTOCOLS[:6]
-"""Those that can come back to a run of another: a driver of chat completions has them keep none, one of responses knows
-of none but its own, and one of MCP tells of none."""
-TOLD = PROTOCOLS[:-1]
-"""Those whose runs others can be shown."""
+READERS = PROTOCOLS[:6]
+"""Protocols that can read a run of another protocol. Chat Completions stores no runs, Responses reads only its own, and
+MCP returns no run ids."""
+CREATORS = PROTOCOLS[:-1]
+"""Protocols whose runs the readers can read."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    async with running(tmp_path_factory.mktemp("gateway")) as made:
-        yield made
+    async with running(tmp_path_factory.mktemp("gateway")) as gateway:
+        yield gateway
 
 
 def as_it_is(protocol: str, path: str, value: Any) -> Any:
@@ -63,7 +66,7 @@ async def compare_bent(gateway: Running, bend: Bend, *only: str, **options: Any)
 
 
 def ids(verdict: Verdict) -> set[str]:
-    """Of what stands against it, where each protocol has made its own runs."""
+    """Return the ids of the differences between separate runs."""
     return {each.id.removeprefix("across/") for each in verdict.against if not each.is_shared}
 
 
@@ -73,19 +76,19 @@ def declared_ids(verdict: Verdict) -> set[str]:
 
 
 @pytest.mark.timeout(60)
-async def test_the_protocols_of_the_gateway_mean_the_same(gateway: Running, accept: bool) -> None:
+async def test_protocols_of_the_gateway_agree(gateway: Running, accept: bool) -> None:
     verdict = await compare(gateway.url)
     assert [(each.id, each.difference) for each in verdict.against] == []
     assert verdict.is_same and verdict.played == len(SCENARIOS)
     assert verdict.record.protocols == PROTOCOLS
-    assert set(verdict.shared) == {(made, seen) for made in TOLD for seen in KEPT}
-    assert all(cell.compared >= 13 for (made, _), cell in verdict.shared.items() if made in KEPT)
-    # Not a comparison of nothing with nothing.
-    told = {each.scenario.name: each.shots["a2a-1.0"] for each in verdict.record.played}
-    assert told["plain"]["answer"].meaning.text == "Hello, agent"  # pyright: ignore[reportOptionalMemberAccess]
-    last = {name: [*shots.values()][-1].meaning for name, shots in told.items()}
+    assert set(verdict.shared) == {(creator, reader) for creator in CREATORS for reader in READERS}
+    assert all(cell.compared >= 13 for (creator, _), cell in verdict.shared.items() if creator in READERS)
+    # Prove that the compared answers are not empty.
+    shots = {each.scenario.name: each.shots["a2a-1.0"] for each in verdict.record.played}
+    assert shots["plain"]["answer"].meaning.text == "Hello, agent"  # pyright: ignore[reportOptionalMemberAccess]
+    last = {name: [*each.values()][-1].meaning for name, each in shots.items()}
     assert {name: each.state for name, each in last.items() if each} == {
-        **dict.fromkeys(told, "completed"),
+        **dict.fromkeys(shots, "completed"),
         "fail": "failed",
         "cancel": "cancelled",
     }
@@ -94,21 +97,21 @@ async def test_the_protocols_of_the_gateway_mean_the_same(gateway: Running, acce
     assert picture(verdict) == read_record(), "pytest --accept, then make docs"
 
 
-async def test_a_server_that_shares_no_runs_is_compared_by_the_runs_of_each_protocol(gateway: Running) -> None:
+async def test_server_without_shared_runs_is_compared_by_separate_runs(gateway: Running) -> None:
     drops = frozenset({"babelgate-thread", "babelgate-task", "babelgate-run"})
     verdict = await compare_bent(gateway, as_it_is, "plain", "question", drops=drops)
     assert verdict.is_same
     assert not verdict.shared
-    assert all(cell.compared == 3 for pair, cell in verdict.pairs.items() if set(pair) <= set(KEPT))
+    assert all(cell.compared == 3 for pair, cell in verdict.pairs.items() if set(pair) <= set(READERS))
 
 
 def each(value: Any, change: Callable[[dict[str, Any]], None]) -> Any:
-    """The value, with a change to every object in it."""
+    """Apply a change to every object in a value."""
     members = as_object(value)
     if members is not None:
-        made = {name: each(member, change) for name, member in members.items()}
-        change(made)
-        return made
+        changed = {name: each(member, change) for name, member in members.items()}
+        change(changed)
+        return changed
     return [each(item, change) for item in as_list(value)] if isinstance(value, list) else value
 
 
@@ -138,7 +141,7 @@ def drops_artifact_parts(of: dict[str, Any]) -> None:
 
 
 def drops_a_piece(protocol: str, path: str, value: Any) -> Any:
-    """And the whole message lacks what the pieces lack."""
+    """Drop the piece " two" of a stream, and of the whole message."""
     if protocol != "acp":
         return value
     if value.get("type") == "message.part" and value["part"]["content"] == " two":
@@ -151,7 +154,7 @@ def drops_its_part(of: dict[str, Any]) -> None:
         of["parts"] = [part for part in of["parts"] if part["content"] != " two"]
 
 
-def asks_one_question(of: dict[str, Any]) -> None:
+def keeps_one_question(of: dict[str, Any]) -> None:
     if "__interrupt__" in of:
         of["__interrupt__"] = of["__interrupt__"][:1]
 
@@ -180,9 +183,9 @@ BROKEN: Sequence[tuple[str, Bend, str, set[str]]] = (
     ("data-of-a-question-is-lost", without("a2a-1.0", "value"), "approval", {"approval.question-data:a2a-1.0"}),
     (
         "a-question-is-lost",
-        in_protocol("agent-protocol", asks_one_question),
+        in_protocol("agent-protocol", keeps_one_question),
         "questions",
-        # The one answer that is then given does not say to which of the two questions it belongs.
+        # With one question left, the answer does not name the question that it belongs to.
         {"questions.questions:agent-protocol", "questions.answer:agent-protocol"},
     ),
     ("bytes-are-changed", other_bytes, "files", {"files.files:aief"}),
@@ -207,7 +210,7 @@ BROKEN: Sequence[tuple[str, Bend, str, set[str]]] = (
 @pytest.mark.parametrize(
     ("bend", "scenario", "expected"), [each[1:] for each in BROKEN], ids=[each[0] for each in BROKEN]
 )
-async def test_what_one_protocol_does_otherwise_is_found_and_named(
+async def test_difference_in_one_protocol_is_found_and_named(
     gateway: Running, bend: Bend, scenario: str, expected: set[str]
 ) -> None:
     verdict = await compare_bent(gateway, bend, scenario)
@@ -219,7 +222,7 @@ JUNK: Sequence[Any] = (None, True, -1.5, "x", [], {}, [None], [[]], {"kind": []}
 
 
 def mangling_bend(seed: int) -> Bend:
-    """Whatever comes after the protocols have been found lacks members, and has others of any type."""
+    """Return a bend that removes members and replaces values at random, except in answers that discovery needs."""
     random = Random(seed)
 
     def mangle(value: Any) -> Any:
@@ -234,30 +237,30 @@ def mangling_bend(seed: int) -> Bend:
     return lambda protocol, path, value: value if path.endswith(searches) else mangle(value)
 
 
-async def test_a_server_that_talks_nonsense_in_every_protocol_is_told_so(gateway: Running) -> None:
+async def test_server_with_malformed_answers_fails_every_scenario(gateway: Running) -> None:
     async with bending(gateway.url, mangling_bend(1)) as url:
         options = Options(triggers=read_triggers("demo"), timeout=1.0)
         verdict = judge(await play([url], options, only=["plain", "approval", "files", "fail"]))
     assert {each.scenario for each in verdict.against} == {"plain", "approval", "files", "fail"}
-    for shown in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
-        assert "across/plain." in shown
+    for report in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
+        assert "across/plain." in report
 
 
-def changed_on_a_look(protocol: str, path: str, value: Any) -> Any:
-    """Who made the run is told the right thing, and who looks at it afterwards is not."""
-    is_look = protocol == "acp" and re.fullmatch(r"/acp/runs/[^/]+", path)
-    return each(value, lambda of: of.update(content="?") if "content" in of else None) if is_look else value
+def changed_when_read(protocol: str, path: str, value: Any) -> Any:
+    """Change a run only when it is read later, and not in the answer to its creation."""
+    is_read = protocol == "acp" and re.fullmatch(r"/acp/runs/[^/]+", path)
+    return each(value, lambda of: of.update(content="?") if "content" in of else None) if is_read else value
 
 
-async def test_a_run_that_is_another_through_another_protocol_is_found(gateway: Running) -> None:
-    verdict = await compare_bent(gateway, changed_on_a_look, "plain")
-    assert {each.id for each in verdict.against} == {f"across/plain.text:{made}>acp" for made in TOLD}
-    assert [verdict.shared[made, "acp"].undeclared for made in TOLD] == [1] * len(TOLD)
-    assert all(cell.undeclared == (seen == "acp") for (_, seen), cell in verdict.shared.items())
+async def test_run_that_differs_when_read_by_another_protocol_is_found(gateway: Running) -> None:
+    verdict = await compare_bent(gateway, changed_when_read, "plain")
+    assert {each.id for each in verdict.against} == {f"across/plain.text:{creator}>acp" for creator in CREATORS}
+    assert [verdict.shared[creator, "acp"].undeclared for creator in CREATORS] == [1] * len(CREATORS)
+    assert all(cell.undeclared == (reader == "acp") for (_, reader), cell in verdict.shared.items())
 
 
 def declares(protocol: str, path: str, value: Any) -> Any:
-    """An answer without its files, which says so."""
+    """Remove the files of an answer and declare the loss."""
     if protocol != "a2a-0.3" or "result" not in value or "status" not in value["result"]:
         return value if protocol != "a2a-0.3" or "result" not in value else without_files(value)
     loss = {"babelgate": {"loss": {"artifact": "files are lost"}}}
@@ -268,49 +271,51 @@ def without_files(value: Any) -> Any:
     return DROPPED if dig(value, "result", "kind") == "artifact-update" else value
 
 
-async def test_a_loss_that_the_server_declares_is_no_fault(gateway: Running) -> None:
+async def test_declared_loss_is_no_failure(gateway: Running) -> None:
     verdict = await compare_bent(gateway, declares, "files")
-    told = {each.id: each.difference.declared for each in verdict.findings if each.there.protocol == "a2a-0.3"}
-    assert told["across/files.files:a2a-0.3"] == "a2a-0.3 declares artifact, files are lost"
+    declared = {each.id: each.difference.declared for each in verdict.findings if each.there.protocol == "a2a-0.3"}
+    assert declared["across/files.files:a2a-0.3"] == "a2a-0.3 declares artifact, files are lost"
     assert verdict.is_same
 
 
-async def test_a_known_difference_fails_nothing_until_it_is_gone(gateway: Running) -> None:
-    known = {"across/data.data:langgraph": "numbers are texts there"}
-    shared = {f"across/data.data:{made}>langgraph": "the same" for made in KEPT if made != "langgraph"}
-    shared |= {f"across/data.data:langgraph>{seen}": "the same" for seen in KEPT if seen != "langgraph"}
+async def test_baseline_difference_passes_until_it_disappears(gateway: Running) -> None:
+    baseline = {"across/data.data:langgraph": "numbers are texts there"}
+    shared = {f"across/data.data:{creator}>langgraph": "the same" for creator in READERS if creator != "langgraph"}
+    shared |= {f"across/data.data:langgraph>{reader}": "the same" for reader in READERS if reader != "langgraph"}
     bend = instead("langgraph", "words", 3, "3")
     async with bending(gateway.url, bend) as url:
-        verdict = await compare(url, "data", baseline={**known, **shared})
+        verdict = await compare(url, "data", baseline={**baseline, **shared})
     assert verdict.is_same and len(verdict.findings) == 11
-    gone = await compare(gateway.url, "data", baseline={**known, "a2a-1.0/card.name": "of another command"})
-    assert not gone.is_same
-    assert gone.stale == [*known]
+    without_difference = await compare(
+        gateway.url, "data", baseline={**baseline, "a2a-1.0/card.name": "of another command"}
+    )
+    assert not without_difference.is_same
+    assert without_difference.stale == [*baseline]
 
 
-async def test_a_difference_is_shown_with_both_wire_forms(gateway: Running) -> None:
+async def test_report_of_a_difference_contains_both_wire_forms(gateway: Running) -> None:
     verdict = await compare_bent(gateway, without("langgraph", "response_schema"), "approval")
-    told = "\n".join(lines(verdict))
+    text = "\n".join(lines(verdict))
     page = html(verdict)
-    for shown in (told, markdown(verdict), page, document(verdict)):
-        assert "approval.schemas:langgraph" in shown
-        assert "/runs/wait" in shown and "/acp/runs" in shown
-    assert "✗ across/approval.schemas:langgraph" in told
-    # A page that loads nothing.
+    for report in (text, markdown(verdict), page, document(verdict)):
+        assert "approval.schemas:langgraph" in report
+        assert "/runs/wait" in report and "/acp/runs" in report
+    assert "✗ across/approval.schemas:langgraph" in text
+    # The page loads no resources.
     assert not re.search(r"<script|<link|<img|\bsrc=|\bhref=", page)
 
 
-async def test_keys_are_in_no_report(tmp_path: Path) -> None:
+async def test_reports_contain_no_keys(tmp_path: Path) -> None:
     headers = {"Authorization": "Bearer alices-secret"}
     async with running(tmp_path, keys={"alice": "alices-secret"}) as gateway:
         options = Options(headers=headers, triggers=read_triggers("demo"))
         verdict = judge(await play([gateway.url], options, only=["plain", "files"]))
     assert verdict.is_same and verdict.played == 2
-    for shown in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
-        assert "alices-secret" not in shown
+    for report in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
+        assert "alices-secret" not in report
 
 
-async def test_what_nobody_said_how_to_bring_about_is_not_played(gateway: Running) -> None:
+async def test_scenario_without_a_trigger_is_skipped(gateway: Running) -> None:
     triggers = Triggers({"plain": Trigger("Hello", agent="echo"), "files": Trigger("", is_never=True)})
     verdict = judge(await play([gateway.url], Options(triggers=triggers)))
     played = {each.scenario.name for each in verdict.record.played if each.shots}
@@ -328,25 +333,25 @@ async def test_several_urls_are_compared(gateway: Running) -> None:
     assert judge(record).is_same
 
 
-async def test_less_than_two_protocols_or_nobody_cannot_be_compared(gateway: Running) -> None:
+async def test_comparison_needs_two_protocols(gateway: Running) -> None:
     async with bending(gateway.url, as_it_is, only="/acp/") as url:
         with pytest.raises(NothingToCompare, match="ACP; two protocols are needed"):
             await play([url], Options())
     with pytest.raises(NothingToCompare, match="no scenario matches lunch; the scenarios are plain,"):
         await play([gateway.url], Options(), only=["lunch"])
-    with bound_socket() as nobody, pytest.raises(Unanswered):
-        await play([f"http://127.0.0.1:{nobody.getsockname()[1]}"], Options())
+    with bound_socket() as unused, pytest.raises(Unanswered):
+        await play([f"http://127.0.0.1:{unused.getsockname()[1]}"], Options())
 
 
 async def exit_code(*arguments: str) -> int:
-    """The command, in a thread because it has a loop of its own."""
+    """Run the command in a thread, because it runs its own event loop."""
     with pytest.raises(SystemExit) as ended:
         await asyncio.to_thread(main, ["check", "--across", *arguments])
     assert isinstance(ended.value.code, int)
     return ended.value.code
 
 
-async def test_the_command_says_by_its_exit_code_whether_they_mean_the_same(
+async def test_exit_code_reports_whether_protocols_agree(
     gateway: Running, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page, table = tmp_path / "across.html", tmp_path / "across.md"
@@ -357,21 +362,21 @@ async def test_the_command_says_by_its_exit_code_whether_they_mean_the_same(
     async with bending(gateway.url, in_protocol("a2a-1.0", drops_artifact_parts)) as url:
         assert await exit_code(url, *only) == 1
     assert "✗ across/plain.text:a2a-1.0" in capsys.readouterr().out
-    with bound_socket() as nobody:
-        assert await exit_code(f"http://127.0.0.1:{nobody.getsockname()[1]}") == 2
+    with bound_socket() as unused:
+        assert await exit_code(f"http://127.0.0.1:{unused.getsockname()[1]}") == 2
     assert await exit_code("localhost") == await exit_code() == await exit_code(gateway.url, "--protocol", "acp") == 2
     assert await exit_code(gateway.url, "--junit", str(table)) == 2
     assert "--across can write json, markdown, html, not junit" in capsys.readouterr().err
 
 
 async def two(text: str) -> AsyncGenerator[Message]:
-    """Two messages."""
+    """Send two messages."""
     yield Message.of("one")
     yield Message.of("two")
 
 
 async def again(text: str) -> AsyncGenerator[Ask | str, Any]:
-    """Asks once more when it is answered."""
+    """Ask again after an answer."""
     yield "Before. "
     first = yield Ask("First?")
     second = yield Ask("Second?", schema={"type": "string"})
@@ -379,23 +384,23 @@ async def again(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 
 async def notes(text: str) -> AsyncGenerator[Artifact | str]:
-    """Says something beside its file."""
+    """Send a text and a file."""
     yield "See the notes."
     yield Artifact.of("notes.md", "# Notes\n")
 
 
 async def large(text: str) -> AsyncGenerator[Artifact]:
-    """A file that is larger than what stands in an answer."""
+    """Send a file that is too large for an inline answer."""
     yield Artifact(name="large.bin", parts=(FilePart(inline=bytes(range(256)) * 40, name="large.bin"),))
 
 
 async def number(text: str) -> AsyncGenerator[DataPart]:
-    """Data that is no object."""
+    """Send data that is no object."""
     yield DataPart(data=3)
 
 
 async def table(text: str) -> AsyncGenerator[Artifact]:
-    """An artifact of data, with a name that does not say so."""
+    """Send an artifact of data whose name has no extension."""
     yield Artifact(name="table", parts=(DataPart(data={"rows": [1, 2]}),))
 
 
@@ -403,35 +408,40 @@ AGENTS = {agent.__name__: agent for agent in (two, again, notes, large, number, 
 
 
 async def compare_agent(url: str, agent: str, **triggers: Trigger) -> Verdict:
-    given = {"plain": Trigger("Go", agent=agent), "stream": Trigger("Go", agent=agent), **triggers}
-    return judge(await play([url], Options(triggers=Triggers(given)), only=[*given]))
+    chosen = {"plain": Trigger("Go", agent=agent), "stream": Trigger("Go", agent=agent), **triggers}
+    return judge(await play([url], Options(triggers=Triggers(chosen)), only=[*chosen]))
 
 
-async def test_what_protocols_tell_in_forms_of_their_own_is_the_same(tmp_path: Path) -> None:
+async def test_different_forms_of_the_same_content_are_equal(tmp_path: Path) -> None:
     async with running(tmp_path, AGENTS) as gateway:
         for agent in ("two", "notes"):
             verdict = await compare_agent(gateway.url, agent)
             assert [(each.id, each.difference) for each in verdict.against] == [], agent
         asking = await compare_agent(gateway.url, "again", question=Trigger("Go", agent="again", answer="Ada"))
-    # The judge has nobody to ask in MCP, and takes a question there for what the tool has to say.
+    # The judge declares no elicitation in MCP, so the question arrives as the result of the tool.
     assert [(each.id, each.difference) for each in asking.against if each.there.protocol != "mcp"] == []
-    [asked] = [each.shots for each in asking.record.played if each.scenario.name == "question"]
-    told = {name: shots["answered"].meaning for name, shots in asked.items()}
-    assert {name: meaning and meaning.text for name, meaning in told.items()} == dict.fromkeys(KEPT, "Before. Ada Ada")
+    [shots] = [each.shots for each in asking.record.played if each.scenario.name == "question"]
+    meanings = {name: each["answered"].meaning for name, each in shots.items()}
+    assert {name: meaning and meaning.text for name, meaning in meanings.items()} == dict.fromkeys(
+        READERS, "Before. Ada Ada"
+    )
 
 
-async def test_what_our_protocols_tell_otherwise_is_declared_where_it_happens(tmp_path: Path) -> None:
-    """A2A 0.3 wraps what is no object, as the official SDK does; AIEF has nothing but names to tell what is JSON;
-    LangGraph names a large file by its hash; OpenAI's APIs have text alone."""
+async def test_losses_of_the_gateway_are_declared(tmp_path: Path) -> None:
+    """Test the declared losses.
+
+    A2A 0.3 wraps data that is no object, as the official SDK does. AIEF recognizes JSON only by the file name.
+    LangGraph names a large file by its hash. OpenAI's APIs support only text.
+    """
     async with running(tmp_path, AGENTS, limits={"inline": 1000}) as gateway:
         found = {agent: await compare_agent(gateway.url, agent) for agent in ("large", "number", "table")}
     assert {agent: ids(verdict) for agent, verdict in found.items()} == {agent: set() for agent in found}
     assert declared_ids(found["large"]) >= {"stream.files:langgraph", "stream.files:agent-protocol"}
-    number_told = {
+    number_losses = {
         f"{scenario}.{aspect}:openai-{api}"
         for api in ("chat", "responses")
         for scenario in ("plain", "stream")
         for aspect in ("text", "data")
     }
-    assert declared_ids(found["number"]) == number_told | {"plain.text:mcp", "plain.data:mcp"}
+    assert declared_ids(found["number"]) == number_losses | {"plain.text:mcp", "plain.data:mcp"}
     assert "plain.files:aief" in declared_ids(found["table"])

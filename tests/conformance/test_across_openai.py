@@ -1,4 +1,4 @@
-"""Protocols that carry less than a run: chat completions and responses, across each other."""
+"""Comparison of Chat Completions with Responses, which both lack parts of a run."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -33,7 +33,7 @@ class Both:
 
 @asynccontextmanager
 async def serve_both(chat: str = "", responses: str = "") -> AsyncGenerator[Both]:
-    """With a violation of either."""
+    """Serve both scripted servers, each with an optional violation."""
     async with (
         serving(openai_chat.SERVER.make(chat)) as one,
         serving(openai_responses.SERVER.make(responses)) as other,
@@ -41,19 +41,22 @@ async def serve_both(chat: str = "", responses: str = "") -> AsyncGenerator[Both
         yield Both(f"{one}/v1", f"{other}/v1")
 
 
-async def test_models_that_do_the_same_mean_the_same_by_chat_completions_and_by_responses() -> None:
+async def test_equal_models_are_equal_by_chat_and_by_responses() -> None:
     async with serve_both() as both:
         verdict = await both.compare("plain", "turns", "fail")
     assert verdict.record.protocols == ["openai-chat", "openai-responses"]
     assert [(each.id, each.difference) for each in verdict.findings] == []
     assert verdict.is_same and verdict.played == 3
-    told = {each.scenario.name: each.shots["openai-responses"] for each in verdict.record.played}
-    states = {name: [shot.meaning and shot.meaning.state for shot in shots.values()] for name, shots in told.items()}
+    shots_by_scenario = {each.scenario.name: each.shots["openai-responses"] for each in verdict.record.played}
+    states = {
+        name: [shot.meaning and shot.meaning.state for shot in shots.values()]
+        for name, shots in shots_by_scenario.items()
+    }
     assert states == {"plain": ["completed"], "turns": ["completed", "completed"], "fail": ["failed"]}
-    assert all(shot.meaning and "Hello" in shot.meaning.text for shot in told["turns"].values())
+    assert all(shot.meaning and "Hello" in shot.meaning.text for shot in shots_by_scenario["turns"].values())
 
 
-async def test_a_model_that_says_nothing_by_one_of_them_is_found_out() -> None:
+async def test_missing_text_in_one_protocol_is_found() -> None:
     async with serve_both(chat="answers have no text") as both:
         verdict = await both.compare("plain")
     [finding] = verdict.against
@@ -61,19 +64,19 @@ async def test_a_model_that_says_nothing_by_one_of_them_is_found_out() -> None:
     assert {finding.here.protocol, finding.there.protocol} == {"openai-chat", "openai-responses"}
 
 
-async def test_a_model_whose_failure_is_not_told_in_its_stream_is_found_out() -> None:
+async def test_missing_failure_in_one_stream_is_found() -> None:
     async with serve_both(chat="failed streams just end") as both:
         verdict = await both.compare("fail", "plain")
     assert {each.difference.aspect for each in verdict.against} >= {"state", "error"}
     assert {each.scenario for each in verdict.against} == {"fail"}
 
 
-async def test_what_they_have_no_words_for_is_not_applicable_and_says_why() -> None:
+async def test_scenarios_that_both_protocols_lack_are_not_applicable() -> None:
     async with serve_both() as both:
         verdict = await both.compare("question", "files", "data", "cancel")
     marks = {verdict.mark(each, name) for each in verdict.record.played for name in verdict.record.protocols}
     assert marks == {"–"}
     assert not verdict.is_same, "nothing was compared"
-    told = "\n".join(lines(verdict))
-    assert "– OpenAI chat, question: a question is an answer like any other: nothing waits for its caller" in told
-    assert "– Open Responses, cancel: a response ends with its connection" in told
+    report = "\n".join(lines(verdict))
+    assert "– OpenAI chat, question: a question is an answer like any other: nothing waits for its caller" in report
+    assert "– Open Responses, cancel: a response ends with its connection" in report

@@ -1,4 +1,4 @@
-"""Words of questions and errors that protocols put into different members."""
+"""Texts of questions and errors, which protocols put into different members."""
 
 from typing import Any
 
@@ -19,9 +19,9 @@ from babelgate.conformance.across.model import Meaning, Shot
         (None, ""),
     ],
 )
-def test_the_words_of_a_graphs_question_are_a_member_of_its_value(value: Any, text: str) -> None:
-    asked = question_of({"id": "i", "value": value})
-    assert (asked.text, asked.value) == (text, None if value == text else value)
+def test_text_of_a_question_is_found_in_its_value(value: Any, text: str) -> None:
+    question = question_of({"id": "i", "value": value})
+    assert (question.text, question.value) == (text, None if value == text else value)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_words_of_a_graphs_question_are_a_member_of_its_value(value: Any, te
         ("RuntimeError: it failed", "RuntimeError: at once", False),
     ],
 )
-def test_an_error_is_compared_without_its_class(one: str, other: str, is_same: bool) -> None:
+def test_error_is_compared_without_its_class(one: str, other: str, is_same: bool) -> None:
     here, there = (
         Shot(name, Meaning("failed", error=words), []) for name, words in (("acp", one), ("langgraph", other))
     )

@@ -1,4 +1,4 @@
-"""The judge of the Agent Protocol, judged."""
+"""Mutation test of the judge of the Agent Protocol."""
 
 from typing import Final
 
@@ -8,4 +8,4 @@ from tests.conformance.servers.agent_protocol_0_1_6 import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-test_violations_of_the_agent_protocol_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
+test_violations_of_the_agent_protocol_are_caught = violation_test(SERVER)

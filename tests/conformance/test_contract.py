@@ -1,4 +1,4 @@
-"""The contract of agents: who keeps it passes, and every way to break it is noticed."""
+"""Contract of agents: legal behaviour passes, and every breach is noticed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -40,7 +40,7 @@ TEXT = TextPart(text="x")
 
 
 class Scripted:
-    """Says what it is told to."""
+    """Agent that emits the events it was created with."""
 
     def __init__(self, *events: Any) -> None:
         self.events = events
@@ -85,11 +85,11 @@ LEGAL: list[tuple[Event, ...]] = [
 
 
 @pytest.mark.parametrize("events", LEGAL)
-async def test_an_agent_that_keeps_the_contract_passes(events: tuple[Event, ...]):
+async def test_legal_events_pass(events: tuple[Event, ...]):
     await check_agent(lambda: Scripted(*events))
 
 
-async def test_an_agent_may_fail():
+async def test_agent_may_fail():
     class Failing:
         async def run(self, call: Invocation) -> AsyncIterator[Event]:
             yield MessageStarted()
@@ -126,7 +126,7 @@ async def test_an_agent_may_fail():
         ((InterruptRaised(), MessageStarted()), "stops at its questions"),
     ],
 )
-async def test_what_may_not_follow_is_noticed(events: tuple[Any, ...], rule: str):
+async def test_illegal_event_is_noticed(events: tuple[Any, ...], rule: str):
     assert rule in await broken(lambda: Scripted(*events))
 
 
@@ -179,7 +179,7 @@ class Greedy:
 
 class Undead:
     def __init__(self) -> None:
-        self.said = 0
+        self.steps = 0
 
     def run(self, call: Invocation) -> "Undead":
         return self
@@ -188,8 +188,8 @@ class Undead:
         return self
 
     async def __anext__(self) -> Event:
-        self.said += 1
-        if self.said % 2 == 0:
+        self.steps += 1
+        if self.steps % 2 == 0:
             raise StopAsyncIteration
         return Custom()
 
@@ -209,11 +209,11 @@ class Undead:
         (lambda: Scripted(InterruptRaised()), "comes to an end"),
     ],
 )
-async def test_an_agent_that_breaks_the_contract_is_noticed(agent: Callable[[], Any], rule: str):
+async def test_breach_of_the_contract_is_noticed(agent: Callable[[], Any], rule: str):
     assert rule in await broken(agent)
 
 
-async def test_an_agent_that_leaves_a_task_behind_is_noticed():
+async def test_task_that_outlives_the_run_is_noticed():
     left: list[asyncio.Task[None]] = []
 
     class Untidy:
@@ -227,7 +227,7 @@ async def test_an_agent_that_leaves_a_task_behind_is_noticed():
     await asyncio.gather(*left, return_exceptions=True)
 
 
-async def test_an_agent_that_says_something_else_each_time_is_noticed_unless_that_is_allowed():
+async def test_varying_events_are_noticed_unless_allowed():
     numbers = iter(range(10_000))
 
     class Random:
@@ -238,7 +238,7 @@ async def test_an_agent_that_says_something_else_each_time_is_noticed_unless_tha
     await check_agent(Random, same=False)
 
 
-async def test_a_dialogue_goes_over_questions_and_remembers():
+async def test_dialogue_answers_questions_and_keeps_its_history():
     class Asking:
         async def run(self, call: Invocation) -> AsyncIterator[Event]:
             if call.cause != "answer":

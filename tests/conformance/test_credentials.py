@@ -1,4 +1,4 @@
-"""User and password in the URL of an agent: they let in, and nobody reads them."""
+"""User and password in the URL of an agent: requests use them, and no output shows them."""
 
 import asyncio
 import io
@@ -35,15 +35,15 @@ def as_it_is(protocol: str, path: str, value: Any) -> Any:
     return value
 
 
-def says_the_header_again(protocol: str, path: str, value: Any) -> Any:
-    """And so breaks what it is to keep, which reports show."""
+def echoes_the_header(protocol: str, path: str, value: Any) -> Any:
+    """Put the secrets into the status of a run, a violation that reports quote."""
     run = as_object(value)
     return value if run is None or "run_id" not in run else {**run, "status": f"{HEADER} is {PASSWORD}"}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
-    """Lets nobody in but her."""
+    """Gateway that accepts only this user."""
     async with (
         running(tmp_path_factory.mktemp("gateway")) as gateway,
         bending(gateway.url, as_it_is, authorization=HEADER) as url,
@@ -55,7 +55,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str
 async def broken(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[str]:
     async with (
         running(tmp_path_factory.mktemp("broken")) as gateway,
-        bending(gateway.url, says_the_header_again, authorization=HEADER) as url,
+        bending(gateway.url, echoes_the_header, authorization=HEADER) as url,
     ):
         yield url
 
@@ -65,13 +65,13 @@ def with_credentials(url: str) -> str:
 
 
 async def command(folder: Path, *arguments: str) -> tuple[int, str]:
-    """The exit code, and all that was written to the terminal."""
+    """Run a command. Return its exit code and its terminal output."""
 
     def run() -> tuple[int, str]:
-        shown = io.StringIO()
-        with chdir(folder), redirect_stdout(shown), redirect_stderr(shown), pytest.raises(SystemExit) as ended:
+        output = io.StringIO()
+        with chdir(folder), redirect_stdout(output), redirect_stderr(output), pytest.raises(SystemExit) as ended:
             main(arguments)
-        return int(ended.value.code or 0), shown.getvalue()
+        return int(ended.value.code or 0), output.getvalue()
 
     with forked_embedded_gateways():
         return await asyncio.to_thread(run)
@@ -89,7 +89,7 @@ def check_files(folder: Path, least: int) -> None:
         check_hidden(path.read_text(encoding="utf-8"), path)
 
 
-async def test_a_url_is_taken_apart() -> None:
+async def test_credentials_are_separated_from_a_url() -> None:
     assert credentials_header(with_credentials("https://host:8000/a?b#c")) == {"Authorization": HEADER}
     assert credentials_header("http://ada@host/") == {"Authorization": "Basic " + b64encode(b"ada:").decode()}
     assert credentials_header("http://host/@ada:b@c") == {}
@@ -100,70 +100,68 @@ async def test_a_url_is_taken_apart() -> None:
     assert origin_of("HTTP://ada:b@Host:1/a") == origin_of("http://host:1/b") != origin_of("http://host:2/a")
 
 
-async def test_no_output_of_a_check_shows_a_password_that_its_requests_use(server: str, tmp_path: Path) -> None:
+async def test_check_uses_the_password_and_does_not_show_it(server: str, tmp_path: Path) -> None:
     reports = [argument for form in FORMS for argument in (f"--{form}", str(tmp_path / form))]
     url = f"{with_credentials(server)}/acp"
-    code, shown = await command(tmp_path, "check", url, "--protocol", "acp", "--only", "agents.*", *reports)
-    assert (code, f"at {server}/acp" in shown) == (0, True), shown
-    check_hidden(shown, "the terminal")
+    code, output = await command(tmp_path, "check", url, "--protocol", "acp", "--only", "agents.*", *reports)
+    assert (code, f"at {server}/acp" in output) == (0, True), output
+    check_hidden(output, "the terminal")
     check_files(tmp_path, len(FORMS))
     refused, _ = await command(tmp_path, "check", f"{server}/acp", "--protocol", "acp", "--only", "agents.*")
-    assert refused != 0, "it lets nobody in"
+    assert refused != 0, "requests without the password are refused"
 
 
-async def test_no_output_of_a_check_shows_a_password_that_the_agent_says_again(broken: str, tmp_path: Path) -> None:
+async def test_check_redacts_a_password_in_answers(broken: str, tmp_path: Path) -> None:
     reports = [argument for form in FORMS for argument in (f"--{form}", str(tmp_path / form))]
     url = f"{with_credentials(broken)}/acp"
     only = ("--protocol", "acp", "--only", "run.*", "--trigger", "plain=hi")
-    code, shown = await command(tmp_path, "check", url, *only, *reports)
-    assert (code, "[redacted]" in shown) == (1, True), shown
-    check_hidden(shown, "the terminal")
+    code, output = await command(tmp_path, "check", url, *only, *reports)
+    assert (code, "[redacted]" in output) == (1, True), output
+    check_hidden(output, "the terminal")
     check_files(tmp_path, len(FORMS))
 
 
-async def test_no_output_of_a_comparison_shows_a_password(server: str, tmp_path: Path) -> None:
+async def test_comparison_does_not_show_the_password(server: str, tmp_path: Path) -> None:
     reports = [argument for form in ACROSS_FORMS for argument in (f"--{form}", str(tmp_path / form))]
     url = with_credentials(server)
-    code, shown = await command(
+    code, output = await command(
         tmp_path, "check", "--across", url, "--triggers", "demo", "--only", "plain", "--only", "files", *reports
     )
-    assert (code, f"at {server}" in shown) == (0, True), shown
-    check_hidden(shown, "the terminal")
+    assert (code, f"at {server}" in output) == (0, True), output
+    check_hidden(output, "the terminal")
     check_files(tmp_path, len(ACROSS_FORMS))
 
 
 @pytest.mark.parametrize("name", ["plain=", ""])
-async def test_no_output_of_a_bench_shows_a_password_and_its_requests_use_it(
-    server: str, tmp_path: Path, name: str
-) -> None:
+async def test_bench_uses_the_password_and_does_not_show_it(server: str, tmp_path: Path, name: str) -> None:
     task = f"{{name: one, description: Says it, input: {PASSWORD}, checks: [{{equals: b}}]}}"
     (tmp_path / "tasks.yaml").write_text(f"tasks: [{task}]")
     for target in (f"{with_credentials(server)}/agent/echo", f"{with_credentials(server)}/acp/#echo"):
         folder = tmp_path / f"out{target.count('#')}"
-        code, shown = await command(tmp_path, "bench", "tasks.yaml", f"{name}{target}", "--out", str(folder))
-        assert code == 0, shown
-        check_hidden(shown, "the terminal")
+        code, output = await command(tmp_path, "bench", "tasks.yaml", f"{name}{target}", "--out", str(folder))
+        assert code == 0, output
+        check_hidden(output, "the terminal")
         check_files(folder, 3)
-        assert "[redacted]" in (folder / "result.json").read_text(encoding="utf-8"), "it was let in"
+        assert "[redacted]" in (folder / "result.json").read_text(encoding="utf-8"), "the agent answered"
 
 
 @pytest.mark.parametrize("path", ["/acp#echo", "/a2a/echo"])
-async def test_a_recording_holds_no_password_and_is_made_with_it(server: str, tmp_path: Path, path: str) -> None:
+async def test_recording_uses_the_password_and_does_not_contain_it(server: str, tmp_path: Path, path: str) -> None:
     out = tmp_path / "out" / "run.json"
     out.parent.mkdir()
     arguments = ("record", f"{with_credentials(server)}{path}", f"mine is {PASSWORD}", "--out", str(out))
-    code, shown = await command(tmp_path, *arguments)
-    assert code == 0, shown
-    check_hidden(shown, "the terminal")
+    code, output = await command(tmp_path, *arguments)
+    assert code == 0, output
+    check_hidden(output, "the terminal")
     check_files(out.parent, 1)
-    told = json.loads(out.read_text(encoding="utf-8"))
-    assert json.dumps(told["runs"]).count("mine is [redacted]") == 2
-    assert "mine is [redacted]" in json.dumps(told["wire"]), "what was sent, and what came back"
+    recording = json.loads(out.read_text(encoding="utf-8"))
+    assert json.dumps(recording["runs"]).count("mine is [redacted]") == 2
+    assert "mine is [redacted]" in json.dumps(recording["wire"]), "requests and answers are redacted, not removed"
 
 
-async def test_what_is_refused_is_told_without_the_password(tmp_path: Path) -> None:
-    with bound_socket() as nobody:
-        url = f"http://{TYPED}127.0.0.1:{nobody.getsockname()[1]}"
+async def test_errors_do_not_show_the_password(tmp_path: Path) -> None:
+    with bound_socket() as unused:
+        url = f"http://{TYPED}127.0.0.1:{unused.getsockname()[1]}"
         for arguments in (
             ("check", url),
             ("check", url.replace("http", "ftp")),
@@ -177,6 +175,6 @@ async def test_what_is_refused_is_told_without_the_password(tmp_path: Path) -> N
             ("add", url),
             ("add", url.removeprefix("http://")),
         ):
-            code, shown = await command(tmp_path, *arguments)
+            code, output = await command(tmp_path, *arguments)
             assert code != 0, arguments
-            check_hidden(shown, arguments)
+            check_hidden(output, arguments)

@@ -1,4 +1,4 @@
-"""What a server speaks is found out from one URL, and from whichever of its URLs somebody has at hand."""
+"""Discovery of the protocol of a server from any of its URLs."""
 
 import pytest
 
@@ -28,7 +28,7 @@ async def examined(server: Server, path: str, *only: str, protocol: str = "") ->
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda each: each.set)
-async def test_a_server_is_judged_by_what_it_speaks_and_by_nothing_else(server: Server) -> None:
+async def test_server_is_judged_only_by_the_protocol_it_speaks(server: Server) -> None:
     _, report = await examined(server, server.path, "*/safe.errors", "*/error.*")
     assert [each.set.name for each in report.sets] == [server.set]
 
@@ -43,14 +43,14 @@ async def test_a_server_is_judged_by_what_it_speaks_and_by_nothing_else(server: 
         (openai_responses.SERVER, "/v1/responses/resp_1", "/v1/responses"),
     ],
 )
-async def test_any_url_of_a_server_leads_to_it(server: Server, path: str, endpoint: str) -> None:
+async def test_any_url_of_a_server_leads_to_its_endpoint(server: Server, path: str, endpoint: str) -> None:
     url, report = await examined(server, path, "*/safe.errors")
     (found,) = report.sets
     assert found.endpoint == url + endpoint
     assert [each.verdict for each in found.results] == [Verdict.PASS]
 
 
-async def test_the_agent_that_a_url_names_is_judged() -> None:
+async def test_agent_named_by_the_url_is_judged() -> None:
     _, report = await examined(acp_0_2.SERVER, "/agents/thinker", "acp-0.2/run.agent", protocol="acp")
     (result,) = report.sets[0].results
     assert result.verdict is Verdict.PASS
@@ -67,19 +67,19 @@ async def test_the_agent_that_a_url_names_is_judged() -> None:
         ),
     ],
 )
-async def test_a_card_that_offers_grpc_alone_is_told_why_it_is_not_judged(card: dict[str, object], name: str) -> None:
-    class OfGrpc(ScriptedServer):
+async def test_card_with_grpc_alone_is_refused_with_the_reason(card: dict[str, object], name: str) -> None:
+    class GrpcAlone(ScriptedServer):
         async def handle(self, request: Request) -> Answer:
             return Answer(body=card)
 
-    async with serving(OfGrpc()) as url:
+    async with serving(GrpcAlone()) as url:
         report = await examine(url, Selection("a2a"), Options())
     assert not report.sets
     assert "the card offers GRPC alone, and GRPC is not judged" in report.refused[name]
 
 
 @pytest.mark.parametrize("server", (a2a_0_3.SERVER, a2a_1_0.SERVER), ids=lambda each: each.set)
-async def test_a_card_that_offers_grpc_beside_others_is_judged_by_these_and_says_so(server: Server) -> None:
+async def test_card_with_grpc_and_others_is_judged_by_the_others(server: Server) -> None:
     _, report = await examined(server, server.path, "*/rest.not-found", protocol="a2a")
     (found,) = report.sets
     assert [each.verdict for each in found.results] == [Verdict.PASS]
@@ -97,12 +97,12 @@ async def test_a_card_that_offers_grpc_beside_others_is_judged_by_these_and_says
         ("http://host:1/.well-known/agent-card.json", None),
     ],
 )
-def test_a_sibling_agent_has_the_origin_of_the_judged_one(url: str, sibling: str | None) -> None:
+def test_sibling_agent_has_the_origin_of_the_judged_one(url: str, sibling: str | None) -> None:
     assert sibling_of(url, "slow") == sibling
 
 
 @pytest.mark.parametrize(
-    ("url", "card", "endpoint", "own"),
+    ("url", "card", "endpoint", "agent_url"),
     [
         ("http://a/a2a/echo", "http://a/a2a/echo", "http://a/other/echo", "http://a/a2a/echo"),
         ("http://a/a2a/echo/", "http://a/a2a/echo", "http://a/other/echo", "http://a/a2a/echo/"),
@@ -112,5 +112,5 @@ def test_a_sibling_agent_has_the_origin_of_the_judged_one(url: str, sibling: str
         ("http://a/mcp", "http://a", "http://elsewhere/a2a/echo", "http://a/mcp"),
     ],
 )
-def test_the_url_of_an_agent_is_that_of_its_card(url: str, card: str, endpoint: str, own: str) -> None:
-    assert own_url_of(url, card + WELL_KNOWN, [endpoint]) == own
+def test_url_of_an_agent_comes_from_its_card(url: str, card: str, endpoint: str, agent_url: str) -> None:
+    assert own_url_of(url, card + WELL_KNOWN, [endpoint]) == agent_url

@@ -1,4 +1,4 @@
-"""A whole run, as the command makes it: what is found out, what is reported, and what the exit code is."""
+"""Whole runs of the check: detection, reports and exit code."""
 
 import asyncio
 import json
@@ -53,17 +53,17 @@ async def right() -> Report:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def wrong() -> Report:
-    """Of an agent that breaks cancel.ended."""
+    """Report of an agent that breaks cancel.ended."""
     return await examined("ended tasks are cancelled")
 
 
-def test_what_an_agent_speaks_is_found_out(right: Report) -> None:
+def test_protocol_of_an_agent_is_detected(right: Report) -> None:
     assert [each.set.name for each in right.sets] == ["a2a-1.0"]
     assert right.is_conformant
     assert right.sets[0].passes == right.sets[0].applicable > 0
 
 
-def test_every_form_of_a_report_is_well_formed_and_holds_no_secret(wrong: Report) -> None:
+def test_every_report_format_is_valid_and_contains_no_secret(wrong: Report) -> None:
     assert not wrong.is_conformant
     forms = {form: render(wrong, form) for form in FORMS}
     for form, text in forms.items():
@@ -78,13 +78,13 @@ def test_every_form_of_a_report_is_well_formed_and_holds_no_secret(wrong: Report
     assert json.loads(forms["badge"])["color"] != "brightgreen"
 
 
-def test_the_page_loads_nothing_from_anywhere(right: Report) -> None:
+def test_page_loads_no_resources(right: Report) -> None:
     class Loads(HTMLParser):
         found: list[str]
 
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            given = dict(attrs)
-            if tag in ("script", "link", "img", "iframe") or "src" in given:
+            attributes = dict(attrs)
+            if tag in ("script", "link", "img", "iframe") or "src" in attributes:
                 self.found.append(tag)
 
     reader = Loads()
@@ -93,7 +93,7 @@ def test_the_page_loads_nothing_from_anywhere(right: Report) -> None:
     assert reader.found == []
 
 
-def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale(wrong: Report) -> None:
+def test_baseline_accepts_failures_and_reports_stale_entries(wrong: Report) -> None:
     expected = apply({"a2a-1.0/cancel.ended": "known", "acp-0.2/other": "of another set"}, wrong.sets[0])
     assert expected.is_conformant
     stale = apply({"a2a-1.0/cancel.ended": "known", "a2a-1.0/send.waits": "no more"}, wrong.sets[0])
@@ -101,21 +101,21 @@ def test_a_baseline_expects_failures_and_tells_of_entries_that_are_stale(wrong: 
     assert not stale.is_conformant
 
 
-def test_what_is_said_for_a_requirement_is_its_evidence(wrong: Report) -> None:
+def test_failed_requirement_has_its_exchanges_as_evidence(wrong: Report) -> None:
     (failed,) = [each for each in wrong.sets[0].results if each.verdict is Verdict.FAIL]
     assert failed.exchange is not None and b'"CancelTask"' in failed.exchange.body
     assert failed.expected.startswith("the error TASK_NOT_CANCELABLE")
-    assert any(b'"SendMessage"' in exchange.body for exchange in failed.exchanges), "what was played for it, too"
+    assert any(b'"SendMessage"' in exchange.body for exchange in failed.exchanges), "the evidence includes the scene"
 
 
-async def test_a_server_that_speaks_nothing_is_told_so_and_not_judged() -> None:
+async def test_server_without_a_supported_protocol_is_not_judged() -> None:
     async with serving(Dead()) as url:
         report = await examine(url, Selection(), Options())
     assert not report.sets and not report.is_conformant
     assert "there is no agent card" in report.refused["a2a-1.0"]
 
 
-async def test_patterns_choose_requirements_and_unknown_ones_are_refused() -> None:
+async def test_patterns_select_requirements_and_unknown_patterns_are_refused() -> None:
     report = await examined(only=("stream.*", "a2a-1.0/card.well-known"))
     names = {result.requirement.group for result in report.sets[0].results}
     assert names == {"stream", "card"}
@@ -132,17 +132,19 @@ async def test_patterns_choose_requirements_and_unknown_ones_are_refused() -> No
         ("", "a2a-1.0/cancel.ended: it was a toy", 1),
     ],
 )
-async def test_the_exit_code_says_whether_the_agent_is_conformant(
+async def test_exit_code_reports_whether_the_agent_conforms(
     tmp_path: Path, violation: str, baseline: str, code: int
 ) -> None:
-    server, known = a2a_1_0.SERVER, tmp_path / "known.yaml"
-    known.write_text(baseline or "{}", encoding="utf-8")
-    given = server.options.triggers.given.items()
-    triggers = [part for name, each in given if not each.is_never for part in ("--trigger", f"{name}={each.text}")]
+    server, baseline_file = a2a_1_0.SERVER, tmp_path / "known.yaml"
+    baseline_file.write_text(baseline or "{}", encoding="utf-8")
+    triggers_of_server = server.options.triggers.by_behaviour.items()
+    triggers = [
+        part for name, each in triggers_of_server if not each.is_never for part in ("--trigger", f"{name}={each.text}")
+    ]
     headers = [part for name, value in server.options.headers.items() for part in ("--header", f"{name}: {value}")]
     async with serving(server.make(violation)) as url:
         only = ("--protocol", "a2a", "--version", "1.0", "--only", "cancel.ended", "--only", "card.well-known")
-        arguments = ("check", url + server.path, *only, "--baseline", str(known), *triggers, *headers)
+        arguments = ("check", url + server.path, *only, "--baseline", str(baseline_file), *triggers, *headers)
         done = await asyncio.to_thread(babelgate, tmp_path, *arguments)
     assert done.returncode == code, done.stdout + done.stderr
 
@@ -156,7 +158,9 @@ async def test_the_exit_code_says_whether_the_agent_is_conformant(
         (("--never", "question"), 0, "conformant: 1 of 1 mandatory requirements met"),
     ],
 )
-async def test_what_was_not_shown_is_no_violation(tmp_path: Path, more: tuple[str, ...], code: int, words: str) -> None:
+async def test_unobserved_requirement_is_no_violation(
+    tmp_path: Path, more: tuple[str, ...], code: int, words: str
+) -> None:
     server = a2a_1_0.SERVER
     headers = [part for name, value in server.options.headers.items() for part in ("--header", f"{name}: {value}")]
     async with serving(server.make("")) as url:
@@ -167,13 +171,13 @@ async def test_what_was_not_shown_is_no_violation(tmp_path: Path, more: tuple[st
     assert "not spoken" not in done.stdout
 
 
-async def test_headers_go_to_the_host_that_was_named_and_to_no_other() -> None:
-    heard: list[dict[str, str]] = []
+async def test_headers_are_sent_only_to_the_named_host() -> None:
+    received: list[dict[str, str]] = []
 
     class Elsewhere(Dead):
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
-                heard.append({name.decode(): value.decode() for name, value in scope["headers"]})
+                received.append({name.decode(): value.decode() for name, value in scope["headers"]})
             await super().__call__(scope, receive, send)
 
     private = {"Authorization": "Bearer secret-of-mine", "X-Tenant": "mine"}
@@ -183,16 +187,16 @@ async def test_headers_go_to_the_host_that_was_named_and_to_no_other() -> None:
         serving(Elsewhere()) as url,
         Wire(headers=private, other_headers=second, urls=[url]) as wire,
     ):
-        for to in (url, url.replace("127.0.0.1", "localhost"), other):
-            await wire.request("GET", to, sends=None, receives=None)
+        for target in (url, url.replace("127.0.0.1", "localhost"), other):
+            await wire.request("GET", target, sends=None, receives=None)
         await wire.request("GET", other, sends=None, receives=None, headers=second)
         assert list(wire.withheld) == [origin_of(other)]
-    assert [each.get("authorization") for each in heard] == ["Bearer secret-of-mine"] * 2 + [None] * 2
-    assert [each.get("x-tenant") for each in heard] == ["mine"] * 2 + [None] * 2
+    assert [each.get("authorization") for each in received] == ["Bearer secret-of-mine"] * 2 + [None] * 2
+    assert [each.get("x-tenant") for each in received] == ["mine"] * 2 + [None] * 2
 
 
-async def test_an_agent_that_needs_longer_is_told_how_to_be_given_it() -> None:
-    """The card comes at once, and no call is ever answered."""
+async def test_timeout_report_suggests_a_longer_timeout() -> None:
+    """Test an agent that serves its card and never answers a call."""
     server = a2a_1_0.SERVER
     inner = server.make("")
 
@@ -205,23 +209,23 @@ async def test_an_agent_that_needs_longer_is_told_how_to_be_given_it() -> None:
     options = Options(headers=server.options.headers, triggers=server.options.triggers, timeout=0.2)
     async with serving(late) as url:
         report = await examine(url + server.path, Selection("a2a", "1.0", ("cancel.ended",)), options)
-    told = "\n".join(lines(report))
-    assert "got no answer in time. If your agent needs longer, pass --timeout 60." in told
+    report_text = "\n".join(lines(report))
+    assert "got no answer in time. If your agent needs longer, pass --timeout 60." in report_text
 
 
-def test_the_page_begins_with_failures_and_filters_by_verdict(wrong: Report) -> None:
-    shown = render(wrong, "html")
+def test_page_starts_with_failures_and_filters_by_verdict(wrong: Report) -> None:
+    page = render(wrong, "html")
     (judged,) = wrong.sets
-    heads = [part.partition("</code>")[0] for part in shown.split("<details class=")[1:] if "<summary><b>" in part]
+    heads = [part.partition("</code>")[0] for part in page.split("<details class=")[1:] if "<summary><b>" in part]
     assert heads[0].startswith('"fail" open') and heads[0].endswith(judged.broken()[0].requirement.id)
     assert len(heads) == len(judged.results), "each requirement once"
     for verdict, number in judged.counts().items():
         kind = verdict.replace(" ", "-")
-        assert (f'id="show-{kind}"' in shown) is (number > 0)
-        assert f"body:has(#show-{kind}:not(:checked)) details.{kind}" in shown
+        assert (f'id="show-{kind}"' in page) is (number > 0)
+        assert f"body:has(#show-{kind}:not(:checked)) details.{kind}" in page
 
 
-async def test_one_fault_is_one_failure() -> None:
+async def test_consequences_of_a_failure_are_not_counted() -> None:
     (judged,) = (await examined("ended tasks are cancelled", only=("cancel.*",))).sets
     caused, alone = (replace(each, is_prerequisite=True, verdict=Verdict.FAIL) for each in judged.results[:2])
     several = replace(judged, results=[*judged.results, caused])
@@ -229,19 +233,19 @@ async def test_one_fault_is_one_failure() -> None:
     assert several.consequences() == [caused]
     assert several.outcome is Outcome.NOT_CONFORMANT
     only_caused = replace(judged, results=[alone])
-    assert only_caused.broken() == [alone], "its cause is at another level, or was not selected"
+    assert only_caused.broken() == [alone], "the cause is in another level, or was not selected"
 
 
 def test_help_lists_behaviours_and_versions(tmp_path: Path) -> None:
-    shown = " ".join(babelgate(tmp_path, "check", "--help").stdout.replace("│", " ").split())
-    assert f"Behaviours for --trigger and --never: {', '.join(BEHAVIOURS)}." in shown
+    help_text = " ".join(babelgate(tmp_path, "check", "--help").stdout.replace("│", " ").split())
+    assert f"Behaviours for --trigger and --never: {', '.join(BEHAVIOURS)}." in help_text
     versions = ", ".join(f"{each.protocol} {each.version}" for each in map(load_set, set_names()))
-    assert f"Protocols and versions: {versions}." in shown
+    assert f"Protocols and versions: {versions}." in help_text
 
 
-def test_the_exit_code_of_wrong_usage_is_two(tmp_path: Path) -> None:
-    with bound_socket() as nobody:
-        silent = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+def test_exit_code_of_a_usage_error_is_two(tmp_path: Path) -> None:
+    with bound_socket() as unused:
+        silent = f"http://127.0.0.1:{unused.getsockname()[1]}"
         for arguments in (
             ("check",),
             ("check", "echo"),
@@ -257,7 +261,7 @@ def test_the_exit_code_of_wrong_usage_is_two(tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr
 
 
-def test_the_requirements_are_listed_with_their_links(tmp_path: Path) -> None:
+def test_requirements_are_listed_with_their_links(tmp_path: Path) -> None:
     done = babelgate(tmp_path, "check", "--list", "--only", "stream.*")
     assert done.returncode == 0, done.stderr
     assert "a2a-1.0/stream.begins (must, 3.1.2) [streaming]" in done.stdout

@@ -1,4 +1,4 @@
-"""Our own gateway is judged like anybody's agent: with its demo agents, with and without keys."""
+"""Judgement of the gateway with its demo agents, with and without keys."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 BOB = {"Authorization": "Bearer bobs-secret"}
 ALICE = {"Authorization": "Bearer alices-secret"}
 KEYS = {"alice": "alices-secret", "bob": "bobs-secret"}
-ALONE = Options(triggers=read_triggers("demo"))
+UNOWNED = Options(triggers=read_triggers("demo"))
 OWNED = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
 
 
@@ -33,7 +33,7 @@ async def judged(folder: Path, protocol: str, options: Options, path: str, **set
 
 def wrong(report: Report) -> list[str]:
     return [
-        f"{each.requirement.id}: {each.verdict}: {each.expected}: {each.got}"
+        f"{each.requirement.id}: {each.verdict}: {each.expected}: {each.actual}"
         for of in report.sets
         for each in of.results
         if each.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
@@ -41,23 +41,23 @@ def wrong(report: Report) -> list[str]:
 
 
 @pytest.mark.timeout(180)
-async def test_the_demo_agents_keep_a2a_of_both_revisions(tmp_path: Path, accept: bool) -> None:
-    report = await judged(tmp_path, "a2a", ALONE, "/a2a/echo")
+async def test_demo_agents_conform_to_a2a_of_both_versions(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "a2a", UNOWNED, "/a2a/echo")
     assert [each.set.name for each in report.sets] == ["a2a-0.3", "a2a-1.0"]
     assert wrong(report) == []
-    assert report.sets[1].seconds < 20, "people wait for it"
+    assert report.sets[1].seconds < 20, "a user waits for the report"
     assert_recorded("babelgate", report, accept)
 
 
-async def test_an_agent_that_calls_no_private_address_breaks_nothing(tmp_path: Path) -> None:
-    """As `babelgate serve` is without settings, on a machine that may not resolve the names of others either."""
+async def test_gateway_without_private_addresses_fails_no_push_requirement(tmp_path: Path) -> None:
+    """Test the default settings of `babelgate serve`, which allow no private address, without working DNS."""
     async with running(tmp_path, network={"allow": []}) as gateway:
         chosen = Selection("a2a", only=("push.*",))
-        report = await examine(f"{gateway.url}/a2a/echo", chosen, ALONE)
+        report = await examine(f"{gateway.url}/a2a/echo", chosen, UNOWNED)
     assert [f"{each.requirement.id}: {each.expected}" for of in report.sets for each in of.broken()] == []
 
 
-async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path: Path, accept: bool) -> None:
+async def test_demo_agents_conform_to_the_agent_protocol_in_both_layouts(tmp_path: Path, accept: bool) -> None:
     settings = {"keys": KEYS, "default_agent": "echo", "limits": {"ephemeral_ttl": 0.1}}
     report = await judged(tmp_path, "agent-protocol", OWNED, "/agent-protocol", **settings)
     [only] = report.sets
@@ -66,10 +66,10 @@ async def test_the_demo_agents_keep_the_agent_protocol_in_both_layouts(tmp_path:
     assert_recorded("babelgate", report, accept)
 
 
-async def test_the_demo_agents_keep_what_langgraph_platform_asks(tmp_path: Path, accept: bool) -> None:
+async def test_demo_agents_conform_to_langgraph_platform(tmp_path: Path, accept: bool) -> None:
     report = await judged(tmp_path, "langgraph", OWNED, "", keys=KEYS)
     assert [each.set.name for each in report.sets] == ["langgraph-0.16"]
-    # The demo agents are no graphs, and have no node to stop before: the run names it as a loss.
+    # The demo agents are no graphs, so there is no node to stop before. The run declares the loss.
     assert [each for each in wrong(report) if not each.startswith("langgraph-0.16/question.breakpoint: warning")] == []
     assert_recorded("babelgate", report, accept)
 
@@ -78,7 +78,7 @@ async def test_the_demo_agents_keep_what_langgraph_platform_asks(tmp_path: Path,
 @pytest.mark.parametrize(
     ("protocol", "path", "capability"), [("a2a", "/a2a/echo", "security"), ("acp", "/acp", "second-caller")]
 )
-async def test_with_keys_nobody_sees_what_is_anothers(
+async def test_callers_with_keys_cannot_see_each_others_tasks(
     tmp_path: Path, protocol: str, path: str, capability: str
 ) -> None:
     report = await judged(tmp_path, protocol, OWNED, path, keys=KEYS)
@@ -87,14 +87,14 @@ async def test_with_keys_nobody_sees_what_is_anothers(
 
 
 @pytest.mark.timeout(120)
-async def test_the_demo_agents_keep_acp(tmp_path: Path, accept: bool) -> None:
-    report = await judged(tmp_path, "acp", ALONE, "/acp")
+async def test_demo_agents_conform_to_acp(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "acp", UNOWNED, "/acp")
     assert [each.set.name for each in report.sets] == ["acp-0.2"]
     assert wrong(report) == []
     assert_recorded("babelgate", report, accept)
 
 
-async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
+async def test_demo_agents_conform_to_aief(tmp_path: Path, accept: bool) -> None:
     report = await judged(tmp_path, "aief", OWNED, "/agent/echo", keys=KEYS)
     assert [each.set.name for each in report.sets] == ["aief-v1"]
     assert wrong(report) == []
@@ -102,12 +102,12 @@ async def test_the_demo_agents_keep_aief(tmp_path: Path, accept: bool) -> None:
 
 
 @pytest.mark.timeout(120)
-async def test_the_demo_agents_keep_mcp_of_both_eras(tmp_path: Path, accept: bool) -> None:
-    report = await judged(tmp_path, "mcp", ALONE, "/mcp")
+async def test_demo_agents_conform_to_mcp_of_both_versions(tmp_path: Path, accept: bool) -> None:
+    report = await judged(tmp_path, "mcp", UNOWNED, "/mcp")
     assert [each.set.name for each in report.sets] == ["mcp-2025-11-25", "mcp-2026-07-28"]
-    # A session of which nothing is kept may be left out, and a run that was cancelled has an end to tell of.
-    known = ("mcp-2025-11-25/session.missing: warning", "mcp-2025-11-25/cancel.unanswered: warning")
-    assert [each for each in wrong(report) if not each.startswith(known)] == []
+    # The gateway stores nothing in a session, so requests without one are accepted. It answers cancelled calls.
+    expected = ("mcp-2025-11-25/session.missing: warning", "mcp-2025-11-25/cancel.unanswered: warning")
+    assert [each for each in wrong(report) if not each.startswith(expected)] == []
     assert_recorded("babelgate", report, accept)
     async with running(tmp_path, keys=KEYS) as gateway:
         owned = await examine(f"{gateway.url}/mcp", Selection("mcp", "2026-07-28", ("*/question.*",)), OWNED)
@@ -119,7 +119,7 @@ async def test_the_demo_agents_keep_mcp_of_both_eras(tmp_path: Path, accept: boo
 
 
 async def suite(call: Invocation) -> AsyncGenerator[Any, Any]:
-    """Calls the first tool that it may, and keeps the form that it is asked for."""
+    """Call the first tool that the request allows, and answer in the requested format."""
     tools = tools_of(call.config) if call.config.get("tool_choice") != "none" else []
     if format_of(call.config, None) is not None:
         yield '{"city": "Paris"}'
@@ -131,7 +131,7 @@ async def suite(call: Invocation) -> AsyncGenerator[Any, Any]:
 
 
 @pytest.mark.timeout(180)
-async def test_an_agent_that_takes_tools_keeps_open_responses(tmp_path: Path, accept: bool) -> None:
+async def test_agent_with_tools_conforms_to_open_responses(tmp_path: Path, accept: bool) -> None:
     agents = {"suite": suite, "fail": demo.fail, "slow": demo.slow}
     named = {"plain": "suite", "stream": "suite", "fail": "fail", "calls": "suite", "data": "suite"}
     triggers = {name: Trigger("Hello, agent", agent=agent) for name, agent in named.items()}

@@ -1,4 +1,4 @@
-"""A fault of the judge's own is told apart from those of the agent."""
+"""Errors of the judge are distinguished from failures of the agent."""
 
 from dataclasses import replace
 from typing import Final
@@ -22,8 +22,8 @@ async def has_a_mistake(ctx: Ctx) -> None:
 
 
 @probes.add
-async def says_what_is_no_request(ctx: Ctx) -> None:
-    """And finds fault with the answer to it."""
+async def sends_an_invalid_request(ctx: Ctx) -> None:
+    """Send a request that breaks the schema, then fail because of the answer."""
     body = {"agent_name": "echo", "input": list[str]()}
     exchange = await ctx.wire.request(
         "POST", ctx.target.url("runs"), sends="createRun.request", receives=None, body=body
@@ -34,15 +34,18 @@ async def says_what_is_no_request(ctx: Ctx) -> None:
 SUITE: Final[Suite[Server]] = Suite(open_server, probes)
 
 
-async def test_a_fault_of_the_judge_is_not_the_agents() -> None:
+async def test_judge_error_is_no_failure_of_the_agent() -> None:
     whole = load_set("acp-0.2")
-    some = next(each for each in whole.requirements if each.probe)
-    own = [replace(some, id=f"acp-0.2/own.{name}", probe=name) for name in ("has_a_mistake", "says_what_is_no_request")]
-    chosen = replace(whole, module=__name__, requirements=tuple(own))
+    template = next(each for each in whole.requirements if each.probe)
+    requirements = [
+        replace(template, id=f"acp-0.2/test.{name}", probe=name)
+        for name in ("has_a_mistake", "sends_an_invalid_request")
+    ]
+    chosen = replace(whole, module=__name__, requirements=tuple(requirements))
     async with serving(SERVER.make("")) as url:
         report = await judge(chosen, url + SERVER.path, SERVER.options)
     assert [each.verdict for each in report.results] == [Verdict.HARNESS_ERROR] * 2
-    assert not report.is_conformant, "nothing was seen to be kept"
+    assert not report.is_conformant, "no requirement passed"
     mistake, request = (each.expected for each in report.results)
     assert "KeyError" in mistake
     assert "our own request" in request and "createRun.request" in request

@@ -1,4 +1,4 @@
-"""Every set is whole, and every set is judged itself by its scripted server: right, dead, and wrong in one way each."""
+"""Consistency of every set of requirements, and its judge against a conforming, a dead and a deviating server."""
 
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -26,12 +26,12 @@ SERVERS: dict[str, Server] = {
     and (server := getattr(import_module(f"tests.conformance.servers.{path.stem}"), "SERVER", None)) is not None
 }
 
-UNHURRIED = {
+SMALL = {
     name: server
     for name, server in SERVERS.items()
     if not (Path(__file__).parent / f"test_{name.replace('-', '_').replace('.', '_')}.py").exists()
 }
-"""Those whose violations are so few that they need no file, and so no process, of their own."""
+"""Servers with so few violations that their mutation tests need no separate file, and so no separate test process."""
 
 WHOLE_PAGES = {
     "cwe.mitre.org",
@@ -46,23 +46,23 @@ WHOLE_PAGES = {
     "modelcontextprotocol.io/specification/2026-07-28/basic/utilities/mrtr",
     "modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching",
 }
-"""What is about one thing, or has no anchors that are known to stay."""
+"""Pages about one subject, or without stable anchors."""
 
 every_set = pytest.mark.parametrize("chosen", [load_set(name) for name in set_names()], ids=lambda each: each.name)
 every_server = pytest.mark.parametrize("server", SERVERS.values(), ids=lambda each: each.set)
 
 
 @every_set
-def test_every_requirement_has_a_probe_and_every_probe_a_requirement(chosen: RequirementSet) -> None:
+def test_probes_and_requirements_match(chosen: RequirementSet) -> None:
     probes = suite_of(chosen).probes
     named = [requirement.probe for requirement in chosen.requirements if requirement.probe]
     assert set(named) == set(probes.names)
-    assert len(named) == len(set(named)), "two requirements with one probe are one requirement"
+    assert len(named) == len(set(named)), "two requirements share a probe"
 
 
 @every_set
-def test_every_definition_of_a_schema_belongs_to_a_requirement(chosen: RequirementSet) -> None:
-    """Of those that messages of the agent are held against."""
+def test_requirements_cover_every_definition_of_a_schema(chosen: RequirementSet) -> None:
+    """Test the definitions that validate messages of the agent."""
     schemas = load_schemas(chosen.name)
     patterns = [pattern for requirement in chosen.requirements for pattern in requirement.schemas]
     used = {inner for name in schemas.names for inner in schemas.uses(name) if inner != name}
@@ -70,13 +70,13 @@ def test_every_definition_of_a_schema_belongs_to_a_requirement(chosen: Requireme
     for root in roots:
         for name in schemas.uses(root):
             covered = any(is_about(requirement, name) for requirement in chosen.requirements)
-            assert covered, f"{name}, which is part of {root}, is no requirement's"
+            assert covered, f"no requirement covers {name}, which is part of {root}"
     for pattern in patterns:
         assert any(fnmatchcase(name, pattern) for name in schemas.names), f"{pattern} matches nothing"
 
 
 @every_set
-def test_no_requirement_says_what_another_says(chosen: RequirementSet) -> None:
+def test_texts_of_requirements_are_unique(chosen: RequirementSet) -> None:
     texts = [requirement.text for requirement in chosen.requirements]
     assert len(texts) == len(set(texts))
     for requirement in chosen.requirements:
@@ -85,7 +85,7 @@ def test_no_requirement_says_what_another_says(chosen: RequirementSet) -> None:
 
 
 @every_set
-def test_every_source_leads_to_its_place_in_the_page(chosen: RequirementSet) -> None:
+def test_every_source_links_to_a_section(chosen: RequirementSet) -> None:
     wide = {
         requirement.id: requirement.source
         for requirement in chosen.requirements
@@ -98,8 +98,8 @@ def test_every_source_leads_to_its_place_in_the_page(chosen: RequirementSet) -> 
 @every_set
 def test_every_section_is_the_source_of_a_requirement(chosen: RequirementSet) -> None:
     path = Path(conformance.__file__).parent / "requirements" / f"{chosen.name}.yaml"
-    given = yaml.safe_load(path.read_text(encoding="utf-8"))
-    assert {str(name) for name in given["sections"]} == {each.section for each in chosen.requirements}
+    document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {str(name) for name in document["sections"]} == {each.section for each in chosen.requirements}
 
 
 @every_set
@@ -108,11 +108,11 @@ def test_every_set_has_a_scripted_server(chosen: RequirementSet) -> None:
 
 
 @every_server
-async def test_a_right_server_keeps_everything(server: Server) -> None:
+async def test_conforming_server_passes_every_requirement(server: Server) -> None:
     for variant in ("", *server.variants):
         report = await judged(server, server.make(variant))
         wrong = [
-            f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+            f"{result.requirement.id}: {result.verdict}: {result.expected} {result.actual}"
             for result in report.results
             if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE)
         ]
@@ -122,13 +122,13 @@ async def test_a_right_server_keeps_everything(server: Server) -> None:
 
 @every_server
 @pytest.mark.timeout(300)
-async def test_a_trigger_that_does_not_show_its_behaviour_fails_nothing(server: Server) -> None:
-    """An agent that gives a plain answer to whatever it is told."""
+async def test_trigger_without_effect_fails_no_requirement(server: Server) -> None:
+    """Test an agent that gives a plain answer to every input."""
     triggers = server.options.triggers
     plain = Triggers(dict.fromkeys(BEHAVIOURS, triggers["plain"]))
     report = await judged(server, server.make(""), options=replace(server.options, triggers=plain))
     wrong = [
-        f"{result.requirement.id}: {result.verdict}: {result.expected} {result.got}"
+        f"{result.requirement.id}: {result.verdict}: {result.expected} {result.actual}"
         for result in report.results
         if result.verdict not in (Verdict.PASS, Verdict.NOT_APPLICABLE, Verdict.NOT_OBSERVED)
     ]
@@ -138,7 +138,7 @@ async def test_a_trigger_that_does_not_show_its_behaviour_fails_nothing(server: 
 
 @every_server
 @pytest.mark.timeout(300)
-async def test_a_dead_server_scores_nothing(server: Server) -> None:
+async def test_dead_server_passes_no_requirement(server: Server) -> None:
     report = await judged(server, Dead())
     assert [each.requirement.id for each in report.results if each.verdict is Verdict.PASS] == []
     assert not report.is_conformant
@@ -148,19 +148,17 @@ async def test_a_dead_server_scores_nothing(server: Server) -> None:
     ("server", "group"),
     [
         pytest.param(server, group, id=f"{name}-{group}")
-        for name, server in UNHURRIED.items()
+        for name, server in SMALL.items()
         for group in groups_of(server)
     ],
 )
 @pytest.mark.timeout(300)
-async def test_violations_are_caught_by_the_requirement_that_they_break(
-    server: Server, group: str, request: pytest.FixtureRequest
-) -> None:
+async def test_violations_are_caught(server: Server, group: str, request: pytest.FixtureRequest) -> None:
     await assert_caught(server, group, request)
 
 
 @every_server
-def test_every_requirement_has_been_seen_to_fail(server: Server) -> None:
+def test_every_requirement_is_broken_by_a_violation(server: Server) -> None:
     chosen = load_set(server.set)
     broken = {violation.breaks for violation in server.violations if not violation.is_hidden}
     for requirement in chosen.requirements:
@@ -168,5 +166,5 @@ def test_every_requirement_has_been_seen_to_fail(server: Server) -> None:
             continue
         is_shown = requirement.name in broken or requirement.name in server.unbroken
         assert is_shown, f"no violation breaks {requirement.name}"
-    known = {requirement.name for requirement in chosen.requirements}
-    assert broken | set(server.unbroken) <= known, (broken | set(server.unbroken)) - known
+    names = {requirement.name for requirement in chosen.requirements}
+    assert broken | set(server.unbroken) <= names, (broken | set(server.unbroken)) - names

@@ -1,4 +1,4 @@
-"""The judge of LangGraph Platform, judged."""
+"""Mutation test of the judge of LangGraph Platform."""
 
 from dataclasses import replace
 from typing import Final
@@ -11,13 +11,13 @@ from tests.conformance.servers.langgraph_0_16 import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-test_violations_of_langgraph_platform_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
+test_violations_of_langgraph_platform_are_caught = violation_test(SERVER)
 
 
-async def test_what_an_agent_never_does_says_nothing_against_it() -> None:
-    given = SERVER.options.triggers.given
+async def test_behaviours_declared_as_never_are_not_applicable() -> None:
+    triggers = SERVER.options.triggers.by_behaviour
     never = {name: Trigger("", is_never=True) for name in ("stream", "question", "questions", "fail", "long")}
-    server = replace(SERVER, options=replace(SERVER.options, triggers=Triggers({**given, **never})))
+    server = replace(SERVER, options=replace(SERVER.options, triggers=Triggers({**triggers, **never})))
     report = await judged(server, server.make(""))
     verdicts = {each.requirement.name: each.verdict for each in report.results}
     assert verdicts["question.wait"] is Verdict.NOT_APPLICABLE

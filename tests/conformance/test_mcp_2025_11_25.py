@@ -1,4 +1,4 @@
-"""The judge of MCP 2025-11-25, judged."""
+"""Mutation test of the judge of MCP 2025-11-25."""
 
 from typing import Final
 
@@ -8,4 +8,4 @@ from tests.conformance.servers.mcp_2025_11_25 import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-test_violations_of_mcp_2025_11_25_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
+test_violations_of_mcp_2025_11_25_are_caught = violation_test(SERVER)

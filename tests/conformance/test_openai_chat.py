@@ -1,4 +1,4 @@
-"""The judge of OpenAI's chat completions, judged."""
+"""Mutation test of the judge of OpenAI's chat completions."""
 
 from typing import Final
 
@@ -8,4 +8,4 @@ from tests.conformance.servers.openai_chat import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-test_violations_of_openai_chat_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
+test_violations_of_openai_chat_are_caught = violation_test(SERVER)

@@ -1,4 +1,4 @@
-"""The judge of Open Responses, judged."""
+"""Mutation test of the judge of Open Responses."""
 
 from typing import Final
 
@@ -8,4 +8,4 @@ from tests.conformance.servers.openai_responses import SERVER
 
 LOOPS: Final = {"hasty": HastyLoop}
 
-test_violations_of_openai_responses_are_caught_by_the_requirement_that_they_break = violation_test(SERVER)
+test_violations_of_openai_responses_are_caught = violation_test(SERVER)

@@ -1,4 +1,4 @@
-"""`pytest --babelgate-url URL`, as people run it: in a folder of their own."""
+"""Test of `pytest --babelgate-url URL` in a folder of a user."""
 
 import asyncio
 import subprocess
@@ -16,7 +16,7 @@ async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str
     plugins = ("-p", "babelgate.conformance.pytest_plugin", "-p", "no:cacheprovider")
     command = [sys.executable, "-m", "pytest", *plugins, *arguments]
     if not (folder / "test_own.py").exists():
-        (folder / "test_own.py").write_text("def test_of_ones_own(): pass\n")
+        (folder / "test_own.py").write_text("def test_of_the_user(): pass\n")
     return await asyncio.to_thread(
         subprocess.run,
         [*command, "-q", "-rA", "-W", "ignore"],
@@ -34,27 +34,27 @@ def options(url: str, *more: str) -> tuple[str, ...]:
     return ("--babelgate-url", url + SERVER.path, *common, "--babelgate-only", "card.*", *more)
 
 
-async def test_a_requirement_is_a_test(tmp_path: Path) -> None:
+async def test_each_requirement_is_a_pytest_item(tmp_path: Path) -> None:
     async with serving(SERVER.make("two skills have one id")) as url:
         done = await run(tmp_path, *options(url))
     assert done.returncode == 1, done.stdout + done.stderr
     assert "PASSED babelgate::a2a-1.0::card.well-known" in done.stdout
-    assert "PASSED test_own.py::test_of_ones_own" in done.stdout
+    assert "PASSED test_own.py::test_of_the_user" in done.stdout
     assert "FAILED babelgate::a2a-1.0::card.skill-ids" in done.stdout
     assert "Skill ids are unique in the card." in done.stdout
     assert "Give each skill a unique id." in done.stdout
 
 
-async def test_what_is_known_is_expected_to_fail(tmp_path: Path) -> None:
-    known = tmp_path / "known.yaml"
-    known.write_text("a2a-1.0/card.skill-ids: two skills do the same here\n")
+async def test_baseline_failure_is_an_expected_failure(tmp_path: Path) -> None:
+    baseline = tmp_path / "baseline.yaml"
+    baseline.write_text("a2a-1.0/card.skill-ids: two skills do the same here\n")
     async with serving(SERVER.make("two skills have one id")) as url:
-        done = await run(tmp_path, *options(url, "--babelgate-baseline", str(known)))
+        done = await run(tmp_path, *options(url, "--babelgate-baseline", str(baseline)))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "XFAIL babelgate::a2a-1.0::card.skill-ids" in done.stdout
 
 
-async def test_nobody_at_the_url_is_wrong_usage(tmp_path: Path) -> None:
+async def test_url_without_a_server_is_a_usage_error(tmp_path: Path) -> None:
     done = await run(tmp_path, "--babelgate-url", "http://127.0.0.1:9")
     assert done.returncode == 4
     assert "no server answers there" in done.stdout + done.stderr

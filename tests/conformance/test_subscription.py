@@ -1,4 +1,4 @@
-"""A server may take subscriptions over REST by GET or by POST."""
+"""Subscriptions over REST to servers that accept GET or POST."""
 
 from typing import Any
 
@@ -15,17 +15,17 @@ NO_TASK = b'{"error": {"code": 404, "details": [{"@type": "x/google.rpc.ErrorInf
 
 
 class Subscribed:
-    """Takes subscriptions to one task by one method. `other`: status of its answer to another method."""
+    """Server that accepts subscriptions to one task by one method. `other` is the status of any other method."""
 
     def __init__(self, method: str, other: int) -> None:
         self.method, self.other = method, other
-        self.asked: list[str] = []
+        self.methods: list[str] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
             return
         is_known = KNOWN in scope["path"]
-        self.asked += [scope["method"]] if is_known else []
+        self.methods += [scope["method"]] if is_known else []
         if scope["method"] != self.method:
             status, kind, body = self.other, b"text/html", b"<p>no</p>"
         else:
@@ -36,13 +36,11 @@ class Subscribed:
 
 @pytest.mark.parametrize(("method", "other"), [("GET", 405), ("POST", 405), ("POST", 404), ("GET", 404)])
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
-async def test_subscriptions_are_asked_for_by_the_method_that_the_server_takes(
-    version: str, method: str, other: int
-) -> None:
+async def test_subscription_uses_the_method_that_the_server_accepts(version: str, method: str, other: int) -> None:
     server = Subscribed(method, other)
     async with serving(server) as url, Wire(urls=[url]) as wire:
-        binding = Rest10(wire, url, {}) if version == "1.0" else Rest03(wire, url)
+        binding = Rest10(wire, url, {}) if version == "1.0" else Rest03(wire, url, {})
         for _ in range(2):
             async with binding.stream("SubscribeToTask", {"id": KNOWN}) as stream:
                 assert stream.exchange.status == 200
-    assert server.asked == [method] * 2
+    assert server.methods == [method] * 2

@@ -1,1 +1,1 @@
-"""A2A ↔ canonical, a dialect for each spelling."""
+"""Conversion between A2A and canonical types, with a dialect for each spelling of A2A."""

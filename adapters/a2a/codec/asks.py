@@ -1,7 +1,7 @@
 """Questions in the forms of frameworks, and the answers in the form that each framework accepts.
 
 A2A has no form for questions. Each framework has its own (`adapters.a2a.frameworks`), and rejects or ignores answers in
-another one. So the form of the answer (`Question.form`) is kept with the question. Only a clear yes approves.
+another one. So the form of the answer (`Question.form`) is stored with the question. Only an explicit yes approves.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Reply:
 
 
 def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Question]:
-    """Return the questions of a status message in a framework's form; none if it has none.
+    """Return the questions of a status message in a framework's form, if it has any.
 
     The other parts of the message go to the first question.
     """
@@ -89,7 +89,8 @@ def genai_mark(part: Part) -> str | None:
 def _with_words(question: Question, others: tuple[Part, ...]) -> Question:
     """Return the question with the other parts of its message: callers of most protocols see only text.
 
-    A form with `words` is worded twice. The words of the message count, unless they only announce the question.
+    A form with `words` means that its framework words the question twice. The message's own text is used, unless it
+    only announces the question.
     """
     own_parts, text = question.parts, text_of(others).strip()
     form = question.form or {}

@@ -1,7 +1,8 @@
-"""What every dialect of A2A does alike: the shape of messages, artifacts, tasks and updates, and the decoding of parts.
+"""Base of the dialects of A2A: encoding of messages, artifacts, tasks and updates, and decoding of parts.
 
-A dialect spells it: enum names, the keys of a part, wrappers and discriminators. There are three: 1.0 in all bindings
-(`codec.v1_0`), 0.3 in JSON-RPC (`codec.v0_3`), and 0.3 in REST, which follows its protocol buffer (`codec.v0_3_rest`).
+A dialect adds the spelling: enum names, the keys of a part, wrappers and discriminators. There are three: 1.0 in all
+bindings (`codec.v1_0`), 0.3 in JSON-RPC (`codec.v0_3`), and 0.3 in REST, which follows its protocol buffer
+(`codec.v0_3_rest`).
 """
 
 from abc import ABC, abstractmethod
@@ -28,13 +29,14 @@ from babelgate.canonical.message import Role
 from babelgate.canonical.value import JsonObject
 
 MAX_CONTEXT = 256
-"""Characters of a contextId: what cannot be accepted must be rejected, not replaced (specification 1.0, 3.4.1)."""
+"""Maximum length of a contextId. A longer one is rejected, not replaced (specification 1.0, 3.4.1). Chosen."""
 
 ROLES: Mapping[str, Role] = {"user": "user", "agent": "agent", "ROLE_USER": "user", "ROLE_AGENT": "agent"}
-"""The tutorials of 1.0 still write the role of 0.x, so either spelling is taken everywhere."""
+"""Roles by their spelling in 0.x and 1.0. Every dialect accepts both: the tutorials of 1.0 still write that of 0.x."""
 
 
 def file_path(agent: str, blob: str) -> str:
+    """Return the path at which the gateway serves a file."""
     return f"/a2a/{agent}/files/{blob}"
 
 
@@ -43,7 +45,7 @@ def invalid(field: str, message: str) -> FaultError:
 
 
 def decode_base64(text: str, field: str) -> bytes:
-    """Standard and URL-safe, with padding and without: ProtoJSON parsers accept them all. Raises invalid."""
+    """Decode base64, standard or URL-safe, with or without padding. Raises invalid."""
     # ProtoJSON, bytes: "standard or URL-safe base64 encoding with/without paddings are accepted"
     # (protobuf.dev/programming-guides/json).
     plain = text.translate(_URL_SAFE).rstrip("=")
@@ -57,8 +59,11 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def _decode_again(data: bytes) -> bytes:
-    """`fileWithBytes` of the official SDKs is base64 twice; of a caller that takes the specification at its word, once.
-    Only a file that is itself whole base64 could be taken for the other."""
+    """Return the bytes without a second layer of base64, if they have one.
+
+    The official SDKs encode `fileWithBytes` twice, and callers that follow the specification once. A file whose own
+    content is valid base64 cannot be distinguished.
+    """
     if not data or len(data) % 4:
         return data
     try:
@@ -73,8 +78,8 @@ def _decode_file(part: w.Part, field: str) -> FilePart:
     raw, url, twice = part.raw, part.url, False
     if file is not None:
         name, media_type = file.name or name, file.mimeType or media_type
-        # Both generations' names, in every version: `file.bytes` and `file.uri` are 0.3's JSON-RPC (0.3, 6.6), the
-        # longer ones its protocol buffer; a2a-js up to 0.3.7 sends the first over REST, too.
+        # Accept the names of both encodings: `file.bytes` and `file.uri` are those of 0.3's JSON-RPC (0.3, 6.6), the
+        # longer ones those of its protocol buffer. a2a-js up to 0.3.7 sends the former over REST, too.
         raw, twice = (file.bytes, False) if file.bytes is not None else (file.fileWithBytes, True)
         url = file.uri if file.uri is not None else file.fileWithUri
         field = f"{field}.file"
@@ -94,26 +99,27 @@ def _decode_file(part: w.Part, field: str) -> FilePart:
     )
 
 
-def _beside_content(part: w.Part) -> Mapping[str, Any]:
-    """Of text and data, whose parts may have the name of a file in 1.0."""
-    more = _unknown(part, drop="kind")
-    return {PROTOCOL: {**more.get(PROTOCOL, {}), "filename": part.filename}} if part.filename else more
+def _extra_of(part: w.Part) -> Mapping[str, Any]:
+    """Return the `extra` of a text or data part, which may have a file name in 1.0."""
+    extra = _unknown(part, drop="kind")
+    return {PROTOCOL: {**extra.get(PROTOCOL, {}), "filename": part.filename}} if part.filename else extra
 
 
 def _unknown(model: w.Wire, *, drop: str = "") -> Mapping[str, Any]:
-    more = {name: value for name, value in (model.model_extra or {}).items() if name != drop}
-    return {PROTOCOL: more} if more else {}
+    """Return the members that A2A does not define, except `drop`, as `extra`."""
+    members = {name: value for name, value in (model.model_extra or {}).items() if name != drop}
+    return {PROTOCOL: members} if members else {}
 
 
 def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart | DataPart | FilePart:
-    """Raises invalid for a part that holds nothing or several things, or something else than it says."""
-    given = [name for name in ("text", "raw", "url", "file") if getattr(part, name) is not None]
-    # `data` may be null in 1.0, where it is any JSON value; there its presence counts.
-    if "data" in part.model_fields_set and (part.data is not None or not given):
-        given.append("data")
-    if len(given) != 1:
+    """Decode a part. Raises invalid unless it has exactly one content, of the kind that it declares."""
+    present = [name for name in ("text", "raw", "url", "file") if getattr(part, name) is not None]
+    # `data` may be null in 1.0, where it is any JSON value. So its presence counts, not its value.
+    if "data" in part.model_fields_set and (part.data is not None or not present):
+        present.append("data")
+    if len(present) != 1:
         raise invalid(field, "A part has exactly one of text, data and a file (raw, url or file).")
-    kind = {"raw": "file", "url": "file"}.get(given[0], given[0])
+    kind = {"raw": "file", "url": "file"}.get(present[0], present[0])
     if part.kind not in (None, "", kind):
         raise invalid(f"{field}.kind", f"The part says it is {part.kind!r}, and holds {kind}.")
     if kind == "file":
@@ -123,7 +129,7 @@ def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart 
             text=part.text or "",
             media_type=part.mediaType or None,
             metadata=part.metadata or {},
-            extra=_beside_content(part),
+            extra=_extra_of(part),
         )
     return _decode_data(part, field, data)
 
@@ -131,18 +137,18 @@ def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart 
 def _decode_data(part: w.Part, field: str, rule: "DataRule") -> DataPart:
     value: Any = part.data
     metadata = dict(part.metadata or {})
-    # `a2a.v1.DataPart` of 0.3 is an object with one member, `data`; callers who send the JSON-RPC type over REST leave
-    # that out.
+    # `a2a.v1.DataPart` of 0.3 is an object with one member, `data`. Callers that send the JSON-RPC type over REST omit
+    # that object.
     if rule == "wrapped" and part.kind is None and _is_only(value, "data"):
         value = value["data"]
     # Specification 0.3, 6.5.3: `data` is an object. In 1.0 it is a `google.protobuf.Value`.
     if rule != "any" and not _is_object(value):
         raise invalid(f"{field}.data", "The data of a part must be an object in A2A 0.x.")
     if metadata.get("data_part_compat") is True and _is_only(value, "value"):
-        # 0.x has only objects as data: a2a-sdk 1.3.0's conversion of other values, undone.
+        # Undo a2a-sdk 1.3.0's conversion of other values: in 0.x data must be an object.
         value = value["value"]
         del metadata["data_part_compat"]
-    return DataPart(data=value, media_type=part.mediaType or None, metadata=metadata, extra=_beside_content(part))
+    return DataPart(data=value, media_type=part.mediaType or None, metadata=metadata, extra=_extra_of(part))
 
 
 def _is_object(value: Any) -> bool:
@@ -154,59 +160,65 @@ def _is_only(value: Any, name: str) -> bool:
 
 
 DataRule = Literal["any", "object", "wrapped"]
+"""Form of the data in a part: any JSON value (1.0), an object (0.3), or an object within an object (0.3 over REST)."""
 
 
 def decode_message(message: w.Message, data: DataRule = "any") -> Message:
-    """The caller's messageId, extensions and references travel in `extra`: canonical ids are the gateway's, and callers
-    are free to repeat theirs. Raises invalid."""
+    """Decode a message. Raises invalid.
+
+    The caller's messageId, extensions and references go to `extra`. Canonical ids are assigned by the gateway, because
+    callers may repeat a messageId.
+    """
     role = ROLES.get(message.role)
     if role is None:
         raise invalid("message.role", f"Unknown role {message.role!r}.")
     parts = tuple(decode_part(part, f"message.parts.{i}", data) for i, part in enumerate(message.parts))
-    more: dict[str, Any] = {
+    members: dict[str, Any] = {
         name: value for name, value in (message.model_extra or {}).items() if name not in ("kind", "content")
     }
-    more["messageId"] = message.messageId
+    members["messageId"] = message.messageId
     if message.extensions:
-        more["extensions"] = message.extensions
+        members["extensions"] = message.extensions
     if message.referenceTaskIds:
-        more["referenceTaskIds"] = message.referenceTaskIds
-    return Message(role=role, parts=parts, metadata=message.metadata or {}, extra={PROTOCOL: more})
+        members["referenceTaskIds"] = message.referenceTaskIds
+    return Message(role=role, parts=parts, metadata=message.metadata or {}, extra={PROTOCOL: members})
 
 
 def decode_context(context_id: str | None) -> str | None:
-    """Raises invalid."""
+    """Return the contextId, or None if it is empty. Raises invalid if it is too long or contains NUL."""
     if context_id is not None and (len(context_id) > MAX_CONTEXT or "\0" in context_id):
         raise invalid("message.contextId", f"A context id has at most {MAX_CONTEXT} characters, and no NUL.")
     return context_id or None
 
 
 class Dialect(ABC):
+    """Conversion between canonical types and one spelling of A2A."""
+
     name: ClassVar[str]
     version: ClassVar[Literal["0.3", "1.0"]]
     webhook: ClassVar[str]
-    """The dialect in which pushes go to whoever registers in this one."""
+    """Format of the push notifications that a caller of this dialect registers."""
     states: ClassVar[Mapping[TaskState, str]]
     roles: ClassVar[tuple[str, str]]
-    """Of the caller, of the agent."""
+    """Spelling of the role of the caller, and of the agent."""
     parts_key: ClassVar[str] = "parts"
-    kinds: ClassVar[bool] = False
-    """Whether objects say what they are in `kind`."""
-    unknown: ClassVar[bool] = True
-    """Whether fields that nobody here knows are passed on; strict ProtoJSON parsers refuse them."""
+    has_kind: ClassVar[bool] = False
+    """True if objects name their type in `kind`."""
+    passes_unknown: ClassVar[bool] = True
+    """True if fields that A2A does not define are passed on. Strict ProtoJSON parsers reject them."""
 
     def __init__(self, base_url: str, agent: str) -> None:
         self.base_url = base_url
         self.agent = agent
 
-    # Going out
+    # Encoding
 
     @abstractmethod
     def encode_part(self, part: TextPart | DataPart | FilePart) -> JsonObject: ...
 
     @abstractmethod
     def encode_wait(self, wait: bool) -> JsonObject:
-        """The configuration of a send that is to be answered when the task stops, or at once."""
+        """Encode the configuration of a send: `wait` until the task stops, or answer at once."""
         ...
 
     @abstractmethod
@@ -216,12 +228,13 @@ class Dialect(ABC):
     def encode_pushes(self, pushes: Sequence[Push], next_token: str) -> Any: ...
 
     def file_url(self, part: FilePart) -> str:
-        """Where the file is: its own URL, or where the gateway serves what is too large to be sent along."""
+        """Return the URL of a file: its own, or that of the gateway for a file too large to send inline."""
         return part.url or self.base_url + file_path(self.agent, part.blob or "")
 
     def encode_parts(self, parts: Sequence[Any]) -> list[JsonObject]:
-        shown = [shown for shown in (shown_part(part)[0] for part in parts) if shown is not None]
-        return [self._part(part) for part in shown] or [self.encode_part(TextPart(text=""))]
+        """Encode the parts that A2A can show; an empty text if there are none."""
+        encodable = [each for each in (shown_part(part)[0] for part in parts) if each is not None]
+        return [self._part(part) for part in encodable] or [self.encode_part(TextPart(text=""))]
 
     def _part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
         if isinstance(part, DataPart) and TYPED_RESULT in part.extra:
@@ -229,23 +242,23 @@ class Dialect(ABC):
         encoded = self.encode_part(part)
         if part.metadata:
             encoded["metadata"] = {**part.metadata, **encoded.get("metadata", {})}
-        return {**(part.extra.get(PROTOCOL) or {}), **encoded} if self.unknown and part.extra else encoded
+        return {**(part.extra.get(PROTOCOL) or {}), **encoded} if self.passes_unknown and part.extra else encoded
 
     def encode_message(self, message: Message, context_id: str, task_id: str) -> JsonObject:
-        own: JsonObject = message.extra.get(PROTOCOL) or {}
-        encoded: JsonObject = {"kind": "message"} if self.kinds else {}
-        encoded["messageId"] = own.get("messageId") or message.message_id or ""
+        members: JsonObject = message.extra.get(PROTOCOL) or {}
+        encoded: JsonObject = {"kind": "message"} if self.has_kind else {}
+        encoded["messageId"] = members.get("messageId") or message.message_id or ""
         encoded["contextId"] = context_id
         encoded["taskId"] = task_id
         encoded["role"] = self.roles[message.role == "agent"]
         encoded[self.parts_key] = self.encode_parts(message.parts)
         if message.metadata:
             encoded["metadata"] = message.metadata
-        if own.get("extensions"):
-            encoded["extensions"] = own["extensions"]
-        if not self.unknown:
+        if members.get("extensions"):
+            encoded["extensions"] = members["extensions"]
+        if not self.passes_unknown:
             return encoded
-        return {**own, **encoded} if own else encoded
+        return {**members, **encoded} if members else encoded
 
     def encode_send(
         self,
@@ -258,20 +271,22 @@ class Dialect(ABC):
         output_modes: Sequence[str] = (),
         metadata: JsonObject | None = None,
     ) -> JsonObject:
-        """What a client asks with; `wait` = None for a stream. Ids in the message itself are those of its caller's
-        server: they mean nothing to another one."""
-        said = self.encode_message(message, context_id or "", task_id or "")
+        """Encode a send of the gateway as a client; `wait` is None for a stream.
+
+        Ids in the message itself belong to another server, so they are replaced.
+        """
+        encoded_message = self.encode_message(message, context_id or "", task_id or "")
         for name in ("contextId", "taskId"):
-            if not said[name]:
-                del said[name]
-        said.pop("referenceTaskIds", None)
-        if references and self.unknown:  # the protocol buffer of 0.3 has no field for them
-            said["referenceTaskIds"] = list(references)
-        # No configuration is not the same as an empty one: over 0.3's REST it means to wait (`waits`).
+            if not encoded_message[name]:
+                del encoded_message[name]
+        encoded_message.pop("referenceTaskIds", None)
+        if references and self.passes_unknown:  # the protocol buffer of 0.3 has no field for them
+            encoded_message["referenceTaskIds"] = list(references)
+        # Over 0.3's REST a missing configuration means to wait, and an empty one does not (`is_blocking`).
         configuration = {} if wait is None else self.encode_wait(wait)
         if output_modes:
             configuration["acceptedOutputModes"] = list(output_modes)
-        encoded: JsonObject = {"message": said}
+        encoded: JsonObject = {"message": encoded_message}
         if configuration:
             encoded["configuration"] = configuration
         if metadata:
@@ -289,25 +304,26 @@ class Dialect(ABC):
             encoded["metadata"] = artifact.metadata
         if artifact.members.get("extensions"):
             encoded["extensions"] = artifact.members["extensions"]
-        return self._beside(artifact.members, encoded)
+        return self._with_unknown(artifact.members, encoded)
 
     def encode_status(self, view: TaskSnapshot | StatusUpdate) -> JsonObject:
         status = view.status
         encoded: JsonObject = {"state": self.states[status.state]}
         if status.message is not None:
             encoded["message"] = self.encode_message(status.message, view.context_id, view.task_id)
-        # 0.3 leaves the form open, and its SDK 0.3.26 writes `+00:00`; the form of 1.0 is legal in both.
+        # 0.3 does not specify the form, and its SDK 0.3.26 writes `+00:00`. The form of 1.0 is valid in both.
         encoded["timestamp"] = encode_time(status.at, "milliseconds")  # specification 1.0, 5.6.1
-        return self._beside(status.members, encoded)
+        return self._with_unknown(status.members, encoded)
 
-    def _beside(self, unknown: JsonObject, encoded: JsonObject) -> JsonObject:
-        return {**unknown, **encoded} if self.unknown and unknown else encoded
+    def _with_unknown(self, unknown: JsonObject, encoded: JsonObject) -> JsonObject:
+        """Return the encoded object with the unknown members, if this dialect passes them on."""
+        return {**unknown, **encoded} if self.passes_unknown and unknown else encoded
 
     def encode_task(
         self, task: TaskSnapshot, history_length: int | None = None, *, artifacts: bool = True
     ) -> JsonObject:
-        """`history_length` (`historyLength`) newest messages, None = all; fields that would be empty are left out."""
-        encoded: JsonObject = {"kind": "task"} if self.kinds else {}
+        """Encode a task with its newest `history_length` messages (None: all), without empty fields."""
+        encoded: JsonObject = {"kind": "task"} if self.has_kind else {}
         encoded["id"] = task.task_id
         encoded["contextId"] = task.context_id
         encoded["status"] = self.encode_status(task)
@@ -318,13 +334,13 @@ class Dialect(ABC):
             # Specification 1.0, 3.2.4: the most recent messages, and none at all for 0.
             history = history[max(0, len(history) - history_length) :]
         if history:
-            encoded["history"] = [self.encode_message(said, task.context_id, task.task_id) for said in history]
-        # Never empty: it holds the gateway's own ids, by which a task is found in other protocols.
+            encoded["history"] = [self.encode_message(each, task.context_id, task.task_id) for each in history]
+        # Never empty: it contains the gateway's ids, by which other protocols find the task.
         encoded["metadata"] = task.metadata
-        return self._beside(task.members, encoded)
+        return self._with_unknown(task.members, encoded)
 
     def encode_update(self, update: Update, history_length: int | None = None) -> JsonObject:
-        """One event of a stream."""
+        """Encode one event of a stream."""
         match update:
             case TaskSnapshot():
                 return self.wrap("task", self.encode_task(update, history_length))
@@ -334,14 +350,14 @@ class Dialect(ABC):
                 return self.wrap("artifactUpdate", self._artifact_update(update))
 
     def _status_update(self, update: StatusUpdate) -> JsonObject:
-        encoded: JsonObject = {"kind": "status-update"} if self.kinds else {}
+        encoded: JsonObject = {"kind": "status-update"} if self.has_kind else {}
         encoded |= {"taskId": update.task_id, "contextId": update.context_id, "status": self.encode_status(update)}
         if update.metadata:
             encoded["metadata"] = update.metadata
-        return self._beside(update.members, encoded)
+        return self._with_unknown(update.members, encoded)
 
     def _artifact_update(self, update: ArtifactUpdate) -> JsonObject:
-        encoded: JsonObject = {"kind": "artifact-update"} if self.kinds else {}
+        encoded: JsonObject = {"kind": "artifact-update"} if self.has_kind else {}
         encoded |= {
             "taskId": update.task_id,
             "contextId": update.context_id,
@@ -351,24 +367,25 @@ class Dialect(ABC):
         }
         if update.metadata:
             encoded["metadata"] = update.metadata
-        return self._beside(update.members, encoded)
+        return self._with_unknown(update.members, encoded)
 
     def wrap(self, name: str, payload: JsonObject) -> JsonObject:
-        """A payload of several possible ones, under its name."""
+        """Return the payload in its wrapper, which names its type."""
         return {name: payload}
 
     def encode_sent(self, task: TaskSnapshot, history_length: int | None) -> JsonObject:
+        """Encode the response to a send that created or continued a task."""
         return self.wrap("task", self.encode_task(task, history_length))
 
     def encode_reply(self, message: Message, context_id: str) -> JsonObject:
-        """The answer to a send, or the only event of its stream, where the agent made no task of it."""
+        """Encode a message that is the whole response to a send: the agent created no task."""
         encoded = self.encode_message(message, context_id, "")
-        # Specification 1.0, 3.1.1: a message instead of a task; an id would lead nowhere.
+        # Specification 1.0, 3.1.1: a message instead of a task. No task has this id.
         del encoded["taskId"]
         return self.wrap("message", encoded)
 
     def encode_page(self, tasks: Sequence[TaskSnapshot], listing: Listing, next_token: str, total: int) -> JsonObject:
-        """`nextPageToken` is always there and empty at the end (specification 1.0, 3.1.4)."""
+        """Encode one page of tasks. `nextPageToken` is empty on the last one (specification 1.0, 3.1.4)."""
         return {
             "tasks": [self.encode_task(task, listing.history_length, artifacts=listing.artifacts) for task in tasks],
             "nextPageToken": next_token,
@@ -376,41 +393,41 @@ class Dialect(ABC):
             "totalSize": total,
         }
 
-    # Coming in
+    # Decoding
 
     @abstractmethod
     def decode_send(self, params: JsonObject) -> Send:
-        """Raises invalid."""
+        """Decode a message to an agent. Raises invalid."""
         ...
 
     @abstractmethod
     def decode_get(self, params: JsonObject) -> Get:
-        """Raises invalid."""
+        """Decode a request for one task. Raises invalid."""
         ...
 
     @abstractmethod
     def decode_task_id(self, params: JsonObject) -> str:
-        """Raises invalid."""
+        """Decode a request that has only a task id, and return the id. Raises invalid."""
         ...
 
     @abstractmethod
     def decode_list(self, params: JsonObject) -> Listing:
-        """Raises invalid."""
+        """Decode a request for a list of tasks. Raises invalid."""
         ...
 
     @abstractmethod
     def decode_push(self, params: JsonObject) -> Push:
-        """Raises invalid."""
+        """Decode a push notification config. Raises invalid."""
         ...
 
     @abstractmethod
     def decode_push_name(self, params: JsonObject) -> PushName:
-        """Raises invalid."""
+        """Decode a request for one push notification config. Raises invalid."""
         ...
 
     @abstractmethod
     def decode_push_list(self, params: JsonObject) -> PushListing:
-        """Raises invalid."""
+        """Decode a request for a task's push notification configs. Raises invalid."""
         ...
 
     @staticmethod

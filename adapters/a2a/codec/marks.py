@@ -46,8 +46,8 @@ _LATE_TASK: Final = [key for framework in FRAMEWORKS for key in framework.late_t
 def decode_marks(parts: Sequence[Part], scope: str, *metadata: JsonObject | None) -> DecodedContent:
     """Return the content of a message or artifact, sorted by kind.
 
-    `metadata` are those of the message or artifact, and of the update that brought it. `scope` is its id: it tells
-    calls apart that have none.
+    `metadata` are those of the message or artifact, and of the update that brought it. `scope` is its id. It makes
+    the ids of calls unique that have none.
     """
     content = DecodedContent()
     for part in parts:
@@ -66,7 +66,7 @@ def decode_marks(parts: Sequence[Part], scope: str, *metadata: JsonObject | None
 def decode_artifact(
     parts: Sequence[Part], artifact_id: str, metadata: JsonObject | None, task_id: str | None = None
 ) -> DecodedContent:
-    """Return the content of an artifact, to which some frameworks add by its id."""
+    """Return the content of an artifact, including what some frameworks encode in its id."""
     content = decode_marks(parts, artifact_id, metadata)
     for read_artifact in _ARTIFACT_READERS:
         read_artifact(content, artifact_id, task_id)
@@ -129,7 +129,7 @@ def has_task_after_end(metadata: JsonObject | None) -> bool:
 
 
 def error_of(*metadata: JsonObject | None) -> tuple[str, JsonObject]:
-    """Return the words of a failure that are in no message, and further details of it."""
+    """Return the text of a failure that no message contains, and further details."""
     words, details = "", dict[str, Any]()
     for members in filter(None, metadata):
         for key, value in members.items():

@@ -12,13 +12,13 @@ _CAPITAL: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 def to_camel_case(value: JsonObject) -> JsonObject:
     """Return the value with all names of its objects in camelCase."""
-    return cast("JsonObject", _rename_keys(value, lambda name: _UNDERSCORE.sub(lambda found: found[1].upper(), name)))
+    return cast("JsonObject", _rename_keys(value, lambda name: _UNDERSCORE.sub(lambda match: match[1].upper(), name)))
 
 
 def to_snake_case(value: JsonObject) -> JsonObject:
-    """The way back. Names in snake_case, as gateways before this one wrote them, stay as they are."""
+    """Return the value with all names of its objects in snake_case. Older gateways already wrote them so."""
     return cast(
-        "JsonObject", _rename_keys(value, lambda name: _CAPITAL.sub(lambda found: f"_{found[1].lower()}", name))
+        "JsonObject", _rename_keys(value, lambda name: _CAPITAL.sub(lambda match: f"_{match[1].lower()}", name))
     )
 
 

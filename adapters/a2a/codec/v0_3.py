@@ -17,7 +17,7 @@ STATES: Final = {
     TaskState.WORKING: "working",
     TaskState.INPUT_REQUIRED: "input-required",
     TaskState.AUTH_REQUIRED: "auth-required",
-    # A2A has no state between asking for the end and the end.
+    # A2A has no state between the request to cancel and the end.
     TaskState.CANCELLING: "working",
     TaskState.COMPLETED: "completed",
     TaskState.FAILED: "failed",
@@ -27,20 +27,25 @@ STATES: Final = {
 
 
 def object_data(part: DataPart) -> tuple[JsonObject, JsonObject]:
-    """Data and metadata of a data part: data is an object in 0.x, so anything else is wrapped, and says so in the words
-    of a2a-sdk 1.3.0's conversion between the versions."""
+    """Return the data and the metadata of a data part.
+
+    Data must be an object in 0.x. Any other value is wrapped and marked, as a2a-sdk 1.3.0 does when it converts between
+    the versions.
+    """
     if isinstance(part.data, dict):
         return part.data, {}
     return {"value": part.data}, {"data_part_compat": True}
 
 
 class Codec(Dialect):
+    """A2A 0.3 in JSON-RPC."""
+
     name: ClassVar = "0.3"
     version: ClassVar = "0.3"
     webhook: ClassVar = "a2a-0.3"
     states: ClassVar = STATES
     roles: ClassVar = ("user", "agent")
-    kinds: ClassVar = True
+    has_kind: ClassVar = True
     data_rule: ClassVar[DataRule] = "object"
 
     def encode_part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
@@ -62,7 +67,7 @@ class Codec(Dialect):
                 return {"kind": "file", "file": file}
 
     def wrap(self, name: str, payload: JsonObject) -> JsonObject:
-        return payload  # it says what it is in `kind`
+        return payload  # its `kind` names its type
 
     def _status_update(self, update: StatusUpdate) -> JsonObject:
         # The last event of a stream is marked; a stream closes on questions too.
@@ -76,7 +81,7 @@ class Codec(Dialect):
 
     @staticmethod
     def push_config(push: Push) -> JsonObject:
-        # Specification 0.3, 6.8. `id` is optional there, and what the other methods ask for.
+        # Specification 0.3, 6.8. `id` is optional there, but the other methods need it.
         config: JsonObject = {"id": push.config_id or "", "url": push.url}
         if push.token is not None:
             config["token"] = push.token
@@ -93,7 +98,7 @@ class Codec(Dialect):
     def decode_send(self, params: JsonObject) -> Send:
         request = validate(w.MessageSendParams, params)
         configuration = request.configuration or w.MessageSendConfiguration()
-        # Of `MessageSendConfiguration` (specification 0.3, 7.1); 1.0 renamed it.
+        # Specification 0.3, 7.1 (`MessageSendConfiguration`). 1.0 renamed the member.
         push = configuration.pushNotificationConfig
         return Send(
             message=decode_message(request.message, self.data_rule),
@@ -108,8 +113,8 @@ class Codec(Dialect):
         )
 
     def is_blocking(self, request: w.MessageSendParams) -> bool:
-        """`blocking` is optional and no default is given; the official SDKs wait where it is not set."""
-        # a2a-sdk 0.3.26 and 1.3.0 both do, over JSON-RPC.
+        """Return False only if `blocking` is false. Its default is not specified, and the official SDKs wait."""
+        # a2a-sdk 0.3.26 and 1.3.0, over JSON-RPC.
         return request.configuration is None or request.configuration.blocking is not False
 
     def decode_get(self, params: JsonObject) -> Get:
@@ -128,7 +133,7 @@ class Codec(Dialect):
 
     def decode_push_name(self, params: JsonObject) -> PushName:
         request = validate(w.GetTaskPushNotificationConfigParams, params)
-        # Specification 0.3, 7.6: a get may leave the config's id out, and means any.
+        # Specification 0.3, 7.6: a get may omit the id of the config. Then any config will do.
         return PushName(task_id=request.id, config_id=request.pushNotificationConfigId or None)
 
     def decode_push_list(self, params: JsonObject) -> PushListing:
@@ -136,10 +141,10 @@ class Codec(Dialect):
 
 
 def _history(length: int | None) -> int | None:
-    """0 is unlimited: the protocol buffer says so, and a2a-sdk 0.3.26 does it for JSON-RPC too. Raises invalid."""
+    """Return the maximum length of the history; None if it is 0, which means no limit in 0.3. Raises invalid."""
     if length is not None and length < 0:
         raise invalid("historyLength", "The number of messages must not be negative.")
-    # `a2a.v1`, SendMessageConfiguration.history_length: 0 is unlimited. a2a-sdk 0.3.26 takes negative numbers so, too.
+    # `a2a.v1`, SendMessageConfiguration.history_length: 0 is unlimited. a2a-sdk 0.3.26 treats negative numbers so, too.
     return length if length is not None and length > 0 else None
 
 

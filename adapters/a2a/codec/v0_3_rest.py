@@ -1,5 +1,8 @@
-"""A2A 0.3 in REST (`/v1/…`): ProtoJSON of the protocol buffer `a2a.v1`, which differs from the JSON-RPC types of the
-same version: `content`, `ROLE_USER`, `TASK_STATE_CANCELLED`, one-of wrappers, no `kind`. Both SDKs speak it."""
+"""A2A 0.3 in REST (`/v1/…`): ProtoJSON of the protocol buffer `a2a.v1`, which both official SDKs implement.
+
+It differs from the JSON-RPC types of the same version: `content`, `ROLE_USER`, `TASK_STATE_CANCELLED`, one-of wrappers,
+no `kind`.
+"""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final
@@ -17,12 +20,14 @@ STATES: Final = {**v1_0.STATES, TaskState.CANCELLED: "TASK_STATE_CANCELLED"}
 
 
 class Codec(v0_3.Codec):
+    """A2A 0.3 in REST."""
+
     name: ClassVar = "0.3-rest"
     states: ClassVar = STATES
     roles: ClassVar = ("ROLE_USER", "ROLE_AGENT")
     parts_key: ClassVar = "content"
-    kinds: ClassVar = False
-    unknown: ClassVar = False  # the 0.3 SDK parses strictly
+    has_kind: ClassVar = False
+    passes_unknown: ClassVar = False  # the 0.3 SDK parses strictly
     data_rule: ClassVar[DataRule] = "wrapped"
 
     def encode_part(self, part: TextPart | DataPart | FilePart) -> JsonObject:
@@ -30,7 +35,7 @@ class Codec(v0_3.Codec):
             case TextPart():
                 return {"text": part.text}
             case DataPart():
-                # `a2a.v1.DataPart.data`: an object in an object.
+                # `a2a.v1.DataPart.data`: an object within an object.
                 data, metadata = object_data(part)
                 encoded: JsonObject = {"data": {"data": data}}
                 return {**encoded, "metadata": metadata} if metadata else encoded
@@ -54,7 +59,7 @@ class Codec(v0_3.Codec):
 
     def _status_update(self, update: StatusUpdate) -> JsonObject:
         encoded = super()._status_update(update)
-        if not encoded["final"]:  # ProtoJSON leaves a false out
+        if not encoded["final"]:  # ProtoJSON omits false
             del encoded["final"]
         return encoded
 
@@ -68,7 +73,9 @@ class Codec(v0_3.Codec):
         return {"configs": [self.encode_push(push) for push in pushes], "nextPageToken": next_token}
 
     def is_blocking(self, request: w.MessageSendParams) -> bool:
-        """ProtoJSON leaves a false out, and the 0.3 SDK always writes a configuration: one without `blocking` is its
-        way of saying false, and only where there is none nothing was said."""
+        """Return False if the configuration has no `blocking`, True if there is no configuration.
+
+        ProtoJSON omits false, and the 0.3 SDK always writes a configuration. So a missing `blocking` is false.
+        """
         # a2a-sdk 0.3.26 answers such a send at once; the 0.3 side of 1.3.0 waits.
         return request.configuration is None or bool(request.configuration.blocking)

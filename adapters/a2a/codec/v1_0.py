@@ -16,7 +16,7 @@ STATES: Final = {
     TaskState.WORKING: "TASK_STATE_WORKING",
     TaskState.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
     TaskState.AUTH_REQUIRED: "TASK_STATE_AUTH_REQUIRED",
-    # A2A has no state between asking for the end and the end.
+    # A2A has no state between the request to cancel and the end.
     TaskState.CANCELLING: "TASK_STATE_WORKING",
     TaskState.COMPLETED: "TASK_STATE_COMPLETED",
     TaskState.FAILED: "TASK_STATE_FAILED",
@@ -31,6 +31,8 @@ MIN_PAGE, DEFAULT_PAGE, MAX_PAGE = 1, 50, 100
 
 
 class Codec(Dialect):
+    """A2A 1.0 in all bindings."""
+
     name: ClassVar = "1.0"
     version: ClassVar = "1.0"
     webhook: ClassVar = "a2a-1.0"
@@ -100,9 +102,9 @@ class Codec(Dialect):
         return decode_listing(validate(w.ListTasksRequest, params))
 
     def decode_push(self, params: JsonObject) -> Push:
-        """Raises invalid."""
+        """Decode a push notification config, which must name its task. Raises invalid."""
         request = validate(w.TaskPushNotificationConfig, params)
-        # `TaskPushNotificationConfig.task_id`: required here, and left out of a config that comes with a message.
+        # `TaskPushNotificationConfig.task_id` is required here. A config in a message has none.
         if not request.taskId:
             raise invalid("taskId", "The id of the task whose updates are to be pushed is missing.")
         return _push(request)
@@ -113,17 +115,16 @@ class Codec(Dialect):
 
     def decode_push_list(self, params: JsonObject) -> PushListing:
         request = validate(w.ListTaskPushNotificationConfigsRequest, params)
-        # ProtoJSON writes an unset integer as nothing or as 0.
+        # ProtoJSON omits an unset integer, or writes 0.
         size = _page_size(request.pageSize or None, MAX_PAGE)
         return PushListing(task_id=request.taskId, page_size=size, page_token=request.pageToken or None)
 
 
 def decode_listing(request: w.ListTasksRequest) -> Listing:
-    """Raises invalid."""
+    """Decode the filters and the page of a list of tasks. Raises invalid."""
     states: frozenset[TaskState] | None = None
     if request.status and request.status != "TASK_STATE_UNSPECIFIED":
-        # a2a-sdk 1.3.0 ignores what it does not know; a filter that is not applied would show tasks that nobody asked
-        # for.
+        # a2a-sdk 1.3.0 ignores an unknown state. But without its filter the list would contain unrequested tasks.
         states = FROM_STATES.get(request.status)
         if states is None:
             raise invalid("status", f"Unknown task state {request.status[:100]!r}.")
@@ -141,7 +142,7 @@ def decode_listing(request: w.ListTasksRequest) -> Listing:
 def _page_size(size: int | None, default: int) -> int:
     if size is None:
         return default
-    # Specification 1.0, 3.1.4: `pageSize` is from 1 to 100, and anything else is invalid.
+    # Specification 1.0, 3.1.4: `pageSize` is from 1 to 100. Any other value is invalid.
     if not MIN_PAGE <= size <= MAX_PAGE:
         raise invalid("pageSize", f"The size of a page must be from {MIN_PAGE} to {MAX_PAGE}.")
     return size
@@ -150,17 +151,18 @@ def _page_size(size: int | None, default: int) -> int:
 def _history(length: int | None, field: str = "historyLength") -> int | None:
     if length is not None and length < 0:
         raise invalid(field, "The number of messages must not be negative.")
-    # 0 is none, unlike in 0.3 (specification 1.0, 3.2.4).
+    # 0 means no messages, unlike in 0.3 (specification 1.0, 3.2.4).
     return length
 
 
 def _micros(text: str) -> int:
+    """Return an ISO 8601 time in microseconds since 1970. Raises invalid."""
     try:
         moment = datetime.fromisoformat(text)
         # `google.protobuf.Timestamp` ends with Z or an offset; without either it is read as UTC.
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
-        # As integers: a float of that size would lose the microseconds.
+        # Count with integers: a float of this size would lose the microseconds.
         since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     except (ValueError, OverflowError) as error:
         raise invalid("statusTimestampAfter", "The value must be an ISO 8601 time.") from error

@@ -1,1 +1,1 @@
-"""What another A2A server says → canonical events."""
+"""Conversion of what another A2A server sends into canonical events."""

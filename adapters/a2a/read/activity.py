@@ -1,4 +1,4 @@
-"""Tool calls, steps and states that another A2A server reports. Each is told once, however often it is sent."""
+"""Tool calls, steps and states that another A2A server reports. Each is read once, however often it is sent."""
 
 from collections.abc import Sequence
 from json import dumps
@@ -34,7 +34,7 @@ class Activity:
         self._step_count = 0
         """Number of this run's steps with an id."""
         self._states = set[tuple[str, str, str]]()
-        """Changes of state that were told: the id of the message or artifact, the name, and the value as JSON."""
+        """Changes of state that were read: the id of the message or artifact, the name, and the value as JSON."""
 
     def recall(self, event: ToolStarted | ToolEnded, *, is_own: bool) -> None:
         """Remember a recorded tool call. `is_own`: it is of this run."""
@@ -50,8 +50,8 @@ class Activity:
 
     def recall_step(self, event: StepStarted | StepEnded) -> None:
         """Remember a recorded step of this run."""
-        own: JsonObject = event.extra.get(PROTOCOL) or {}
-        branch, group = own.get("branch"), own.get("group")
+        members: JsonObject = event.extra.get(PROTOCOL) or {}
+        branch, group = members.get("branch"), members.get("group")
         is_start = isinstance(event, StepStarted)
         if isinstance(branch, str) and is_start:
             self._authors[branch] = (event.name, event.step_id or "")
@@ -115,8 +115,8 @@ class Activity:
 
         The step ends when another agent writes in its branch, or in a branch that one of the two has left.
         """
-        known = self._authors.get(branch)
-        if self.is_relayed or (known is not None and known[0] == author):
+        current = self._authors.get(branch)
+        if self.is_relayed or (current is not None and current[0] == author):
             return
         for other in [other for other in self._authors if _is_within(other, branch) or _is_within(branch, other)]:
             name, step_id = self._authors.pop(other)
@@ -133,16 +133,16 @@ class Activity:
                 self._groups.add(group)
                 self._begin_step(title, {"group": group})
 
-    def _begin_step(self, name: str, own: JsonObject, *, node: str = "") -> str:
+    def _begin_step(self, name: str, members: JsonObject, *, node: str = "") -> str:
         self._step_count += 1
         step_id = derived_id(self._run.run_id, "step", str(self._step_count))
-        self._run.events.append(StepStarted(step_id=step_id, name=name, node=node, extra={PROTOCOL: own}))
+        self._run.events.append(StepStarted(step_id=step_id, name=name, node=node, extra={PROTOCOL: members}))
         return step_id
 
     def recall_state(self, event: Custom) -> None:
         """Remember a recorded change of state."""
-        own: JsonObject = event.extra.get(PROTOCOL) or {}
-        source_id = own.get("of")
+        members: JsonObject = event.extra.get(PROTOCOL) or {}
+        source_id = members.get("of")
         if source_id is not None:
             self._states.add((source_id, event.name, _as_key(event.value)))
 
@@ -161,8 +161,8 @@ class Activity:
                 self._run.lose("custom", TOO_LARGE)
                 continue
             extra: JsonObject = {PROTOCOL: {"of": source_id}} if source_id else {}
-            shown: JsonObject = {SHOWN_IN_STATUS: {}} if is_shown else {}
-            self._run.events.append(Custom(name=name, value=value, extra={**extra, **shown}))
+            shown_mark: JsonObject = {SHOWN_IN_STATUS: {}} if is_shown else {}
+            self._run.events.append(Custom(name=name, value=value, extra={**extra, **shown_mark}))
 
 
 def _is_within(branch: str, other: str) -> bool:

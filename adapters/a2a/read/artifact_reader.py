@@ -8,7 +8,7 @@ from babelgate.adapters.a2a.codec.marks import decode_artifact
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent
 from babelgate.adapters.a2a.read.activity import Activity
 from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
-from babelgate.adapters.a2a.read.parts import as_extra, has_content, own_of
+from babelgate.adapters.a2a.read.parts import a2a_members, as_extra, has_content
 from babelgate.adapters.a2a.read.questions import QuestionTracker
 from babelgate.adapters.a2a.read.run_state import RunState
 from babelgate.adapters.a2a.read.speech import SAID_AGAIN, Speech
@@ -60,7 +60,7 @@ class ArtifactReader:
 
     def recall_message(self, event: MessageStarted, *, is_own: bool) -> ArtifactTracker | None:
         """Return the tracker of a recorded message that is an artifact. `is_own`: it is of this run."""
-        artifact_id = own_of(event.extra).get("artifactId")
+        artifact_id = a2a_members(event.extra).get("artifactId")
         if artifact_id is None:
             return None
         tracker = self.trackers.setdefault(artifact_id, ArtifactTracker(artifact_id, file=False))
@@ -69,7 +69,7 @@ class ArtifactReader:
 
     def recall(self, event: ArtifactAdded, *, is_own: bool) -> None:
         """Remember a recorded artifact. `is_own`: it is of this run."""
-        artifact_id = own_of(event.extra).get("artifactId")
+        artifact_id = a2a_members(event.extra).get("artifactId")
         if artifact_id is None:
             return
         tracker = self.trackers.setdefault(artifact_id, ArtifactTracker(artifact_id, file=True))

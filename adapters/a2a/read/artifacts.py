@@ -1,4 +1,4 @@
-"""Deduplication of A2A artifacts: what was told of one by another server, against what the server shows of it now."""
+"""Deduplication of A2A artifacts: what a server shows of one, without what was already read of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,42 +15,45 @@ from babelgate.canonical.value import JsonObject
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """How an update of an artifact came."""
+    """Form of an artifact update, to be shown unchanged to callers of A2A."""
 
     last: bool
     append: bool | None = None
-    """None = as it is told: what is new in an artifact that is sent again goes to the end of what was sent before."""
+    """Value of `append`; None if the events imply it. New content of an artifact that is sent again is appended."""
 
-    beside: JsonObject = field(default_factory=dict[str, object])
-    """The `metadata` of the update, and members of it that nobody here knows (`own`)."""
+    members: JsonObject = field(default_factory=dict[str, object])
+    """The `metadata` of the update, and its unknown members (`own`)."""
 
     def mark(self, events: list[Event], start: int, *, append: bool) -> bool:
-        """Have what was told from `start` on shown as it came, unless it would be anyway; `append` = whether it would
-        be appended, to what this run said. False if nothing was told."""
-        told = [i for i in range(start, len(events)) if isinstance(events[i], PartAdded | PartDelta | ArtifactAdded)]
-        if not told:
+        """Mark the events from `start` on, unless they are shown like this update even without a mark.
+
+        `append` is the value that they would be shown with. Returns False if there are no events to mark.
+        """
+        indexes = [i for i in range(start, len(events)) if isinstance(events[i], PartAdded | PartDelta | ArtifactAdded)]
+        if not indexes:
             return False
-        *others, final = told
-        shown = append if self.append is None else self.append
+        *others, final = indexes
+        shown_append = append if self.append is None else self.append
         if (
             others
-            or self.beside
-            or shown != append
-            or self.last != _says_last(events[final])
-            or not _is_shown(events[final])
+            or self.members
+            or shown_append != append
+            or self.last != _is_last(events[final])
+            or not _is_shown_at_once(events[final])
         ):
             for index in others:
                 events[index] = _add_chunk_mark(events[index], {})
-            events[final] = _add_chunk_mark(events[final], {"append": shown, "lastChunk": self.last, **self.beside})
+            chunk: JsonObject = {"append": shown_append, "lastChunk": self.last, **self.members}
+            events[final] = _add_chunk_mark(events[final], chunk)
         return True
 
 
-def _says_last(event: Event) -> bool:
+def _is_last(event: Event) -> bool:
     return isinstance(event, ArtifactAdded) and event.last
 
 
-def _is_shown(event: Event) -> bool:
-    """Whether it is shown at once: what is said and no text waits for what follows."""
+def _is_shown_at_once(event: Event) -> bool:
+    """Return False for an added part that is no text: it is shown with what follows."""
     return not isinstance(event, PartAdded) or (
         isinstance(event.part, TextPart | RefusalPart) and bool(event.part.text)
     )
@@ -62,19 +65,21 @@ def _add_chunk_mark(event: Event, mark: JsonObject) -> Event:
 
 @dataclass(slots=True)
 class MergedPart:
-    """A part, or texts side by side that differ in nothing else: where text is cut means nothing."""
+    """A part, or adjacent texts that differ only in their text: where a text is split means nothing."""
 
     part: Part
     head: tuple[object, ...]
+    """Properties that must be equal for two parts to be merged or compared, without their text."""
     texts: list[str] = field(default_factory=list[str])
 
     @classmethod
     def of(cls, part: Part) -> "MergedPart":
+        """Return a part that was merged with no other one."""
         match part:
             case TextPart() | RefusalPart():
                 return cls(part, (part.kind, part.media_type, part.metadata, dict(part.extra)), [part.text])
             case ReasoningPart():
-                # google-adk 2.13.0 says the signature of a thought with its last piece: it does not tell pieces apart.
+                # google-adk 2.13.0 sends the signature of a thought with its last piece, so it is not compared.
                 return cls(part, (part.kind,), [part.text])
             case DataPart():
                 return cls(part, (part.kind, part.data, part.metadata))
@@ -86,15 +91,18 @@ class MergedPart:
 
     @property
     def text(self) -> str:
+        """The whole text, which is then kept in one piece."""
         if len(self.texts) > 1:
             self.texts = ["".join(self.texts)]
         return self.texts[0] if self.texts else ""
 
     @property
     def can_grow(self) -> bool:
+        """True if text can be appended."""
         return isinstance(self.part, TextPart | RefusalPart | ReasoningPart)
 
     def can_join(self, other: "MergedPart") -> bool:
+        """Return True if the other part only continues the text of this one."""
         return self.can_grow and self.head == other.head
 
 
@@ -108,23 +116,25 @@ def _merge_parts(parts: Sequence[Part]) -> list[MergedPart]:
     return [merged for merged in merged_parts if not merged.can_grow or merged.text]
 
 
-def rest(told: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None:
-    """What of `parts` was not told yet; None if they are others than those that were told. A server may also show less
-    than it said before: then it is behind, and there is nothing new."""
-    told = [merged for merged in told if not merged.can_grow or merged.text]
+def rest(earlier: Sequence[MergedPart], parts: Sequence[Part]) -> list[Part] | None:
+    """Return the new ones of the parts; None if they do not continue the earlier ones.
+
+    A server may also show less than before. Then its view is older, and nothing is new.
+    """
+    earlier = [merged for merged in earlier if not merged.can_grow or merged.text]
     now = _merge_parts(parts)
-    for index, (before, after) in enumerate(zip(told, now, strict=False)):
+    for index, (before, after) in enumerate(zip(earlier, now, strict=False)):
         if before.head != after.head:
             return None
         if before.text == after.text:
             continue
-        if index == len(told) - 1 and after.text.startswith(before.text):
+        if index == len(earlier) - 1 and after.text.startswith(before.text):
             now[index] = MergedPart(after.part, after.head, [after.text[len(before.text) :]])
             return [_part(merged) for merged in now[index:]]
         if index == len(now) - 1 and before.text.startswith(after.text):
             return []
         return None
-    return [_part(merged) for merged in now[len(told) :]]
+    return [_part(merged) for merged in now[len(earlier) :]]
 
 
 def _part(merged: MergedPart) -> Part:
@@ -133,30 +143,32 @@ def _part(merged: MergedPart) -> Part:
 
 @dataclass(slots=True)
 class ArtifactTracker:
-    """Of one artifact."""
+    """Tracker of one artifact: the parts that were read, and their open message."""
 
     artifact_id: str
-    """The server's."""
+    """Id that the server assigned."""
     file: bool
-    """It is an artifact here too; otherwise it is an answer."""
+    """True if it becomes a canonical artifact, False if it becomes the answer."""
     merged_parts: list[MergedPart] = field(default_factory=list[MergedPart])
     message_id: str | None = None
-    """Of the message that is open for it."""
+    """Id of its open message; None if no message is open."""
     open: bool = False
-    """Its last part is."""
+    """True if the last part is open."""
     added: bool = False
-    """This run has added the artifact, so that there is something to append to."""
+    """True if this run has added the artifact, so that parts can be appended."""
     cut: bool = False
-    """What was said last came in pieces, none of which is still to say that it is the last."""
+    """True if a mark already states `lastChunk` for the last update, so the end of the message adds none."""
 
     cited: list[AnnotationPart] = field(default_factory=list[AnnotationPart])
+    """Citations that were added."""
 
     @property
     def text(self) -> str:
+        """Text of the artifact, without thoughts."""
         return "".join(merged.text for merged in self.merged_parts if isinstance(merged.part, TextPart | RefusalPart))
 
     def cite(self, citations: Sequence[AnnotationPart], events: list[Event]) -> bool:
-        """Those that are new, in the open message; false if there is none."""
+        """Add the new citations to the open message. Returns False if there are some, but no message is open."""
         new = [each for each in citations if each not in self.cited]
         if self.message_id is None:
             return not new
@@ -168,7 +180,7 @@ class ArtifactTracker:
         return True
 
     def recall(self, event: PartAdded | PartDelta | PartEnded | MessageEnded) -> None:
-        """Of its message, which was told before."""
+        """Restore the state from a recorded event of the artifact's message."""
         match event:
             case PartAdded():
                 self.add(event.part)
@@ -181,6 +193,7 @@ class ArtifactTracker:
                 self.message_id = None
 
     def add(self, part: Part) -> None:
+        """Remember a part that was added."""
         if isinstance(part, AnnotationPart):
             self.cited.append(part)
             return
@@ -191,7 +204,7 @@ class ArtifactTracker:
             self.merged_parts.append(merged)
 
     def say(self, parts: Sequence[Part], events: list[Event], *, begun: bool) -> None:
-        """Parts of the open message, which has `begun` with them. Pieces without text say nothing."""
+        """Add parts to the open message. `begun`: they are its first ones, of which an empty text counts, too."""
         for part in parts:
             grows = isinstance(part, TextPart | RefusalPart | ReasoningPart)
             if grows and not part.text and not begun:
@@ -211,6 +224,7 @@ class ArtifactTracker:
             events.append(PartEnded(message_id=self.message_id))
 
     def close(self, events: list[Event]) -> None:
+        """End the open message, if there is one."""
         if self.message_id is not None:
             self._end_part(events)
             events.append(MessageEnded(message_id=self.message_id, extra={CHUNK: {}} if self.cut else {}))
@@ -226,8 +240,10 @@ class ArtifactTracker:
         last: bool | None,
         fresh: bool,
     ) -> None:
-        """Parts of an artifact; `fresh` = they are all of it. `last` = None where the server does not say: most say
-        nothing of what they give whole."""
+        """Add parts of a canonical artifact. `fresh`: they are all of it.
+
+        `last` is None if the server does not state it. Then a whole artifact is complete, and a piece is not.
+        """
         last = fresh if last is None else last
         for index, part in enumerate(parts):
             event = ArtifactAdded(
@@ -253,7 +269,7 @@ def _with_name(part: Part, name: str | None) -> Part:
 
 
 def is_file(artifact: w.Artifact, parts: Sequence[Part]) -> bool:
-    """Text and data are the answer, unless they are the content of something with the name of a file."""
+    """Return True for an artifact with a file, or with the name of one. Other text and data are the answer."""
     if kind_of(artifact) == "answer":
         return False
     if any(isinstance(part, FilePart) for part in parts):
@@ -263,12 +279,13 @@ def is_file(artifact: w.Artifact, parts: Sequence[Part]) -> bool:
 
 
 def kind_of(artifact: w.Artifact) -> object:
-    """What a gateway like this one says that it is."""
-    own = (artifact.metadata or {}).get("babelgate")
-    return cast("JsonObject", own).get("kind") if isinstance(own, dict) else None
+    """Return the kind that another gateway declares; None if none is declared."""
+    members = (artifact.metadata or {}).get("babelgate")
+    return cast("JsonObject", members).get("kind") if isinstance(members, dict) else None
 
 
 def metadata_of(artifact: w.Artifact) -> JsonObject:
+    """Return the metadata without those of another gateway."""
     return {name: value for name, value in (artifact.metadata or {}).items() if name != "babelgate"}
 
 

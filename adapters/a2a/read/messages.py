@@ -7,7 +7,7 @@ from babelgate.adapters.a2a.frameworks.agentstack import is_trajectory
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent
 from babelgate.adapters.a2a.read.activity import Activity
 from babelgate.adapters.a2a.read.artifact_reader import ArtifactReader
-from babelgate.adapters.a2a.read.parts import artifacts_of, decode_state, merge_replies, own_of, since_caller
+from babelgate.adapters.a2a.read.parts import a2a_members, after_caller, artifacts_of, decode_state, merge_replies
 from babelgate.adapters.a2a.read.questions import QuestionTracker
 from babelgate.adapters.a2a.read.run_state import RunState
 from babelgate.adapters.a2a.read.speech import Speech
@@ -48,7 +48,7 @@ class MessageReader:
 
     def recall(self, extra: Extra) -> None:
         """Remember the id of a recorded message."""
-        message_id = own_of(extra).get("messageId")
+        message_id = a2a_members(extra).get("messageId")
         if message_id is not None:
             self.read_ids.add(message_id)
 
@@ -134,7 +134,7 @@ class MessageReader:
         thoughts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
         words = [part for part in decoded.parts if not isinstance(part, ReasoningPart)]
         if thoughts:
-            # The events below tell what a trajectory says. Callers of A2A see the message as it came.
+            # The events below contain what a trajectory reports. Callers of A2A see the message as it came.
             others = {key: value for key, value in (message.metadata or {}).items() if not is_trajectory(key)}
             self._run.add_message(thoughts, "answer", message.model_copy(update={"metadata": others}))
         self._activity.use(decoded.tools, message)
@@ -166,14 +166,14 @@ class MessageReader:
 
         Some servers keep the answer in the history only: then it is the last message.
         """
-        messages = since_caller(task.history or ())
+        messages = after_caller(task.history or ())
         for message in messages:
             self._usage.count_history(message.metadata, message.messageId)
         status = task.status or w.TaskStatus()
-        known: set[str | None] = {*self.read_ids, *questions.marks}
+        known_ids: set[str | None] = {*self.read_ids, *questions.marks}
         if status.message is not None:
-            known.add(status.message.messageId)
-        news = [(message, self._run.decode(message)) for message in messages if message.messageId not in known]
+            known_ids.add(status.message.messageId)
+        news = [(message, self._run.decode(message)) for message in messages if message.messageId not in known_ids]
         for _, decoded in news:
             if text_of(tuple(decoded.parts)) in {"", *self.answer_texts}:
                 decoded.parts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]

@@ -1,5 +1,7 @@
-"""Pass-through of unknown A2A events: what a server says of a task that canonical events have no word for, or another
-one, is kept as it came, for callers of A2A alone (`write.task_events`)."""
+"""Pass-through of unknown A2A events: fields of a task or status that no canonical event covers.
+
+They are stored unchanged, and only callers of A2A receive them (`write.task_events`).
+"""
 
 from collections.abc import Sequence
 from typing import Final
@@ -25,52 +27,54 @@ from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import JsonObject
 
 MOST: Final = 256_000
-"""Bytes of one, as JSON: an event of the log has a limit, and a run ends that says a larger one. Chosen, not
-measured."""
+"""Maximum size of one event, as JSON. Chosen: the log limits its events, and a larger one would end the run."""
 TOO_LARGE: Final = "what is said beside a status is too large to keep"
 _SPOKEN: Final = (MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded)
 
 
 class Mirror:
-    """Of one run: what is new in each reply, before the events that it was read as."""
+    """Pass-through of one run: adds what is new in each reply before the reply's events."""
 
     def __init__(self) -> None:
         self._last: dict[str, JsonObject] = {}
+        """The last passed fields, by the name of the event."""
         self._lost = False
 
     def recall(self, record: Record) -> None:
+        """Remember the fields in a recorded event."""
         event = record.event
         if isinstance(event, Native) and event.protocol == PROTOCOL and PROTOCOL in event.extra:
             self._last[event.event] = event.extra[PROTOCOL]
 
     def reflect(self, reply: w.Reply | None, events: list[Event], rule: DataRule) -> list[Event]:
+        """Return the events of a reply, preceded by its passed fields that have changed."""
         match reply:
             case w.Task():
-                about = _about(reply.metadata, reply.model_extra, "own")
-                told = [*self._tell(TASK, about)]
-                # A task at work that says nothing is shown so anyway.
+                fields = _fields(reply.metadata, reply.model_extra)
+                passed = [*self._pass(TASK, fields)]
+                # A running task without a message looks the same without its status.
                 if reply.status is not None and (reply.status.message is not None or _is_over(reply.status)):
-                    told += self._status(reply.status, {}, events, rule)
-                return [*told, *events]
+                    passed += self._status(reply.status, {}, events, rule)
+                return [*passed, *events]
             case w.TaskStatusUpdateEvent():
-                about = _about(reply.metadata, reply.model_extra, "own")
-                return [*self._status(reply.status, about, events, rule), *events]
+                fields = _fields(reply.metadata, reply.model_extra)
+                return [*self._status(reply.status, fields, events, rule), *events]
             case _:
                 return events
 
     def _status(
-        self, status: w.TaskStatus, about: JsonObject, events: Sequence[Event], rule: DataRule
+        self, status: w.TaskStatus, fields: JsonObject, events: Sequence[Event], rule: DataRule
     ) -> Sequence[Event]:
         state = decode_state(status.state)
         if status.model_extra:
-            about["status"] = status.model_extra
-        if status.message is not None and (_is_over(status) or not _is_plain(events, about)):
+            fields["status"] = status.model_extra
+        if status.message is not None and (_is_over(status) or not _is_plain(events, fields)):
             message = _message(status.message, rule)
             if message is not None:
-                about["message"] = message
-        return self._tell(STATUS, {"state": state.value, **about} if about else {})
+                fields["message"] = message
+        return self._pass(STATUS, {"state": state.value, **fields} if fields else {})
 
-    def _tell(self, name: str, data: JsonObject) -> Sequence[Event]:
+    def _pass(self, name: str, data: JsonObject) -> Sequence[Event]:
         if not data or self._last.get(name) == data:
             return ()
         self._last[name] = data
@@ -83,15 +87,16 @@ class Mirror:
         return (LossNoted(feature="custom", how=TOO_LARGE),)
 
 
-def beside_of(update: w.TaskArtifactUpdateEvent) -> JsonObject:
-    return _about(update.metadata, update.model_extra, "own")
+def update_members(update: w.TaskArtifactUpdateEvent) -> JsonObject:
+    """Return the metadata of an artifact update, and its unknown members."""
+    return _fields(update.metadata, update.model_extra)
 
 
-def _about(metadata: JsonObject | None, unknown: JsonObject | None, name: str) -> JsonObject:
-    # A gateway like this one has ids and losses of its own there, which are read.
+def _fields(metadata: JsonObject | None, unknown: JsonObject | None) -> JsonObject:
+    # Another gateway reports its ids and losses under this key. They are read as events.
     metadata = {key: value for key, value in (metadata or {}).items() if key != "babelgate"}
-    told: JsonObject = {"metadata": metadata} if metadata else {}
-    return {**told, name: unknown} if unknown else told
+    fields: JsonObject = {"metadata": metadata} if metadata else {}
+    return {**fields, "own": unknown} if unknown else fields
 
 
 def _is_over(status: w.TaskStatus) -> bool:
@@ -100,23 +105,25 @@ def _is_over(status: w.TaskStatus) -> bool:
     return state in TERMINAL or state in WAITING
 
 
-def _is_plain(events: Sequence[Event], about: JsonObject) -> bool:
-    """Whether the events show the message as it is: said on the way, and nothing beside it."""
+def _is_plain(events: Sequence[Event], fields: JsonObject) -> bool:
+    """Return True if the events show the whole status: one message that is progress, and no other fields."""
     spoken = [event for event in events if isinstance(event, _SPOKEN)]
     begun = [event for event in spoken if isinstance(event, MessageStarted)]
-    return not about and len(begun) == 1 and begun[0].phase == "progress"
+    return not fields and len(begun) == 1 and begun[0].phase == "progress"
 
 
 def _message(message: w.Message, rule: DataRule) -> JsonObject | None:
-    """As it is in the log. None for one without an id, by which it is known again, and for one with files: these are in
-    the events."""
-    said = Message(
+    """Return the message as the log stores it; None if it has no id to recognize it by, or has files.
+
+    The events already contain the files.
+    """
+    canonical = Message(
         parts=decode_parts(message.parts, rule).parts,
         metadata=message.metadata or {},
         extra=as_extra(message, messageId=message.messageId),
     )
-    # Required (a2a.proto 1.0.1, Message.message_id), and not there in all that servers say.
-    if not message.messageId or said.has_bytes:
+    # The id is required (a2a.proto 1.0.1, Message.message_id), but some servers omit it.
+    if not message.messageId or canonical.has_bytes:
         return None
-    told: JsonObject = msgspec.json.decode(msgspec.json.encode(said))
-    return told
+    encoded: JsonObject = msgspec.json.decode(msgspec.json.encode(canonical))
+    return encoded

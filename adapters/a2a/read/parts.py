@@ -1,5 +1,4 @@
-"""A2A parts → canonical parts, by their shape: the version that is spoken does not tell, because servers mix the
-generations."""
+"""Conversion of A2A replies and parts by their shape, because servers mix the forms of 0.x and 1.0."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from babelgate.canonical.value import Extra, Json, JsonObject
 _WRAPPERS: Final[Mapping[str, type[w.Reply]]] = {
     "task": w.Task,
     "message": w.Message,
-    "msg": w.Message,  # of the protocol buffer before 0.3.0
+    "msg": w.Message,  # in the protocol buffer before 0.3.0
     "statusUpdate": w.TaskStatusUpdateEvent,
     "status_update": w.TaskStatusUpdateEvent,
     "artifactUpdate": w.TaskArtifactUpdateEvent,
@@ -45,7 +44,7 @@ _CONTENT: Final = ("text", "raw", "url", "data", "file")
 
 
 def decode_state(state: str | None) -> TaskState:
-    """In any spelling. What nobody knows is not over."""
+    """Return the state, in the spelling of any version. An unknown one counts as working."""
     # 0.x writes `input-required`, 1.0 `TASK_STATE_INPUT_REQUIRED`, the protocol buffer of 0.3 `TASK_STATE_CANCELLED`:
     # langgraph-api 0.16.7 sends the names of 1.0 in the objects of 0.3.
     name = (state or "").upper().replace("-", "_").removeprefix("TASK_STATE_")
@@ -53,11 +52,11 @@ def decode_state(state: str | None) -> TaskState:
 
 
 def decode_reply(value: Json) -> w.Reply | None:
-    """None for what is none of the four. Raises invalid."""
+    """Return the task, message or update in a reply; None if it is something else. Raises invalid."""
     if not isinstance(value, dict):
         return None
     for name, model in _WRAPPERS.items():
-        # 1.0's one-of; an object of 0.x may have a member of the same name, and says its `kind`.
+        # 1.0 wraps its replies. An object of 0.x may have a member of the same name, but it has a `kind`.
         if isinstance(value.get(name), dict) and "kind" not in value:
             return validate(model, value[name])
     model = _KINDS.get(str(value.get("kind"))) or _by_members(value)
@@ -76,9 +75,11 @@ def _by_members(value: JsonObject) -> type[w.Reply] | None:
 
 @dataclass(frozen=True, slots=True)
 class DecodedParts:
+    """Parts of one message or artifact."""
+
     parts: tuple[Part, ...]
     unknown: int = 0
-    """Parts of no form that A2A has."""
+    """Number of parts that have no form of A2A."""
 
     @property
     def text(self) -> str:
@@ -86,88 +87,94 @@ class DecodedParts:
 
 
 def decode_parts(parts: Sequence[WirePart] | None, rule: DataRule = "any") -> DecodedParts:
-    """Raises invalid for parts that contradict themselves."""
-    found: list[Part] = []
+    """Decode the parts of a message or artifact. Raises invalid for a part that contradicts itself."""
+    decoded: list[Part] = []
     unknown = 0
     for index, part in enumerate(parts or ()):
         if not any(name in part.model_fields_set for name in _CONTENT):
-            # a2a-sdk 1.3.0 takes `{"foo": 1}` for an empty part.
+            # a2a-sdk 1.3.0 reads `{"foo": 1}` as an empty part.
             unknown += part.kind is not None or bool(part.model_extra)
             continue
-        found.append(_restore(decode_part(part, f"parts.{index}", rule)))
-    return DecodedParts(tuple(found), unknown)
+        decoded.append(_restore(decode_part(part, f"parts.{index}", rule)))
+    return DecodedParts(tuple(decoded), unknown)
 
 
 def has_content(part: Part) -> bool:
+    """Return False for an empty text."""
     return not isinstance(part, TextPart | RefusalPart | ReasoningPart) or bool(part.text)
 
 
 def _restore(part: TextPart | DataPart | FilePart) -> Part:
-    """What a gateway like this one wrote: a refusal is text that says so in its metadata, and a file that it keeps has
-    its hash there."""
-    own = part.metadata.get("babelgate")
-    if not isinstance(own, dict):
+    """Return the canonical part that another gateway wrote as this one.
+
+    Its metadata mark a refusal, which A2A shows as text, and contain the hash of a stored file.
+    """
+    value = part.metadata.get("babelgate")
+    if not isinstance(value, dict):
         return part
-    told = cast("JsonObject", own)
+    mark = cast("JsonObject", value)
     metadata = {name: value for name, value in part.metadata.items() if name != "babelgate"}
-    if isinstance(part, TextPart) and told == {"kind": "refusal"}:
+    if isinstance(part, TextPart) and mark == {"kind": "refusal"}:
         return RefusalPart(text=part.text, media_type=part.media_type, metadata=metadata, extra=part.extra)
-    if isinstance(part, FilePart) and part.url is not None and isinstance(told.get("blob"), str):
-        return part.replace(blob=told["blob"], url=None, metadata=metadata)
+    if isinstance(part, FilePart) and part.url is not None and isinstance(mark.get("blob"), str):
+        return part.replace(blob=mark["blob"], url=None, metadata=metadata)
     return part
 
 
-def is_callers(message: w.Message) -> bool:
+def is_from_caller(message: w.Message) -> bool:
+    """Return True if the role is that of the caller."""
     return (message.role or "").lower().removeprefix("role_") == "user"
 
 
 def artifacts_of(reply: w.Reply | None) -> Sequence[w.Artifact]:
+    """Return the artifacts of a task or update."""
     if isinstance(reply, w.TaskArtifactUpdateEvent):
         return (reply.artifact,)
     return (reply.artifacts or ()) if isinstance(reply, w.Task) else ()
 
 
-def since_caller(history: Sequence[w.Message]) -> Sequence[w.Message]:
-    """What the server has said since the caller's last message."""
-    said: list[w.Message] = []
+def after_caller(history: Sequence[w.Message]) -> Sequence[w.Message]:
+    """Return the messages after the caller's last one."""
+    messages: list[w.Message] = []
     for message in history:
-        said = [] if is_callers(message) else [*said, message]
-    return said
+        messages = [] if is_from_caller(message) else [*messages, message]
+    return messages
 
 
 def merge_replies(replies: Sequence[w.Message]) -> w.Message:
     """Return the one answer that a stream gave in several messages.
 
-    Specification 1.0, 3.1.2, has exactly one, with parts. The .NET hosting of Agent Framework sends a message for each
-    update of the model, the first and the last of them without parts.
+    Specification 1.0, 3.1.2, allows exactly one, with parts. The .NET hosting of Agent Framework sends a message for
+    each update of the model, the first and the last one without parts.
     """
-    said = [message for message in replies if message.parts]
-    if len(said) < 2:
-        return said[0] if said else replies[0]
+    messages = [message for message in replies if message.parts]
+    if len(messages) < 2:
+        return messages[0] if messages else replies[0]
     parts: list[WirePart] = []
-    for part in (part for message in said for part in message.parts or ()):
+    for part in (part for message in messages for part in message.parts or ()):
         last = parts[-1] if parts else None
         if last is not None and last.text is not None and last.model_copy(update={"text": part.text}) == part:
             parts[-1] = last.model_copy(update={"text": last.text + (part.text or "")})
         else:
             parts.append(part)
-    metadata = {name: value for message in said for name, value in (message.metadata or {}).items()}
-    return said[0].model_copy(update={"parts": parts, "metadata": metadata or None})
+    metadata = {name: value for message in messages for name, value in (message.metadata or {}).items()}
+    return messages[0].model_copy(update={"parts": parts, "metadata": metadata or None})
 
 
-def own_of(extra: Extra) -> JsonObject:
+def a2a_members(extra: Extra) -> JsonObject:
+    """Return the members that this protocol stored in `extra`."""
     return extra.get(PROTOCOL) or {}
 
 
-def about_of(metadata: JsonObject | None) -> JsonObject:
-    """What a gateway like this one says that A2A has no place for."""
+def gateway_members(metadata: JsonObject | None) -> JsonObject:
+    """Return what another gateway reports in its metadata."""
     return as_object((metadata or {}).get("babelgate"))
 
 
 def as_extra(message: w.Message | w.Artifact, **named: Any) -> JsonObject:
-    """What canonical has no word for, as `extra`."""
-    more: JsonObject = dict(message.model_extra or {})
+    """Return the members without a canonical field, and the named ones, as `extra`."""
+    members: JsonObject = dict(message.model_extra or {})
     if message.extensions:
-        more["extensions"] = message.extensions
-    more |= {name: value for name, value in named.items() if value}
-    return {PROTOCOL: more} if more else {}
+        members["extensions"] = message.extensions
+    members |= {name: value for name, value in named.items() if value}
+    return {PROTOCOL: members} if members else {}

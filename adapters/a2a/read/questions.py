@@ -1,8 +1,8 @@
 """Questions of another A2A server, and the replies that answer them.
 
-A question can have an id, in a data part that langgraph-api and gateways like this one write
-(`frameworks.langgraph_api`). Such a gateway puts the schema of a single question in the message's metadata. Questions
-in other forms are read, and answered, by `codec.asks`.
+A question can have an id, in a data part that langgraph-api and other gateways write
+(`frameworks.langgraph_api`). A gateway puts the schema of a single question in the message's metadata. `codec.asks`
+reads and answers questions in other forms.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from babelgate.adapters.a2a.codec.asks import Reply, decode_asked, decode_calls,
 from babelgate.adapters.a2a.codec.marks import is_thought
 from babelgate.adapters.a2a.frameworks.framework import Question
 from babelgate.adapters.a2a.frameworks.langgraph_api import INTERRUPT, is_resume, read_question, write_answers
-from babelgate.adapters.a2a.read.parts import as_extra, own_of
+from babelgate.adapters.a2a.read.parts import a2a_members, as_extra
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import PROTOCOL
 from babelgate.canonical import DataPart, Invocation, Message, Part, Record, TextPart
@@ -27,7 +27,7 @@ def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only
     Each question with an id ends with the data part that names it. A message without ids is one question, unless it has
     a framework's form. With `only_named`, the list is empty if any part belongs to no id.
     """
-    found: list[Question] = []
+    with_ids: list[Question] = []
     words: list[Part] = []
     for part in parts:
         named = read_question(part)
@@ -36,15 +36,15 @@ def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only
                 return []
             words.append(part)
         else:
-            found.append(replace(named, parts=tuple(words)))
+            with_ids.append(replace(named, parts=tuple(words)))
             words.clear()
-    if found and words:
-        found[-1] = replace(found[-1], parts=(*found[-1].parts, *words))
+    if with_ids and words:
+        with_ids[-1] = replace(with_ids[-1], parts=(*with_ids[-1].parts, *words))
     schema = _schema_in(metadata)
-    if len(found) == 1 and found[0].schema is None:
-        found[0] = replace(found[0], schema=schema)
-    if found or only_named:
-        return found
+    if len(with_ids) == 1 and with_ids[0].schema is None:
+        with_ids[0] = replace(with_ids[0], schema=schema)
+    if with_ids or only_named:
+        return with_ids
     # google-adk 2.13.0 repeats its earlier thoughts with its question.
     if in_form := decode_asked([part for part in parts if not is_thought(part)], metadata):
         return in_form
@@ -59,65 +59,73 @@ def _questions_in_artifact(name: str | None, parts: Sequence[Part]) -> list[Ques
 
 
 class QuestionTracker:
-    """Of one run: what was asked before, and what is held back until the task stops for it."""
+    """Questions of one run: those asked before, and those held back until the task stops for them."""
 
     def __init__(self) -> None:
         self.held: Sequence[Question] = ()
+        """Questions in artifacts, which the task has not stopped for."""
         self.marks: set[str] = set()
         """Times and message ids of questions that were asked before."""
         self._asked_before = False
         self._asked: set[str] = set()
-        """The server's ids of questions."""
+        """Ids that the server gave to the questions asked before."""
 
     def recall(self, event: InterruptRaised) -> None:
-        own = own_of(event.extra)
+        """Remember a recorded question."""
+        members = a2a_members(event.extra)
         self._asked_before = True
-        self.marks |= {own[name] for name in ("messageId", "timestamp") if name in own}
-        self._asked |= {own[name] for name in ("id",) if name in own}
+        self.marks |= {members[name] for name in ("messageId", "timestamp") if name in members}
+        self._asked |= {members[name] for name in ("id",) if name in members}
 
     def is_stale(self, status: w.TaskStatus) -> bool:
-        """Whether the task asks what was answered by now: servers show it so until their agent says something, some of
-        them without the message."""
+        """Return True if the status asks a question that was answered.
+
+        Servers show it until their agent sends something, some of them without the message.
+        """
         if status.message is not None and status.message.messageId:
             return status.message.messageId in self.marks
         # The timestamp is optional in 1.0, too (`TaskStatus.timestamp`).
         return self._asked_before and (status.timestamp is None or status.timestamp in self.marks)
 
     def hold(self, name: str | None, parts: Sequence[Part]) -> bool:
-        """Whether the parts of an artifact are questions, which are asked when the task stops for them."""
-        asked = _questions_in_artifact(name, parts)
-        if asked:  # calls are an artifact each, and all other questions one
-            kept = [each for each in self.held if each.form]
-            known = self._asked | {each.id for each in kept}
-            self.held = [*kept, *(each for each in asked if each.id not in known)]
-        return bool(asked)
+        """Hold the questions in an artifact until the task stops for them. Returns False if it has none."""
+        new = _questions_in_artifact(name, parts)
+        if new:  # each call is a separate artifact, and all other questions are in one, which replaces them
+            calls = [each for each in self.held if each.form]
+            known_ids = self._asked | {each.id for each in calls}
+            self.held = [*calls, *(each for each in new if each.id not in known_ids)]
+        return bool(new)
 
-    def ask(self, asked: Sequence[Question]) -> Sequence[Question]:
-        """What is asked by a status that names no question: those that came before it in artifacts."""
+    def ask(self, in_status: Sequence[Question]) -> Sequence[Question]:
+        """Return the questions that a status asks: the held ones, unless those in the status have ids.
+
+        The text of the status goes to the first question.
+        """
         held, self.held = self.held, ()
-        if not held or asked[0].id is not None:
-            return asked
-        words = [asked[0].parts, *(() for _ in held[1:])]
+        if not held or in_status[0].id is not None:
+            return in_status
+        texts = [in_status[0].parts, *(() for _ in held[1:])]
         return [
-            replace(each, parts=(*said, *each.parts) or in_words(each.value))
-            for said, each in zip(words, held, strict=True)
+            replace(each, parts=(*text, *each.parts) or as_parts(each.value))
+            for text, each in zip(texts, held, strict=True)
         ]
 
 
 def _schema_in(metadata: JsonObject | None) -> JsonObject | None:
-    own: Json = (metadata or {}).get("babelgate")
-    schema = cast("JsonObject", own).get("schema") if isinstance(own, dict) else None
+    members: Json = (metadata or {}).get("babelgate")
+    schema = cast("JsonObject", members).get("schema") if isinstance(members, dict) else None
     return cast("JsonObject", schema) if isinstance(schema, dict) else None
 
 
-def in_words(value: Json) -> tuple[Part, ...]:
+def as_parts(value: Json) -> tuple[Part, ...]:
+    """Return a question's value as the parts of a message."""
     if isinstance(value, str):
         return (TextPart(text=value),)
     return () if value is None else (DataPart(data=value),)
 
 
-def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: bool) -> list[InterruptRaised]:
-    """The events. What tells the question from the next one, its message and its time, goes along."""
+def decode_interrupts(status: w.TaskStatus, asking: Sequence[Question], *, auth: bool) -> list[InterruptRaised]:
+    """Return the events of the questions, each with the message id and the time that identify its status."""
     message = status.message or w.Message()
     mark: JsonObject = {}
     if message.messageId:
@@ -126,7 +134,7 @@ def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: 
         mark["timestamp"] = status.timestamp
     ids: set[str | None] = set()
     events: list[InterruptRaised] = []
-    for each in asked:
+    for each in asking:
         extra = {**mark, **({"id": each.id} if each.id else {}), **({"form": each.form} if each.form else {})}
         event = InterruptRaised(
             interrupt_id=None if each.id in ids else each.id,
@@ -142,26 +150,29 @@ def decode_interrupts(status: w.TaskStatus, asked: Sequence[Question], *, auth: 
 
 
 def replies(call: Invocation, past: Sequence[Record]) -> Reply:
-    """The message that answers the task. A single answer is what the caller said; of several, each names its
-    question; and one to a question in another form has that form, unless the caller spoke it."""
-    asked: dict[str | None, Mapping[str, Any]] = {}
+    """Return the message that answers the task's questions.
+
+    A single answer is the caller's message, and several answers name their questions. An answer to a question in a
+    framework's form has that form, unless the caller's message already has it.
+    """
+    by_id: dict[str | None, Mapping[str, Any]] = {}
     for record in past:
         if isinstance(record.event, InterruptRaised):
-            asked[record.event.interrupt_id] = record.event.extra.get(PROTOCOL) or {}
-    own = [asked.get(answer.interrupt_id, {}) for answer in call.answers]
-    said = tuple(part for message in call.messages for part in message.parts)
-    if any("form" in each for each in own):
-        if any(map(is_answer, said)):
-            return Reply(said)
+            by_id[record.event.interrupt_id] = record.event.extra.get(PROTOCOL) or {}
+    questions_asked = [by_id.get(answer.interrupt_id, {}) for answer in call.answers]
+    caller_parts = tuple(part for message in call.messages for part in message.parts)
+    if any("form" in each for each in questions_asked):
+        if any(map(is_answer, caller_parts)):
+            return Reply(caller_parts)
         return encode_answers(
-            (each["form"], answer) for each, answer in zip(own, call.answers, strict=True) if "form" in each
+            (each["form"], answer) for each, answer in zip(questions_asked, call.answers, strict=True) if "form" in each
         )
-    named = [each.get("id") for each in own]
-    if len(call.answers) > 1 and all(named):
-        values = ((str(name), answer.value) for name, answer in zip(named, call.answers, strict=True))
+    ids = [each.get("id") for each in questions_asked]
+    if len(call.answers) > 1 and all(ids):
+        values = ((str(question_id), answer.value) for question_id, answer in zip(ids, call.answers, strict=True))
         return Reply((write_answers(values),))
-    if len(call.answers) == 1 and said and _says(said, call.answers[0]):
-        return Reply(said)
+    if len(call.answers) == 1 and caller_parts and _is_whole_answer(caller_parts, call.answers[0]):
+        return Reply(caller_parts)
     return Reply(
         tuple(
             TextPart(text=answer.value) if isinstance(answer.value, str) else DataPart(data=answer.value)
@@ -170,9 +181,11 @@ def replies(call: Invocation, past: Sequence[Record]) -> Reply:
     )
 
 
-def _says(said: Sequence[Part], answer: InterruptAnswered) -> bool:
-    """Whether the caller's message is the answer, and not only words for an answer that is data. One that names the
-    question does so by an id of ours."""
-    if any(map(is_resume, said)):
+def _is_whole_answer(caller_parts: Sequence[Part], answer: InterruptAnswered) -> bool:
+    """Return False if the caller's message only describes an answer that is data, or names the question.
+
+    It would name the question by an id of the gateway, which the server does not know.
+    """
+    if any(map(is_resume, caller_parts)):
         return False
-    return isinstance(answer.value, str) or not all(isinstance(part, TextPart) for part in said)
+    return isinstance(answer.value, str) or not all(isinstance(part, TextPart) for part in caller_parts)

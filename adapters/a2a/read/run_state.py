@@ -7,7 +7,7 @@ from babelgate.adapters.a2a.codec.dialect import DataRule
 from babelgate.adapters.a2a.codec.marks import decode_marks, has_task_after_end
 from babelgate.adapters.a2a.codec.names import to_snake_case
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent
-from babelgate.adapters.a2a.read.parts import about_of, as_extra, decode_parts
+from babelgate.adapters.a2a.read.parts import as_extra, decode_parts, gateway_members
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.task import PROGRESS_ONLY, REPLY, SHOWN_IN_METADATA, derived_id
 from babelgate.canonical import Event, Part, ReasoningPart, TaskState, TextPart
@@ -21,7 +21,7 @@ _UNKNOWN_PART = "a part of a form that A2A does not have"
 
 @dataclass(frozen=True, slots=True)
 class Habits:
-    """How one server sends data and answers."""
+    """Form in which one server sends data and answers."""
 
     rule: DataRule = "any"
     """Wrapping of data in parts."""
@@ -82,12 +82,12 @@ class RunState:
 
     def read_about(self, metadata: JsonObject | None) -> JsonObject:
         """Add the losses that another gateway reports, and return the usage that it reports."""
-        about = about_of(metadata)
-        for feature, how in as_object(about.get("loss")).items():
-            # What the metadata carry is read from there.
+        members = gateway_members(metadata)
+        for feature, how in as_object(members.get("loss")).items():
+            # What the metadata carry is read from them.
             if isinstance(how, str) and how != SHOWN_IN_METADATA:
                 self.lose(feature, how)
-        return to_snake_case(as_object(about.get("usage")))
+        return to_snake_case(as_object(members.get("usage")))
 
     def read_parts(self, source: w.Message | w.Artifact | None) -> Sequence[Part]:
         """Return the parts of a message or artifact. Unknown ones are a loss."""
@@ -127,9 +127,13 @@ class RunState:
         progress only.
         """
         message = message or w.Message()
-        own = as_extra(message, messageId=message.messageId)
+        members = as_extra(message, messageId=message.messageId)
         is_thought = bool(parts) and all(isinstance(part, ReasoningPart) for part in parts)
-        extra: JsonObject = {**own, **({REPLY: {}} if is_reply else {}), **({PROGRESS_ONLY: {}} if is_aside else {})}
+        extra: JsonObject = {
+            **members,
+            **({REPLY: {}} if is_reply else {}),
+            **({PROGRESS_ONLY: {}} if is_aside else {}),
+        }
         message_id = self.start_message(phase, message.metadata, extra, is_thought=is_thought)
         self.events += [PartAdded(message_id=message_id, part=part) for part in parts]
         self.events.append(MessageEnded(message_id=message_id))

@@ -1,4 +1,4 @@
-"""Answer that an agent gives in the messages of its status: in pieces, again and again as a whole, or as a draft."""
+"""Answer that an agent gives in the messages of its status: in pieces, repeatedly as a whole, or as a draft."""
 
 from collections.abc import Sequence
 
@@ -73,8 +73,8 @@ class Speech:
         return self.tracker
 
     def take_draft(self, decoded: DecodedContent) -> None:
-        """Leave in the content of a draft only what is new. A draft that was changed is said again, which is a loss."""
-        if not self.draft.take_news(decoded, self.tracker, self._run.events):
+        """Remove from the content of a draft what was read before. A changed draft is repeated, which is a loss."""
+        if not self.draft.keep_news(decoded, self.tracker, self._run.events):
             self._run.lose("text", SAID_AGAIN)
 
     def become_artifact(self, artifact_id: str, decoded: DecodedContent) -> ArtifactTracker | None:

@@ -10,8 +10,8 @@ from babelgate.adapters.a2a.read.activity import Activity
 from babelgate.adapters.a2a.read.artifact_reader import ArtifactReader
 from babelgate.adapters.a2a.read.fault import decode_fault
 from babelgate.adapters.a2a.read.messages import MessageReader
-from babelgate.adapters.a2a.read.parts import about_of, decode_state
-from babelgate.adapters.a2a.read.questions import QuestionTracker, decode_interrupts, in_words, questions
+from babelgate.adapters.a2a.read.parts import decode_state, gateway_members
+from babelgate.adapters.a2a.read.questions import QuestionTracker, as_parts, decode_interrupts, questions
 from babelgate.adapters.a2a.read.run_state import RunState
 from babelgate.adapters.a2a.read.speech import Speech
 from babelgate.adapters.a2a.read.usage import UsageCounter, usage_of_task
@@ -54,7 +54,9 @@ class StatusReader:
         run.task_state = decode_state(status.state)
         message = status.message
         event = (
-            None if task is not None else decode_said(about_of(metadata).get("event"), StepStarted, StepEnded, Custom)
+            None
+            if task is not None
+            else decode_said(gateway_members(metadata).get("event"), StepStarted, StepEnded, Custom)
         )
         if event is not None and message is None:
             run.events.append(event)
@@ -98,21 +100,21 @@ class StatusReader:
 
     def _ask(self, status: w.TaskStatus, metadata: JsonObject | None) -> None:
         message = status.message
-        parts = self._speech.draft.find_untold(message, self._run.read_parts(message), self._speech.tracker)
+        parts = self._speech.draft.unread_parts(message, self._run.read_parts(message), self._speech.tracker)
         self._close_messages()
         self._run.read_about(metadata)
         # opencode-a2a 1.4.0 asks in the metadata of an update without a message.
         shared = {key: value for key, value in (metadata or {}).items() if key == SHARED}
-        found = questions(parts, {**shared, **((message.metadata if message else None) or {})})
+        in_status = questions(parts, {**shared, **((message.metadata if message else None) or {})})
         is_auth = self._run.task_state is TaskState.AUTH_REQUIRED
-        self._run.events += decode_interrupts(status, self._questions.ask(found), auth=is_auth)
+        self._run.events += decode_interrupts(status, self._questions.ask(in_status), auth=is_auth)
         self._run.is_stopped = True
 
     def _end_run(self, message: w.Message | None, decoded: DecodedContent, metadata: JsonObject | None) -> None:
         run = self._run
         is_failed = run.task_state in (TaskState.FAILED, TaskState.REJECTED)
         if is_failed:
-            decoded.parts = [*self._speech.draft.find_untold(message, decoded.parts, self._speech.tracker)]
+            decoded.parts = [*self._speech.draft.unread_parts(message, decoded.parts, self._speech.tracker)]
         elif message is not None and self._speech.draft.is_of(message):
             self._messages.read_draft(message)
         self._speech.end(decoded.citations)
@@ -120,7 +122,7 @@ class StatusReader:
         run.is_stopped, self._held_end = True, None
         self._activity.tell_states(decoded.states, message.messageId if message is not None else None, is_shown=True)
         # The task has ended without stopping for the questions in its artifacts: they are its answer.
-        if unasked := [part for question in self._questions.held for part in in_words(question.value)]:
+        if unasked := [part for question in self._questions.held for part in as_parts(question.value)]:
             run.add_message(unasked, "answer")
         if is_failed:
             run.read_about(metadata)
@@ -133,7 +135,7 @@ class StatusReader:
         if run.task_state is TaskState.COMPLETED and not run.has_answer and "babelgate" not in (metadata or {}):
             self._answer_by_progress()
         usage = run.read_about(metadata) or usage_of_task(metadata) or self._usage.total
-        output = about_of(metadata).get("output", self._artifacts.output)
+        output = gateway_members(metadata).get("output", self._artifacts.output)
         if run.task_state is TaskState.CANCELLED:
             run.events.append(RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER, usage=usage))
         elif usage or output is not None:

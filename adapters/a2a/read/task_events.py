@@ -1,10 +1,10 @@
 """Replies of an A2A server → canonical events.
 
 A server sends the same content in several ways: in pieces, and as a whole in the task that it shows first, when asked,
-or instead of a stream. So the reader tracks what it has told, and adds events only for what is new. The tracked state
+or instead of a stream. So the reader tracks what it has read, and adds events only for what is new. The tracked state
 is built from the events themselves: the next run of the task recalls it from the log.
 
-What frameworks add to the protocol is read by `codec.marks`.
+`codec.marks` reads what frameworks add to the protocol.
 """
 
 from collections.abc import Iterable
@@ -14,8 +14,8 @@ from babelgate.adapters.a2a.read.activity import Activity
 from babelgate.adapters.a2a.read.artifact_reader import ArtifactReader
 from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, Piece
 from babelgate.adapters.a2a.read.messages import MessageReader
-from babelgate.adapters.a2a.read.mirror import Mirror, beside_of
-from babelgate.adapters.a2a.read.parts import about_of, decode_reply, decode_state, is_callers
+from babelgate.adapters.a2a.read.mirror import Mirror, update_members
+from babelgate.adapters.a2a.read.parts import decode_reply, decode_state, gateway_members, is_from_caller
 from babelgate.adapters.a2a.read.questions import QuestionTracker
 from babelgate.adapters.a2a.read.run_state import Habits, RunState
 from babelgate.adapters.a2a.read.speech import Speech
@@ -51,7 +51,7 @@ _UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
 
 
 class EventReader:
-    """Reader of all replies of one run. Messages, artifacts, questions and states have readers of their own."""
+    """Reader of all replies of one run. Messages, artifacts, questions and states have separate readers."""
 
     def __init__(self, run_id: str, habits: Habits | None = None) -> None:
         self.task_id: str | None = None
@@ -77,7 +77,7 @@ class EventReader:
 
     @property
     def habits(self) -> Habits:
-        """How the server sends data and answers."""
+        """Form in which the server sends data and answers."""
         return self._run.habits
 
     @habits.setter
@@ -102,7 +102,7 @@ class EventReader:
         trackers: dict[str | None, ArtifactTracker] = {}
         for record in past:
             is_own, event = record.run_id == self._run.run_id, record.event
-            self._speech.draft.recall(event, mine=is_own)
+            self._speech.draft.recall(event, is_own=is_own)
             match event:
                 case MessageStarted():
                     tracker = self._recall_message(event, is_own=is_own)
@@ -156,7 +156,7 @@ class EventReader:
     # Replies
 
     def bind(self, task_id: str | None, context_id: str | None) -> list[Event]:
-        """Return the event with the server's ids, as soon as they are known; nothing if they are not new."""
+        """Return the event with the server's ids, if they are new."""
         self._run.events = []
         self._bind(task_id, context_id)
         return self._run.events
@@ -207,7 +207,7 @@ class EventReader:
             case w.TaskArtifactUpdateEvent():
                 self._bind(self.task_id or reply.taskId, self.context_id or reply.contextId)
                 self._status.read_author({**(reply.metadata or {}), **(reply.artifact.metadata or {})})
-                piece = Piece(reply.lastChunk is True, beside=beside_of(reply))
+                piece = Piece(reply.lastChunk is True, members=update_members(reply))
                 self._artifacts.read(
                     reply.artifact,
                     append=reply.append is True,
@@ -241,7 +241,7 @@ class EventReader:
                 self._bound["run"] = self.records.run_id
                 self._run.events.append(UpstreamBound(protocol=PROTOCOL, ids=dict(self._bound)))
         for event in events:
-            if isinstance(event, InterruptRaised):  # the id by which the other gateway takes the answer
+            if isinstance(event, InterruptRaised):  # the id by which the other gateway accepts the answer
                 event = event.replace(extra={**event.extra, PROTOCOL: {"id": event.interrupt_id}})
             self._run.events.append(event)
         self._run.task_state = self.records.state or self._run.task_state
@@ -263,7 +263,7 @@ class EventReader:
             self._artifacts.trackers.clear()
             self._speech.tracker = None
         self._bind(task.id, task.contextId)
-        self._activity.is_relayed |= bool(about_of(task.metadata))
+        self._activity.is_relayed |= bool(gateway_members(task.metadata))
         # Artifacts have no `lastChunk`, but none of an ended task continues.
         is_ended = task.status is not None and decode_state(task.status.state) in TERMINAL
         for artifact in task.artifacts or ():
@@ -274,5 +274,5 @@ class EventReader:
 
     def _read_message(self, message: w.Message) -> None:
         self._bind(self.task_id, self.context_id or message.contextId)
-        if not is_callers(message) and self._messages.read_reply(message, in_task=self.task_id is not None):
+        if not is_from_caller(message) and self._messages.read_reply(message, in_task=self.task_id is not None):
             self.replied = True

@@ -1,5 +1,7 @@
-"""Fast path (memoised parsing) for pieces of an answer that differ in their text only, which most replies of a stream
-are: what one of them was read as, the next one is, with its own text."""
+"""Fast path (memoised parsing) for updates that differ from the last one only in their text.
+
+Most replies of a stream do. Such an update becomes the same event as the last one, with its own text.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
@@ -10,33 +12,33 @@ from babelgate.canonical.event import PartDelta
 from babelgate.canonical.value import Json, JsonObject
 
 _WRAPPER: Final = "artifactUpdate"
-"""Of 1.0. In 0.3 the update is the reply, and says its `kind`."""
+"""Wrapper of the update in 1.0. In 0.3 the update has a `kind` and no wrapper."""
 _UPDATE: Final = frozenset({"taskId", "contextId", "artifact", "append", "lastChunk", "kind"})
 _ARTIFACT: Final = frozenset({"artifactId", "name", "description", "parts"})
 _PART: Final = frozenset({"text", "kind", "mediaType"})
-"""Members of which none says anything new when it is said again. Metadata may: they are read each time."""
+"""Members that add nothing if they are repeated. Repeated metadata may, so they are not in the list."""
 
 
 class TokenReader:
-    """Of one run."""
+    """Reader of repeated updates of one run."""
 
-    __slots__ = ("_like", "_message_id", "_tracker")
+    __slots__ = ("_last", "_message_id", "_tracker")
 
     def __init__(self) -> None:
-        self._like: JsonObject | None = None
-        """The reply before, without its text."""
+        self._last: JsonObject | None = None
+        """The last reply, without its text."""
         self._tracker: ArtifactTracker | None = None
         self._message_id: str | None = None
 
     def read(self, value: Json) -> PartDelta | None:
-        """None for a reply that has to be looked at."""
+        """Return the event of a reply that equals the last one except in its text; None for any other reply."""
         tracker, self._tracker = self._tracker, None
         part = None if tracker is None else _part_of(value)
         if tracker is None or part is None:
             return None
         text = part["text"]
         part["text"] = ""
-        is_alike = value == self._like
+        is_alike = value == self._last
         part["text"] = text
         if not is_alike:
             return None
@@ -45,21 +47,21 @@ class TokenReader:
         return PartDelta(message_id=self._message_id, text=text)
 
     def learn(self, value: Json, events: Sequence[Event], trackers: Mapping[str, ArtifactTracker]) -> None:
-        """From a reply that was looked at, and what it came to. `trackers`: by artifact."""
+        """Remember a fully read reply and its events. `trackers` are by artifact id."""
         part = _part_of(value) if len(events) == 1 else None
-        if part is None or not _says_no_more(reply := cast("JsonObject", value)):
+        if part is None or not _has_only_text(reply := cast("JsonObject", value)):
             return
         [event] = events
         update: JsonObject = reply.get(_WRAPPER, reply)
         tracker = trackers.get(update["artifact"].get("artifactId"))
         if isinstance(event, PartDelta) and not event.extra and tracker and tracker.message_id == event.message_id:
             update = {**update, "artifact": {**update["artifact"], "parts": [{**part, "text": ""}]}}
-            self._like = {_WRAPPER: update} if _WRAPPER in reply else update
+            self._last = {_WRAPPER: update} if _WRAPPER in reply else update
             self._tracker, self._message_id = tracker, event.message_id
 
 
 def _part_of(value: Json) -> dict[str, Any] | None:
-    """The only part of the artifact of an update, if it is a text."""
+    """Return the text part of an artifact update; None if that is not its only part, or if it is empty."""
     update: Any = value.get(_WRAPPER, value) if isinstance(value, dict) else None
     artifact: Any = cast("JsonObject", update).get("artifact") if isinstance(update, dict) else None
     parts: Any = cast("JsonObject", artifact).get("parts") if isinstance(artifact, dict) else None
@@ -69,12 +71,12 @@ def _part_of(value: Json) -> dict[str, Any] | None:
     return part if isinstance(part, dict) and type(text := part.get("text")) is str and text else None
 
 
-def _says_no_more(value: JsonObject) -> bool:
-    """Of an update whose artifact has one part."""
+def _has_only_text(value: JsonObject) -> bool:
+    """Return True if an update carries only text. Requires exactly one part."""
     if _WRAPPER in value and len(value) > 1:
         return False
     update: JsonObject = value.get(_WRAPPER, value)
     artifact: JsonObject = update["artifact"]
-    if update.get("append") is not True:  # all of the artifact, of which most was told before
+    if update.get("append") is not True:  # the whole artifact, most of which was read before
         return False
     return update.keys() <= _UPDATE and artifact.keys() <= _ARTIFACT and artifact["parts"][0].keys() <= _PART

@@ -190,7 +190,7 @@ class _Run(UpstreamRun):
         assert self._latest is not None
         step, count = self._latest, 1
         while True:
-            yield step.said
+            yield step.content
             for artifact in step.artifacts:
                 yield await self._task.fetch(artifact)
             yield step.ended

@@ -105,7 +105,7 @@ class Task:
         events = self._read(response)
         if not records.active:
             return events
-        all_events = list(events.said)
+        all_events = list(events.content)
         while records.behind:
             all_events += await self._read_more(str(_step_id(response)))
         return await self._with_files(all_events)
@@ -122,7 +122,7 @@ class Task:
         events = self._read(response)
         if self._reader.records.behind and self._reader.records.seq == before:
             raise FaultError(FaultCode.AGENT_INVALID, "The agent's server leaves out records of its run")
-        return events.said
+        return events.content
 
     async def _recover(self, previous_run: str | None, lost: FaultError) -> list[Event]:
         """Return the events of the run whose response was lost, until the run stops. Raises `lost` if the server has

@@ -114,13 +114,13 @@ class Update:
     """Ids of messages to remove."""
 
 
-def decode_update(values: Json, known: Iterable[str] = ()) -> Update:
-    """Decode an update of a thread's state. `known` are the ids of the thread's messages, because a message that
-    removes all of them contains no ids. Raises invalid."""
+def decode_update(values: Json, message_ids: Iterable[str] = ()) -> Update:
+    """Decode an update of a thread's state. `message_ids` are those of the thread, because a message that removes all
+    messages contains no ids. Raises invalid."""
     new_values: JsonObject = {}
     messages: dict[object, Message] = {}
     removed_ids: dict[str, None] = {}
-    thread_ids = dict.fromkeys(known)
+    thread_ids = dict.fromkeys(message_ids)
     for item in values if isinstance(values, list) else [values]:
         if item is None:
             continue

@@ -250,7 +250,7 @@ class Agents(Handlers):
             agents=agents,
             name=filter_.name,
             metadata=filter_.metadata or {},
-            given=system_assistants,
+            defaults=system_assistants,
             order=order,
             **page,
         )

@@ -14,6 +14,7 @@ from babelgate.adapters.openai.codec.questions import (
 )
 from babelgate.adapters.openai.errors.encode import CANCELLED, FAILED
 from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, PIECE_EXTRAS, USAGE, PieceExtras
+from babelgate.adapters.openai.write.completion_text import CONTENT, REFUSAL, CompletionText
 from babelgate.adapters.openai.write.message_tracker import MessageTracker
 from babelgate.adapters.openai.write.open_questions import OpenQuestions
 from babelgate.adapters.openai.write.run_losses import RunLosses
@@ -51,9 +52,6 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Json, JsonObject
-
-_SEPARATOR: Final = "\n"
-"""Separator between the agent's messages, because a completion is one message."""
 
 _REASONING: Final = "reasoning_content"
 """Member for reasoning. It is not OpenAI's: servers of reasoning models use it, and most clients read it. Some use
@@ -131,19 +129,13 @@ class CompletionWriter:
         self._reset()
 
     def _reset(self) -> None:
-        self._content: list[str] = []
-        self._length = 0
-        self._refusal: list[str] = []
-        self._reasoning: dict[str, list[str]] = {}
-        """Pieces of reasoning, by the member of the message that holds them."""
+        self._text = CompletionText()
         self._reasoning_members: dict[tuple[str, int], str] = {}
         """Member of the message for each open part of reasoning, by message and index."""
-        self._annotations: list[JsonObject] = []
         self._tracker = MessageTracker()
         self._progress: set[str] = set()
-        self._message_starts: dict[str, int] = {}
-        """Offset in the content at which each message begins, by message id."""
-        self._message_finish = "stop"
+        self._finishes: dict[str, str] = {}
+        """Reasons why messages are incomplete, by message id."""
         self.about: JsonObject = {}
         """Members of the completion that the agent's own OpenAI server sent."""
         self._message_members: JsonObject = {}
@@ -160,7 +152,7 @@ class CompletionWriter:
 
     @property
     def content(self) -> str:
-        return "".join(self._content)
+        return self._text.join(CONTENT)
 
     @property
     def losses(self) -> tuple[Loss, ...]:
@@ -168,11 +160,11 @@ class CompletionWriter:
 
     @property
     def has_said(self) -> bool:
-        return bool(self._content or self._refusal or self._reasoning)
+        return not self._text.is_empty
 
     def message(self) -> JsonObject:
         """Return the message of the completion (SPEC/chat/chat_completion_message.py)."""
-        content, refusal = self.content, "".join(self._refusal)
+        content, refusal = self.content, self._text.join(REFUSAL)
         calls = self.tool_calls
         message: JsonObject = {
             **self._message_members,
@@ -180,9 +172,9 @@ class CompletionWriter:
             "content": content if content or not (calls or refusal) else None,
             "refusal": refusal or None,
         }
-        if self._annotations:
-            message["annotations"] = self._annotations
-        message |= {name: "".join(thoughts) for name, thoughts in self._reasoning.items()}
+        if self.annotations:
+            message["annotations"] = self.annotations
+        message |= {name: self._text.join(name) for name in self._text.members() if name not in (CONTENT, REFUSAL)}
         if calls:
             message["tool_calls"] = calls
         return message
@@ -206,7 +198,7 @@ class CompletionWriter:
 
     @property
     def annotations(self) -> list[JsonObject]:
-        return self._annotations
+        return self._text.annotations
 
     # Writing
 
@@ -232,9 +224,16 @@ class CompletionWriter:
         self._questions.begin(event)
 
     def _run_started(self, event: RunStarted) -> None:
-        if event.is_restart and (event.is_void(None) or any(map(event.is_void, self._message_starts))):
+        if not event.is_restart:
+            return
+        if event.void is None:
             self.broken = self.broken or self.has_said
             self._reset()
+        elif self._text.drop(event.is_void):
+            self.broken = True
+            self._tracker.drop_void(event.void)
+            self._finishes = {each: finish for each, finish in self._finishes.items() if each not in event.void}
+            self._logprobs = {}
 
     def _message_started(self, event: MessageStarted) -> None:
         message_id = event.message_id or ""
@@ -256,16 +255,16 @@ class CompletionWriter:
             case TextPart():
                 self._say(part.text, message_id)
             case RefusalPart():
-                self._refuse(part.text)
+                self._say(part.text, message_id, REFUSAL)
             case ReasoningPart():
                 extra: JsonObject = part.extra.get("openai") or {}
                 if "field" not in extra:
                     self._losses.note(Feature.REASONING)
                 field = self._reasoning_members[message_id, event.index or 0] = extra.get("field", _REASONING)
-                self._think(field, part.text)
+                self._say(part.text, message_id, field)
             case DataPart():
                 self._losses.note(Feature.DATA)
-                self._tracker.data.append(part.data)
+                self._tracker.add_data(message_id, part.data)
                 self._say(json_text(part.data), message_id)
             case AnnotationPart():
                 self._cite(part, message_id)
@@ -280,9 +279,10 @@ class CompletionWriter:
             case kind if kind is TextPart:
                 self._say(event.text, message_id)
             case kind if kind is RefusalPart:
-                self._refuse(event.text)
+                self._say(event.text, message_id, REFUSAL)
             case kind if kind is ReasoningPart:
-                self._think(self._reasoning_members.get((message_id, event.index or 0), _REASONING), event.text)
+                field = self._reasoning_members.get((message_id, event.index or 0), _REASONING)
+                self._say(event.text, message_id, field)
             case _:
                 pass
 
@@ -298,42 +298,25 @@ class CompletionWriter:
             return False
         message_id = event.message_id or ""
         kind = self._tracker.open_kinds.get((message_id, event.index or 0))
-        if message_id not in self._message_starts or kind is not TextPart:
+        if kind is not TextPart or not self._text.has_content_of(message_id):
             return False
-        self._content.append("".join(texts))  # one string takes half the memory of many short ones
-        self._length += sum(map(len, texts))
+        self._text.extend(message_id, texts)
         return True
 
     def _part_ended(self, event: PartEnded) -> None:
         self._tracker.end_part(event)
 
-    def _say(self, text: str, message_id: str) -> None:
-        if not text:
-            return
-        if message_id not in self._message_starts:
-            if self._content:
-                text = _SEPARATOR + text
-            self._message_starts[message_id] = self._length + (len(_SEPARATOR) if self._content else 0)
-        self._content.append(text)
-        self._length += len(text)
-        self._deltas.append(Piece({"content": text}))
-
-    def _refuse(self, text: str) -> None:
+    def _say(self, text: str, message_id: str, member: str = CONTENT) -> None:
         if text:
-            self._refusal.append(text)
-            self._deltas.append(Piece({"refusal": text}))
-
-    def _think(self, field: str, text: str) -> None:
-        if text:
-            self._reasoning.setdefault(field, []).append(text)
-            self._deltas.append(Piece({field: text}))
+            self._deltas.append(Piece({member: self._text.add(message_id, member, text)}))
 
     def _add_unknown(self, extras: PieceExtras) -> None:
         delta = extras.get("delta", {})
         self._message_members = join_delta(
             self._message_members, {name: value for name, value in delta.items() if name not in _PLACED}
         )
-        self._annotations += delta.get("annotations", ())
+        for annotation in delta.get("annotations", ()):
+            self._text.cite("", annotation)
         for name, value in extras.get("choice", {}).items():
             previous = self._choice.get(name)
             both = isinstance(previous, list) and isinstance(value, list)
@@ -348,23 +331,23 @@ class CompletionWriter:
         self._deltas.append(Piece({**delta, **last.delta}, extras))
 
     def _cite(self, part: AnnotationPart, message_id: str) -> None:
-        message_start = self._message_starts.get(message_id, self._length)
         # SPEC/chat/chat_completion_message.py, AnnotationURLCitation, requires all four.
         cited = {
-            "start_index": message_start + (part.start or 0),
-            "end_index": self._length if part.end is None else message_start + part.end,
+            **self._text.span(message_id, part.start, part.end),
             "url": part.url or "",
             "title": part.title or part.description or "",
         }
         extra: JsonObject = part.extra.get("openai") or {}
         inner = {**extra.get("inner", {}), **cited}
-        self._annotations.append({**extra.get("own", {}), "type": "url_citation", "url_citation": inner})
+        self._text.cite(message_id, {**extra.get("own", {}), "type": "url_citation", "url_citation": inner})
 
     def _message_ended(self, event: MessageEnded) -> None:
-        if (event.message_id or "") in self._progress:
+        message_id = event.message_id or ""
+        if message_id in self._progress:
             return
-        reason = self._tracker.end_message(event, has_refused=bool(self._refusal))
-        self._message_finish = reason or self._message_finish
+        reason = self._tracker.end_message(event, has_refused=bool(self._text.join(REFUSAL)))
+        if reason is not None:
+            self._finishes[message_id] = reason
 
     def _run_ended(self, event: RunEnded) -> None:
         self.has_ended = True
@@ -373,8 +356,8 @@ class CompletionWriter:
         upstream_finish = self.ended.pop("finish_reason", None)
         match event.status:
             case RunStatus.SUCCESS:
-                self.finish = upstream_finish or self._message_finish
-                if event.output is not None and event.output not in self._tracker.data:
+                self.finish = upstream_finish or next(reversed(self._finishes.values()), "stop")
+                if event.output is not None and not self._tracker.has_shown(event.output):
                     self._end_with_output(event.output)
             case RunStatus.PAUSED:
                 self._ask()
@@ -385,7 +368,7 @@ class CompletionWriter:
 
     def _end_with_output(self, output: Json) -> None:
         self._losses.note(Feature.STRUCTURED_OUTPUT)
-        if not self._content:
+        if not self.content:
             self._say(json_text(output), "")
 
     def _ask(self) -> None:

@@ -39,6 +39,8 @@ class _Message:
     """Open item of the message: a message or reasoning."""
     length: int = 0
     """Number of characters in its text parts."""
+    has_refused: bool = False
+    incomplete_reason: IncompleteReason | None = None
     call_ids: dict[int, str] = field(default_factory=dict[int, str])
     """Ids of the agent's calls among its parts, by index."""
     part_head: ItemHead = field(default_factory=ItemHead)
@@ -57,23 +59,33 @@ class _Message:
 class MessageItemWriter:
     """Writer of one run's messages. Calls among their parts are written by `calls`."""
 
-    __slots__ = ("_calls", "_items", "_losses", "_messages", "has_refused", "incomplete_reason", "tracker")
+    __slots__ = ("_calls", "_items", "_losses", "_messages", "tracker")
 
     def __init__(self, items: ItemWriter, calls: CallItemWriter, losses: RunLosses) -> None:
         self.tracker = MessageTracker()
-        self.has_refused = False
-        self.incomplete_reason: IncompleteReason | None = None
-        """Reason why the answer is incomplete (SPEC/responses/response.py, IncompleteDetails.reason)."""
         self._items = items
         self._calls = calls
         self._losses = losses
         self._messages: dict[str, _Message] = {}
 
+    @property
+    def has_refused(self) -> bool:
+        return any(message.has_refused for message in self._messages.values())
+
+    @property
+    def incomplete_reason(self) -> IncompleteReason | None:
+        """Reason why the answer is incomplete (SPEC/responses/response.py, IncompleteDetails.reason)."""
+        reason: IncompleteReason | None = None
+        for message in self._messages.values():
+            reason = message.incomplete_reason or reason
+        return reason
+
     def drop_void(self, void: Container[str] | None) -> None:
         """Remove the messages that a restart voided. None means all of them."""
         if void is None:
-            self._messages, self.tracker, self.has_refused = {}, MessageTracker(), False
+            self._messages, self.tracker = {}, MessageTracker()
         else:
+            self.tracker.drop_void(void)
             self._messages = {each: message for each, message in self._messages.items() if each not in void}
 
     def write(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> None:
@@ -144,7 +156,7 @@ class MessageItemWriter:
         self._close(message)
         reason = self.tracker.end_message(event, has_refused=self.has_refused)
         if reason is not None:
-            self.incomplete_reason = "max_output_tokens" if reason == "length" else reason
+            message.incomplete_reason = "max_output_tokens" if reason == "length" else reason
 
     # Parts
 
@@ -167,7 +179,7 @@ class MessageItemWriter:
                 self._say(message, "output_text", text, _logprobs_of(event))
                 message.length += len(text)
             case RefusalPart(text=text):
-                self.has_refused = True
+                message.has_refused = True
                 self._say(message, "refusal", text)
             case ReasoningPart(text=text):
                 self._think(message, text)
@@ -199,7 +211,7 @@ class MessageItemWriter:
     def _show_data(self, message: _Message, part: DataPart) -> None:
         """Show data as a separate part, because offsets of citations do not count it."""
         self._losses.note(Feature.DATA)
-        self.tracker.data.append(part.data)
+        self.tracker.add_data(message.message_id, part.data)
         item = self._message_item(message)
         self._items.begin_part(item, "output_text", message.length)
         self._items.say(item, json_text(part.data))

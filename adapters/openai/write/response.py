@@ -195,7 +195,7 @@ class ResponseWriter:
 
     def _write_output(self, output: Json) -> None:
         """Write structured output as text, unless the agent has shown it as data."""
-        if output in self._messages.tracker.data:
+        if self._messages.tracker.has_shown(output):
             return
         self._losses.note(Feature.STRUCTURED_OUTPUT)
         if not self._items.has_message:

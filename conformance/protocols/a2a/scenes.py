@@ -47,7 +47,7 @@ def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
             try:
                 await probe(ctx, binding.name)
             except Failed as error:
-                failed.append(type(error)(f"{error.expected} ({binding.name})", error.got, error.exchange))
+                failed.append(type(error)(f"{error.expected} ({binding.name})", error.actual, error.exchange))
             except Unanswered as error:
                 failed.append(Failed(f"an answer: {error} ({binding.name})", None, error.exchange))
             except (NotObserved, NotApplicable) as error:

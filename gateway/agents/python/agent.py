@@ -216,7 +216,7 @@ class InProcess:
             for event in YieldEncoder(call.run_id).answer(going.value):
                 yield event
             return
-        cursor = ReplayCursor(() if plan is None else plan.said)
+        cursor = ReplayCursor(() if plan is None else plan.sent)
         answers = call.answers if plan is None and call.cause == "answer" else ()
         is_parked = False
         try:

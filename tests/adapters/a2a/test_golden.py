@@ -20,8 +20,8 @@ from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import FaultError, Record
 from babelgate.canonical.event import RunCreated
-from tests.adapters.a2a.log import task_of
 from tests.adapters.a2a.schema import check
+from tests.adapters.log import task_of
 from tests.goldens import CASES, GOLDEN, compare, log_of
 from tests.said import said
 

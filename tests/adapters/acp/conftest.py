@@ -28,7 +28,7 @@ async def urls(call: Invocation) -> str:
 
 async def recall(call: Invocation) -> str:
     """Return the earlier messages, each with its role."""
-    return "; ".join(f"{said.role}: {said.text}" for said in call.history)
+    return "; ".join(f"{each.role}: {each.text}" for each in call.history)
 
 
 async def asks(text: str) -> AsyncGenerator[Any, Any]:
@@ -56,12 +56,12 @@ AGENTS: Final[Mapping[str, Any]] = {
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def module_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    async with opened(tmp_path_factory.mktemp("acp"), AGENTS, continuable=("echo",)) as made:
-        yield made
+    async with opened(tmp_path_factory.mktemp("acp"), AGENTS, continuable=("echo",)) as opened_site:
+        yield opened_site
 
 
 @pytest.fixture
 def site(module_site: Site) -> Site:
-    """The gateway of the module, with its gate closed."""
+    """Gateway of the module, with its gate closed."""
     module_site.gate.clear()
     return module_site

@@ -1,4 +1,4 @@
-"""A whole gateway for the tests of ACP: the real hub on a database of its own, agents in process, every route."""
+"""Whole gateway for the tests of ACP: the real hub with a separate database, agents in process, and all routes."""
 
 import asyncio
 import json
@@ -20,9 +20,9 @@ from tests.bridge import client
 from tests.opened import opened as opened_gateway
 
 BOUND = 30
-"""Seconds within which whatever a test waits for must come."""
-NOBODY = "00000000-0000-4000-8000-000000000000"
-"""A well-formed id of nothing."""
+"""Maximum time that a test waits for an event, in seconds."""
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+"""Valid id that does not exist."""
 
 
 def message(*contents: str, **more: Any) -> dict[str, Any]:
@@ -30,10 +30,10 @@ def message(*contents: str, **more: Any) -> dict[str, Any]:
 
 
 def texts(messages: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each message says in unnamed text parts."""
+    """Return the text of each message, from its unnamed parts without metadata."""
     return [
-        "".join(part["content"] or "" for part in said["parts"] if part["name"] is None and part["metadata"] is None)
-        for said in messages
+        "".join(part["content"] or "" for part in each["parts"] if part["name"] is None and part["metadata"] is None)
+        for each in messages
     ]
 
 
@@ -43,7 +43,7 @@ class Site:
     app: Any
     http: httpx.AsyncClient
     gate: asyncio.Event
-    """Lets the agent `gated` go on."""
+    """Event that lets the agent `gated` continue."""
 
     async def post(self, path: str, body: Any) -> httpx.Response:
         return await self.http.post(f"/acp{path}", content=json.dumps(body))
@@ -60,14 +60,14 @@ class Site:
         return answer.json()
 
     async def resume(self, run_id: str, answer: str | dict[str, Any], mode: str = "sync") -> httpx.Response:
-        said = message(answer) if isinstance(answer, str) else answer
-        return await self.post(f"/runs/{run_id}", {"await_resume": {"type": "message", "message": said}, "mode": mode})
+        reply = message(answer) if isinstance(answer, str) else answer
+        return await self.post(f"/runs/{run_id}", {"await_resume": {"type": "message", "message": reply}, "mode": mode})
 
     async def events(self, run_id: str) -> list[Any]:
         return (await self.get(f"/runs/{run_id}/events")).json()["events"]
 
     async def until(self, run_id: str, *statuses: str, times: int = 1) -> Any:
-        """The run when it has come to one of these, for the nth time: the gateway tells, nobody asks again."""
+        """Return the run when it reaches one of the statuses for the nth time, from the stream of its events."""
         async with asyncio.timeout(BOUND):
             async with self.http.stream(
                 "GET", f"/acp/runs/{run_id}/events", headers={"Accept": "text/event-stream"}
@@ -79,7 +79,7 @@ class Site:
                         times -= event.get("run", {}).get("status") in statuses
                         if not times:
                             return event["run"]
-        raise AssertionError(f"the run never came to {statuses}")
+        raise AssertionError(f"the run never reached {statuses}")
 
 
 @asynccontextmanager
@@ -95,19 +95,19 @@ async def opened(
     gate = asyncio.Event()
 
     async def gated(text: str) -> AsyncGenerator[str]:
-        """Says one word, and another when the gate opens."""
+        """Send one word, and another when the gate opens."""
         yield "first"
         await gate.wait()
         yield " second"
 
     targets = {name: getattr(demo, name) for name in DEMO} | {"gated": gated} | dict(agents or {})
-    known = [RegisteredAgent(*wrap(target, name)) for name, target in targets.items()]
-    known = [
-        RegisteredAgent(each.info.replace(continuable=each.info.name in continuable), each.agent) for each in known
+    local = [RegisteredAgent(*wrap(target, name)) for name, target in targets.items()]
+    local = [
+        RegisteredAgent(each.info.replace(continuable=each.info.name in continuable), each.agent) for each in local
     ]
-    named = {each.info.name: each for each in (*known, *registered)}
-    given: dict[str, Any] = {"default_agent": "echo", "network": {}, **settings}
-    async with opened_gateway(folder, registered=named, **given) as gateway, client(gateway.app, base_url) as http:
+    named = {each.info.name: each for each in (*local, *registered)}
+    options: dict[str, Any] = {"default_agent": "echo", "network": {}, **settings}
+    async with opened_gateway(folder, registered=named, **options) as gateway, client(gateway.app, base_url) as http:
         try:
             yield Site(gateway.hub, gateway.app, http, gate)
         finally:

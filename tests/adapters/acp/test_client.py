@@ -1,4 +1,4 @@
-"""An agent on another ACP server: what the client asks of it, and what it makes of its answers."""
+"""Client of an agent on another ACP server: its requests, and the events that it reads from the responses."""
 
 import asyncio
 import json
@@ -73,19 +73,19 @@ Body = Sequence[dict[str, Any] | bytes] | dict[str, Any] | bytes
 
 @dataclass
 class Far:
-    """Another server, which answers each call with the next answer that is set for it, and the last one for ever."""
+    """Another ACP server. Each call receives the next of its prepared responses, and then always the last one."""
 
     answers: dict[str, list[tuple[int, Body]]] = field(default_factory=dict[str, list[tuple[int, Body]]])
-    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    requests: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
     holds: bool = False
-    """Streams stay open after their last event."""
+    """True if streams stay open after their last event."""
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
 
     def set(self, call: str, *bodies: Body, status: int = 200) -> None:
         self.answers[call] = [(status, body) for body in bodies]
 
     def calls(self) -> list[str]:
-        return [call for call, _, _ in self.asked]
+        return [call for call, _, _ in self.requests]
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         body = b""
@@ -93,7 +93,7 @@ class Far:
             body += message.get("body", b"")
         call = f"{scope['method']} {scope['path']}"
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-        self.asked.append((call, headers, json.loads(body) if body else None))
+        self.requests.append((call, headers, json.loads(body) if body else None))
         if call.endswith("/cancel"):
             self.cancelled.set()
         answers = self.answers.get(call) or [(404, {"code": "not_found", "message": f"{call} is not there"})]
@@ -139,12 +139,12 @@ def agent(http: httpx.AsyncClient) -> Client:
     return Client("http://far", "far", headers={"Authorization": "Bearer secret"}, http=http)
 
 
-def call(**given: Any) -> Invocation:
-    given.setdefault("messages", (Message.of("Hello", "user"),))
-    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **given)
+def call(**members: Any) -> Invocation:
+    members.setdefault("messages", (Message.of("Hello", "user"),))
+    return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **members)
 
 
-def said(events: Sequence[Event]) -> str:
+def text_of(events: Sequence[Event]) -> str:
     text = ""
     for event in events:
         match event:
@@ -161,16 +161,14 @@ def said(events: Sequence[Event]) -> str:
 async def test_a_run_is_streamed_and_bound_to_its_ids(far: Far, agent: Client) -> None:
     events = await all_of(agent.run(call()))
     assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
-    assert said(events) == "ab"
+    assert text_of(events) == "ab"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert far.calls() == ["POST /runs"]
 
 
-async def test_the_content_type_is_told_because_newer_servers_refuse_bodies_without_one(
-    far: Far, agent: Client
-) -> None:
+async def test_requests_have_a_content_type(far: Far, agent: Client) -> None:
     await all_of(agent.run(call()))
-    _, headers, body = far.asked[0]
+    _, headers, body = far.requests[0]
     assert headers["content-type"] == "application/json"
     assert headers["accept"].startswith("text/event-stream")
     assert headers["authorization"] == "Bearer secret"
@@ -195,10 +193,10 @@ async def test_the_content_type_is_told_because_newer_servers_refuse_bodies_with
     }
 
 
-async def test_files_go_out_as_base64_and_nulls_in_data_stay(far: Far, agent: Client) -> None:
+async def test_files_are_sent_as_base64(far: Far, agent: Client) -> None:
     file = FilePart(name="a.bin", media_type="image/png", inline=b"\x00\x01")
     await all_of(agent.run(call(messages=(Message(role="user", parts=(file,)),))))
-    [sent] = far.asked[0][2]["input"][0]["parts"]
+    [sent] = far.requests[0][2]["input"][0]["parts"]
     assert (sent["name"], sent["content"], sent["content_encoding"]) == ("a.bin", "AAE=", "base64")
 
 
@@ -206,7 +204,7 @@ def losses_in(events: Sequence[Event]) -> list[str]:
     return [event.feature for event in events if isinstance(event, LossNoted)]
 
 
-async def test_what_an_input_cannot_say_is_noted_as_lost_also_when_it_is_told_again(far: Far, agent: Client) -> None:
+async def test_losses_of_the_input_are_noted_again_on_reattach(far: Far, agent: Client) -> None:
     called = ToolCallPart(call_id="1", name="f", side="caller")
     parts = (RefusalPart(text="No."), called, ToolResultPart(call_id="1"), TextPart(text="a", metadata={"m": 1}))
     messages = (Message(role="user", parts=parts, metadata={"m": 1}),)
@@ -218,52 +216,52 @@ async def test_what_an_input_cannot_say_is_noted_as_lost_also_when_it_is_told_ag
     assert again == first
 
 
-async def test_metadata_of_the_run_is_sent_and_noted_as_what_acp_does_not_have(far: Far, agent: Client) -> None:
+async def test_run_metadata_is_sent_and_noted_as_a_loss(far: Far, agent: Client) -> None:
     assert losses_in(await all_of(agent.run(call(metadata={"customer": 7})))) == ["metadata"]
-    assert far.asked[-1][2]["metadata"] == {"customer": 7}
-    told = await all_of(agent.run(call(metadata={"customer": 7}, extra={"acp": {"metadata": {"customer": 7}}})))
-    assert losses_in(told) == []
-    assert far.asked[-1][2]["metadata"] == {"customer": 7}
+    assert far.requests[-1][2]["metadata"] == {"customer": 7}
+    from_acp = await all_of(agent.run(call(metadata={"customer": 7}, extra={"acp": {"metadata": {"customer": 7}}})))
+    assert losses_in(from_acp) == []
+    assert far.requests[-1][2]["metadata"] == {"customer": 7}
 
 
-async def test_a_known_session_goes_on_and_no_transcript_is_sent(far: Far, agent: Client) -> None:
+async def test_an_existing_session_continues_without_a_transcript(far: Far, agent: Client) -> None:
     await all_of(agent.run(call(upstream={"session": SESSION})))
-    body = far.asked[0][2]
+    body = far.requests[0][2]
     assert body["session_id"] == SESSION
     assert len(body["input"]) == 1
 
 
-async def test_nothing_that_comes_after_the_end_matters(far: Far, agent: Client) -> None:
+async def test_events_after_the_end_are_ignored(far: Far, agent: Client) -> None:
     far.set("POST /runs", [*PLAIN, b"data: [DONE]\n\n", b"data: {garbage\n\n", CREATED])
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert text_of(await all_of(agent.run(call()))) == "ab"
 
 
-async def test_a_server_that_does_not_hang_up_after_the_end_is_not_waited_for(
+async def test_a_stream_left_open_after_its_end_is_closed(
     far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "DRAIN", 0.01)
     far.holds = True
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert text_of(await all_of(agent.run(call()))) == "ab"
     assert not far.cancelled.is_set()
 
 
-async def test_done_marks_and_comments_are_no_events(far: Far, agent: Client) -> None:
+async def test_done_marks_and_comments_are_ignored(far: Far, agent: Client) -> None:
     far.set("POST /runs", [b": ping\n\n", *PLAIN[:-1], b"data: [DONE]\n\n", COMPLETED])
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert text_of(await all_of(agent.run(call()))) == "ab"
 
 
-async def test_a_server_that_answers_a_run_instead_of_a_stream_is_understood(far: Far, agent: Client) -> None:
+async def test_a_run_instead_of_a_stream_is_read(far: Far, agent: Client) -> None:
     output = [{"role": "agent/far", "parts": [{"content": "ab"}]}]
     far.set("POST /runs", of_run("run.completed", output=output)["run"])
     events = await all_of(agent.run(call()))
     assert isinstance(events[0], UpstreamBound)
-    assert said(events) == "ab"
+    assert text_of(events) == "ab"
 
 
-# Where the stream breaks
+# Broken streams
 
 
-async def test_a_stream_that_breaks_is_continued_from_the_list_of_events(
+async def test_a_broken_stream_continues_from_the_list_of_events(
     far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "FIRST_WAIT", 0.0)
@@ -273,20 +271,20 @@ async def test_a_stream_that_breaks_is_continued_from_the_list_of_events(
     far.set(f"GET /runs/{RUN}", working, working, done)
     far.set(f"GET /runs/{RUN}/events", {"events": PLAIN[:4]}, {"events": PLAIN[:5]}, {"events": PLAIN})
     events = await all_of(agent.run(call()))
-    assert said(events) == "ab"
+    assert text_of(events) == "ab"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert isinstance(events[-1], MessageEnded)
 
 
-async def test_a_run_whose_last_events_are_nowhere_ends_by_its_status(far: Far, agent: Client) -> None:
+async def test_a_run_without_its_last_events_ends_by_its_status(far: Far, agent: Client) -> None:
     far.set("POST /runs", [CREATED, WORKING])
     output = [{"role": "agent/far", "parts": [{"content": "ab"}]}]
     far.set(f"GET /runs/{RUN}", of_run("run.completed", output=output)["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": [CREATED, WORKING]})
-    assert said(await all_of(agent.run(call()))) == "ab"
+    assert text_of(await all_of(agent.run(call()))) == "ab"
 
 
-async def test_a_server_that_is_gone_after_its_stream_broke_is_unreachable(
+async def test_a_server_lost_after_a_broken_stream_is_unreachable(
     far: Far, agent: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client_module, "FIRST_WAIT", 0.0)
@@ -297,7 +295,7 @@ async def test_a_server_that_is_gone_after_its_stream_broke_is_unreachable(
     assert far.calls().count(f"GET /runs/{RUN}") == MAX_FAILURES
 
 
-async def test_a_stream_that_never_told_of_a_run_breaks_the_protocol(far: Far, agent: Client) -> None:
+async def test_a_stream_without_a_run_breaks_the_protocol(far: Far, agent: Client) -> None:
     far.set("POST /runs", [])
     far.set(f"GET /runs/{RUN}", {})
     assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
@@ -306,7 +304,7 @@ async def test_a_stream_that_never_told_of_a_run_breaks_the_protocol(far: Far, a
 # Await and resume
 
 
-def answering(*past: Event, **given: Any) -> Invocation:
+def answering(*past: Event, **members: Any) -> Invocation:
     async def records() -> Sequence[Record]:
         return [Record(seq, seq, "k", "before", 1, event) for seq, event in enumerate(past, start=1)]
 
@@ -316,27 +314,27 @@ def answering(*past: Event, **given: Any) -> Invocation:
         messages=(Message.of("Ada", "user"),),
         upstream={"run": RUN, "session": SESSION},
         past=records,
-        **given,
+        **members,
     )
 
 
-async def test_an_await_is_a_question_and_an_answer_is_a_resume(far: Far, agent: Client) -> None:
+async def test_an_await_is_a_question_and_its_answer_resumes_it(far: Far, agent: Client) -> None:
     far.set("POST /runs", [CREATED, WORKING, AWAITING])
-    asked = (await all_of(agent.run(call())))[-1]
-    assert isinstance(asked, InterruptRaised)
-    assert asked.message.text == "Name?"
+    question = (await all_of(agent.run(call())))[-1]
+    assert isinstance(question, InterruptRaised)
+    assert question.message.text == "Name?"
     far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
-    events = await all_of(agent.run(answering(asked)))
+    events = await all_of(agent.run(answering(question)))
     assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
-    assert said(events) == "ab"
-    path, _, body = far.asked[-1]
+    assert text_of(events) == "ab"
+    path, _, body = far.requests[-1]
     assert path == f"POST /runs/{RUN}"
     assert (body["mode"], body["await_resume"]["type"]) == ("stream", "message")
     assert body["await_resume"]["message"]["parts"][0]["content"] == "Ada"
     assert "run_id" not in body
 
 
-async def test_a_resumed_stream_that_breaks_is_continued_behind_the_await(far: Far, agent: Client) -> None:
+async def test_a_broken_resumed_stream_continues_after_the_await(far: Far, agent: Client) -> None:
     whole: list[Any] = [
         CREATED,
         WORKING,
@@ -353,18 +351,18 @@ async def test_a_resumed_stream_that_breaks_is_continued_behind_the_await(far: F
     far.set(f"POST /runs/{RUN}", whole[5:8])
     far.set(f"GET /runs/{RUN}", COMPLETED["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": whole})
-    assert said(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
+    assert text_of(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
 
 
-async def test_a_refusal_to_answer_is_noted_as_lost(far: Far, agent: Client) -> None:
+async def test_a_declined_question_is_noted_as_a_loss(far: Far, agent: Client) -> None:
     far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
     declined = (InterruptAnswered(interrupt_id="i", action="decline"),)
     events = await all_of(agent.run(replace(answering(InterruptRaised()), answers=declined, input=RunInput())))
     assert losses_in(events) == ["question"]
-    assert far.asked[-1][2]["await_resume"]["message"]["parts"][0]["content"] == "null"
+    assert far.requests[-1][2]["await_resume"]["message"]["parts"][0]["content"] == "null"
 
 
-async def test_an_answer_to_a_run_that_was_never_told_is_a_fault_and_no_new_run(far: Far, agent: Client) -> None:
+async def test_an_answer_without_a_bound_run_is_a_fault(far: Far, agent: Client) -> None:
     lost = call(answers=(InterruptAnswered(interrupt_id="i", value="Ada"),))
     assert (await fault_of(agent.run(lost)))[0] is FaultCode.AGENT_INVALID
     assert far.calls() == []
@@ -373,18 +371,18 @@ async def test_an_answer_to_a_run_that_was_never_told_is_a_fault_and_no_new_run(
 # Re-attaching
 
 
-async def test_a_run_is_told_again_from_its_start(far: Far, agent: Client) -> None:
+async def test_reattach_repeats_the_events_of_a_run(far: Far, agent: Client) -> None:
     far.set(f"GET /runs/{RUN}", COMPLETED["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": PLAIN})
     first = await all_of(agent.run(call()))
     again = await all_of(agent.reattach(call(upstream={"run": RUN, "session": SESSION})))
     assert again == first
     assert "POST /runs" not in far.calls()[1:]
-    # A gateway gives the list of events as a stream to whoever says that it takes one.
-    assert {headers["accept"] for _, headers, _ in far.asked[1:]} == {"application/json"}
+    # A gateway returns the list of events as a stream to a client that accepts one.
+    assert {headers["accept"] for _, headers, _ in far.requests[1:]} == {"application/json"}
 
 
-async def test_a_resumed_run_is_told_again_from_its_resume(far: Far, agent: Client) -> None:
+async def test_reattach_repeats_the_events_since_the_resume(far: Far, agent: Client) -> None:
     far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
     far.set(f"GET /runs/{RUN}", COMPLETED["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": [CREATED, WORKING, AWAITING, WORKING, *PLAIN[2:]]})
@@ -393,7 +391,7 @@ async def test_a_resumed_run_is_told_again_from_its_resume(far: Far, agent: Clie
     assert again == first
 
 
-async def test_without_its_id_a_run_cannot_be_found_again(agent: Client) -> None:
+async def test_reattach_without_a_run_id_is_a_fault(agent: Client) -> None:
     assert (await fault_of(agent.reattach(call())))[0] is FaultCode.AGENT_INVALID
 
 
@@ -416,7 +414,7 @@ async def test_closing_the_iterator_cancels_the_run_upstream(far: Far, agent: Cl
 
 
 @pytest.mark.parametrize("message", [None, DETACH])
-async def test_cancelling_who_waits_cancels_upstream_unless_the_gateway_only_lets_go(
+async def test_cancelling_the_reader_cancels_upstream_unless_it_detaches(
     far: Far, agent: Client, message: str | None
 ) -> None:
     far.set("POST /runs", PLAIN[:4])
@@ -439,7 +437,7 @@ async def test_cancelling_who_waits_cancels_upstream_unless_the_gateway_only_let
     assert far.cancelled.is_set() == (message is None)
 
 
-async def test_a_run_that_stopped_is_not_cancelled(far: Far, agent: Client) -> None:
+async def test_a_stopped_run_is_not_cancelled(far: Far, agent: Client) -> None:
     far.set("POST /runs", [CREATED, WORKING, AWAITING])
     await all_of(agent.run(call()))
     far.set("POST /runs", PLAIN)
@@ -447,7 +445,7 @@ async def test_a_run_that_stopped_is_not_cancelled(far: Far, agent: Client) -> N
     assert not far.cancelled.is_set()
 
 
-async def test_an_upstream_that_does_not_hear_of_a_cancel_holds_nobody_up(far: Far, agent: Client) -> None:
+async def test_a_refused_cancel_does_not_block_the_caller(far: Far, agent: Client) -> None:
     far.set("POST /runs", PLAIN[:4])
     far.set(f"POST /runs/{RUN}/cancel", {"code": "server_error", "message": "no"}, status=403)
     far.holds = True
@@ -475,7 +473,7 @@ async def test_an_upstream_that_does_not_hear_of_a_cancel_holds_nobody_up(far: F
         (200, b"[]", FaultCode.AGENT_INVALID, "breaks its protocol"),
     ],
 )
-async def test_a_refusal_is_told_in_the_upstreams_words(
+async def test_a_refusal_is_reported_in_the_upstreams_words(
     far: Far, agent: Client, status: int, answer: Body, code: FaultCode, words: str
 ) -> None:
     far.set("POST /runs", answer, status=status)
@@ -497,22 +495,20 @@ async def test_a_refusal_is_told_in_the_upstreams_words(
         {"type": "run.completed"},
     ],
 )
-async def test_events_that_break_the_protocol_are_the_agents_fault_and_end_its_run(
-    far: Far, agent: Client, event: Any
-) -> None:
+async def test_events_that_break_the_protocol_end_the_run(far: Far, agent: Client, event: Any) -> None:
     far.set("POST /runs", [CREATED, event])
     assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_INVALID
     assert far.cancelled.is_set()
 
 
-async def test_a_failed_run_and_an_error_event_are_the_agents_failure(far: Far, agent: Client) -> None:
+async def test_failed_runs_and_error_events_are_agent_failures(far: Far, agent: Client) -> None:
     error = {"code": "server_error", "message": "Boom"}
     for last in (of_run("run.failed", error=error), {"type": "error", "error": error}):
         far.set("POST /runs", [CREATED, WORKING, last])
         assert await fault_of(agent.run(call())) == (FaultCode.AGENT_FAILED, "Boom")
 
 
-async def test_nobody_there_is_unreachable_and_the_address_stays_a_secret() -> None:
+async def test_an_unreachable_server_is_reported_without_its_address() -> None:
     async with loopback.client() as http:
         agent = Client("http://127.0.0.1:1", "far", http=http)
         code, message = await fault_of(agent.run(call()))
@@ -520,7 +516,7 @@ async def test_nobody_there_is_unreachable_and_the_address_stays_a_secret() -> N
     assert "127.0.0.1" not in message
 
 
-async def test_a_client_of_its_own_can_be_closed_and_used_again() -> None:
+async def test_a_client_can_be_used_again_after_closing() -> None:
     agent = Client("http://127.0.0.1:1", "far")
     for _ in range(2):
         assert (await fault_of(agent.run(call())))[0] is FaultCode.AGENT_UNREACHABLE
@@ -530,7 +526,7 @@ async def test_a_client_of_its_own_can_be_closed_and_used_again() -> None:
 # Discovery
 
 
-async def test_agents_are_discovered_under_names_of_ours_with_their_own_kept(far: Far, http: httpx.AsyncClient) -> None:
+async def test_discovered_agents_get_valid_names_and_keep_the_original(far: Far, http: httpx.AsyncClient) -> None:
     far.set("GET /agents", {"agents": [{"name": "Slow Echo", "description": "Echoes"}, {"name": "slow_echo"}]})
     found = await discover("http://far/", http)
     assert [(info.name, upstream_name(info)) for info in found] == [
@@ -540,7 +536,7 @@ async def test_agents_are_discovered_under_names_of_ours_with_their_own_kept(far
     assert all(info.remembers for info in found)
 
 
-async def test_what_lists_no_agents_is_no_acp_server(far: Far, http: httpx.AsyncClient) -> None:
+async def test_a_server_without_an_agent_list_is_no_acp_server(far: Far, http: httpx.AsyncClient) -> None:
     answers: list[Body] = [{"data": []}, b"[]", b"<html>", {"agents": [{}]}]
     for answer in answers:
         far.set("GET /agents", answer)

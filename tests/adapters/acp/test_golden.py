@@ -1,7 +1,7 @@
-"""One case, one log, and what ACP makes of it: a diff here is a change of the wire, and somebody reads it.
+"""Golden files of ACP, one set for each log. A diff is a change of the wire format, and must be reviewed.
 
-`canonical.json` is the log, `acp-1.0.3.http` its events as they are sent, `acp-1.0.3.read.json` what the reader makes
-of those. `pytest --accept` writes the last two.
+`canonical.json` is the log, `acp-1.0.3.http` its events on the wire, and `acp-1.0.3.read.json` the events that the
+reader returns for those. `pytest --accept` writes the last two.
 """
 
 import json
@@ -47,12 +47,12 @@ def read(frames: bytes) -> list[Any]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_frames_of_a_log_are_what_they_were(case: str, accept: bool) -> None:
+def test_written_frames_match_the_golden(case: str, accept: bool) -> None:
     compare(GOLDEN / case / "acp-1.0.3.http", HEAD + written(log_of(case)).decode(), accept)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_frames_are_read_as_they_were(case: str, accept: bool) -> None:
+def test_read_events_match_the_golden(case: str, accept: bool) -> None:
     frames = (GOLDEN / case / "acp-1.0.3.http").read_text().removeprefix(HEAD).encode()
     lines = ",\n".join("  " + json.dumps(event, ensure_ascii=False) for event in read(frames))
     compare(GOLDEN / case / "acp-1.0.3.read.json", f"[\n{lines}\n]\n", accept)

@@ -1,4 +1,4 @@
-"""From ACP to ACP: the official client cannot tell the gateway from the agent but by what the table here names."""
+"""Pass-through from ACP to ACP: callers see what the upstream sends, except for the listed differences."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -19,21 +19,21 @@ AT = "2026-01-02T03:04:05.000006Z"
 
 
 def unknown(level: str) -> dict[str, Any]:
-    """A member that the protocol does not have."""
+    """Return a member that the protocol does not define."""
     return {f"x-{level}": {"k": [1, "ü", None]}}
 
 
-def part(**told: Any) -> dict[str, Any]:
+def part(**members: Any) -> dict[str, Any]:
     plain: dict[str, Any] = dict.fromkeys(("name", "content", "content_url", "metadata"))
-    return {**plain, "content_type": "text/plain", "content_encoding": "plain", **told, **unknown("part")}
+    return {**plain, "content_type": "text/plain", "content_encoding": "plain", **members, **unknown("part")}
 
 
-def citation(**told: Any) -> dict[str, Any]:
-    return {"kind": "citation", **dict.fromkeys(("start_index", "end_index", "url", "title", "description")), **told}
+def citation(**members: Any) -> dict[str, Any]:
+    return {"kind": "citation", **dict.fromkeys(("start_index", "end_index", "url", "title", "description")), **members}
 
 
-def trajectory(**told: Any) -> dict[str, Any]:
-    return {"kind": "trajectory", **dict.fromkeys(("message", "tool_name", "tool_input", "tool_output")), **told}
+def trajectory(**members: Any) -> dict[str, Any]:
+    return {"kind": "trajectory", **dict.fromkeys(("message", "tool_name", "tool_input", "tool_output")), **members}
 
 
 PARTS = [
@@ -49,35 +49,35 @@ PARTS = [
     part(name="b.bin", content="AAE=", content_encoding="base64", content_type="application/x-b"),
     part(name="c", content_url="http://x.y/z", content_type="text/html"),
 ]
-SAID = {"role": "agent/far", "parts": PARTS, "created_at": AT, "completed_at": AT, **unknown("message")}
+MESSAGE = {"role": "agent/far", "parts": PARTS, "created_at": AT, "completed_at": AT, **unknown("message")}
 
 
-def run(status: str, **told: Any) -> dict[str, Any]:
+def run(status: str, **members: Any) -> dict[str, Any]:
     ids = {"run_id": RUN, "agent_name": "far", "session_id": SESSION}
     rest: dict[str, Any] = {"await_request": None, "output": [], "error": None, "created_at": AT, "finished_at": None}
-    return {**ids, "status": status, **rest, **told, **unknown("run")}
+    return {**ids, "status": status, **rest, **members, **unknown("run")}
 
 
-def event(kind: str, **told: Any) -> dict[str, Any]:
-    return {"type": kind, **told, **unknown("event")}
+def event(kind: str, **members: Any) -> dict[str, Any]:
+    return {"type": kind, **members, **unknown("event")}
 
 
-ASKED = {"type": "message", "message": SAID, **unknown("request")}
+AWAIT_REQUEST = {"type": "message", "message": MESSAGE, **unknown("request")}
 OPENED = [event("run.created", run=run("created")), event("run.in-progress", run=run("in-progress"))]
-SPOKEN = [
+OUTPUT = [
     event("generic", generic={"progress": 1, "deep": {"a": [1]}}),
     event("generic", generic={"name": "n", "value": {"a": [1]}, "more": 2}),
     event("generic", generic={"thought": "I sh"}),
     event("generic", generic={"thought": "ould.", "tool_name": "f"}),
     event("generic", generic={"tool_output": "x", "agent_idx": 0}),
-    event("message.created", message={**SAID, "parts": [], "completed_at": None}),
+    event("message.created", message={**MESSAGE, "parts": [], "completed_at": None}),
     event("generic", generic={"thought": "Within."}),
     *(event("message.part", part=each) for each in PARTS),
-    event("message.completed", message=SAID),
+    event("message.completed", message=MESSAGE),
     {"type": "another", "k": 1},
 ]
-DONE = run("completed", output=[SAID], finished_at=AT)
-STREAM = [*OPENED, *SPOKEN, event("run.completed", run=DONE)]
+DONE = run("completed", output=[MESSAGE], finished_at=AT)
+STREAM = [*OPENED, *OUTPUT, event("run.completed", run=DONE)]
 
 DIFFERENCES = {
     "run_id": "the gateway's: the same in all protocols",
@@ -85,17 +85,18 @@ DIFFERENCES = {
     "created_at": "the gateway's clock, but for messages",
     "finished_at": "the gateway's clock",
 }
-"""By the name of what differs, why."""
+"""Reasons of the expected differences, by the name of the member."""
 
 
-def unexplained(theirs: Any, ours: Any) -> list[str]:
+def unexplained(upstream: Any, gateway: Any) -> list[str]:
+    """Return the paths of the differences that have no reason."""
     return [
-        found
-        for found in differences(theirs, ours)
-        # Members of an event beside its payload are not kept, but for what is `generic`.
-        if not found.endswith(".x-event")
-        # The times of messages are their own.
-        and (found.rpartition(".")[2].lstrip("!") not in DIFFERENCES or "message" in found)
+        path
+        for path in differences(upstream, gateway)
+        # The gateway does not store further members of an event, except in generic events.
+        if not path.endswith(".x-event")
+        # Times of messages are not replaced.
+        and (path.rpartition(".")[2].lstrip("!") not in DIFFERENCES or "message" in path)
     ]
 
 
@@ -110,34 +111,34 @@ async def through(folder: Path, stream: list[dict[str, Any]]) -> AsyncGenerator[
             yield far, site
 
 
-async def test_a_stream_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_a_stream_equals_that_of_the_upstream(tmp_path: Path) -> None:
     async with through(tmp_path, STREAM) as (_, site):
         body = {"agent_name": "far", "input": [message("Hi")], "mode": "stream"}
         answer = await site.post("/runs", body)
         events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: ")]
-        for shown in (events, await site.events(events[0]["run"]["run_id"])):
-            # Of the first two, which tell that the gateway has the run, and not yet the server.
-            assert [each for each in unexplained(STREAM[:2], shown[:2]) if not each.endswith("run.x-run")] == []
-            assert unexplained(STREAM[2:], shown[2:]) == []
-            assert shown[2]["x-event"] == STREAM[2]["x-event"]
+        for received in (events, await site.events(events[0]["run"]["run_id"])):
+            # The first two events come from the gateway, before the server has the run.
+            assert [each for each in unexplained(STREAM[:2], received[:2]) if not each.endswith("run.x-run")] == []
+            assert unexplained(STREAM[2:], received[2:]) == []
+            assert received[2]["x-event"] == STREAM[2]["x-event"]
 
 
-async def test_a_run_is_shown_as_its_server_shows_it(tmp_path: Path) -> None:
+async def test_a_run_equals_that_of_the_upstream(tmp_path: Path) -> None:
     async with through(tmp_path, STREAM) as (_, site):
         ended = await site.run("far", mode="sync")
         assert unexplained(DONE, ended) == []
         assert unexplained(DONE, (await site.get(f"/runs/{ended['run_id']}")).json()) == []
 
 
-async def test_a_question_is_asked_as_its_server_asks_it(tmp_path: Path) -> None:
-    asks = run("awaiting", await_request=ASKED)
+async def test_a_question_equals_that_of_the_upstream(tmp_path: Path) -> None:
+    asks = run("awaiting", await_request=AWAIT_REQUEST)
     async with through(tmp_path, [*OPENED, event("run.awaiting", run=asks)]) as (_, site):
         assert unexplained(asks, await site.run("far", mode="sync")) == []
 
 
-async def test_what_of_a_run_is_too_large_to_keep_is_noted(tmp_path: Path) -> None:
+async def test_too_large_members_of_a_run_are_a_loss(tmp_path: Path) -> None:
     large = {**DONE, "x-run": "x" * 70_000}
-    async with through(tmp_path, [*OPENED, *SPOKEN, event("run.completed", run=large)]) as (_, site):
+    async with through(tmp_path, [*OPENED, *OUTPUT, event("run.completed", run=large)]) as (_, site):
         answer = await site.create("far", mode="sync")
         assert len(answer.json()["x-run"]) == 1
         assert "too large" in answer.headers["Babelgate-Loss"]
@@ -174,9 +175,9 @@ MANIFEST: dict[str, Any] = {
 }
 
 
-async def test_a_manifest_says_what_the_server_s_says(tmp_path: Path) -> None:
+async def test_a_manifest_equals_that_of_the_upstream(tmp_path: Path) -> None:
     async with through(tmp_path, STREAM) as (_, site):
-        shown = (await site.get("/agents/far")).json()
-        assert shown in (await site.get("/agents")).json()["agents"]
-        del shown["metadata"]["annotations"][URI]  # which the gateway announces
-        assert list(differences(MANIFEST, shown)) == []
+        manifest = (await site.get("/agents/far")).json()
+        assert manifest in (await site.get("/agents")).json()["agents"]
+        del manifest["metadata"]["annotations"][URI]  # the gateway adds it
+        assert list(differences(MANIFEST, manifest)) == []

@@ -1,4 +1,4 @@
-"""ACP's endpoints over a whole gateway: what official clients need, and every trap on the way."""
+"""Endpoints of ACP on a whole gateway, and the details that official clients rely on."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ import pytest
 from babelgate.adapters.kit.client.sse import Frames
 from babelgate.canonical import Message, RunInput, Scope, Submission
 from babelgate.canonical.event import TaskCreated
-from tests.adapters.acp.site import BOUND, NOBODY, Site, message, opened, texts
+from tests.adapters.acp.site import BOUND, UNKNOWN_ID, Site, message, opened, texts
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -23,7 +23,7 @@ def kinds(events: list[Any]) -> list[str]:
     return [event["type"] for event in events]
 
 
-def told(answer: httpx.Response) -> list[Any]:
+def events_of(answer: httpx.Response) -> list[Any]:
     return [json.loads(found.data) for found in Frames().all([answer.content])]
 
 
@@ -42,7 +42,7 @@ async def test_ping_answers_an_empty_object(site: Site) -> None:
     assert (answer.status_code, answer.json()) == (200, {})
 
 
-async def test_agents_are_paged_only_when_the_caller_asks_for_it(site: Site) -> None:
+async def test_agents_are_paged_only_on_request(site: Site) -> None:
     agents = (await site.get("/agents")).json()["agents"]
     assert len(agents) == len(site.hub.agents()) > 10
     assert (await site.get("/agents?limit=3")).json()["agents"] == agents[:3]
@@ -54,11 +54,11 @@ async def test_agents_are_advertised_as_labels_and_found_by_any_name(site: Site)
     names = [agent["name"] for agent in (await site.get("/agents")).json()["agents"]]
     assert {"slow-echo", "a.b", "a-b"} <= set(names)
     assert "slow_echo" not in names
-    for name in ("slow_echo", "slow-echo"):  # it is called what the caller calls it
+    for name in ("slow_echo", "slow-echo"):  # responses repeat the caller's spelling
         assert (await site.get(f"/agents/{name}")).json()["name"] == name
         run = await site.run(name)
-        for shown in (run, (await site.get(f"/runs/{run['run_id']}")).json()):
-            assert (shown["agent_name"], shown["output"][0]["role"]) == (name, f"agent/{name}")
+        for each in (run, (await site.get(f"/runs/{run['run_id']}")).json()):
+            assert (each["agent_name"], each["output"][0]["role"]) == (name, f"agent/{name}")
         events = await site.events(run["run_id"])
         assert {event["run"]["agent_name"] for event in events if "run" in event} == {name}
         assert (await site.run(name, mode="async"))["agent_name"] == name
@@ -66,11 +66,11 @@ async def test_agents_are_advertised_as_labels_and_found_by_any_name(site: Site)
 
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "limit=-1", "offset=-1", "offset=x", "limit="])
-async def test_limit_and_offset_have_their_range(site: Site, query: str) -> None:
+async def test_limit_and_offset_out_of_range_are_refused(site: Site, query: str) -> None:
     assert fault(await site.get(f"/agents?{query}")) == (422, "invalid_input")
 
 
-async def test_a_manifest_has_every_field_and_its_lists_of_types_are_never_empty(site: Site) -> None:
+async def test_a_manifest_has_all_required_fields(site: Site) -> None:
     manifest = (await site.get("/agents/echo")).json()
     assert manifest["name"] == "echo"
     assert isinstance(manifest["description"], str)
@@ -80,7 +80,7 @@ async def test_a_manifest_has_every_field_and_its_lists_of_types_are_never_empty
     assert "status" not in manifest
 
 
-async def test_below_the_path_of_one_agent_that_agent_is_alone(site: Site) -> None:
+async def test_the_path_of_one_agent_lists_only_that_agent(site: Site) -> None:
     agents = (await site.http.get("/agent/echo/acp/agents")).json()["agents"]
     assert [agent["name"] for agent in agents] == ["echo"]
 
@@ -89,7 +89,7 @@ async def test_below_the_path_of_one_agent_that_agent_is_alone(site: Site) -> No
 
 
 @pytest.mark.parametrize("mode", [{}, {"mode": "sync"}], ids=str)
-async def test_sync_is_the_default_and_answers_200_with_the_completed_run(site: Site, mode: dict[str, str]) -> None:
+async def test_sync_is_the_default_and_returns_the_completed_run(site: Site, mode: dict[str, str]) -> None:
     answer = await site.create("echo", **mode)
     run = answer.json()
     assert answer.status_code == 200
@@ -98,7 +98,7 @@ async def test_sync_is_the_default_and_answers_200_with_the_completed_run(site: 
     assert run["finished_at"] >= run["created_at"]
 
 
-async def test_async_answers_202_and_created_however_fast_the_agent_is(site: Site) -> None:
+async def test_async_returns_202_and_created_for_a_fast_agent(site: Site) -> None:
     for _ in range(20):
         answer = await site.create("echo", mode="async")
         assert (answer.status_code, answer.json()["status"], answer.json()["output"]) == (202, "created", [])
@@ -106,10 +106,10 @@ async def test_async_answers_202_and_created_however_fast_the_agent_is(site: Sit
         assert (await site.until(run_id, "completed"))["run_id"] == run_id
 
 
-async def test_stream_answers_200_and_closes_at_the_terminal_event(site: Site) -> None:
+async def test_a_stream_closes_at_the_terminal_event(site: Site) -> None:
     answer = await site.create("stream", "one two", mode="stream")
     assert answer.status_code == 200
-    assert kinds(told(answer)) == [
+    assert kinds(events_of(answer)) == [
         "run.created",
         "run.in-progress",
         "message.created",
@@ -121,15 +121,15 @@ async def test_stream_answers_200_and_closes_at_the_terminal_event(site: Site) -
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "stream"])
-async def test_the_run_id_header_stands_on_every_answer_of_a_create(site: Site, mode: str) -> None:
+async def test_every_create_response_has_a_run_id_header(site: Site, mode: str) -> None:
     answer = await site.create("echo", mode=mode)
     run_id = answer.headers["run-id"]
     assert str(UUID(run_id)) == run_id
     assert (await site.get(f"/runs/{run_id}")).json()["run_id"] == run_id
 
 
-async def test_a_frame_is_data_and_json_and_nothing_else(site: Site) -> None:
-    """No id, no event, no comments, no [DONE]: with an id line and a ping the Python client fails."""
+async def test_a_frame_contains_only_a_line_of_json_data(site: Site) -> None:
+    """Check for lines with id or event, comments and [DONE]. The Python client fails on ids and pings."""
     answer = await site.create("stream", "one two", mode="stream")
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
     frames = answer.text.split("\n\n")
@@ -140,13 +140,13 @@ async def test_a_frame_is_data_and_json_and_nothing_else(site: Site) -> None:
         json.loads(frame.removeprefix("data: "))
 
 
-async def test_the_list_of_events_equals_the_stream_down_to_the_times(site: Site) -> None:
+async def test_the_list_of_events_equals_the_stream(site: Site) -> None:
     for agent in ("stream", "steps", "tools", "json", "files", "fail"):
         answer = await site.create(agent, "one two", mode="stream")
-        assert await site.events(answer.headers["run-id"]) == told(answer)
+        assert await site.events(answer.headers["run-id"]) == events_of(answer)
 
 
-async def test_a_stream_is_the_same_bytes_whenever_it_is_read(site: Site) -> None:
+async def test_a_replayed_stream_has_the_same_bytes(site: Site) -> None:
     live = await site.create("stream", "one two", mode="stream")
     path = f"/runs/{live.headers['run-id']}/events"
     again = await site.get(path, Accept="text/event-stream")
@@ -155,7 +155,7 @@ async def test_a_stream_is_the_same_bytes_whenever_it_is_read(site: Site) -> Non
     assert rest.content == b"".join(frame + b"\n\n" for frame in live.content.split(b"\n\n")[3:-1])
 
 
-async def test_after_leaves_out_so_many_events_of_the_list(site: Site) -> None:
+async def test_after_skips_that_many_events(site: Site) -> None:
     run_id = (await site.create("stream", "one two", mode="stream")).headers["run-id"]
     path = f"/runs/{run_id}/events"
     assert (await site.get(f"{path}?after=5")).json()["events"] == (await site.events(run_id))[5:]
@@ -163,8 +163,8 @@ async def test_after_leaves_out_so_many_events_of_the_list(site: Site) -> None:
     assert fault(await site.get(f"{path}?after=x")) == (422, "invalid_input")
 
 
-async def test_times_end_in_z_and_the_name_of_what_is_no_artifact_is_null(site: Site) -> None:
-    """The TypeScript client refuses `+00:00`, and takes "" for the name of an artifact."""
+async def test_times_end_in_z_and_unset_names_are_null(site: Site) -> None:
+    """Check what the TypeScript client needs: it rejects `+00:00`, and reads "" as the name of an artifact."""
     answer = await site.create("steps", "x", mode="stream")
     times = re.findall(r'"(?:created_at|completed_at|finished_at)":"([^"]*)"', answer.text)
     assert times
@@ -172,7 +172,7 @@ async def test_times_end_in_z_and_the_name_of_what_is_no_artifact_is_null(site: 
     assert set(re.findall(r'"(?:part|parts)":\[?\{"name":([^,]*)', answer.text)) == {"null"}
 
 
-async def test_a_failure_of_the_agent_is_no_failure_of_the_call(site: Site) -> None:
+async def test_a_failed_run_is_a_successful_response(site: Site) -> None:
     answer = await site.create("fail", "Boom")
     run = answer.json()
     assert (answer.status_code, run["status"]) == (200, "failed")
@@ -181,24 +181,24 @@ async def test_a_failure_of_the_agent_is_no_failure_of_the_call(site: Site) -> N
     assert kinds(await site.events(run["run_id"]))[-1] == "run.failed"
 
 
-async def test_a_whole_message_is_told_once_by_its_parts(site: Site) -> None:
-    events = told(await site.create("whole", mode="stream"))
+async def test_a_complete_message_is_sent_as_parts_once(site: Site) -> None:
+    events = events_of(await site.create("whole", mode="stream"))
     assert "".join(e["part"]["content"] for e in events if e["type"] == "message.part") == "ab"
     assert [e["message"]["parts"] for e in events if e["type"] == "message.created"] == [[]]
 
 
-async def test_empty_input_and_empty_parts_are_taken(site: Site) -> None:
+async def test_empty_input_and_empty_parts_are_accepted(site: Site) -> None:
     inputs: list[Any] = [[], [{"role": "user", "parts": []}]]
-    for given in inputs:
-        answer = await site.post("/runs", {"agent_name": "echo", "input": given})
+    for messages in inputs:
+        answer = await site.post("/runs", {"agent_name": "echo", "input": messages})
         assert answer.json()["status"] == "completed"
 
 
-async def test_an_empty_text_stays_empty_and_is_said(site: Site) -> None:
+async def test_an_empty_text_is_returned_empty(site: Site) -> None:
     assert texts((await site.run("echo", ""))["output"]) == [""]
 
 
-async def test_every_answer_about_a_run_names_it_for_the_other_protocols(site: Site) -> None:
+async def test_responses_about_a_run_name_it_for_other_protocols(site: Site) -> None:
     answer = await site.create("echo")
     run = answer.json()
     for about in (answer, await site.get(f"/runs/{run['run_id']}"), await site.get(f"/runs/{run['run_id']}/events")):
@@ -207,13 +207,13 @@ async def test_every_answer_about_a_run_names_it_for_the_other_protocols(site: S
     assert (await site.get(f"/runs/{run['run_id']}")).headers["babelgate-run"] == answer.headers["babelgate-run"]
 
 
-async def test_what_gets_lost_stands_in_a_header_of_unary_answers(site: Site) -> None:
+async def test_unary_responses_report_losses_in_a_header(site: Site) -> None:
     answer = await site.create("steps")
     assert answer.headers["babelgate-loss"].startswith('step="')
     assert "babelgate-loss" not in (await site.create("echo")).headers
 
 
-async def test_events_that_only_a_stream_shows_are_a_declared_loss(site: Site) -> None:
+async def test_events_only_in_streams_are_a_loss_of_runs(site: Site) -> None:
     answer = await site.create("moody")
     lost = 'custom="a generic event of streams and of the list of events, and no part of a run"'
     run_id = answer.json()["run_id"]
@@ -225,21 +225,21 @@ async def test_events_that_only_a_stream_shows_are_a_declared_loss(site: Site) -
     assert generic == [{"name": "mood", "value": "good"}]
 
 
-async def test_metadata_of_a_run_of_another_protocol_are_shown_where_other_clients_look_past(site: Site) -> None:
-    said = (Message.of("Hello", "user"),)
-    made = await site.hub.submit(
-        "default", Submission(agent="echo", input=RunInput(messages=said, metadata={"customer": 7}))
+async def test_metadata_of_another_protocol_is_in_the_babelgate_member(site: Site) -> None:
+    messages = (Message.of("Hello", "user"),)
+    receipt = await site.hub.submit(
+        "default", Submission(agent="echo", input=RunInput(messages=messages, metadata={"customer": 7}))
     )
-    await site.until(made.task_id, "completed")
-    answer = await site.get(f"/runs/{made.task_id}")
+    await site.until(receipt.task_id, "completed")
+    answer = await site.get(f"/runs/{receipt.task_id}")
     assert answer.json()["babelgate"] == {"metadata": {"customer": 7}}
-    assert "babelgate-loss" not in answer.headers, "they have arrived"
+    assert "babelgate-loss" not in answer.headers, "the metadata has arrived"
 
 
 # Files
 
 
-async def test_a_large_file_is_shown_by_its_url_and_served_as_bytes_that_no_browser_shows(tmp_path: Path) -> None:
+async def test_a_large_file_is_sent_as_a_safe_download_url(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"inline": 10}) as site:
         run = await site.run("files", "A text of more than ten bytes")
         [part] = run["output"][0]["parts"]
@@ -251,7 +251,7 @@ async def test_a_large_file_is_shown_by_its_url_and_served_as_bytes_that_no_brow
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-async def test_a_url_in_the_input_is_passed_on_and_never_fetched(site: Site) -> None:
+async def test_a_url_in_the_input_is_forwarded_and_not_fetched(site: Site) -> None:
     parts = [{"content_type": "image/png", "content_url": "http://127.0.0.1:1/x.png"}]
     answer = await site.post("/runs", {"agent_name": "urls", "input": [{"role": "user", "parts": parts}]})
     assert texts(answer.json()["output"]) == ["http://127.0.0.1:1/x.png"]
@@ -260,11 +260,15 @@ async def test_a_url_in_the_input_is_passed_on_and_never_fetched(site: Site) -> 
 # Await and resume
 
 
-async def test_a_stream_closes_where_the_agent_asks(site: Site) -> None:
-    assert kinds(told(await site.create("ask", mode="stream"))) == ["run.created", "run.in-progress", "run.awaiting"]
+async def test_a_stream_closes_at_a_question(site: Site) -> None:
+    assert kinds(events_of(await site.create("ask", mode="stream"))) == [
+        "run.created",
+        "run.in-progress",
+        "run.awaiting",
+    ]
 
 
-async def test_resume_async_answers_202_and_in_progress_however_fast_the_agent_is(site: Site) -> None:
+async def test_async_resume_returns_202_and_in_progress_for_fast_agents(site: Site) -> None:
     for _ in range(20):
         run = await site.run("ask")
         answer = await site.resume(run["run_id"], "Ada", "async")
@@ -272,10 +276,10 @@ async def test_resume_async_answers_202_and_in_progress_however_fast_the_agent_i
         assert (await site.until(run["run_id"], "completed"))["status"] == "completed"
 
 
-async def test_resume_stream_begins_with_in_progress_and_holds_only_what_comes_after(site: Site) -> None:
+async def test_a_resumed_stream_contains_only_new_events(site: Site) -> None:
     run = await site.run("ask")
     answer = await site.resume(run["run_id"], "Ada", "stream")
-    events = told(answer)
+    events = events_of(answer)
     assert kinds(events) == [
         "run.in-progress",
         "message.created",
@@ -286,19 +290,19 @@ async def test_resume_stream_begins_with_in_progress_and_holds_only_what_comes_a
     assert (await site.events(run["run_id"]))[-5:] == events
 
 
-async def test_two_questions_at_once_are_asked_one_at_a_time_the_oldest_first(site: Site) -> None:
+async def test_concurrent_questions_await_one_at_a_time(site: Site) -> None:
     run = await site.run("approve")
     assert texts([run["await_request"]["message"]])[0].startswith("May I write the file?")
     yes = {"role": "user", "parts": [{"content_type": "application/json", "content": '{"approved": true}'}]}
     no = {"role": "user", "parts": [{"content_type": "application/json", "content": '{"approved": false}'}]}
-    events = told(await site.resume(run["run_id"], yes, "stream"))
+    events = events_of(await site.resume(run["run_id"], yes, "stream"))
     assert kinds(events) == ["run.in-progress", "run.awaiting"]
     assert texts([events[-1]["run"]["await_request"]["message"]])[0].startswith("May I send the message?")
     done = (await site.resume(run["run_id"], no)).json()
     assert texts(done["output"]) == ["write: approved\nsend: not approved\n"]
 
 
-async def test_a_question_shows_its_data_and_the_schema_of_its_answer_as_parts(site: Site) -> None:
+async def test_a_question_has_its_data_and_schema_as_parts(site: Site) -> None:
     run = await site.run("approve")
     _, value, schema = run["await_request"]["message"]["parts"]
     assert (value["content_type"], json.loads(value["content"])) == ("application/json", {"action": "write"})
@@ -306,7 +310,7 @@ async def test_a_question_shows_its_data_and_the_schema_of_its_answer_as_parts(s
     assert json.loads(schema["content"])["required"] == ["approved"]
 
 
-async def test_awaiting_twice_in_one_run_works(site: Site) -> None:
+async def test_a_run_can_await_twice(site: Site) -> None:
     run = await site.run("twice")
     second = (await site.resume(run["run_id"], "Ada")).json()
     assert (second["status"], texts([second["await_request"]["message"]])) == ("awaiting", ["Last name?"])
@@ -323,13 +327,13 @@ async def test_an_open_message_ends_before_an_await(site: Site) -> None:
     assert texts(resumed.json()["output"]) == ["Before.", "After."]
 
 
-async def test_an_agent_that_needs_a_login_awaits_with_the_question_as_text(site: Site) -> None:
+async def test_a_login_is_awaited_as_a_text_question(site: Site) -> None:
     run = await site.run("login")
     assert (run["status"], run["finished_at"], run["await_request"]["type"]) == ("awaiting", None, "message")
     assert texts([run["await_request"]["message"]]) == ["Log in at https://login.example.com"]
 
 
-async def test_resuming_a_run_that_asked_nothing_is_403(site: Site) -> None:
+async def test_resuming_a_run_without_a_question_is_403(site: Site) -> None:
     run = await site.run("stream")
     answer = await site.resume(run["run_id"], "Hello?")
     assert fault(answer) == (403, "server_error")
@@ -338,28 +342,28 @@ async def test_resuming_a_run_that_asked_nothing_is_403(site: Site) -> None:
     assert fault(await site.resume(working["run_id"], "Hello?")) == (403, "server_error")
 
 
-async def test_a_completed_run_that_once_awaited_is_not_brought_back_as_a_zombie(site: Site) -> None:
+async def test_a_completed_run_cannot_be_resumed(site: Site) -> None:
     run = await site.run("ask")
     await site.resume(run["run_id"], "Ada")
     assert fault(await site.resume(run["run_id"], "Again")) == (403, "server_error")
     assert (await site.get(f"/runs/{run['run_id']}")).json()["status"] == "completed"
 
 
-async def test_mode_missing_on_resume_is_422(site: Site) -> None:
+async def test_a_resume_without_a_mode_is_422(site: Site) -> None:
     run = await site.run("ask")
     body = {"await_resume": {"type": "message", "message": message("Ada")}}
     assert fault(await site.post(f"/runs/{run['run_id']}", body)) == (422, "invalid_input")
 
 
-async def test_a_run_id_in_the_body_of_a_resume_is_not_needed_and_must_not_be_another(site: Site) -> None:
+async def test_a_resume_with_another_run_id_is_422(site: Site) -> None:
     run = await site.run("ask")
-    body = {"await_resume": {"type": "message", "message": message("Ada")}, "mode": "sync", "run_id": NOBODY}
+    body = {"await_resume": {"type": "message", "message": message("Ada")}, "mode": "sync", "run_id": UNKNOWN_ID}
     assert fault(await site.post(f"/runs/{run['run_id']}", body)) == (422, "invalid_input")
     body["run_id"] = run["run_id"]
     assert (await site.post(f"/runs/{run['run_id']}", body)).json()["status"] == "completed"
 
 
-async def test_an_answer_that_is_no_message_is_the_answer_itself(site: Site) -> None:
+async def test_an_answer_without_a_message_is_used_as_data(site: Site) -> None:
     run = await site.run("approve")
     for expected in ("awaiting", "completed"):
         answer = await site.post(f"/runs/{run['run_id']}", {"await_resume": {"approved": True}, "mode": "sync"})
@@ -370,9 +374,9 @@ async def test_an_answer_that_is_no_message_is_the_answer_itself(site: Site) -> 
 # Continuable agents
 
 
-async def test_a_terminal_run_of_a_continuable_agent_goes_on_under_its_id(site: Site) -> None:
+async def test_a_continuable_agents_run_continues_under_its_id(site: Site) -> None:
     run = await site.run("echo", "One")
-    events = told(await site.resume(run["run_id"], "Two", "stream"))
+    events = events_of(await site.resume(run["run_id"], "Two", "stream"))
     assert kinds(events)[0] == "run.in-progress"
     assert (events[0]["run"]["run_id"], events[0]["run"]["finished_at"]) == (run["run_id"], None)
     assert kinds(events)[-1] == "run.completed"
@@ -385,19 +389,19 @@ async def test_a_terminal_run_of_a_continuable_agent_goes_on_under_its_id(site: 
     assert kinds(await site.events(run["run_id"])).count("run.created") == 1
 
 
-async def test_what_continues_a_run_is_a_task_of_its_own_for_the_other_protocols(site: Site) -> None:
+async def test_a_continued_run_is_a_new_task_in_other_protocols(site: Site) -> None:
     run = await site.run("echo", "One")
     answer = await site.resume(run["run_id"], "Two")
     assert answer.headers["babelgate-task"] != run["run_id"]
     records = await site.hub.reads.records("default", Scope(run["session_id"]))
-    made = [record.event for record in records if isinstance(record.event, TaskCreated)]
-    assert [task.continues for task in made] == [None, run["run_id"]]
+    tasks = [record.event for record in records if isinstance(record.event, TaskCreated)]
+    assert [task.continues for task in tasks] == [None, run["run_id"]]
 
 
 # Cancel
 
 
-async def test_cancel_needs_no_body_answers_202_and_cancelling(site: Site) -> None:
+async def test_cancel_without_a_body_returns_202_and_cancelling(site: Site) -> None:
     run = await site.run("gated", mode="async")
     answer = await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
     assert (answer.status_code, answer.json()["status"], answer.json()["finished_at"]) == (202, "cancelling", None)
@@ -409,14 +413,14 @@ async def test_cancel_needs_no_body_answers_202_and_cancelling(site: Site) -> No
     assert events[-1] == "run.cancelled"
 
 
-async def test_a_run_can_be_cancelled_straight_after_it_was_created(site: Site) -> None:
+async def test_a_run_can_be_cancelled_right_after_its_creation(site: Site) -> None:
     for _ in range(10):
         run = await site.run("gated", mode="async")
         assert (await site.http.post(f"/acp/runs/{run['run_id']}/cancel")).status_code == 202
         await site.until(run["run_id"], "cancelled")
 
 
-async def test_an_awaiting_run_can_be_cancelled_and_then_not_answered(site: Site) -> None:
+async def test_a_cancelled_awaiting_run_cannot_be_resumed(site: Site) -> None:
     run = await site.run("ask")
     answer = await site.http.post(f"/acp/runs/{run['run_id']}/cancel")
     assert (answer.status_code, answer.json()["status"]) == (202, "cancelling")
@@ -430,7 +434,7 @@ async def test_cancelling_a_terminal_run_is_403(site: Site) -> None:
     assert fault(await site.http.post(f"/acp/runs/{run['run_id']}/cancel")) == (403, "server_error")
 
 
-async def test_a_sync_caller_gets_the_run_as_it_is_when_the_gateway_stops(tmp_path: Path) -> None:
+async def test_shutdown_returns_the_unfinished_run_to_a_sync_caller(tmp_path: Path) -> None:
     working = asyncio.Event()
 
     async def held(text: str) -> AsyncGenerator[str]:
@@ -450,19 +454,26 @@ async def test_a_sync_caller_gets_the_run_as_it_is_when_the_gateway_stops(tmp_pa
 # Faults
 
 
-async def test_the_words_of_404_are_those_of_the_sdk(site: Site) -> None:
+async def test_messages_of_404_are_those_of_the_sdk(site: Site) -> None:
     assert (await site.create("nope")).json() == {
         "code": "not_found",
         "message": "Agent nope not found",
         "data": None,
     }
-    assert (await site.get(f"/runs/{NOBODY}")).json()["message"] == f"Run {NOBODY} not found"
-    assert (await site.get(f"/sessions/{NOBODY}")).json()["message"] == f"Session {NOBODY} not found"
+    assert (await site.get(f"/runs/{UNKNOWN_ID}")).json()["message"] == f"Run {UNKNOWN_ID} not found"
+    assert (await site.get(f"/sessions/{UNKNOWN_ID}")).json()["message"] == f"Session {UNKNOWN_ID} not found"
 
 
-async def test_a_resource_that_is_not_there_is_404_and_not_500(site: Site) -> None:
+async def test_a_missing_resource_is_404(site: Site) -> None:
     run = await site.run("echo")
-    for name in ("x", f"{NOBODY}.0", f"{run['run_id']}.99", f"{run['run_id']}.x", "0" * 64, "..%2F..%2Fetc%2Fpasswd"):
+    for name in (
+        "x",
+        f"{UNKNOWN_ID}.0",
+        f"{run['run_id']}.99",
+        f"{run['run_id']}.x",
+        "0" * 64,
+        "..%2F..%2Fetc%2Fpasswd",
+    ):
         assert fault(await site.get(f"/resources/{name}")) == (404, "not_found"), name
 
 
@@ -492,26 +503,27 @@ BAD: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("body", BAD.values(), ids=BAD)
-async def test_a_body_that_is_not_what_it_should_be_is_422(site: Site, body: Any) -> None:
+async def test_an_invalid_body_is_422(site: Site, body: Any) -> None:
     run = await site.run("ask")
     raw = body if isinstance(body, bytes) else json.dumps(body)
     for path in ("/acp/runs", f"/acp/runs/{run['run_id']}") if isinstance(body, bytes) else ("/acp/runs",):
         assert fault(await site.http.post(path, content=raw)) == (422, "invalid_input")
 
 
-async def test_an_id_that_is_no_uuid_is_422(site: Site) -> None:
+async def test_an_id_that_is_not_a_uuid_is_422(site: Site) -> None:
     for path in ("/runs/mine", "/runs/mine/events", "/sessions/mine", "/session/mine"):
         assert fault(await site.get(path)) == (422, "invalid_input")
     assert fault(await site.http.post("/acp/runs/mine/cancel")) == (422, "invalid_input")
 
 
-async def test_a_body_without_content_type_is_read_as_the_python_client_sends_none(site: Site) -> None:
+async def test_a_body_without_a_content_type_is_read(site: Site) -> None:
+    """Check this, because the Python client sends none."""
     request = site.http.build_request("POST", "/acp/runs", content=json.dumps(GOOD))
     assert "content-type" not in request.headers
     assert (await site.http.send(request)).json()["status"] == "completed"
 
 
-async def test_parts_without_content_and_with_unknown_metadata_are_legal(site: Site) -> None:
+async def test_parts_without_content_or_with_unknown_metadata_are_accepted(site: Site) -> None:
     parts = [
         {"metadata": {"kind": "trajectory", "message": "Hm."}},
         {"metadata": {"kind": "citation", "url": "https://example.com"}},

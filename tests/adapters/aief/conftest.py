@@ -15,14 +15,14 @@ from tests.adapters.langchain.site import shares
 
 @pytest.fixture
 async def own_site(tmp_path: Path) -> AsyncGenerator[Site]:
-    async with opened(tmp_path) as made:
-        yield made
+    async with opened(tmp_path) as opened_site:
+        yield opened_site
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shared_site(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Site]:
-    async with opened(tmp_path_factory.mktemp("site")) as made:
-        yield made
+    async with opened(tmp_path_factory.mktemp("site")) as opened_site:
+        yield opened_site
 
 
 @pytest.fixture
@@ -42,5 +42,5 @@ async def far() -> AsyncGenerator[Far]:
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
-    async with loopback.client() as made:
-        yield made
+    async with loopback.client() as client:
+        yield client

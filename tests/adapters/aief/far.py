@@ -1,5 +1,4 @@
-"""Another AIEF server, on a socket. Each of its tasks takes the steps that a test has set; what else it is asked, it
-answers as it was told to."""
+"""Another AIEF server, on a socket. A test prepares the steps of its tasks, and the responses to other calls."""
 
 import asyncio
 import json
@@ -16,49 +15,50 @@ LOST: dict[str, Any] = {"additional_input": {}}
 NO_TASKS: dict[str, Any] = {"tasks": [], "pagination": {}}
 
 Answer = tuple[int, Any]
-"""A status, and JSON or bytes; the status 0 cuts the connection, -1 never answers."""
+"""Status, and JSON or bytes. Status 0 breaks the connection, and -1 never responds."""
 
 
 def step(output: str | None = None, *, last: bool = True, **more: Any) -> dict[str, Any]:
-    own: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "task_id": "t",
         "step_id": "s",
         "status": "completed",
         "artifacts": [],
         "additional_input": {},
     }
-    return {**own, "output": output, "is_last": last, **more}
+    return {**defaults, "output": output, "is_last": last, **more}
 
 
 @dataclass
 class Far:
     url: str = ""
     steps: list[Any] = field(default_factory=lambda: [step("Hello")])
-    """Of each task, in order: a step, or an Answer. Where none is left it is the Python SDK's 500."""
+    """Steps of each task, or Answers. After the last one the response is the 500 of the Python SDK."""
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
-    """By artifact_id."""
+    """Contents by artifact_id."""
     listed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    """The artifacts of every task, as the list tells them."""
+    """Entries in the list of artifacts, the same for every task."""
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
-    """To the calls that are to be answered otherwise: `POST /ap/v1/…`."""
+    """Responses to calls such as `POST /ap/v1/…`, instead of the default ones."""
     keeps: bool = True
-    """What comes beside an input."""
-    asked: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
-    """Calls with their queries, headers, bodies."""
+    """True if the server keeps the members of a created task, such as its additional input."""
+    requests: list[tuple[str, dict[str, str], Any]] = field(default_factory=list[tuple[str, dict[str, str], Any]])
+    """Calls with their queries, headers and bodies."""
     stepping: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
-    """A caller hung up while its step was at work."""
-    _taken: dict[str, int] = field(default_factory=dict[str, int])
+    """Set when a caller disconnects during its step."""
+    _step_counts: dict[str, int] = field(default_factory=dict[str, int])
+    """Numbers of executed steps, by task."""
 
     def calls(self, method: str = "") -> list[str]:
-        return [call.partition("?")[0] for call, _, _ in self.asked if call.startswith(method)]
+        return [call.partition("?")[0] for call, _, _ in self.requests if call.startswith(method)]
 
     def body(self, call: str) -> Any:
-        """Of the last such call."""
-        return next(body for name, _, body in reversed(self.asked) if name == call)
+        """Return the body of the last such call."""
+        return next(body for name, _, body in reversed(self.requests) if name == call)
 
     def bodies(self, call: str) -> list[Any]:
-        return [body for name, _, body in self.asked if name == call]
+        return [body for name, _, body in self.requests if name == call]
 
     async def __call__(self, scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
         raw = await read_body(receive)
@@ -67,8 +67,8 @@ class Far:
         query = scope["query_string"].decode()
         headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         is_json = headers.get("content-type", "").startswith("application/json")
-        self.asked.append((f"{call}?{query}" if query else call, headers, json.loads(raw) if is_json else raw))
-        status, answer = self.answers.get(call) or self._answer(scope["method"], path, self.asked[-1][2])
+        self.requests.append((f"{call}?{query}" if query else call, headers, json.loads(raw) if is_json else raw))
+        status, answer = self.answers.get(call) or self._answer(scope["method"], path, self.requests[-1][2])
         if status == -1:
             self.stepping.set()
             await receive()
@@ -87,27 +87,27 @@ class Far:
         parts = path.removeprefix(TASKS).strip("/").split("/")
         match method, parts:
             case "POST", [""]:
-                task_id = f"task-{len(self._taken) + 1}"
-                self._taken[task_id] = 0
-                made: dict[str, Any] = {"task_id": task_id, "artifacts": []}
-                made |= body if self.keeps else LOST
-                return 200, made
+                task_id = f"task-{len(self._step_counts) + 1}"
+                self._step_counts[task_id] = 0
+                task: dict[str, Any] = {"task_id": task_id, "artifacts": []}
+                task |= body if self.keeps else LOST
+                return 200, task
             case "GET", [""]:
                 return 200, NO_TASKS
-            case "POST", [task_id, "steps"] if task_id in self._taken:
-                self._taken[task_id] += 1
-                if self._taken[task_id] > len(self.steps):
+            case "POST", [task_id, "steps"] if task_id in self._step_counts:
+                self._step_counts[task_id] += 1
+                if self._step_counts[task_id] > len(self.steps):
                     return 500, b"Internal Server Error"
-                found = self.steps[self._taken[task_id] - 1]
+                found = self.steps[self._step_counts[task_id] - 1]
                 return found if isinstance(found, tuple) else (200, found)  # pyright: ignore[reportUnknownVariableType]
             case "GET", [task_id, "steps"]:
-                taken = min(self._taken.get(task_id, 0), len(self.steps))
-                done: list[Any] = [{"step_id": f"s{number}", "status": "completed"} for number in range(taken)]
-                return 200, {"steps": done, "pagination": {"total_items": taken, "total_pages": 0}}
+                count = min(self._step_counts.get(task_id, 0), len(self.steps))
+                done: list[Any] = [{"step_id": f"s{number}", "status": "completed"} for number in range(count)]
+                return 200, {"steps": done, "pagination": {"total_items": count, "total_pages": 0}}
             case "POST", [_, "artifacts"]:
-                made = {"artifact_id": f"up-{len(self.calls('POST'))}", "agent_created": False, "file_name": "up"}
-                self.listed.append(made)
-                return 200, made
+                upload = {"artifact_id": f"up-{len(self.calls('POST'))}", "agent_created": False, "file_name": "up"}
+                self.listed.append(upload)
+                return 200, upload
             case "GET", [_, "artifacts"]:
                 return 200, {"artifacts": self.listed, "pagination": {"total_items": len(self.listed)}}
             case "GET", [_, "artifacts", artifact_id] if artifact_id in self.files:

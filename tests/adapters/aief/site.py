@@ -1,4 +1,4 @@
-"""A whole gateway for the tests of AIEF, on loopback: the demo agents, and some that wait until a test lets them go."""
+"""Whole gateway for the tests of AIEF, on loopback: the demo agents, and some that wait until a test continues them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping
@@ -19,8 +19,9 @@ from tests.running import running
 
 T = TypeVar("T")
 BOUND = 30.0
-"""Seconds within which whatever a test waits for must come."""
-NOBODY = "00000000-0000-4000-8000-000000000000"
+"""Maximum time that a test waits for an event, in seconds."""
+UNKNOWN_ID = "00000000-0000-4000-8000-000000000000"
+"""Valid id that does not exist."""
 OWNER = "default"
 
 
@@ -31,7 +32,7 @@ async def within(awaitable: Awaitable[T]) -> T:
 
 @dataclass
 class Gates:
-    """What the agents `gated` and `staged` wait for, and what they tell."""
+    """Events that the agents `gated` and `staged` wait for, and records of their calls."""
 
     began: asyncio.Event = field(default_factory=asyncio.Event)
     go: asyncio.Event = field(default_factory=asyncio.Event)
@@ -40,13 +41,13 @@ class Gates:
     most: int = 0
 
     def reset(self) -> None:
-        """Release the agents that still wait, and close the gate for the next test."""
+        """Release the waiting agents, and close the gate for the next test."""
         self.go.set()
         self.began, self.go = asyncio.Event(), asyncio.Event()
         self.calls, self.most = [], 0
 
     async def gated(self, call: Invocation) -> AsyncGenerator[str]:
-        """Says one word, and another when the gate opens."""
+        """Send one word, and another when the gate opens."""
         self.calls.append(call)
         self.active += 1
         self.most = max(self.most, self.active)
@@ -59,7 +60,7 @@ class Gates:
             self.active -= 1
 
     async def staged(self, text: str) -> AsyncGenerator[Step | str]:
-        """Two steps; in the second it stands before the gate."""
+        """Run two steps. The second one waits at the gate."""
         yield Step("one")
         yield "Done one."
         yield Step("two")
@@ -67,14 +68,14 @@ class Gates:
         await self.go.wait()
         yield "Done two."
 
-    async def given(self, call: Invocation) -> dict[str, Any]:
-        """Gives back what it was given."""
+    async def inputs(self, call: Invocation) -> dict[str, Any]:
+        """Return the text, the data and the files of the input."""
         self.calls.append(call)
         return {"text": call.text, "data": call.data, "files": [[f.name, len(f.inline or b"")] for f in call.files]}
 
 
 async def interview(text: str) -> AsyncGenerator[Step | Ask | str, str]:
-    """Asks in its second step, and goes on with another one."""
+    """Ask in the second step, and continue with another one."""
     yield Step("greet")
     yield "Hello."
     yield Step("ask")
@@ -85,7 +86,7 @@ async def interview(text: str) -> AsyncGenerator[Step | Ask | str, str]:
 
 
 async def kinds(text: str) -> AsyncGenerator[Artifact | Message]:
-    """Artifacts of every kind, and a file that is said."""
+    """Send artifacts of every kind, and a file in a message."""
     yield Artifact(name="notes", parts=(TextPart(text="one "), TextPart(text="two")))
     yield Artifact(name="table", parts=(DataPart(data={"a": [1, 2]}),))
     yield Artifact(name="far.pdf", parts=(FilePart(name="far.pdf", url="https://files.invalid/far.pdf"),))
@@ -94,7 +95,7 @@ async def kinds(text: str) -> AsyncGenerator[Artifact | Message]:
 
 
 async def graph(text: str) -> AsyncGenerator[Event]:
-    """Steps inside of a step, and an event that has no form."""
+    """Send a nested step, and an event that AIEF cannot show."""
     yield StepStarted(step_id="a", name="outer")
     yield StepStarted(step_id="b", name="inner", ns=("outer",))
     yield StepEnded(step_id="b", name="inner", ns=("outer",))
@@ -119,7 +120,7 @@ class Site:
         return answer.json()["task_id"]
 
     async def post(self, agent: str, task_id: str, text: str | None = None, **more: Any) -> Any:
-        """One step."""
+        """Execute one step."""
         body = {"input": text, **more} if text is not None or more else None
         answer = await within(self.http.post(self.at(agent, f"/{task_id}/steps"), json=body))
         assert answer.status_code == 200, answer.text
@@ -155,17 +156,17 @@ async def opened(
     folder: Path, registered: Mapping[str, RegisteredAgent] | None = None, **settings: Any
 ) -> AsyncGenerator[Site]:
     gates = Gates()
-    known = {name: getattr(demo, name) for name in DEMO} | {
+    agents = {name: getattr(demo, name) for name in DEMO} | {
         "gated": gates.gated,
         "staged": gates.staged,
-        "given": gates.given,
+        "inputs": gates.inputs,
         "interview": interview,
         "kinds": kinds,
         "graph": graph,
     }
-    known = {name: agent for name, agent in known.items() if name not in (registered or {})}
-    given: dict[str, Any] = {"default_agent": "echo", **settings}
-    async with running(folder, known, registered=registered, **given) as gateway:
+    agents = {name: agent for name, agent in agents.items() if name not in (registered or {})}
+    options: dict[str, Any] = {"default_agent": "echo", **settings}
+    async with running(folder, agents, registered=registered, **options) as gateway:
         try:
             yield Site(gateway.hub, gateway.http, gates, folder, gateway.url)
         finally:

@@ -1,4 +1,4 @@
-"""The calls that the clients of this protocol make, in their order and with their manners."""
+"""Calls of the known clients of this protocol, in their order and form."""
 
 import re
 from typing import Any
@@ -13,7 +13,7 @@ JSON = {"Content-Type": "application/json", "Accept": "application/json"}
 
 
 def strict(value: Any, names: dict[str, type | tuple[type, ...]]) -> None:
-    """As pydantic's strict types of the generated client."""
+    """Check types as strictly as the pydantic models of the generated client."""
     for name, kind in names.items():
         assert isinstance(value[name], kind), f"{name} of {value}"
 
@@ -42,7 +42,7 @@ def check_page(page: Any) -> None:
 
 
 async def test_the_generated_python_client(site: Site) -> None:
-    """Create, step until the last, list, download: what its own minimal example does."""
+    """Create a task, execute all steps, list and download, as the client's minimal example does."""
     base = "/agent/files/ap/v1/agent/tasks"
     task = (await site.http.post(base, headers=JSON, content=b'{"input": "Write", "additional_input": null}')).json()
     check_task(task)
@@ -57,16 +57,16 @@ async def test_the_generated_python_client(site: Site) -> None:
     check_page(page)
     [artifact] = page["artifacts"]
     check_artifact(artifact)
-    got = await site.http.get(f"{base}/{task['task_id']}/artifacts/{artifact['artifact_id']}")
-    found = re.search(r'filename=[\'"]?([^\'"\s]+)[\'"]?', got.headers["content-disposition"])
+    download = await site.http.get(f"{base}/{task['task_id']}/artifacts/{artifact['artifact_id']}")
+    found = re.search(r'filename=[\'"]?([^\'"\s]+)[\'"]?', download.headers["content-disposition"])
     assert found is not None
     assert found[1] == "report.txt"
-    # It reads a missing thing off the status.
+    # The client detects a missing step by the status.
     assert (await site.http.get(f"{base}/{task['task_id']}/steps/none")).status_code == 404
 
 
 async def test_the_postman_collection(site: Site) -> None:
-    """It reads the first step before it executes one, and posts one more after the last."""
+    """Read the first step before any is executed, and post another one after the last."""
     base = "/ap/v1/agent/tasks"
     task = (await site.http.post(base, json={"input": "test", "additional_input": {}})).json()
     path = f"{base}/{task['task_id']}"
@@ -92,8 +92,11 @@ async def test_the_postman_collection(site: Site) -> None:
 
 
 async def test_the_benchmark(site: Site) -> None:
-    """Its host is the base URL with /ap/v1; a POST of a step has a content type and no body; it reads one page of
-    artifacts, and refuses one without created_at."""
+    """Make the calls of agbenchmark.
+
+    Its host is the base URL with /ap/v1. A POST of a step has a content type and no body. It reads one page of
+    artifacts, and rejects an artifact without created_at.
+    """
     async with loopback.client(base_url=f"{site.url}/agent/files/ap/v1") as http:
         task = (await http.post("/agent/tasks", json={"input": "Write Washington", "additional_input": None})).json()
         path = f"/agent/tasks/{task['task_id']}"

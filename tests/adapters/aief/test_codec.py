@@ -1,4 +1,4 @@
-"""Names, contents, answers: what goes in and out is pure, and no name leads out."""
+"""Conversion of names, artifacts, inputs and answers. No file name leads out of its folder."""
 
 from typing import Any
 
@@ -46,12 +46,12 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize(("name", "cleaned"), HOSTILE.items())
-def test_a_file_name_is_its_last_segment_and_nothing_that_leads_anywhere(name: str, cleaned: str) -> None:
+def test_a_file_name_is_reduced_to_a_safe_last_segment(name: str, cleaned: str) -> None:
     assert clean_name(name) == cleaned
 
 
 @given(st.text())
-def test_whatever_a_name_is_it_stays_one_segment(name: str) -> None:
+def test_every_cleaned_name_is_one_segment(name: str) -> None:
     cleaned = clean_name(name)
     assert cleaned not in ("", ".", "..")
     assert not set(cleaned) & set("/\\\0\r\n")
@@ -59,7 +59,7 @@ def test_whatever_a_name_is_it_stays_one_segment(name: str) -> None:
     assert clean_name(cleaned) == cleaned
 
 
-def test_a_name_that_is_too_long_keeps_its_suffix() -> None:
+def test_a_shortened_name_keeps_its_suffix() -> None:
     assert clean_name("x" * 1000 + ".tar") == "x" * 251 + ".tar"
     assert clean_name("日" * 1000) == "日" * 85
     assert clean_name("x." + "y" * 1000) == ("x." + "y" * 1000)[:255]
@@ -81,12 +81,12 @@ def test_a_name_that_is_too_long_keeps_its_suffix() -> None:
         ("a\0/b\n", "a/b"),
     ],
 )
-def test_a_folder_is_below_the_workspace_of_whoever_is_told(folder: str | None, cleaned: str | None) -> None:
+def test_a_folder_stays_below_the_workspace(folder: str | None, cleaned: str | None) -> None:
     assert clean_folder(folder) == cleaned
 
 
 @given(st.text())
-def test_whatever_a_folder_is_it_leads_down_only(folder: str) -> None:
+def test_every_cleaned_folder_leads_only_downwards(folder: str) -> None:
     cleaned = clean_folder(folder)
     if cleaned is not None:
         assert not cleaned.startswith("/")
@@ -103,7 +103,7 @@ def test_the_header_of_a_download_is_one_line_of_ascii(name: str) -> None:
     assert header.removeprefix('attachment; filename="').partition(";")[0].count('"') == 1
 
 
-def test_a_name_beyond_ascii_is_told_whole_beside_a_plain_one() -> None:
+def test_a_non_ascii_name_is_sent_in_both_forms() -> None:
     assert disposition("up.txt") == 'attachment; filename="up.txt"'
     assert disposition('ü".txt') == "attachment; filename=\"__.txt\"; filename*=UTF-8''%C3%BC%22.txt"
 
@@ -113,8 +113,8 @@ def test_times_are_utc_with_a_z() -> None:
 
 
 @pytest.mark.parametrize(("total", "pages"), [(0, 0), (1, 1), (10, 1), (11, 2)])
-def test_a_page_that_is_not_full_counts(total: int, pages: int) -> None:
-    """The Python SDK's server rounds down."""
+def test_a_partial_page_counts_as_a_page(total: int, pages: int) -> None:
+    """Check that the number of pages is rounded up. The Python SDK's server rounds down."""
     assert page_of(total, 1, 10).total_pages == pages
 
 
@@ -126,7 +126,7 @@ def artifact(*parts: Part, name: str | None = None, **more: Any) -> Artifact:
 
 
 @pytest.mark.parametrize(
-    ("made", "name", "content"),
+    ("source", "name", "content"),
     [
         (artifact(TextPart(text="a"), TextPart(text="b"), name="n"), "n.txt", [b"a", b"b"]),
         (artifact(TextPart(text="a"), name="n.md"), "n.md", [b"a"]),
@@ -137,19 +137,19 @@ def artifact(*parts: Part, name: str | None = None, **more: Any) -> Artifact:
         (artifact(), "artifact.txt", []),
     ],
 )
-def test_every_artifact_is_a_file(made: Artifact, name: str, content: list[bytes | str]) -> None:
-    assert encode_artifact(made).file_name == name
-    assert list(contents(made)) == content
+def test_every_artifact_is_a_file(source: Artifact, name: str, content: list[bytes | str]) -> None:
+    assert encode_artifact(source).file_name == name
+    assert list(contents(source)) == content
 
 
-def test_a_name_with_folders_is_a_name_and_a_folder() -> None:
-    told = encode_artifact(artifact(FilePart(blob="0" * 64), name="../src/deep/app.py"))
-    assert (told.file_name, told.relative_path) == ("app.py", "src/deep/")
-    told = encode_artifact(artifact(FilePart(blob="0" * 64), name="app.py", folder="lib"))
-    assert (told.file_name, told.relative_path) == ("app.py", "lib")
+def test_a_name_with_folders_is_split() -> None:
+    encoded = encode_artifact(artifact(FilePart(blob="0" * 64), name="../src/deep/app.py"))
+    assert (encoded.file_name, encoded.relative_path) == ("app.py", "src/deep/")
+    encoded = encode_artifact(artifact(FilePart(blob="0" * 64), name="app.py", folder="lib"))
+    assert (encoded.file_name, encoded.relative_path) == ("app.py", "lib")
 
 
-def test_ids_of_artifacts_fit_in_a_path_and_are_the_run_s_own() -> None:
+def test_ids_of_artifacts_are_path_safe_and_unique_per_run() -> None:
     first = artifact_id(artifact().replace(artifact_id="../a b"))
     assert len(first) == 36
     assert first != artifact_id(artifact().replace(artifact_id="../a b", run_id="s"))
@@ -192,11 +192,11 @@ def test_json_text_answers_a_question_with_a_schema_as_json(text: str, value: ob
     assert decode_answer(body(text), None)[0] == text
 
 
-def test_an_input_without_text_leaves_the_text_to_the_data() -> None:
-    def text(given: str | None) -> str:
-        said = (decode_input(given),)
+def test_an_input_without_text_takes_the_text_from_the_data() -> None:
+    def text(value: str | None) -> str:
+        messages = (decode_input(value),)
         data: JsonObject = {"prompt": "from the data"}
-        run_input = RunInput(messages=said, data=data)
+        run_input = RunInput(messages=messages, data=data)
         return Invocation(agent="a", thread_id="t", task_id="t", run_id="r", input=run_input).text
 
     assert text(None) == "from the data"
@@ -204,6 +204,6 @@ def test_an_input_without_text_leaves_the_text_to_the_data() -> None:
     assert text("") == ""
 
 
-def test_the_input_of_a_run_of_another_protocol_is_its_text_and_its_object() -> None:
+def test_input_from_another_protocol_is_its_text_and_its_object() -> None:
     assert input_of((Message.of("a", "user"), Message.of("b", "user")), {"k": 1}) == ("a\nb", {"k": 1})
     assert input_of((), [1]) == (None, {})

@@ -1,7 +1,7 @@
-"""One case, one log, and the AIEF task that it is: a diff here is a change of the wire, and somebody reads it.
+"""Golden files of AIEF, one for each log. A diff is a change of the wire format, and must be reviewed.
 
-`canonical.json` is the log, `aief-v1.json` the task with its steps and the contents of its files, as far as they are
-written in the log itself. `pytest --accept` writes the last one.
+`canonical.json` is the log. `aief-v1.json` is the task with its steps, and with the files whose contents are in the
+log. `pytest --accept` writes the latter.
 """
 
 import json
@@ -31,6 +31,6 @@ def pieces(view: TaskView, artifact_id: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_task_of_a_log_is_what_it_was(case: str, accept: bool) -> None:
+def test_the_task_of_a_log_matches_the_golden(case: str, accept: bool) -> None:
     path, text = GOLDEN / case / "aief-v1.json", written(log_of(case))
     compare(path, text, accept)

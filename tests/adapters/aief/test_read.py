@@ -1,4 +1,4 @@
-"""What another AIEF server answers to its steps, as events."""
+"""Conversion of another AIEF server's steps into events."""
 
 from typing import Any
 
@@ -10,17 +10,17 @@ from babelgate.canonical import Event, FaultCode, FaultError, FilePart, RunReaso
 from babelgate.canonical.event import InterruptRaised, LossNoted, PartAdded, RunEnded, StepEnded, ToolEnded, ToolStarted
 from tests.adapters.aief.far import step
 
-OURS: dict[str, Any] = {"babelgate": {"thread_id": "x", "task_id": "y", "run_id": "z"}}
+FROM_GATEWAY: dict[str, Any] = {"babelgate": {"thread_id": "x", "task_id": "y", "run_id": "z"}}
 
 
-def read(*steps: Any, **given: Any) -> list[Event]:
-    """All that a run says, without its files."""
-    reader = StepReader(**given)
+def read(*steps: Any, **options: Any) -> list[Event]:
+    """Return all events of a run, without its files."""
+    reader = StepReader(**options)
     events: list[Event] = []
     for each in steps:
         assert not reader.stopped
-        told = reader.read(each)
-        events += [*told.said, *told.ended]
+        step_events = reader.read(each)
+        events += [*step_events.content, *step_events.ended]
     assert reader.stopped
     last = reader.end()
     assert last is not None
@@ -41,7 +41,7 @@ def ended(events: list[Event]) -> RunEnded:
     return last
 
 
-def test_the_output_is_the_answer() -> None:
+def test_the_output_becomes_the_answer() -> None:
     events = one("Hello")
     assert [event.kind for event in events] == ["message_started", "part_added", "message_ended", "run_ended"]
     assert [part.text for part in parts(events)] == ["Hello"]
@@ -49,21 +49,21 @@ def test_the_output_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize("output", [None, ""])
-def test_where_nothing_is_said_there_is_no_message(output: str | None) -> None:
+def test_an_empty_output_is_no_message(output: str | None) -> None:
     assert [event.kind for event in one(output)] == ["run_ended"]
 
 
 def test_thoughts_the_last_command_and_costs_of_autogpt_are_read() -> None:
     looked = {"name": "look", "args": {"at": "x"}, "result": {"outputs": "sun", "status": "success"}}
-    asked = {"name": "ask", "args": {}, "result": {"error": "E", "reason": "Nobody is there."}}
-    told: dict[str, Any] = {
+    failed = {"name": "ask", "args": {}, "result": {"error": "E", "reason": "Nobody is there."}}
+    outputs: dict[str, Any] = {
         "Wait": {"thoughts": {"text": "Hm.", "reasoning": "Rain?", "speak": "Wait"}},
         "Sun": {"thoughts": "Look.", "last_action": looked, "task_cumulative_cost": 0.12},
-        "No": {"last_action": asked, "task_total_cost": 0.34},
+        "No": {"last_action": failed, "task_total_cost": 0.34},
     }
-    events = read(*(step(output, last=output == "No", additional_output=more) for output, more in told.items()))
-    said = [(part.kind, part.text) for part in parts(events)]
-    assert said == [
+    events = read(*(step(output, last=output == "No", additional_output=more) for output, more in outputs.items()))
+    texts = [(part.kind, part.text) for part in parts(events)]
+    assert texts == [
         *(("reasoning", "Hm.\nRain?"), ("text", "Wait")),
         *(("reasoning", "Look."), ("text", "Sun"), ("text", "No")),
     ]
@@ -74,10 +74,10 @@ def test_thoughts_the_last_command_and_costs_of_autogpt_are_read() -> None:
     assert ended(events).usage == {"cost": 0.34}
 
 
-def test_what_a_gateway_tells_beside_the_output_is_what_it_was_before() -> None:
+def test_additional_output_of_a_gateway_is_restored() -> None:
     events = one(
         "Done.",
-        **OURS,
+        **FROM_GATEWAY,
         reasoning="Hm.",
         progress="Half way.",
         data=[{"a": 1}],
@@ -110,25 +110,25 @@ def test_what_a_gateway_tells_beside_the_output_is_what_it_was_before() -> None:
         ('[{"a":1},2]', {"data": [{"a": 1}, 2]}),
     ],
 )
-def test_data_that_a_gateway_repeats_as_text_is_told_once(output: str, more: dict[str, Any]) -> None:
-    events = one(output, **OURS, **more)
+def test_data_that_a_gateway_repeats_as_text_is_read_once(output: str, more: dict[str, Any]) -> None:
+    events = one(output, **FROM_GATEWAY, **more)
     assert [part.kind for part in parts(events)] == ["data"] * len(more.get("data", ()))
     assert ended(events).output == more.get("output")
 
 
-def test_text_that_is_no_repetition_stays() -> None:
-    assert [part.text for part in parts(one("null", **OURS))] == ["null"]
-    assert [part.kind for part in parts(one("1", **OURS, data=[2]))] == ["text", "data"]
+def test_text_that_repeats_no_data_is_read() -> None:
+    assert [part.text for part in parts(one("null", **FROM_GATEWAY))] == ["null"]
+    assert [part.kind for part in parts(one("1", **FROM_GATEWAY, data=[2]))] == ["text", "data"]
 
 
-def test_what_any_other_server_tells_beside_the_output_is_the_structured_output() -> None:
+def test_additional_output_of_other_servers_is_structured_output() -> None:
     events = one("Done.", data=[1], tools="x", usage={"tokens": 2})
     assert [part.text for part in parts(events)] == ["Done."]
     assert (ended(events).output, ended(events).usage) == ({"data": [1], "tools": "x"}, {"tokens": 2})
     assert ended(one("Done.", usage=7)).output == {"usage": 7}
 
 
-def test_what_a_step_on_the_way_tells_beside_its_output_is_kept_with_the_step() -> None:
+def test_additional_output_of_an_intermediate_step_stays_with_it() -> None:
     more = {"plan": [1, 2]}
     events = read(step("One", name="one", last=False, additional_output=more), step("Two", name="two"))
     assert [event.update for event in events if isinstance(event, StepEnded)] == [more, None]
@@ -141,7 +141,7 @@ def test_the_usage_of_all_steps_is_added_up() -> None:
     assert ended(events).usage == {"in": 4, "out": 3.5, "model": "b"}
 
 
-def test_losses_that_a_gateway_tells_are_told_on_and_only_those_that_have_a_name_here() -> None:
+def test_only_specified_losses_of_another_gateway_are_forwarded() -> None:
     more = {"babelgate": {"loss": {"custom": "no place", "nothing": "x", "step": 7}}}
     events = read(
         step("One", name="one", last=False, additional_output=more), step("Two", name="two", additional_output=more)
@@ -152,8 +152,8 @@ def test_losses_that_a_gateway_tells_are_told_on_and_only_those_that_have_a_name
 # Faults
 
 
-def test_an_error_of_the_last_step_is_the_fault_of_the_run_in_its_own_words() -> None:
-    events = one("Before.", **OURS, error={"code": "agent_timeout", "message": "Too slow."})
+def test_an_error_of_the_last_step_is_the_runs_fault() -> None:
+    events = one("Before.", **FROM_GATEWAY, error={"code": "agent_timeout", "message": "Too slow."})
     assert [part.text for part in parts(events)] == ["Before."]
     assert (ended(events).status, ended(events).reason) == (RunStatus.ERROR, RunReason.FAULT)
     fault = ended(events).fault
@@ -161,23 +161,23 @@ def test_an_error_of_the_last_step_is_the_fault_of_the_run_in_its_own_words() ->
     assert (fault.code, fault.message) == (FaultCode.AGENT_TIMEOUT, "Too slow.")
 
 
-def test_an_error_that_is_also_the_output_is_not_said() -> None:
-    assert parts(one("Boom", **OURS, error={"code": "agent_failed", "message": "Boom"})) == []
+def test_an_error_repeated_in_the_output_is_read_once() -> None:
+    assert parts(one("Boom", **FROM_GATEWAY, error={"code": "agent_failed", "message": "Boom"})) == []
 
 
 @pytest.mark.parametrize("code", ["internal", "unauthenticated", "nonsense", None, 7])
-def test_what_is_wrong_with_the_other_gateway_is_not_wrong_with_this_one(code: Any) -> None:
+def test_internal_errors_of_another_gateway_are_agent_failures(code: Any) -> None:
     fault = ended(one(None, error={"code": code, "message": "Boom"})).fault
     assert fault is not None
     assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "Boom")
 
 
-def test_a_gateways_step_with_an_error_is_the_last_whatever_it_says_itself() -> None:
-    assert ended(one(None, False, **OURS, error={"code": "agent_failed", "message": "Boom"})).fault is not None
+def test_a_gateways_step_with_an_error_is_the_last() -> None:
+    assert ended(one(None, False, **FROM_GATEWAY, error={"code": "agent_failed", "message": "Boom"})).fault is not None
 
 
-def test_a_step_that_was_cancelled_there_is_a_cancelled_run() -> None:
-    events = one("Half", **OURS, error={"code": "cancelled", "message": "The step was cancelled."})
+def test_a_step_cancelled_upstream_is_a_cancelled_run() -> None:
+    events = one("Half", **FROM_GATEWAY, error={"code": "cancelled", "message": "The step was cancelled."})
     assert (ended(events).status, ended(events).reason) == (RunStatus.CANCELLED, RunReason.CALLER)
 
 
@@ -189,8 +189,8 @@ def test_an_error_of_another_form_is_structured_output(error: Any) -> None:
 # Questions
 
 
-def test_a_question_is_not_also_said_and_what_was_said_before_it_is() -> None:
-    more = {**OURS, "status": "input-required", "questions": [{"id": "q", "message": "Who?"}]}
+def test_a_question_is_removed_from_the_output() -> None:
+    more = {**FROM_GATEWAY, "status": "input-required", "questions": [{"id": "q", "message": "Who?"}]}
     events = read(step("Hello.\nWho?", last=False, additional_output=more))
     assert [part.text for part in parts(events)] == ["Hello."]
     assert isinstance(events[-1], InterruptRaised)
@@ -198,20 +198,20 @@ def test_a_question_is_not_also_said_and_what_was_said_before_it_is() -> None:
 
 
 @pytest.mark.parametrize("questions", [None, "x", [], [7], [{"message": 7, "kind": 7, "schema": 7, "id": 7}]])
-def test_questions_that_make_no_sense_are_one_question(questions: Any) -> None:
+def test_malformed_questions_become_one_question(questions: Any) -> None:
     events = read(step("Who?", last=False, additional_output={"status": "input-required", "questions": questions}))
     assert [event.kind for event in events] == ["interrupt_raised"]
     assert isinstance(events[0], InterruptRaised)
     assert (events[0].message.text, events[0].ask, events[0].answer_schema) == ("Who?", "input", None)
 
 
-def test_a_last_step_asks_nothing() -> None:
-    more = {**OURS, "status": "input-required", "questions": [{"id": "q", "message": "Who?"}]}
+def test_a_last_step_is_no_question() -> None:
+    more = {**FROM_GATEWAY, "status": "input-required", "questions": [{"id": "q", "message": "Who?"}]}
     assert ended(read(step("Who?", additional_output=more))).status is RunStatus.SUCCESS
     assert ended(read(step("Who?"), asks=True)).status is RunStatus.SUCCESS
 
 
-def test_text_before_an_unsaid_question_keeps_its_end() -> None:
+def test_output_is_unchanged_if_it_omits_the_question() -> None:
     more = {"status": "input-required", "questions": [{"message": ""}]}
     events = read(step("Choose:\n", last=False, additional_output=more))
     assert [part.text for part in parts(events)] == ["Choose:\n"]
@@ -220,18 +220,18 @@ def test_text_before_an_unsaid_question_keeps_its_end() -> None:
 # Steps and files
 
 
-def test_a_name_has_an_end() -> None:
+def test_a_long_step_name_is_cut() -> None:
     events = read(step("x", name="n" * 1000))
     assert [len(event.name) for event in events if isinstance(event, StepEnded)] == [256]
 
 
 @pytest.mark.parametrize("status", [None, "created", "completed", "done"])
-def test_a_step_that_was_answered_is_over_whatever_its_status_says(status: Any) -> None:
-    """Some servers answer with the step as they created it."""
+def test_a_returned_step_is_complete_with_any_other_status(status: Any) -> None:
+    """Check other statuses: some servers return the step as they created it."""
     assert ended(read(step("x", status=status))).status is RunStatus.SUCCESS
 
 
-def test_a_step_that_is_running_is_not_over() -> None:
+def test_a_running_step_is_a_fault() -> None:
     with pytest.raises(FaultError) as caught:
         StepReader().read(step(None, last=False, status="running"))
     assert caught.value.fault.code is FaultCode.AGENT_FAILED
@@ -249,7 +249,7 @@ def test_a_step_that_is_running_is_not_over() -> None:
         ("/", "artifact", "application/octet-stream"),
     ],
 )
-def test_a_file_has_a_name_that_is_one_and_the_type_of_its_name(name: Any, clean: str, media_type: str) -> None:
-    made = decode_artifact(w.Artifact(artifact_id="x", file_name=name, relative_path="/../a/"), b"1")
-    assert isinstance(made.part, FilePart)
-    assert (made.name, made.part.media_type, made.part.size, made.folder) == (clean, media_type, 1, "a/")
+def test_a_file_has_a_safe_name_and_its_media_type(name: Any, clean: str, media_type: str) -> None:
+    decoded = decode_artifact(w.Artifact(artifact_id="x", file_name=name, relative_path="/../a/"), b"1")
+    assert isinstance(decoded.part, FilePart)
+    assert (decoded.name, decoded.part.media_type, decoded.part.size, decoded.folder) == (clean, media_type, 1, "a/")

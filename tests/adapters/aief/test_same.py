@@ -1,4 +1,4 @@
-"""From AIEF to AIEF: what another server tells beside its steps is told on as it came."""
+"""Pass-through from AIEF to AIEF: additional output and unspecified members of steps are forwarded unchanged."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -20,19 +20,27 @@ THINKS: dict[str, Any] = {
     "task_cumulative_cost": 0.12,
 }
 DONE: dict[str, Any] = {"last_action": {"name": "look", "args": {}, "result": [1, None]}, "task_total_cost": 0.34}
-OURS = {"task_id", "step_id", "input", "additional_input", "artifacts", "created_at", "additional_output.babelgate"}
-"""Paths of what is the gateway's."""
+GATEWAY_PATHS = {
+    "task_id",
+    "step_id",
+    "input",
+    "additional_input",
+    "artifacts",
+    "created_at",
+    "additional_output.babelgate",
+}
+"""Paths of the members that the gateway sets."""
 
 
 @pytest.fixture
 async def gateway(far: Far, http: httpx.AsyncClient, tmp_path: Path) -> AsyncGenerator[Running]:
     registered = RegisteredAgent(AgentInfo(name="far"), Client(far.url, http=http))
-    async with running(tmp_path, registered={"far": registered}) as made:
-        yield made
+    async with running(tmp_path, registered={"far": registered}) as gateway:
+        yield gateway
 
 
 async def stepped(gateway: Running) -> list[httpx.Response]:
-    """The answers to a task's steps, up to the last."""
+    """Execute all steps of a task, and return the responses."""
     base = "/agent/far/ap/v1/agent/tasks"
     task = (await gateway.http.post(base, json={"input": "Go"})).json()
     answers: list[httpx.Response] = []
@@ -42,36 +50,36 @@ async def stepped(gateway: Running) -> list[httpx.Response]:
 
 
 @pytest.mark.parametrize("name", ["plan", None])
-async def test_a_step_is_shown_as_its_server_shows_it(far: Far, gateway: Running, name: str | None) -> None:
+async def test_a_step_equals_that_of_the_upstream(far: Far, gateway: Running, name: str | None) -> None:
     far.steps = [
         step("Looking", last=False, name=name or "step 1", additional_output=THINKS),
         step("Found", name=name or "step 2", additional_output=DONE),
     ]
-    for theirs, answer in zip(far.steps, await stepped(gateway), strict=True):
-        assert [each for each in differences(theirs, answer.json()) if each[1:] not in OURS] == []
+    for expected, answer in zip(far.steps, await stepped(gateway), strict=True):
+        assert [each for each in differences(expected, answer.json()) if each[1:] not in GATEWAY_PATHS] == []
 
 
-async def test_the_only_step_is_shown_as_its_server_shows_it(far: Far, gateway: Running) -> None:
+async def test_a_single_step_equals_that_of_the_upstream(far: Far, gateway: Running) -> None:
     far.steps = [step("Found", additional_output=DONE)]
     [answer] = await stepped(gateway)
-    shown = answer.json()
-    assert shown["additional_output"] == {**DONE, "babelgate": shown["additional_output"]["babelgate"]}
+    output = answer.json()["additional_output"]
+    assert output == {**DONE, "babelgate": output["babelgate"]}
 
 
 UNKNOWN: dict[str, Any] = {"x_step": {"k": [1, "ü", None]}, "x_null": None}
 
 
 @pytest.mark.parametrize("names", [("plan", "act"), (None, None)])
-async def test_members_of_a_step_that_the_document_does_not_have_are_shown(
+async def test_unspecified_members_of_a_step_are_forwarded(
     far: Far, gateway: Running, names: tuple[str | None, str | None]
 ) -> None:
     first, second = names
     far.steps = [{**step("Looking", last=False, name=first), **UNKNOWN}, {**step("Found", name=second), "x_step": 2}]
-    for theirs, answer in zip((UNKNOWN, {"x_step": 2}), await stepped(gateway), strict=True):
-        assert {name: value for name, value in answer.json().items() if name.startswith("x_")} == theirs
+    for expected, answer in zip((UNKNOWN, {"x_step": 2}), await stepped(gateway), strict=True):
+        assert {name: value for name, value in answer.json().items() if name.startswith("x_")} == expected
 
 
-async def test_members_that_are_too_large_are_left_out_and_named_as_lost(far: Far, gateway: Running) -> None:
+async def test_too_large_members_of_a_step_are_a_loss(far: Far, gateway: Running) -> None:
     far.steps = [{**step("Found"), "x_step": "x" * 70_000}]
     [answer] = await stepped(gateway)
     assert "x_step" not in answer.json()

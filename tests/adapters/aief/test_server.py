@@ -1,4 +1,4 @@
-"""Tasks and steps over a whole gateway: the document's endpoints, and every trap that its servers and clients know."""
+"""Endpoints of AIEF on a whole gateway, and the details that its clients rely on."""
 
 import asyncio
 import json
@@ -45,25 +45,25 @@ def message(answer: httpx.Response) -> tuple[int, str]:
 # Bodies and shapes
 
 
-async def test_a_new_task_has_a_created_step_that_keeps_its_id(site: Site) -> None:
-    answer = await site.http.post(site.at("given"), json={"input": "Hi", "additional_input": {"a": 1}})
+async def test_a_new_task_has_a_created_step_with_its_id(site: Site) -> None:
+    answer = await site.http.post(site.at("inputs"), json={"input": "Hi", "additional_input": {"a": 1}})
     task = answer.json()
     assert answer.status_code == 200
     assert (task["input"], task["additional_input"], task["artifacts"]) == ("Hi", {"a": 1}, [])
     assert task["created_at"].endswith("Z")
-    [step] = await site.steps("given", task["task_id"])
+    [step] = await site.steps("inputs", task["task_id"])
     assert (step["status"], step["is_last"]) == ("created", False)
     assert step["output"] is step["additional_output"] is None
     assert (step["input"], step["additional_input"]) == ("Hi", {"a": 1})
     assert task["steps"] == [step]
     assert site.gates.calls == []
-    done = await site.post("given", task["task_id"])
+    done = await site.post("inputs", task["task_id"])
     assert done["step_id"] == step["step_id"] == next_run_id(task["task_id"])
-    assert [each["step_id"] for each in await site.steps("given", task["task_id"])] == [step["step_id"]]
+    assert [each["step_id"] for each in await site.steps("inputs", task["task_id"])] == [step["step_id"]]
     assert len(site.gates.calls) == 1
 
 
-async def test_a_body_is_optional_in_every_form_in_which_clients_leave_it_out(site: Site) -> None:
+async def test_a_body_is_optional_in_every_form(site: Site) -> None:
     for content, headers in (
         (b"", {}),
         (b"", {"Content-Type": "application/json"}),
@@ -73,9 +73,11 @@ async def test_a_body_is_optional_in_every_form_in_which_clients_leave_it_out(si
         (b'{"input": null, "additional_input": null}', {"Content-Type": "text/plain"}),
         (b'{"unknown": 1}', {"Content-Type": "application/x-www-form-urlencoded"}),
     ):
-        made = await site.http.post(STEPS, content=content, headers=headers)
-        assert (made.status_code, made.json()["input"], made.json()["additional_input"]) == (200, None, {}), content
-        done = await site.http.post(f"{STEPS}/{made.json()['task_id']}/steps", content=content, headers=headers)
+        created = await site.http.post(STEPS, content=content, headers=headers)
+        assert (created.status_code, created.json()["input"], created.json()["additional_input"]) == (200, None, {}), (
+            content
+        )
+        done = await site.http.post(f"{STEPS}/{created.json()['task_id']}/steps", content=content, headers=headers)
         assert (done.status_code, done.json()["status"], done.json()["output"]) == (200, "completed", ""), content
 
 
@@ -107,7 +109,7 @@ async def test_a_body_over_the_limit_is_413(tmp_path: Path) -> None:
         assert (await site.upload("echo", task_id, "a.txt", b"x" * 100)).status_code == 200
 
 
-async def test_a_task_id_is_found_in_any_spelling_of_the_uuid(site: Site) -> None:
+async def test_a_task_is_found_by_any_spelling_of_its_uuid(site: Site) -> None:
     task_id = await site.create("echo")
     assert (await site.task("echo", task_id.upper()))["task_id"] == task_id
 
@@ -118,7 +120,7 @@ NO_PAGES = (
 )
 
 
-async def test_a_page_that_is_none_is_422(site: Site) -> None:
+async def test_an_invalid_page_is_422(site: Site) -> None:
     task_id = await site.create("echo")
     for query in NO_PAGES:
         for path in (STEPS, f"{STEPS}/{task_id}/steps", f"{STEPS}/{task_id}/artifacts"):
@@ -132,17 +134,17 @@ def pagination(items: int, pages: int, page: int, size: int) -> dict[str, int]:
 
 
 @ALONE
-async def test_lists_come_in_pages_of_ten_with_the_newest_tasks_first(site: Site) -> None:
-    made = [await site.create("echo", str(number)) for number in range(12)]
+async def test_lists_have_pages_of_ten_with_the_newest_tasks_first(site: Site) -> None:
+    task_ids = [await site.create("echo", str(number)) for number in range(12)]
     first = (await site.http.get(STEPS)).json()
     assert first["pagination"] == pagination(12, 2, 1, 10)
     second = (await site.http.get(f"{STEPS}?current_page=2")).json()
-    assert [task["task_id"] for task in (*first["tasks"], *second["tasks"])] == made[::-1]
+    assert [task["task_id"] for task in (*first["tasks"], *second["tasks"])] == task_ids[::-1]
     beyond = (await site.http.get(f"{STEPS}?current_page=2147483647&page_size=2147483647")).json()
     assert (beyond["tasks"], beyond["pagination"]["total_items"]) == ([], 12)
 
 
-async def test_artifacts_come_in_pages_in_the_order_of_their_making(site: Site) -> None:
+async def test_artifacts_come_in_pages_in_order_of_creation(site: Site) -> None:
     task_id = await site.create("files")
     for number in range(5):
         await site.upload("files", task_id, f"{number}.txt", b"x")
@@ -152,7 +154,7 @@ async def test_artifacts_come_in_pages_in_the_order_of_their_making(site: Site) 
 
 
 @pytest.mark.parametrize("marked", [False, True])
-async def test_the_pages_of_steps_are_the_steps_of_the_task(site: Site, *, marked: bool) -> None:
+async def test_pages_of_steps_contain_all_steps_of_the_task(site: Site, *, marked: bool) -> None:
     async def begin(agent: str) -> Receipt:
         message = Message.of(f"to {agent}", "user")
         submission = Submission(agent=agent, thread_id=task_id, input=RunInput(messages=(message,)))
@@ -184,7 +186,7 @@ async def test_the_pages_of_steps_are_the_steps_of_the_task(site: Site, *, marke
 # Steps are runs
 
 
-async def test_a_step_is_answered_when_the_run_is_over(site: Site) -> None:
+async def test_a_step_is_returned_when_the_run_ends(site: Site) -> None:
     task_id = await site.create("echo", "Hi")
     answer = await site.http.post(f"{STEPS}/{task_id}/steps")
     step = answer.json()
@@ -207,7 +209,7 @@ async def test_a_step_is_answered_when_the_run_is_over(site: Site) -> None:
         (None, "step", "step"),
     ],
 )
-async def test_the_input_of_the_first_step_is_added_to_the_task_s(
+async def test_the_first_steps_input_is_appended_to_the_tasks(
     site: Site, task: str | None, step: str, output: str
 ) -> None:
     task_id = await site.create("echo", task)
@@ -218,42 +220,42 @@ async def test_the_input_of_the_first_step_is_added_to_the_task_s(
 
 
 @pytest.mark.parametrize("word", ["y", "Yes", " continue\n"])
-async def test_an_input_that_only_has_the_first_step_done_does_not_hide_the_task_s(site: Site, word: str) -> None:
+async def test_a_confirmation_as_first_input_does_not_replace_the_tasks(site: Site, word: str) -> None:
     task_id = await site.create("echo", "task")
     step = await site.post("echo", task_id, word)
     assert (step["output"], step["input"]) == ("task", word)
     assert await site.steps("echo", task_id) == [step]
-    assert (await site.post("echo", task_id, word))["output"] == word, "of a later turn it is all that was said"
+    assert (await site.post("echo", task_id, word))["output"] == word, "a later turn has no other input"
     assert (await site.post("echo", await site.create("echo", None), word))["output"] == word
     assert (await site.post("echo", await site.create("echo", ""), word))["output"] == word
 
 
 async def test_additional_input_is_the_data_of_the_run(site: Site) -> None:
-    task_id = await site.create("given", "Hi", additional_input={"a": 1, "b": 1})
-    step = await site.post("given", task_id, additional_input={"b": 2})
+    task_id = await site.create("inputs", "Hi", additional_input={"a": 1, "b": 1})
+    step = await site.post("inputs", task_id, additional_input={"b": 2})
     assert step["additional_output"]["output"] == {"text": "Hi", "data": {"a": 1, "b": 2}, "files": []}
     assert step["additional_input"] == {"a": 1, "b": 2}
-    step = await site.post("given", task_id, "Again")
+    step = await site.post("inputs", task_id, "Again")
     assert step["additional_output"]["output"] == {"text": "Again", "data": None, "files": []}
 
 
-async def test_without_a_text_an_agent_gets_the_text_in_the_additional_input(site: Site) -> None:
+async def test_text_in_the_additional_input_is_used_without_an_input(site: Site) -> None:
     task_id = await site.create("echo", None, additional_input={"prompt": "from there"})
     assert (await site.post("echo", task_id))["output"] == "from there"
 
 
-async def test_after_the_last_step_another_one_is_the_next_turn(site: Site) -> None:
-    task_id = await site.create("given", "One")
-    first = await site.post("given", task_id)
-    second = await site.post("given", task_id, "Two")
+async def test_a_step_after_the_last_is_the_next_turn(site: Site) -> None:
+    task_id = await site.create("inputs", "One")
+    first = await site.post("inputs", task_id)
+    second = await site.post("inputs", task_id, "Two")
     assert first["is_last"] and second["is_last"]
-    assert [said.text for said in site.gates.calls[1].history if said.role == "user"] == ["One"]
+    assert [each.text for each in site.gates.calls[1].history if each.role == "user"] == ["One"]
     ids = [step["additional_output"]["babelgate"]["task_id"] for step in (first, second)]
     assert (await site.hub.reads.task(OWNER, ids[1])).continues == ids[0]
-    assert await site.steps("given", task_id) == [first, second]
+    assert await site.steps("inputs", task_id) == [first, second]
 
 
-async def test_a_failure_is_a_last_step_with_an_error_and_status_200(site: Site) -> None:
+async def test_a_failure_is_a_last_step_with_an_error(site: Site) -> None:
     task_id = await site.create("fail", "boom")
     step = await site.post("fail", task_id)
     assert (step["status"], step["is_last"], step["output"]) == ("completed", True, "Failing.")
@@ -263,7 +265,7 @@ async def test_a_failure_is_a_last_step_with_an_error_and_status_200(site: Site)
     assert "Traceback" not in json.dumps(step)
 
 
-async def test_a_timeout_is_told_as_a_failure(tmp_path: Path) -> None:
+async def test_a_timeout_is_reported_as_a_failure(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"run": 0.1}) as site:
         task_id = await site.create("gated")
         step = await site.post("gated", task_id)
@@ -271,40 +273,44 @@ async def test_a_timeout_is_told_as_a_failure(tmp_path: Path) -> None:
         assert step["additional_output"]["error"]["code"] == "agent_timeout"
 
 
-async def test_a_broken_agent_runs_no_step_and_its_tasks_are_there(tmp_path: Path) -> None:
+async def test_a_broken_agent_shows_tasks_but_runs_no_step(tmp_path: Path) -> None:
     async with opened(tmp_path) as site:
-        task_id = await site.create("given")
-        step = await site.post("given", task_id)
-    broken = RegisteredAgent(AgentInfo(name="given"), None, broken="its import failed")
-    async with opened(tmp_path, registered={"given": broken}) as site:
-        assert await site.steps("given", task_id) == [step]
-        assert message(await site.http.post(site.at("given", f"/{task_id}/steps")))[0] == 502
+        task_id = await site.create("inputs")
+        step = await site.post("inputs", task_id)
+    broken = RegisteredAgent(AgentInfo(name="inputs"), None, broken="its import failed")
+    async with opened(tmp_path, registered={"inputs": broken}) as site:
+        assert await site.steps("inputs", task_id) == [step]
+        assert message(await site.http.post(site.at("inputs", f"/{task_id}/steps")))[0] == 502
 
 
 # Questions
 
 
-async def test_a_question_is_a_step_that_is_not_the_last_and_a_created_one(site: Site) -> None:
+async def test_a_question_is_an_intermediate_step_before_a_created_one(site: Site) -> None:
     task_id = await site.create("ask")
-    asked = await site.post("ask", task_id)
-    assert (asked["status"], asked["is_last"], asked["output"]) == ("completed", False, "What is your name?")
-    assert asked["additional_output"]["status"] == "input-required"
-    [question] = asked["additional_output"]["questions"]
+    question_step = await site.post("ask", task_id)
+    assert (question_step["status"], question_step["is_last"], question_step["output"]) == (
+        "completed",
+        False,
+        "What is your name?",
+    )
+    assert question_step["additional_output"]["status"] == "input-required"
+    [question] = question_step["additional_output"]["questions"]
     assert (question["message"], question["kind"], question["schema"]) == ("What is your name?", "input", None)
     first, created = await site.steps("ask", task_id)
-    assert first == asked
+    assert first == question_step
     assert (created["status"], created["input"], created["output"]) == ("created", None, None)
     done = await site.post("ask", task_id, "Bob")
     assert (done["step_id"], done["output"], done["is_last"]) == (created["step_id"], "Hello, Bob.", True)
     assert done["input"] == "Bob"
-    assert await site.steps("ask", task_id) == [asked, done]
+    assert await site.steps("ask", task_id) == [question_step, done]
 
 
 async def test_a_question_answered_from_another_protocol_is_the_created_step(site: Site) -> None:
     task_id = await site.create("ask")
-    asked = await site.post("ask", task_id)
+    question_step = await site.post("ask", task_id)
     created = (await site.steps("ask", task_id))[1]
-    answers = Answers(task_id=asked["additional_output"]["babelgate"]["task_id"], bare="Eve")
+    answers = Answers(task_id=question_step["additional_output"]["babelgate"]["task_id"], bare="Eve")
     receipt = await site.hub.answer(OWNER, answers)
     assert receipt.run_id == created["step_id"]
     await ended(site, receipt.thread_id, receipt.run_id)
@@ -322,7 +328,7 @@ async def ended(site: Site, thread_id: str, run_id: str) -> None:
 # Agents that mark steps
 
 
-async def test_marked_steps_are_shown_one_a_call(site: Site) -> None:
+async def test_marked_steps_are_returned_one_per_call(site: Site) -> None:
     task_id = await site.create("steps", "do it")
     done = [await site.post("steps", task_id) for _ in range(3)]
     assert [(each["name"], each["output"], each["is_last"]) for each in done] == [
@@ -338,35 +344,35 @@ async def test_marked_steps_are_shown_one_a_call(site: Site) -> None:
     assert (await site.post("steps", task_id))["name"] == "plan"
 
 
-async def test_the_steps_to_come_are_created_ones_under_the_ids_that_they_keep(site: Site) -> None:
+async def test_future_steps_are_created_and_keep_their_ids(site: Site) -> None:
     task_id = await site.create("steps")
     await site.post("steps", task_id)
-    # The agent is done long before its steps are all asked for.
+    # The agent ends long before all of its steps are requested.
     await ended(site, task_id, next_run_id(task_id))
     listed = await site.steps("steps", task_id)
-    shown = [(step["name"], step["status"]) for step in listed]
-    assert shown == [("plan", "completed"), ("work", "created"), ("review", "created")]
+    names = [(step["name"], step["status"]) for step in listed]
+    assert names == [("plan", "completed"), ("work", "created"), ("review", "created")]
     assert listed[1]["output"] is listed[1]["additional_output"] is None
     for step in listed[1:]:
         assert (await site.post("steps", task_id))["step_id"] == step["step_id"]
 
 
-async def test_a_step_is_answered_while_the_agent_is_at_the_next_one(site: Site) -> None:
+async def test_a_step_is_returned_while_the_next_one_runs(site: Site) -> None:
     task_id = await site.create("staged")
     assert (await site.post("staged", task_id))["output"] == "Done one."
     await within(site.gates.began.wait())
     listed = await site.steps("staged", task_id)
     assert [step["status"] for step in listed] == ["completed", "created"]
     posting = asyncio.ensure_future(site.post("staged", task_id))
-    await noted(site, task_id)
+    await until_revealed(site, task_id)
     listed = await site.steps("staged", task_id)
     assert [step["status"] for step in listed] == ["completed", "running"]
     site.gates.go.set()
     assert (await within(posting))["output"] == "Done two."
 
 
-async def noted(site: Site, task_id: str) -> None:
-    """Until the POST has said that the second step was asked for."""
+async def until_revealed(site: Site, task_id: str) -> None:
+    """Wait until the log contains the request for the second step."""
     async with asyncio.timeout(BOUND):
         async for batch in site.hub.reads.follow(OWNER, Scope(task_id)):
             for record in batch:
@@ -374,7 +380,7 @@ async def noted(site: Site, task_id: str) -> None:
                     return
 
 
-async def test_how_many_steps_were_shown_survives_a_restart(tmp_path: Path) -> None:
+async def test_the_number_of_revealed_steps_survives_a_restart(tmp_path: Path) -> None:
     async with opened(tmp_path) as site:
         task_id = await site.create("steps")
         for name in ("plan", "work"):
@@ -385,11 +391,11 @@ async def test_how_many_steps_were_shown_survives_a_restart(tmp_path: Path) -> N
         assert (last["name"], last["is_last"]) == ("review", True)
 
 
-async def test_a_question_in_a_marked_step_is_reached_step_by_step_and_answered(site: Site) -> None:
+async def test_a_question_in_a_marked_step_is_answered_in_order(site: Site) -> None:
     task_id = await site.create("interview")
     first = await site.post("interview", task_id)
     await ended(site, task_id, first["step_id"])
-    # The question is open already, and is not answered by whoever asks for the step that holds it.
+    # The question is already open, but the request that reveals its step does not answer it.
     second = await site.post("interview", task_id, "continue")
     assert (second["name"], second["output"], second["is_last"]) == ("ask", "Who?", False)
     third = await site.post("interview", task_id, "Ada")
@@ -397,7 +403,7 @@ async def test_a_question_in_a_marked_step_is_reached_step_by_step_and_answered(
     assert await site.steps("interview", task_id) == [first, second, third]
 
 
-async def test_an_input_that_no_agent_gets_any_more_is_told_as_a_loss(site: Site) -> None:
+async def test_an_input_that_is_not_used_is_a_loss(site: Site) -> None:
     task_id = await site.create("steps")
     await site.post("steps", task_id)
     answer = await site.http.post(site.at("steps", f"/{task_id}/steps"), json={"input": "no, do it otherwise"})
@@ -406,7 +412,7 @@ async def test_an_input_that_no_agent_gets_any_more_is_told_as_a_loss(site: Site
     assert "babelgate-loss" not in (await site.http.post(site.at("steps", f"/{task_id}/steps"))).headers
 
 
-async def test_a_refusal_and_metadata_are_told_as_losses(tmp_path: Path) -> None:
+async def test_a_refusal_and_metadata_are_losses(tmp_path: Path) -> None:
     async def refuse(text: str) -> AsyncGenerator[Message]:
         yield Message(parts=(RefusalPart(text="Not that."),), metadata={"tone": "firm"})
 
@@ -427,15 +433,15 @@ async def test_a_refusal_and_metadata_are_told_as_losses(tmp_path: Path) -> None
             assert answer.headers["babelgate-loss"] == ", ".join(f'{name}="{lost[name]}"' for name in features)
 
 
-async def test_metadata_of_a_run_of_another_protocol_is_told_as_a_loss(site: Site) -> None:
-    given = RunInput(messages=(Message.of("Hello", "user"),), metadata={"customer": 7})
-    made = await site.hub.submit(OWNER, Submission(agent="echo", input=given))
-    await ended(site, made.thread_id, made.run_id)
-    step = await site.step("echo", made.thread_id, made.run_id)
+async def test_metadata_of_another_protocol_is_a_loss(site: Site) -> None:
+    run_input = RunInput(messages=(Message.of("Hello", "user"),), metadata={"customer": 7})
+    receipt = await site.hub.submit(OWNER, Submission(agent="echo", input=run_input))
+    await ended(site, receipt.thread_id, receipt.run_id)
+    step = await site.step("echo", receipt.thread_id, receipt.run_id)
     assert set(step["additional_output"]["babelgate"]["loss"]) == {"metadata"}
 
 
-async def test_steps_inside_of_steps_are_not_shown_and_told_as_a_loss(site: Site) -> None:
+async def test_nested_steps_are_a_loss(site: Site) -> None:
     task_id = await site.create("graph")
     answer = await site.http.post(site.at("graph", f"/{task_id}/steps"))
     step = answer.json()
@@ -444,18 +450,18 @@ async def test_steps_inside_of_steps_are_not_shown_and_told_as_a_loss(site: Site
     assert "custom=" in answer.headers["babelgate-loss"]
 
 
-# One at a time, and who leaves
+# Concurrent calls and disconnected clients
 
 
-async def at_work(site: Site) -> tuple[str, asyncio.Future[Any]]:
-    """A task whose first step waits at the gate, and the call that asked for the step."""
+async def start_gated(site: Site) -> tuple[str, asyncio.Future[Any]]:
+    """Start a task whose first step waits at the gate. Return its id and the pending call."""
     task_id = await site.create("gated")
     posting = asyncio.ensure_future(site.post("gated", task_id))
     await within(site.gates.began.wait())
     return task_id, posting
 
 
-async def test_two_steps_at_once_come_one_after_the_other(site: Site) -> None:
+async def test_concurrent_steps_run_one_after_the_other(site: Site) -> None:
     task_id = await site.create("gated", None)
     posting = [asyncio.ensure_future(site.post("gated", task_id, word)) for word in ("a", "b")]
     await within(site.gates.began.wait())
@@ -466,7 +472,7 @@ async def test_two_steps_at_once_come_one_after_the_other(site: Site) -> None:
     assert len(await site.steps("gated", task_id)) == 2
 
 
-async def test_two_answers_at_once_do_not_answer_the_same_question(site: Site) -> None:
+async def test_concurrent_answers_do_not_answer_the_same_question(site: Site) -> None:
     task_id = await site.create("ask")
     await site.post("ask", task_id)
     one, two = await asyncio.gather(site.post("ask", task_id, "Ann"), site.post("ask", task_id, "Bob"))
@@ -475,8 +481,8 @@ async def test_two_answers_at_once_do_not_answer_the_same_question(site: Site) -
     assert outputs & {"Hello, Ann.", "Hello, Bob."}
 
 
-async def test_a_client_that_leaves_does_not_stop_its_step(site: Site) -> None:
-    task_id, leaving = await at_work(site)
+async def test_a_disconnected_client_does_not_stop_its_step(site: Site) -> None:
+    task_id, leaving = await start_gated(site)
     leaving.cancel()
     await asyncio.wait([leaving])
     [step] = await site.steps("gated", task_id)
@@ -488,11 +494,9 @@ async def test_a_client_that_leaves_does_not_stop_its_step(site: Site) -> None:
 
 
 @ALONE
-@pytest.mark.parametrize("said", [None, "y"])
-async def test_after_a_step_that_a_stop_has_cut_short_comes_its_end_and_no_turn_that_nobody_asked_for(
-    site: Site, said: str | None
-) -> None:
-    task_id, posting = await at_work(site)
+@pytest.mark.parametrize("text", [None, "y"])
+async def test_a_step_interrupted_by_shutdown_ends_with_the_next_call(site: Site, text: str | None) -> None:
+    task_id, posting = await start_gated(site)
     site.hub.close_readers()
     with pytest.raises(httpx.RemoteProtocolError):
         await within(posting)
@@ -502,15 +506,15 @@ async def test_after_a_step_that_a_stop_has_cut_short_comes_its_end_and_no_turn_
     async with asyncio.timeout(10):
         while (await site.steps("gated", task_id))[0]["status"] == "running":
             pass
-    step = await site.post("gated", task_id, said)
+    step = await site.post("gated", task_id, text)
     assert (step["step_id"], step["status"], step["is_last"]) == (cut["step_id"], "completed", True)
-    with pytest.raises(httpx.RemoteProtocolError):  # another turn, of which a gateway that stops tells no more either
+    with pytest.raises(httpx.RemoteProtocolError):  # another turn: a gateway that shuts down does not return it
         await site.http.post(site.at("gated", f"/{task_id}/steps"), json={"input": "more"})
     assert next(step["step_id"] for step in await site.steps("gated", task_id)) == cut["step_id"]
     assert len(await site.steps("gated", task_id)) == 2
 
 
-async def test_a_task_that_is_deleted_meanwhile_is_404(site: Site) -> None:
+async def test_a_task_deleted_during_a_step_is_404(site: Site) -> None:
     task_id = await site.create("gated")
     posting = asyncio.ensure_future(site.http.post(site.at("gated", f"/{task_id}/steps")))
     await within(site.gates.began.wait())
@@ -523,7 +527,7 @@ async def test_a_task_that_is_deleted_meanwhile_is_404(site: Site) -> None:
 
 
 @ALONE
-async def test_each_agent_has_an_origin_of_its_own_and_the_default_one_has_the_root(site: Site) -> None:
+async def test_each_agent_has_a_path_and_the_default_the_root(site: Site) -> None:
     mine, other = await site.create("echo"), await site.create("json")
     for base in ("/ap/v1/agent/tasks", STEPS):
         assert [task["task_id"] for task in (await site.http.get(base)).json()["tasks"]] == [mine]
@@ -533,7 +537,7 @@ async def test_each_agent_has_an_origin_of_its_own_and_the_default_one_has_the_r
 
 
 @ALONE
-async def test_a_conversation_of_another_protocol_is_a_task_of_the_agents_that_ran_on_it(site: Site) -> None:
+async def test_another_protocols_thread_is_a_task_of_its_agents(site: Site) -> None:
     async def run(agent: str, text: str, thread_id: str) -> str:
         submission = Submission(
             agent=agent, thread_id=thread_id, protocol="a2a", input=RunInput(messages=(Message.of(text, "user"),))
@@ -550,14 +554,14 @@ async def test_a_conversation_of_another_protocol_is_a_task_of_the_agents_that_r
     assert (step["step_id"], step["input"], step["output"], step["is_last"]) == (first, "One", "One", True)
     assert (await site.task("echo", thread_id))["input"] == "One"
     assert [each["task_id"] for each in (await site.http.get(STEPS)).json()["tasks"]] == [thread_id]
-    # Nobody steps through a run that was not begun by a step.
+    # No client steps through a run that was not begun by a step.
     assert [each["status"] for each in await site.steps("steps", thread_id)] == ["completed"] * 3
     assert (await site.steps("steps", thread_id))[0]["step_id"] == third
     assert (await site.post("echo", thread_id, "Four"))["output"] == "Four"
     assert message(await site.http.get(site.at("ask", f"/{thread_id}")))[0] == 404
 
 
-async def test_a_step_waits_for_its_turn_behind_a_run_of_another_protocol(site: Site) -> None:
+async def test_a_step_waits_for_a_run_of_another_protocol(site: Site) -> None:
     task_id = await site.create("gated")
     waiting = Submission(agent="gated", thread_id=task_id, input=RunInput(messages=(Message.of("other", "user"),)))
     await site.hub.submit(OWNER, waiting)
@@ -576,7 +580,7 @@ async def test_a_step_waits_for_its_turn_behind_a_run_of_another_protocol(site: 
 
 
 async def created(site: Site, thread_id: str, count: int) -> None:
-    """Until the thread has so many runs."""
+    """Wait until the thread has that many runs."""
     found = 0
     async with asyncio.timeout(BOUND):
         async for batch in site.hub.reads.follow(OWNER, Scope(thread_id)):
@@ -585,7 +589,7 @@ async def created(site: Site, thread_id: str, count: int) -> None:
                 return
 
 
-async def test_a_removed_run_is_no_step_and_its_artifacts_are_gone(site: Site) -> None:
+async def test_a_removed_run_has_no_step_and_no_artifacts(site: Site) -> None:
     task_id = await site.create("files")
     step = await site.post("files", task_id)
     assert len(await site.artifacts("files", task_id)) == 1
@@ -598,7 +602,7 @@ async def test_a_removed_run_is_no_step_and_its_artifacts_are_gone(site: Site) -
     assert (again["step_id"], again["status"]) == (created["step_id"], "completed")
 
 
-async def test_a_restart_keeps_tasks_that_nothing_ran_on(tmp_path: Path) -> None:
+async def test_a_restart_keeps_tasks_without_runs(tmp_path: Path) -> None:
     async with opened(tmp_path) as site:
         task_id = await site.create("echo", "Hi")
         [before] = await site.steps("echo", task_id)
@@ -607,7 +611,7 @@ async def test_a_restart_keeps_tasks_that_nothing_ran_on(tmp_path: Path) -> None
         assert (await site.post("echo", task_id))["output"] == "Hi"
 
 
-async def test_full_queues_say_when_to_come_back(tmp_path: Path) -> None:
+async def test_full_queues_return_a_retry_time(tmp_path: Path) -> None:
     async with opened(tmp_path, limits={"queue": {"thread": 1, "agent": 100, "owner": 100}}) as site:
         task_id = await site.create("gated")
         for _ in range(2):
@@ -617,7 +621,7 @@ async def test_full_queues_say_when_to_come_back(tmp_path: Path) -> None:
         assert int(answer.headers["retry-after"]) > 0
 
 
-async def test_the_endpoints_beside_v1_are_there(site: Site) -> None:
+async def test_endpoints_outside_of_v1_exist(site: Site) -> None:
     assert (await site.http.get("/ap/versions")).json() == {"versions": ["v1"]}
     info = (await site.http.get("/agent/json/ap/v2/agent/info")).json()
     assert (info["name"], info["protocol"], info["config_options"]) == ("json", 1, {})

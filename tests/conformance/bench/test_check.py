@@ -1,4 +1,4 @@
-"""Checks, on what an agent could have brought; foreign code and patterns run in their process."""
+"""Checks of sample outputs. Foreign code and patterns run in a separate process."""
 
 import json
 import os
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def matcher() -> AsyncGenerator[Matcher]:
-    async with Matcher(seconds=2) as made:
-        yield made
+    async with Matcher(seconds=2) as matcher:
+        yield matcher
 
 
 def evidence(*outputs: str, error: str | None = None, **artifacts: bytes) -> Evidence:
@@ -60,7 +60,7 @@ async def judged(
         ({"steps": {"at_least": 2, "at_most": 2}}, ["one", "two"]),
     ],
 )
-async def test_what_holds_of_an_output_passes(matcher: Matcher, check: dict[str, Any], outputs: list[str]) -> None:
+async def test_met_check_passes(matcher: Matcher, check: dict[str, Any], outputs: list[str]) -> None:
     found = await judged(matcher, check, evidence(*outputs))
     assert (found.passed, found.why) == (True, "")
 
@@ -82,14 +82,14 @@ async def test_what_holds_of_an_output_passes(matcher: Matcher, check: dict[str,
         ({"steps": {"at_least": 2}}, ["one"], "it took 1"),
     ],
 )
-async def test_what_does_not_hold_fails_and_says_why(
+async def test_failed_check_reports_the_reason(
     matcher: Matcher, check: dict[str, Any], outputs: list[str], why: str
 ) -> None:
     found = await judged(matcher, check, evidence(*outputs))
     assert (found.passed, found.why) == (False, why)
 
 
-async def test_an_error_is_judged_by_its_message(matcher: Matcher) -> None:
+async def test_error_check_compares_the_message(matcher: Matcher) -> None:
     check = {"error": True, "contains": "paper"}
     assert (await judged(matcher, check, evidence("x", error="Out of paper"))).passed
     assert not (await judged(matcher, check, evidence("x", error="Out of ink"))).passed
@@ -97,20 +97,20 @@ async def test_an_error_is_judged_by_its_message(matcher: Matcher) -> None:
     assert (await judged(matcher, {"error": True}, evidence("x", error="any"))).passed
 
 
-async def test_one_artifact_that_fits_is_enough_unless_every_one_must(matcher: Matcher) -> None:
+async def test_one_matching_artifact_suffices_unless_every_is_set(matcher: Matcher) -> None:
     found = evidence("", a_csv=b"1", data__b_csv=b"2")
     assert (await judged(matcher, {"artifact": "*.csv", "equals": "2"}, found)).passed
     every = await judged(matcher, {"artifact": "*.csv", "equals": "2", "every": True}, found)
     assert (every.passed, every.why) == (False, "a.csv: it is “1”")
     assert (await judged(matcher, {"artifact": "data/*.csv", "equals": "2"}, found)).passed
-    gone = await judged(matcher, {"artifact": "c.csv", "equals": "2"}, found)
-    assert gone.why == "there is no such file; there are a.csv, data/b.csv"
+    missing = await judged(matcher, {"artifact": "c.csv", "equals": "2"}, found)
+    assert missing.why == "there is no such file; there are a.csv, data/b.csv"
     same = {"artifact": "a.csv", "equals_file": "want"}
     assert (await judged(matcher, same, found, {"want": b"1"})).passed
     assert "1 bytes" in (await judged(matcher, same, found, {"want": b"1\n"})).why
 
 
-async def test_a_pattern_that_never_ends_is_cut_off_and_the_next_one_is_served(matcher: Matcher) -> None:
+async def test_endless_pattern_is_stopped_and_the_next_one_runs(matcher: Matcher) -> None:
     slow = await judged(matcher, {"regex": r"^(a+)+$"}, evidence("a" * 60 + "b"))
     assert (slow.passed, slow.why) == (False, "it took more than 2 seconds")
     assert (await judged(matcher, {"regex": "^a"}, evidence("ab"))).passed
@@ -118,7 +118,7 @@ async def test_a_pattern_that_never_ends_is_cut_off_and_the_next_one_is_served(m
     assert "more than 2 seconds" in (await judged(matcher, schema, evidence(json.dumps("a" * 60 + "b")))).why
 
 
-async def test_a_schema_from_the_network_is_a_mistake_of_the_check(matcher: Matcher) -> None:
+async def test_check_with_a_remote_schema_is_broken(matcher: Matcher) -> None:
     found = await judged(matcher, {"json_schema": {"$ref": "http://127.0.0.1:1/x.json"}}, evidence("1"))
     assert (found.passed, found.broken) == (False, True)
 
@@ -131,7 +131,7 @@ async def python(matcher: Matcher, body: str, found: Evidence | None = None, **m
     return await judged(matcher, {"code": code, **more}, found or evidence("one", "two", report_txt=b"All is well."))
 
 
-async def test_a_python_check_sees_all_there_is(matcher: Matcher) -> None:
+async def test_python_check_receives_the_whole_run(matcher: Matcher) -> None:
     found = await python(
         matcher,
         """
@@ -155,18 +155,18 @@ async def test_a_python_check_sees_all_there_is(matcher: Matcher) -> None:
         ("raise SystemExit(0)", "SystemExit: 0 (line 2)"),
     ],
 )
-async def test_a_python_check_fails_in_its_own_words(matcher: Matcher, body: str, why: str) -> None:
+async def test_failed_python_check_reports_its_message(matcher: Matcher, body: str, why: str) -> None:
     found = await python(matcher, body)
     assert (found.passed, found.why, found.broken) == (False, why, False)
 
 
-async def test_a_python_check_that_cannot_run_says_nothing_of_the_agent(matcher: Matcher) -> None:
+async def test_python_check_that_cannot_run_is_broken(matcher: Matcher) -> None:
     found = await judged(matcher, {"code": "import nothing_of_that_name"}, evidence("x"))
     assert found.broken and "nothing_of_that_name" in found.why
     assert (await judged(matcher, {"code": "x = 1"}, evidence("x"))).why == "it defines no function check(run)"
 
 
-async def test_a_python_check_has_bounds(matcher: Matcher) -> None:
+async def test_python_check_has_limits(matcher: Matcher) -> None:
     slow = await python(matcher, "import time; time.sleep(600)", timeout=1)
     assert slow.why == "it did not end within 1 seconds"
     busy = await python(matcher, "while True: pass", timeout=1)
@@ -175,7 +175,7 @@ async def test_a_python_check_has_bounds(matcher: Matcher) -> None:
     assert large.why == "it took more memory than it may"
 
 
-async def test_what_a_check_started_is_gone_when_it_is_over(matcher: Matcher) -> None:
+async def test_child_processes_of_a_check_are_killed(matcher: Matcher) -> None:
     body = """
         import subprocess, sys
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -187,7 +187,7 @@ async def test_what_a_check_started_is_gone_when_it_is_over(matcher: Matcher) ->
     except ProcessLookupError:
         return
     try:
-        assert select.select([watched], [], [], 20)[0], "it is at work still"
+        assert select.select([watched], [], [], 20)[0], "the child process still runs"
     finally:
         os.close(watched)
 
@@ -206,7 +206,7 @@ NETWORK = """
 """
 
 
-async def test_a_python_check_has_no_network_and_neither_has_what_it_starts(matcher: Matcher) -> None:
+async def test_python_check_and_its_children_have_no_network(matcher: Matcher) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         body = NETWORK.format(port=listener.getsockname()[1])
         found = await python(matcher, body)
@@ -217,13 +217,13 @@ async def test_a_python_check_has_no_network_and_neither_has_what_it_starts(matc
             assert printed.stdout == "None\n", printed
 
 
-async def test_on_linux_the_kernel_forbids_it(matcher: Matcher) -> None:
+async def test_kernel_isolates_checks_on_linux(matcher: Matcher) -> None:
     if sys.platform != "linux":
         pytest.skip("the kernel's filter is Linux's")
     assert matcher.isolation == "kernel"
 
 
-async def test_a_check_knows_no_secrets_of_whoever_runs_it(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_does_not_inherit_environment_secrets(matcher: Matcher, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "secret")
     found = await python(matcher, "import os; assert 'OPENAI_API_KEY' not in os.environ; assert len(os.environ) < 10")
     assert found.passed, found.why
@@ -232,25 +232,25 @@ async def test_a_check_knows_no_secrets_of_whoever_runs_it(matcher: Matcher, mon
 # Programs
 
 
-async def test_a_program_of_the_agent_is_run_with_what_the_check_brings_along(matcher: Matcher) -> None:
-    made = evidence("", add_py=b"def add(a, b):\n    return a + b\n")
+async def test_program_of_the_agent_runs_with_files_of_the_check(matcher: Matcher) -> None:
+    produced = evidence("", add_py=b"def add(a, b):\n    return a + b\n")
     test = b"from add import add\nimport sys\nprint(add(int(sys.argv[1]), 2))\n"
     check = {"program": ["test.py", "40"], "files": "hidden/test.py", "equals": "42"}
-    assert (await judged(matcher, check, made, {"hidden/test.py": test})).passed
+    assert (await judged(matcher, check, produced, {"hidden/test.py": test})).passed
     wrong = await judged(matcher, check, evidence("", add_py=b"add = None"), {"hidden/test.py": test})
     assert wrong.why == "it ended with exit code 1: TypeError: 'NoneType' object is not callable"
-    gone = await judged(matcher, {"program": "main.py"}, made)
-    assert gone.why == "there is no file main.py"
+    missing = await judged(matcher, {"program": "main.py"}, produced)
+    assert missing.why == "there is no file main.py"
 
 
-async def test_a_module_is_run_by_its_name(matcher: Matcher) -> None:
+async def test_program_can_be_a_module(matcher: Matcher) -> None:
     found = await judged(
         matcher, {"program": ["-m", "json.tool", "a.json"], "contains": "1"}, evidence("", a_json=b"[1]")
     )
     assert found.passed, found.why
 
 
-async def test_a_program_has_bounds() -> None:
+async def test_program_has_limits() -> None:
     with pytest.raises(TooLong, match="within 1 seconds"):
         await run_program(["x.py"], {"x.py": b"while True: pass"}, seconds=1, memory=2**30)
     printed = await run_program(["x.py"], {"x.py": b"print('x' * 10**7)"}, seconds=20, memory=2**30)
@@ -270,7 +270,7 @@ async def test_a_program_has_bounds() -> None:
         ("a\0b/c", "c"),
     ],
 )
-async def test_no_name_of_a_file_leads_out_of_its_folder(path: str, safe: str | None) -> None:
+async def test_safe_path_stays_in_its_folder(path: str, safe: str | None) -> None:
     assert safe_path(path) == safe
 
 
@@ -286,5 +286,5 @@ async def test_no_name_of_a_file_leads_out_of_its_folder(path: str, safe: str | 
         ({"python": "judge.py", "name": "good"}, "good"),
     ],
 )
-async def test_a_check_is_called_by_what_it_looks_at(check: dict[str, Any], title: str) -> None:
+async def test_title_of_a_check_names_its_subject(check: dict[str, Any], title: str) -> None:
     assert title_of(Check.model_validate(check)) == title

@@ -1,4 +1,4 @@
-"""The journal: what is in it survives whatever ends the bench."""
+"""Journal of a bench, whose records survive a crash."""
 
 import json
 from pathlib import Path
@@ -8,12 +8,12 @@ import pytest
 from babelgate.conformance.bench.journal import Journal, JournalError, read_journal, read_report, write_file
 from babelgate.conformance.bench.result import FORMAT
 from babelgate.conformance.bench.summary import summarize
-from tests.conformance.bench.making import attempt, header
+from tests.conformance.bench.samples import attempt, header
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Of a journal with two attempts."""
+    """Path of a journal with two attempts."""
     path = tmp_path / "journal.jsonl"
     with Journal.create(path, header(tasks=("a", "b"))) as journal:
         journal.add(attempt(task="a"))
@@ -21,11 +21,11 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_added_is_read(path: Path) -> None:
+def test_added_attempts_are_read(path: Path) -> None:
     assert read_journal(path) == (header(tasks=("a", "b")), [attempt(task="a"), attempt(task="b", outcome="failed")])
 
 
-def test_every_record_is_on_the_disk_at_once(tmp_path: Path) -> None:
+def test_every_record_is_flushed_immediately(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
     with Journal.create(path, header()) as journal:
         assert read_journal(path)[1] == []
@@ -33,7 +33,7 @@ def test_every_record_is_on_the_disk_at_once(tmp_path: Path) -> None:
         assert read_journal(path)[1] == [attempt()]
 
 
-def test_a_journal_is_not_written_over(path: Path) -> None:
+def test_existing_journal_is_not_overwritten(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(FileExistsError), Journal.create(path, header()):
         pass
@@ -41,7 +41,7 @@ def test_a_journal_is_not_written_over(path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20])
-def test_a_line_that_was_cut_off_is_left_out_and_written_over(path: Path, cut: int) -> None:
+def test_truncated_last_line_is_ignored_and_overwritten(path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:-cut])
     assert read_journal(path)[1] == [attempt(task="a")]
     with Journal.resume(path) as journal:
@@ -50,7 +50,7 @@ def test_a_line_that_was_cut_off_is_left_out_and_written_over(path: Path, cut: i
     assert path.read_bytes().count(b"\n") == 3
 
 
-def test_of_two_attempts_at_one_place_the_later_counts(path: Path) -> None:
+def test_later_attempt_replaces_an_earlier_one(path: Path) -> None:
     with Journal.resume(path) as journal:
         journal.add(attempt(task="b"))
     assert read_journal(path)[1] == [attempt(task="a"), attempt(task="b")]
@@ -64,7 +64,7 @@ def test_of_two_attempts_at_one_place_the_later_counts(path: Path) -> None:
         (b"nothing\n", r"journal.jsonl:1: .*not JSON"),
     ],
 )
-def test_what_is_no_journal_is_one_line(tmp_path: Path, text: bytes, words: str) -> None:
+def test_error_for_an_invalid_journal_is_one_line(tmp_path: Path, text: bytes, words: str) -> None:
     path = tmp_path / "journal.jsonl"
     path.write_bytes(text)
     with pytest.raises(JournalError, match=words) as caught:
@@ -72,14 +72,14 @@ def test_what_is_no_journal_is_one_line(tmp_path: Path, text: bytes, words: str)
     assert "\n" not in str(caught.value)
 
 
-def test_a_broken_line_in_the_middle_is_named(path: Path) -> None:
+def test_broken_line_in_the_middle_is_named(path: Path) -> None:
     first, _, rest = path.read_bytes().split(b"\n", 2)
     path.write_bytes(b"\n".join([first, b"{", rest]))
     with pytest.raises(JournalError, match=r"journal.jsonl:2: "):
         read_journal(path)
 
 
-def test_what_a_newer_version_has_written_is_refused(path: Path, tmp_path: Path) -> None:
+def test_file_of_a_newer_version_is_refused(path: Path, tmp_path: Path) -> None:
     newer = header().model_copy(update={"format": FORMAT + 1})
     other = tmp_path / "newer.jsonl"
     with Journal.create(other, newer):
@@ -92,20 +92,20 @@ def test_what_a_newer_version_has_written_is_refused(path: Path, tmp_path: Path)
         read_report(result)
 
 
-def test_a_result_is_read_from_its_file_or_its_folder(tmp_path: Path) -> None:
+def test_result_is_read_from_its_file_or_folder(tmp_path: Path) -> None:
     report = summarize(header(), [attempt()])
     write_file(tmp_path / "result.json", report.model_dump_json())
     assert read_report(tmp_path) == read_report(tmp_path / "result.json") == report
 
 
 @pytest.mark.parametrize(("text", "words"), [("{", "it is not JSON"), ("[]", "it is no result"), ("{}", "header")])
-def test_what_is_no_result_is_one_line(tmp_path: Path, text: str, words: str) -> None:
+def test_error_for_an_invalid_result_is_one_line(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "result.json").write_text(text)
     with pytest.raises(JournalError, match=words):
         read_report(tmp_path)
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_file_is_written_atomically(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     write_file(file, "before")
 

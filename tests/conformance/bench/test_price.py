@@ -1,4 +1,4 @@
-"""Usage in many words, and what it costs."""
+"""Token usage in many spellings, and its cost."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ PRICE = Price(input=3, output=15)
 
 
 @pytest.mark.parametrize(
-    ("told", "found"),
+    ("reported", "normalized"),
     [
         ({"prompt_tokens": 3, "completion_tokens": 4}, {"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}),
         ({"inputTokens": 3, "totalTokens": 9}, {"input_tokens": 3, "total_tokens": 9}),
@@ -26,15 +26,15 @@ PRICE = Price(input=3, output=15)
         ({}, {}),
     ],
 )
-def test_usage_is_read_in_the_words_of_many(told: dict[str, Any], found: dict[str, float]) -> None:
-    assert normal(told) == found
+def test_usage_is_read_in_many_spellings(reported: dict[str, Any], normalized: dict[str, float]) -> None:
+    assert normal(reported) == normalized
 
 
 def test_usages_are_added_by_name() -> None:
     assert add_usages([{"a": 1, "b": 2}, {}, {"b": 3}]) == {"a": 1, "b": 5}
 
 
-def test_a_cost_that_is_told_is_believed_and_else_the_price_counts() -> None:
+def test_reported_cost_takes_precedence_over_the_price() -> None:
     prices = Prices({"one": PRICE, "*": Price(input=1, output=1)})
     used = {"input_tokens": 1_000_000.0, "output_tokens": 2_000_000.0}
     assert prices.cost("one", {**used, "cost": 0.5}) == 0.5
@@ -43,13 +43,13 @@ def test_a_cost_that_is_told_is_believed_and_else_the_price_counts() -> None:
     assert prices.cost("one", {"input_tokens": 1_000_000.0}) == 3
 
 
-def test_what_is_not_known_is_not_nothing() -> None:
+def test_unknown_cost_is_none() -> None:
     assert Prices({}).cost("one", {"input_tokens": 1}) is None
     assert Prices({"one": PRICE}).cost("one", {"total_tokens": 9}) is None, "the two have different prices"
     assert Prices({"one": PRICE}).cost("one", {}) is None
 
 
-def test_a_price_of_the_command_line() -> None:
+def test_price_of_the_command_line_is_parsed() -> None:
     assert parse_price("one=3/15") == ("one", PRICE)
     assert parse_price("a=b=0/0.5") == ("a=b", Price(input=0, output=0.5))
 
@@ -57,12 +57,12 @@ def test_a_price_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     "text", ["one", "one=3", "=3/15", "one=3/15/1", "one=x/1", "one=-1/1", "one=nan/1", "one=inf/1"]
 )
-def test_what_is_no_price_is_refused_with_an_example(text: str) -> None:
+def test_invalid_price_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(PriceError, match=r"as in planner=3/15"):
         parse_price(text)
 
 
-def test_a_file_of_prices(tmp_path: Path) -> None:
+def test_file_of_prices_is_read(tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text('currency: EUR\nagents:\n  one: {input: 3, output: 15}\n  "*": {input: 1, output: 2}\n')
     assert read_prices(file) == Prices({"one": PRICE, "*": Price(input=1, output=2)}, "EUR")
@@ -76,13 +76,13 @@ def test_a_file_of_prices(tmp_path: Path) -> None:
         ("agents: [", r"prices.yaml:1: it is not YAML"),
     ],
 )
-def test_a_mistake_in_a_file_of_prices_is_shown_where_it_stands(tmp_path: Path, text: str, words: str) -> None:
+def test_error_for_a_mistake_in_prices_names_its_line(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text(text)
     with pytest.raises(PriceError, match=words):
         read_prices(file)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_of_prices_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(PriceError, match="cannot be read"):
         read_prices(tmp_path / "gone.yaml")

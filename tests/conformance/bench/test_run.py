@@ -1,4 +1,4 @@
-"""The run of a bench, against a scripted server of /ap/v1 in this process."""
+"""Run of a bench against a scripted server of /ap/v1 in this process."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from babelgate.conformance.bench.sandbox import Matcher
 from babelgate.conformance.bench.server import Server
 from babelgate.conformance.bench.suite import Suite, load_suite
 from tests.bridge import client, read_body
-from tests.conformance.bench.making import attempt
+from tests.conformance.bench.samples import attempt
 
 BOUND = 30
 
@@ -30,14 +30,16 @@ tasks:
 
 
 class Scripted:
-    """One step a task, which says the input again. What it was asked is written down; `before` is awaited
-    first, with what tells when the caller is gone."""
+    """Server that runs one step per task, which repeats the input.
+
+    It records the inputs. It awaits `before` ahead of each step, with the ASGI receive function of the request.
+    """
 
     def __init__(self) -> None:
         self.inputs: dict[str, str] = {}
         self.active = 0
-        self.most = 0
-        """Steps at a time."""
+        self.peak = 0
+        """Maximum number of concurrent steps."""
         self.usage: dict[str, Any] = {}
         self.before: Callable[[Any], Any] | None = None
 
@@ -48,15 +50,15 @@ class Scripted:
         await send(head)
         await send({"type": "http.response.body", "body": json.dumps(answer).encode()})
 
-    async def answer(self, path: Sequence[str], asked: dict[str, Any], receive: Any) -> tuple[int, Any]:
+    async def answer(self, path: Sequence[str], body: dict[str, Any], receive: Any) -> tuple[int, Any]:
         if path[-1] == "tasks":
             task_id = str(uuid4())
-            self.inputs[task_id] = asked.get("input", "")
+            self.inputs[task_id] = body.get("input", "")
             return 200, {"task_id": task_id, "artifacts": []}
         if path[-1] == "artifacts":
             return 200, {"artifacts": [], "pagination": {}}
         self.active += 1
-        self.most = max(self.most, self.active)
+        self.peak = max(self.peak, self.active)
         try:
             if self.before is not None:
                 await self.before(receive)
@@ -71,61 +73,61 @@ def suite(folder: Path, text: str = TASKS) -> Suite:
     return load_suite(str(folder / "tasks.yaml"))
 
 
-def many(folder: Path, number: int, given: str = "good") -> Suite:
+def many(folder: Path, number: int, input: str = "good") -> Suite:
     return suite(
         folder,
         "tasks:\n"
-        + "".join(f"  - {{name: t{i}, input: {given}, checks: [{{equals: good}}]}}\n" for i in range(number)),
+        + "".join(f"  - {{name: t{i}, input: {input}, checks: [{{equals: good}}]}}\n" for i in range(number)),
     )
 
 
 async def play(
-    asked: Suite,
+    tasks: Suite,
     server: Scripted,
     *,
     names: Sequence[str] = ("one",),
     budget: Budget = Budget(),  # noqa: B008
     prices: Prices = Prices({}),  # noqa: B008
     done: Sequence[Attempt] = (),
-    told: list[Progress] | None = None,
+    reports: list[Progress] | None = None,
     **settings: Any,
 ) -> tuple[str, list[Attempt]]:
-    made: list[Attempt] = []
+    attempts: list[Attempt] = []
     async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
         contenders = [Contender(name, Server("http://127.0.0.1:8000", http)) for name in names]
         stopped = await run(
-            asked,
+            tasks,
             contenders,
             Settings(**settings),
             prices,
             matcher=matcher,
             budget=budget,
-            keep=made.append,
-            tell=list[Progress]().append if told is None else told.append,
+            keep=attempts.append,
+            tell=list[Progress]().append if reports is None else reports.append,
             done=done,
         )
-    return stopped, made
+    return stopped, attempts
 
 
-async def test_every_agent_is_at_every_task_as_often_as_asked(tmp_path: Path) -> None:
-    stopped, made = await play(suite(tmp_path), Scripted(), names=("one", "other"), repetitions=2)
+async def test_every_agent_attempts_every_task_the_requested_number_of_times(tmp_path: Path) -> None:
+    stopped, attempts = await play(suite(tmp_path), Scripted(), names=("one", "other"), repetitions=2)
     assert stopped == ""
-    assert sorted((each.agent, each.task, each.repetition) for each in made) == [
+    assert sorted((each.agent, each.task, each.repetition) for each in attempts) == [
         (agent, task, number)
         for agent in ("one", "other")
         for task in ("first", "second", "third")
         for number in (0, 1)
     ]
-    assert {each.outcome for each in made} == {"passed"}
+    assert {each.outcome for each in attempts} == {"passed"}
 
 
-def test_agents_stand_next_to_each_other_in_an_order_of_the_seed(tmp_path: Path) -> None:
-    asked = many(tmp_path, 8)
+def test_seed_determines_the_order_with_agents_side_by_side(tmp_path: Path) -> None:
+    tasks = many(tmp_path, 8)
     server: Any = None
     contenders = [Contender("one", server), Contender("other", server)]
 
     def order(seed: int) -> list[tuple[str, str, int]]:
-        return [unit.place for unit in schedule(asked, contenders, Settings(seed=seed, repetitions=2))]
+        return [unit.place for unit in schedule(tasks, contenders, Settings(seed=seed, repetitions=2))]
 
     assert order(1) == order(1) != order(2)
     assert sorted(order(1)) == sorted(order(2))
@@ -133,15 +135,15 @@ def test_agents_stand_next_to_each_other_in_an_order_of_the_seed(tmp_path: Path)
         assert (one[0], other[0], one[1:]) == ("one", "other", other[1:])
 
 
-async def test_the_seed_of_an_attempt_is_the_same_for_every_agent(tmp_path: Path) -> None:
-    _, made = await play(many(tmp_path, 3), Scripted(), names=("one", "other"), repetitions=2, seed=7)
-    seeds = {agent: {(each.task, each.repetition): each.seed for each in made if each.agent == agent} for agent in
+async def test_seed_of_an_attempt_is_the_same_for_every_agent(tmp_path: Path) -> None:
+    _, attempts = await play(many(tmp_path, 3), Scripted(), names=("one", "other"), repetitions=2, seed=7)
+    seeds = {agent: {(each.task, each.repetition): each.seed for each in attempts if each.agent == agent} for agent in
              ("one", "other")}  # fmt: skip
     assert seeds["one"] == seeds["other"]
     assert len(set(seeds["one"].values())) == 6
 
 
-async def test_no_more_attempts_run_at_a_time_than_asked_and_no_fewer(tmp_path: Path) -> None:
+async def test_concurrency_is_exactly_the_requested_number(tmp_path: Path) -> None:
     server, together = Scripted(), asyncio.Event()
 
     async def wait(_: Any) -> None:
@@ -151,14 +153,18 @@ async def test_no_more_attempts_run_at_a_time_than_asked_and_no_fewer(tmp_path: 
 
     server.before = wait
     await play(many(tmp_path, 7), server, concurrency=3)
-    assert server.most == 3
+    assert server.peak == 3
 
 
-async def test_what_depends_on_a_failure_is_skipped_and_not_asked(tmp_path: Path) -> None:
+async def test_dependents_of_a_failed_task_are_skipped(tmp_path: Path) -> None:
     server = Scripted()
-    _, made = await play(suite(tmp_path, TASKS.replace("input: good", "input: bad", 1)), server)
-    assert {each.task: each.outcome for each in made} == {"first": "failed", "second": "skipped", "third": "skipped"}
-    assert {each.task: each.why for each in made if each.outcome == "skipped"} == {
+    _, attempts = await play(suite(tmp_path, TASKS.replace("input: good", "input: bad", 1)), server)
+    assert {each.task: each.outcome for each in attempts} == {
+        "first": "failed",
+        "second": "skipped",
+        "third": "skipped",
+    }
+    assert {each.task: each.why for each in attempts if each.outcome == "skipped"} == {
         "second": "it depends on first, which was not passed",
         "third": "it depends on second, which was not passed",
     }
@@ -167,14 +173,14 @@ async def test_what_depends_on_a_failure_is_skipped_and_not_asked(tmp_path: Path
 
 async def test_dependencies_can_be_ignored(tmp_path: Path) -> None:
     bad = suite(tmp_path, TASKS.replace("input: good", "input: bad", 1))
-    _, made = await play(bad, Scripted(), ignore_dependencies=True)
-    assert {each.task: each.outcome for each in made} == {"first": "failed", "second": "passed", "third": "passed"}
+    _, attempts = await play(bad, Scripted(), ignore_dependencies=True)
+    assert {each.task: each.outcome for each in attempts} == {"first": "failed", "second": "passed", "third": "passed"}
 
 
-async def test_what_is_done_is_not_done_again_and_decides_what_depends_on_it(tmp_path: Path) -> None:
+async def test_earlier_attempts_are_not_repeated_and_decide_dependencies(tmp_path: Path) -> None:
     server = Scripted()
-    _, made = await play(suite(tmp_path), server, done=[attempt(task="first", outcome="failed")])
-    assert [(each.task, each.outcome) for each in made] == [("second", "skipped"), ("third", "skipped")]
+    _, attempts = await play(suite(tmp_path), server, done=[attempt(task="first", outcome="failed")])
+    assert [(each.task, each.outcome) for each in attempts] == [("second", "skipped"), ("third", "skipped")]
     assert server.inputs == {}
 
 
@@ -189,21 +195,21 @@ USAGE = {"input_tokens": 600_000, "output_tokens": 400_000}
         (Budget(tokens=5_000_000, cost=100), ""),
     ],
 )
-async def test_a_budget_that_is_used_up_begins_nothing_more(tmp_path: Path, budget: Budget, words: str) -> None:
-    """An attempt uses a million tokens, for 2.60."""
+async def test_no_attempt_starts_after_the_budget_is_used_up(tmp_path: Path, budget: Budget, words: str) -> None:
+    """Test attempts that use a million tokens each, for 2.60."""
     server = Scripted()
     server.usage = USAGE
     prices = Prices({"*": Price(input=1, output=5)})
-    stopped, made = await play(many(tmp_path, 5), server, budget=budget, prices=prices, concurrency=1)
+    stopped, attempts = await play(many(tmp_path, 5), server, budget=budget, prices=prices, concurrency=1)
     assert stopped == words
-    assert len(made) == (2 if words else 5)
-    assert {each.cost for each in made} == {2.6}
+    assert len(attempts) == (2 if words else 5)
+    assert {each.cost for each in attempts} == {2.6}
 
 
-async def test_what_was_spent_before_counts(tmp_path: Path) -> None:
+async def test_usage_of_earlier_attempts_counts_toward_the_budget(tmp_path: Path) -> None:
     spent = attempt(task="t0", usage={"total_tokens": 100.0})
-    stopped, made = await play(many(tmp_path, 3), Scripted(), budget=Budget(tokens=100), done=[spent])
-    assert (stopped, made) == ("the budget of 100 tokens is used up: 2 attempts were not made", [])
+    stopped, attempts = await play(many(tmp_path, 3), Scripted(), budget=Budget(tokens=100), done=[spent])
+    assert (stopped, attempts) == ("the budget of 100 tokens is used up: 2 attempts were not made", [])
 
 
 def test_time_is_a_budget() -> None:
@@ -212,16 +218,16 @@ def test_time_is_a_budget() -> None:
     assert Budget().reached_bound(1e9, [attempt(cost=1e9)]) is None
 
 
-async def test_progress_tells_how_many_are_done_and_which_was_the_latest(tmp_path: Path) -> None:
-    told: list[Progress] = []
-    await play(many(tmp_path, 3), Scripted(), told=told, concurrency=1)
-    assert [(each.done, each.total) for each in told] == [(0, 3), (1, 3), (2, 3), (3, 3)]
-    assert told[0].left is None and told[0].latest is None
-    assert all(each.latest is not None for each in told[1:])
-    assert (told[-1].left, told[-1].running) == (0, 0)
+async def test_progress_reports_the_count_and_the_latest_attempt(tmp_path: Path) -> None:
+    reports: list[Progress] = []
+    await play(many(tmp_path, 3), Scripted(), reports=reports, concurrency=1)
+    assert [(each.done, each.total) for each in reports] == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert reports[0].left is None and reports[0].latest is None
+    assert all(each.latest is not None for each in reports[1:])
+    assert (reports[-1].left, reports[-1].running) == (0, 0)
 
 
-async def test_a_cancelled_run_keeps_what_was_over_alone(tmp_path: Path) -> None:
+async def test_cancelled_run_keeps_only_finished_attempts(tmp_path: Path) -> None:
     server, stuck = Scripted(), asyncio.Event()
 
     async def hang_at_the_second(receive: Any) -> None:
@@ -231,43 +237,43 @@ async def test_a_cancelled_run_keeps_what_was_over_alone(tmp_path: Path) -> None
                 pass
 
     server.before = hang_at_the_second
-    made: list[Attempt] = []
+    attempts: list[Attempt] = []
     async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
         contenders = [Contender("one", Server("http://127.0.0.1:8000", http))]
-        going = run(
+        bench = run(
             many(tmp_path, 3),
             contenders,
             Settings(concurrency=1),
             Prices({}),
             matcher=matcher,
             budget=Budget(),
-            keep=made.append,
+            keep=attempts.append,
             tell=lambda _: None,
         )
         with pytest.raises(ExceptionGroup, match="unhandled errors"):
             async with asyncio.TaskGroup() as group:
-                group.create_task(going)
+                group.create_task(bench)
                 await stuck.wait()
                 raise KeyError  # which cancels what runs
-    assert [each.outcome for each in made] == ["passed"]
+    assert [each.outcome for each in attempts] == ["passed"]
 
 
 class Asking(Scripted):
-    """Four steps a task. Its second one asks, and each step says what input it got."""
+    """Server with four steps per task. The second step asks, and each step returns its input."""
 
     def __init__(self, *, marks: bool) -> None:
         super().__init__()
         self.marks = marks
         self.steps = 0
 
-    async def answer(self, path: Sequence[str], asked: dict[str, Any], receive: Any) -> tuple[int, Any]:
+    async def answer(self, path: Sequence[str], body: dict[str, Any], receive: Any) -> tuple[int, Any]:
         if path[-1] != "steps":
-            return await super().answer(path, asked, receive)
+            return await super().answer(path, body, receive)
         self.steps += 1
         about: dict[str, Any] = {"babelgate": {}} if self.marks else {}
         if self.marks and self.steps == 2:
             about["status"] = "input-required"
-        output = f"{self.steps}: {asked.get('input')}"
+        output = f"{self.steps}: {body.get('input')}"
         return 200, {"output": output, "is_last": self.steps == 4, "additional_output": about}
 
 
@@ -278,9 +284,7 @@ class Asking(Scripted):
         (False, ("1: None", "2: Ann", "3: Bob", "4: None")),
     ],
 )
-async def test_replies_answer_questions_where_the_server_marks_them(
-    tmp_path: Path, marks: bool, outputs: tuple[str, ...]
-) -> None:
+async def test_replies_answer_marked_questions(tmp_path: Path, marks: bool, outputs: tuple[str, ...]) -> None:
     text = "tasks:\n  - {name: t, input: good, replies: [Ann, Bob], checks: [{contains: good}]}\n"
-    _, (made,) = await play(suite(tmp_path, text), Asking(marks=marks))
-    assert made.outputs == outputs
+    _, (single,) = await play(suite(tmp_path, text), Asking(marks=marks))
+    assert single.outputs == outputs

@@ -1,4 +1,4 @@
-"""Task files: what is read, and what is said of a mistake."""
+"""Task files: their content, and the errors for mistakes."""
 
 import json
 from pathlib import Path
@@ -50,7 +50,7 @@ def good(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_task_has_its_files_its_replies_and_what_its_file_says_of_all_tasks(good: Path) -> None:
+def test_task_has_its_files_its_replies_and_the_defaults(good: Path) -> None:
     suite = load_suite(str(good / "tasks.yaml"))
     one, two = suite.tasks
     assert (suite.name, one.task.category, one.task.steps) == ("good", ("text",), 3)
@@ -60,30 +60,30 @@ def test_a_task_has_its_files_its_replies_and_what_its_file_says_of_all_tasks(go
     assert two.resources == {"in/data.csv": b"1,2\n", "judge.py": b"def check(run): ..."}
 
 
-def test_a_folder_is_a_suite_of_all_its_files(good: Path) -> None:
+def test_suite_of_a_folder_contains_all_its_files(good: Path) -> None:
     (good / "more").mkdir()
     write(good / "more", "tasks: [{name: three, checks: [{equals: x}]}]", "last.yml")
     suite = load_suite(str(good))
-    assert (suite.name, [asked.task.name for asked in suite.tasks]) == (good.name, ["three", "one", "two"])
+    assert (suite.name, [each.task.name for each in suite.tasks]) == (good.name, ["three", "one", "two"])
 
 
-def test_the_hash_changes_with_all_that_is_asked_and_with_nothing_else(good: Path) -> None:
+def test_hash_changes_only_with_the_content_of_tasks(good: Path) -> None:
     before = load_suite(str(good))
     write(good, GOOD.replace("category: [files, hard]", "category: easy\n    weight: 2"))
     assert load_suite(str(good)).hash == before.hash
     write(good, GOOD.replace("input: Hello", "input: Goodbye"))
-    asked = load_suite(str(good))
-    assert asked.hash != before.hash
-    assert [a.hash == b.hash for a, b in zip(asked.tasks, before.tasks, strict=True)] == [False, True]
+    changed = load_suite(str(good))
+    assert changed.hash != before.hash
+    assert [a.hash == b.hash for a, b in zip(changed.tasks, before.tasks, strict=True)] == [False, True]
     write(good, GOOD)
     (good / "in" / "data.csv").write_bytes(b"1,3\n")
     assert [a.hash == b.hash for a, b in zip(load_suite(str(good)).tasks, before.tasks, strict=True)] == [True, False]
 
 
-def test_some_tasks_come_with_those_that_they_depend_on(good: Path) -> None:
+def test_selected_tasks_include_their_dependencies(good: Path) -> None:
     suite = load_suite(str(good))
-    assert [asked.task.name for asked in suite.only((), ["two"]).tasks] == ["one", "two"]
-    assert [asked.task.name for asked in suite.only(["text"], ()).tasks] == ["one"]
+    assert [each.task.name for each in suite.only((), ["two"]).tasks] == ["one", "two"]
+    assert [each.task.name for each in suite.only(["text"], ()).tasks] == ["one"]
     with pytest.raises(SuiteError, match=r"--category nope: .* it has files, hard, text"):
         suite.only(["nope"], ())
 
@@ -114,39 +114,39 @@ def test_some_tasks_come_with_those_that_they_depend_on(good: Path) -> None:
         ("", 1, "a task file is a mapping"),
     ],
 )
-def test_a_mistake_is_shown_where_it_stands_with_what_to_do(tmp_path: Path, text: str, line: int, words: str) -> None:
+def test_error_for_a_mistake_in_a_task_names_its_line(tmp_path: Path, text: str, line: int, words: str) -> None:
     source = write(tmp_path, text)
     found = problems(source)
     assert any(each.startswith(f"{source}:{line}: ") and words in each for each in found), found
 
 
-def test_all_mistakes_of_all_files_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_of_all_files_are_reported_together(tmp_path: Path) -> None:
     write(tmp_path, "tasks:\n  - name: a\n    checks: [{equals: x}]\n  - name: b", "a.yaml")
     write(tmp_path, "tasks: [{name: c, steps: 0, checks: [{equals: x}]}]", "b.yaml")
     assert len(problems(str(tmp_path))) == 2
 
 
-def test_tasks_that_wait_for_each_other_are_a_mistake(tmp_path: Path) -> None:
+def test_circular_dependencies_are_a_mistake(tmp_path: Path) -> None:
     tasks = [{"name": n, "depends_on": [d], "checks": [{"equals": "x"}]} for n, d in ("ab", "bc", "ca")]
     (found,) = problems(write(tmp_path, yaml.safe_dump({"tasks": tasks})))
     assert "in a circle: " in found
     assert "a → b → c → a" in found or "b → c → a → b" in found or "c → a → b → c" in found
 
 
-def test_a_name_stands_for_one_task(tmp_path: Path) -> None:
+def test_two_tasks_cannot_share_a_name(tmp_path: Path) -> None:
     task = "{name: a, checks: [{equals: x}]}"
     (found,) = problems(write(tmp_path, f"tasks:\n- {task}\n- {task}"))
     assert found.endswith("tasks.yaml:2: give one of them another name")
 
 
-def test_a_file_that_multiplies_itself_is_refused(tmp_path: Path) -> None:
+def test_yaml_bomb_is_refused(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
     (found,) = problems(write(tmp_path, "\n".join(lines)))
     assert "more values in it than anybody would write" in found
 
 
-def test_what_is_no_suite_is_told_with_those_that_there_are(tmp_path: Path) -> None:
+def test_error_for_an_unknown_suite_lists_the_available_ones(tmp_path: Path) -> None:
     (found,) = problems(str(tmp_path / "nope"))
     assert "there are files, smoke" in found
     (tmp_path / "empty").mkdir()
@@ -154,19 +154,19 @@ def test_what_is_no_suite_is_told_with_those_that_there_are(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_a_shipped_suite_is_valid_by_the_published_schema(name: str) -> None:
+def test_shipped_suite_matches_the_published_schema(name: str) -> None:
     schema = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     jsonschema.Draft202012Validator.check_schema(schema)
     jsonschema.validate(yaml.safe_load(shipped_suite(name).read_text(encoding="utf-8")), schema)
     assert load_suite(name).name == name
 
 
-def test_the_published_schema_is_the_one_of_the_code(accept: bool) -> None:
+def test_published_schema_matches_the_code(accept: bool) -> None:
     text = json.dumps(task_schema(), indent=2) + "\n"
     if accept:
         PUBLISHED.write_text(text, encoding="utf-8")
     assert PUBLISHED.read_text(encoding="utf-8") == text, "run pytest --accept"
 
 
-def test_the_published_schema_takes_the_short_forms(good: Path) -> None:
+def test_published_schema_accepts_the_short_forms(good: Path) -> None:
     jsonschema.validate(yaml.safe_load(GOOD), task_schema())

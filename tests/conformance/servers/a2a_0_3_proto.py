@@ -1,4 +1,4 @@
-"""The JSON of the protocol buffer of 0.3, which is that of its REST, from and to the words of 1.0."""
+"""Translation between the ProtoJSON of A2A 0.3, which its REST binding uses, and A2A 1.0."""
 
 import base64
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from typing import Any, cast
 
 
 def message_in(message: Mapping[str, Any]) -> dict[str, Any]:
-    made = {name: value for name, value in message.items() if name != "content"}
+    result = {name: value for name, value in message.items() if name != "content"}
     if "content" in message:
         content: Any = message["content"]
         is_list = isinstance(content, list)
-        made["parts"] = [part_in(each) for each in cast("list[Any]", content)] if is_list else content
-    return made
+        result["parts"] = [part_in(each) for each in cast("list[Any]", content)] if is_list else content
+    return result
 
 
 def part_in(part: dict[str, Any]) -> dict[str, Any]:
@@ -22,35 +22,35 @@ def part_in(part: dict[str, Any]) -> dict[str, Any]:
     if "file" not in part:
         return part
     file: dict[str, Any] = part["file"]
-    made = {new: file[old] for old, new in (("name", "filename"), ("mimeType", "mediaType")) if old in file}
+    result = {new: file[old] for old, new in (("name", "filename"), ("mimeType", "mediaType")) if old in file}
     if "fileWithUri" in file:
-        return {**made, "url": file["fileWithUri"]}
-    return {**made, "raw": base64.b64decode(file["fileWithBytes"]).decode()}
+        return {**result, "url": file["fileWithUri"]}
+    return {**result, "raw": base64.b64decode(file["fileWithBytes"]).decode()}
 
 
 # From 1.0
 
 
 def task_out(task: Mapping[str, Any]) -> dict[str, Any]:
-    made = {**task, "status": status_out(task["status"])}
+    result = {**task, "status": status_out(task["status"])}
     if "artifacts" in task:
-        made["artifacts"] = [artifact_out(each) for each in task["artifacts"]]
+        result["artifacts"] = [artifact_out(each) for each in task["artifacts"]]
     if "history" in task:
-        made["history"] = [message_out(each) for each in task["history"]]
-    return made
+        result["history"] = [message_out(each) for each in task["history"]]
+    return result
 
 
 def status_out(status: Mapping[str, Any]) -> dict[str, Any]:
-    made = dict(status)
-    made["state"] = str(made["state"]).replace("CANCELED", "CANCELLED")
-    if "message" in made:
-        made["message"] = message_out(made["message"])
-    return made
+    result = dict(status)
+    result["state"] = str(result["state"]).replace("CANCELED", "CANCELLED")
+    if "message" in result:
+        result["message"] = message_out(result["message"])
+    return result
 
 
 def message_out(message: Mapping[str, Any]) -> dict[str, Any]:
-    made = {name: value for name, value in message.items() if name not in ("parts", "kind")}
-    return {**made, "content": [part_out(each) for each in message["parts"]]}
+    result = {name: value for name, value in message.items() if name not in ("parts", "kind")}
+    return {**result, "content": [part_out(each) for each in message["parts"]]}
 
 
 def artifact_out(artifact: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,12 +77,15 @@ def event_out(event: Mapping[str, Any], *, is_final: bool) -> dict[str, Any]:
         update = event["artifactUpdate"]
         return {"artifactUpdate": {**update, "artifact": artifact_out(update["artifact"])}}
     update = event["statusUpdate"]
-    made = {**update, "status": status_out(update["status"])}
-    return {"statusUpdate": {**made, "final": True} if is_final else made}
+    result = {**update, "status": status_out(update["status"])}
+    return {"statusUpdate": {**result, "final": True} if is_final else result}
 
 
 def config_out(config: Mapping[str, Any]) -> dict[str, Any]:
-    made = {name: value for name, value in config.items() if name != "taskId"}
-    if authentication := made.get("authentication"):
-        made["authentication"] = {"schemes": [authentication["scheme"]]}
-    return {"name": f"tasks/{config['taskId']}/pushNotificationConfigs/{config['id']}", "pushNotificationConfig": made}
+    result = {name: value for name, value in config.items() if name != "taskId"}
+    if authentication := result.get("authentication"):
+        result["authentication"] = {"schemes": [authentication["scheme"]]}
+    return {
+        "name": f"tasks/{config['taskId']}/pushNotificationConfigs/{config['id']}",
+        "pushNotificationConfig": result,
+    }

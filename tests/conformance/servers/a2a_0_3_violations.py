@@ -1,4 +1,4 @@
-"""What the scripted agent of A2A 0.3 can do wrong, and which requirement must catch it."""
+"""Violations of the scripted A2A 0.3 server."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ VIOLATIONS: Final = (
     Violation("results are wrapped", "send.bare", ("form.send-result", "form.task", "form.message")),
     Violation("only blocking is taken", "send.blocking", ("send.at-once",)),
     Violation(
-        "a failed task stays at work", "state.failed", ("state.failure-reason", "stream.failed", "stream.final-failure")
+        "a failed task stays working", "state.failed", ("state.failure-reason", "stream.failed", "stream.final-failure")
     ),
     Violation(
         "ended tasks change", "state.final", ("cancel.stays", "cancel.harmless", "~stream.same-state", "~security.*")
@@ -47,7 +47,7 @@ VIOLATIONS: Final = (
     ),
     Violation("an artifact after the end", "stream.nothing-after", ("stream.final", "stream.final-once")),
     Violation("no update is final", "stream.final"),
-    Violation("the end is told twice", "stream.final-once", ("stream.nothing-after",)),
+    Violation("the end is sent twice", "stream.final-once", ("stream.nothing-after",)),
     Violation("failure is not final", "stream.final-failure"),
     Violation("a question is not final", "stream.final-question"),
     Violation("work is final", "stream.not-final", ("stream.final-once",)),

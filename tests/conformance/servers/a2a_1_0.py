@@ -1,7 +1,6 @@
-"""A scripted agent of A2A 1.0: JSON-RPC at its own URL, REST below it."""
+"""Scripted A2A 1.0 server: JSON-RPC at the agent's URL, REST below it."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -9,27 +8,20 @@ from tests.conformance.servers.a2a_1_0_violations import VIOLATIONS
 from tests.conformance.servers.a2a_agent import Refused
 from tests.conformance.servers.a2a_lists import list_tasks
 from tests.conformance.servers.a2a_served import ERRORS, OPTIONS, Served
-from tests.conformance.servers.kit import Answer, Request, Server, sse
+from tests.conformance.servers.kit import Answer, Request, Server
 
 REQUIRED: Final = "https://example.com/extensions/required"
 
 
-_BOTH: Final = ("rest.", "binding.", "card.", "extended.", "form.rest-error", "version.query", "security.paths")
-"""Requirements that are shown by REST, or by both bindings; whatever else goes wrong is shown in one of them."""
-
-
 class Agent(Served):
-    who_are_you = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "Who are you?"}}
-    no_extended_card = "UNSUPPORTED_OPERATION"
-
-    def __init__(self, violation: str = "") -> None:
-        super().__init__(violation)
-        breaks = next((each.breaks for each in VIOLATIONS if each.name == violation), "")
-        self.has_rest = not breaks or breaks.startswith(_BOTH)
+    unauthenticated_body = {"error": {"code": 401, "status": "UNAUTHENTICATED", "message": "Who are you?"}}
+    extended_card_error = "UNSUPPORTED_OPERATION"
+    listed = VIOLATIONS
+    rest_only = ("rest.", "binding.", "card.", "extended.", "form.rest-error", "version.query", "security.paths")
 
     async def handle(self, request: Request) -> Answer:
         path = request.path.removeprefix("/agent")
-        if path == "/.well-known/agent-card.json" and not self.does("the card lies elsewhere"):
+        if path == "/.well-known/agent-card.json" and not self.does("the card is at another path"):
             return self.card(request)
         if not request.path.startswith("/agent") or path.startswith("/.well-known"):
             return Answer(404, {"error": {"code": 404, "status": "NOT_FOUND", "message": "nothing here"}})
@@ -38,7 +30,7 @@ class Agent(Served):
         return await self.rest(request, path)
 
     def _check_headers(self, request: Request) -> None:
-        """Version and extensions. Raises Refused."""
+        """Check the version and the extensions. Raises Refused."""
         version = request.headers.get("a2a-version")
         if version is None and not self.does("no version in the query"):
             version = request.query.get("A2A-Version")
@@ -46,19 +38,19 @@ class Agent(Served):
             self.raise_unless("no version is the newest", Refused("VERSION_NOT_SUPPORTED"))
         elif version != "1.0":
             is_patched = version.startswith("1.0.") and not self.does("patches matter")
-            self.raise_unless("any version will do", Refused("VERSION_NOT_SUPPORTED"), when=not is_patched)
-        asked = [each.strip() for each in request.headers.get("a2a-extensions", "").split(",") if each.strip()]
-        self.raise_unless("nothing is required", Refused("EXTENSION_SUPPORT_REQUIRED"), when=REQUIRED not in asked)
-        if any("unheard-of" in each for each in asked) and self.does("unknown extensions are refused"):
+            self.raise_unless("any version is accepted", Refused("VERSION_NOT_SUPPORTED"), when=not is_patched)
+        extensions = [each.strip() for each in request.headers.get("a2a-extensions", "").split(",") if each.strip()]
+        self.raise_unless("nothing is required", Refused("EXTENSION_SUPPORT_REQUIRED"), when=REQUIRED not in extensions)
+        if any("unheard-of" in each for each in extensions) and self.does("unknown extensions are refused"):
             raise Refused("INVALID_PARAMS")
 
     # JSON-RPC
 
-    async def called(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
+    async def call_rpc(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
         self._check_headers(request)
         if method in ("SendStreamingMessage", "SubscribeToTask"):
             events = await self._stream(method, params, owner, "JSONRPC")
-            return self._streamed(self._enveloped(events, id))
+            return self.rpc_stream(events, id)
         return await self._operate(method, params, owner, "JSONRPC")
 
     def rpc_details(self, reason: str) -> dict[str, Any]:
@@ -69,25 +61,14 @@ class Agent(Served):
         info = {"@type": f"type.googleapis.com/{kind}", "reason": reason, "domain": "a2a-protocol.org"}
         return [info, {"reason": reason}] if self.does("details are not typed") else [info]
 
-    async def _enveloped(self, events: AsyncGenerator[Any], id: Any) -> AsyncIterator[bytes]:
-        async with aclosing(events):
-            async for event in events:
-                yield sse({"jsonrpc": "2.0", "id": "1" if self.does("events with another id") else id, "result": event})
-
-    def _streamed(self, chunks: AsyncIterator[bytes]) -> Answer:
-        kind = "application/octet-stream" if self.does("streams are bytes") else "text/event-stream"
-        return Answer(stream=chunks, headers={"content-type": kind})
-
     async def _stream(
         self, operation: str, params: Mapping[str, Any], owner: str, binding: str
     ) -> AsyncGenerator[dict[str, Any]]:
-        """Raises Refused."""
         if operation == "SubscribeToTask":
-            return await self.subscribed(str(params.get("id")), owner)
-        return await self.streamed(params, owner, binding)
+            return await self.subscribe(str(params.get("id")), owner)
+        return await self.send_streaming(params, owner, binding)
 
     async def _operate(self, operation: str, params: Mapping[str, Any], owner: str, binding: str) -> Any:
-        """Raises Refused."""
         match operation:
             case "SendMessage":
                 return await self.send(params, owner, binding)
@@ -98,47 +79,40 @@ class Agent(Served):
             case "ListTasks":
                 return list_tasks(self, params, owner)
             case "CreateTaskPushNotificationConfig":
-                return self.configure(params, owner)
+                return self.set_config(params, owner)
             case "GetTaskPushNotificationConfig":
-                return self.configured(params, owner)
+                return self.get_config(params, owner)
             case "ListTaskPushNotificationConfigs":
-                return self.configs(params, owner)
+                return self.list_configs(params, owner)
             case "DeleteTaskPushNotificationConfig":
-                self.unconfigure(params, owner)
+                self.delete_config(params, owner)
                 return {}
             case "GetExtendedAgentCard":
                 return self.extended_card()
             case "None":
                 raise Refused("METHOD_NOT_FOUND")
             case _:
-                raise Refused("INVALID_PARAMS" if self.does("unknown methods have parameters") else "METHOD_NOT_FOUND")
+                raise self.unknown_method()
 
     # REST
 
-    async def called_by_rest(self, request: Request, path: str, owner: str) -> Any:
+    async def call_rest(self, request: Request, path: str, owner: str) -> Any:
         operation, params = self._operation(request, path)
         self._check_headers(request)
         if operation in ("SendStreamingMessage", "SubscribeToTask"):
             events = await self._stream(operation, params, owner, "HTTP+JSON")
-            return self._streamed(self._bare_events(events))
+            return self.rest_stream(events)
         return await self._operate(operation, params, owner, "HTTP+JSON")
-
-    async def _bare_events(self, events: AsyncGenerator[Any]) -> AsyncIterator[bytes]:
-        async with aclosing(events):
-            async for event in events:
-                is_wrapped = self.does("REST events have an envelope")
-                yield sse({"jsonrpc": "2.0", "id": 1, "result": event, **event} if is_wrapped else event)
 
     def rest_error(self, reason: str) -> Answer:
         _, status, name = ERRORS[reason]
         code = self.rest_status(reason, status)
-        error: dict[str, Any] = {"code": code, "status": name, "message": self.said_of(reason)}
+        error: dict[str, Any] = {"code": code, "status": name, "message": self.error_text(reason)}
         error["details"] = self._details(reason, "REST errors without a reason")
         self.set_if("another status in the body", error, code=499)
         return self.rest_answer(reason, status, {"error": reason if self.does("REST errors are bare texts") else error})
 
     def _operation(self, request: Request, path: str) -> tuple[str, dict[str, Any]]:
-        """Raises Refused."""
         query: dict[str, Any] = {name: _read(value) for name, value in request.query.items() if name != "A2A-Version"}
         if self.does("the query is in snake case"):
             query.pop("historyLength", None)
@@ -162,7 +136,7 @@ class Agent(Served):
             case "GET", ["tasks", id]:
                 return "GetTask", {**query, "id": id}
             case _:
-                raise Refused("INVALID_REQUEST" if self.does("unknown paths are bad requests") else "METHOD_NOT_FOUND")
+                raise self.unknown_path()
 
     def _config_operation(self, request: Request, task: str, rest: list[str]) -> tuple[str, dict[str, Any]]:
         match request.method, rest:
@@ -180,31 +154,20 @@ class Agent(Served):
     def _body(self, request: Request) -> dict[str, Any]:
         if "a2a+json" in request.headers.get("content-type", "") and self.does("only application/json is read"):
             raise Refused("CONTENT_TYPE_NOT_SUPPORTED")
-        try:
-            body = request.json
-        except ValueError:
-            raise Refused("INTERNAL" if self.does("broken JSON is a failure of REST") else "PARSE_ERROR") from None
+        body = self.rest_body(request)
         self.raise_if("an empty body is not found", Refused("TASK_NOT_FOUND"), when=not body)
         return body
 
     # The card
 
-    def made_card(self, base: str) -> dict[str, Any]:
+    def build_card(self, base: str) -> dict[str, Any]:
         card: dict[str, Any] = {
-            "name": "Scripted",
-            "description": "An agent that keeps the rules.",
-            "version": "1",
-            "provider": {"url": "https://example.com", "organization": "Example"},
+            **self.common_card(),
             "supportedInterfaces": self._interfaces(f"{base}/agent"),
             "capabilities": self._capabilities(),
-            "defaultInputModes": ["text/plain"],
-            "defaultOutputModes": ["text/plain"],
-            "skills": self.skills(),
             "securitySchemes": {"key": {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}},
             "securityRequirements": [{"schemes": {"key": {"list": []}}}],
-            "signatures": [self.signature()],
         }
-        self.drop_if("a card without a version", card, "version")
         if self.does("a scheme that is not declared"):
             card["securityRequirements"].append({"schemes": {"other": {"list": []}}})
         if self.does("a scheme of two kinds"):
@@ -217,20 +180,20 @@ class Agent(Served):
             *(("HTTP+JSON",) if self.has_rest else ()),
             "grpc" if self.does("bindings in lower case") else "GRPC",
         )
-        faces: list[dict[str, Any]] = [
+        interfaces: list[dict[str, Any]] = [
             {"url": url, "protocolBinding": name, "protocolVersion": "1.0"} for name in names
         ]
-        faces[-1]["url"] = "https://example.com:443"
-        self.drop_if("an interface without its url", faces[-1], "url")
-        for face in faces:
-            self.drop_if("interfaces without a version", face, "protocolVersion")
-        self.set_if("a version with a patch", faces[1], protocolVersion="1.0.0")
-        self.set_if("a URL without a host", faces[1], url="/agent")
+        interfaces[-1]["url"] = "https://example.com:443"
+        self.drop_if("an interface without its url", interfaces[-1], "url")
+        for interface in interfaces:
+            self.drop_if("interfaces without a version", interface, "protocolVersion")
+        self.set_if("a version with a patch", interfaces[1], protocolVersion="1.0.0")
+        self.set_if("a URL without a host", interfaces[1], url="/agent")
         if self.does("an interface twice"):
-            faces.append(faces[0])
-        if self.does("an interface that is not there"):
-            faces.append({**faces[0], "url": f"{url}/elsewhere"})
-        return faces
+            interfaces.append(interfaces[0])
+        if self.does("an interface that does not exist"):
+            interfaces.append({**interfaces[0], "url": f"{url}/elsewhere"})
+        return interfaces
 
     def _capabilities(self) -> dict[str, Any]:
         uri = "demo" if self.does("an extension that is no URI") else "https://example.com/extensions/other"
@@ -239,8 +202,13 @@ class Agent(Served):
         extensions: list[dict[str, Any]] = [{"uri": REQUIRED, "required": True}, other]
         if self.is_bare:
             return {"extensions": extensions}
-        declared: Any = "true" if self.does("a capability that is a text") else True
-        return {"streaming": True, "pushNotifications": True, "extendedAgentCard": declared, "extensions": extensions}
+        has_extended_card: Any = "true" if self.does("a capability that is a text") else True
+        return {
+            "streaming": True,
+            "pushNotifications": True,
+            "extendedAgentCard": has_extended_card,
+            "extensions": extensions,
+        }
 
 
 def _read(text: str) -> Any:
@@ -256,5 +224,5 @@ SERVER: Final = Server(
     variants=("bare",),
     path="/agent",
     options=OPTIONS,
-    unbroken={"send.succeeds": "a server that fails it keeps nothing: the dead server shows that"},
+    unbroken={"send.succeeds": "no other requirement can pass without it; the dead server covers it"},
 )

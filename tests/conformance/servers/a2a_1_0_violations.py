@@ -1,4 +1,4 @@
-"""What the scripted agent of A2A 1.0 can do wrong, and which requirement must catch it."""
+"""Violations of the scripted A2A 1.0 server."""
 
 from typing import Final
 
@@ -25,7 +25,7 @@ VIOLATIONS: Final = (
         "send.task-ids",
         ("send.same-context", "send.concurrent", "~list.*", "~push.*", "~get.*", "~security.*"),
     ),
-    Violation("a failed task stays at work", "state.failed", ("state.failure-reason", "stream.failed")),
+    Violation("a failed task stays working", "state.failed", ("state.failure-reason", "stream.failed")),
     Violation(
         "ended tasks change",
         "state.final",
@@ -53,7 +53,7 @@ VIOLATIONS: Final = (
     Violation("ended tasks can be subscribed to", "subscribe.ended"),
     Violation("a list lacks a task", "list.has-tasks", ("list.status", "list.pages", "list.total", "list.since")),
     Violation(
-        "lists know no contexts",
+        "lists ignore contexts",
         "list.context",
         ("list.status", "list.pages", "list.total", "list.artifacts", "list.since"),
     ),
@@ -65,16 +65,16 @@ VIOLATIONS: Final = (
     Violation("a cursor that skips", "list.pages"),
     Violation("the last page has a token", "list.last-page"),
     Violation("the total is of the page", "list.total"),
-    Violation("any pageSize will do", "list.bad-page-size"),
+    Violation("any pageSize is accepted", "list.bad-page-size"),
     Violation("any token is the start", "list.bad-token"),
-    Violation("any state will do", "list.bad-status"),
+    Violation("any state is accepted", "list.bad-status"),
     Violation("lists have empty artifacts", "list.no-artifacts"),
     Violation("lists never have artifacts", "list.artifacts"),
     Violation("lists have all of the history", "list.history"),
     Violation("the time is ignored", "list.since"),
     Violation("configs are not listed", "push.listed", ("push.several",)),
     Violation("later configs are not pushed", "push.later", ("push.read", "push.listed", "push.several")),
-    Violation("any version will do", "version.unsupported"),
+    Violation("any version is accepted", "version.unsupported"),
     Violation("no version is the newest", "version.missing"),
     Violation("patches matter", "version.patch"),
     Violation("no version in the query", "version.query"),
@@ -87,8 +87,8 @@ VIOLATIONS: Final = (
     Violation("an empty body is not found", "rest.no-message"),
     Violation("only application/json is read", "rest.body-type"),
     Violation("the query is in snake case", "rest.query", ("get.history", "list.history")),
-    Violation("anybody's context is listed", "security.list"),
-    Violation("everybody's tasks are listed", "security.list-all"),
+    Violation("any caller's context is listed", "security.list"),
+    Violation("all callers' tasks are listed", "security.list-all"),
     Violation("ids are paths", "security.strange-ids"),
     Violation("paths are files", "security.paths"),
     Violation("details are not typed", "form.error-details"),

@@ -1,26 +1,26 @@
-"""ListTasks of the scripted agent of A2A 1.0."""
+"""ListTasks of the scripted A2A 1.0 server."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from tests.conformance.servers.a2a_agent import TERMINAL, Agent, Refused, Task
+from tests.conformance.servers.a2a_agent import OPEN, TERMINAL, Agent, Refused, Task
 
-_STATES = TERMINAL | {"SUBMITTED", "WORKING", "INPUT_REQUIRED", "AUTH_REQUIRED"}
+_STATES = TERMINAL | OPEN
 
 
 def list_tasks(agent: Agent, params: Mapping[str, Any], owner: str) -> dict[str, Any]:
     size = params.get("pageSize", 50)
     if not 1 <= size <= 100:
-        if not agent.does("any pageSize will do"):
+        if not agent.does("any pageSize is accepted"):
             raise Refused("INVALID_PARAMS")
         size = 50
-    tasks = _chosen(agent, params, owner)
+    tasks = _matching(agent, params, owner)
     start = _start(agent, params)
     page = tasks[start : start + (50 if agent.does("pageSize is ignored") else size)]
     after = start + size + (1 if agent.does("a cursor that skips") else 0)
     token = f"from-{after}" if after < len(tasks) or agent.does("the last page has a token") else ""
     listed = {
-        "tasks": [_shown(agent, task, params) for task in page],
+        "tasks": [_view(agent, task, params) for task in page],
         "nextPageToken": token,
         "pageSize": size,
         "totalSize": len(page) if agent.does("the total is of the page") else len(tasks),
@@ -30,16 +30,16 @@ def list_tasks(agent: Agent, params: Mapping[str, Any], owner: str) -> dict[str,
     return listed
 
 
-def _chosen(agent: Agent, params: Mapping[str, Any], owner: str) -> list[Task]:
+def _matching(agent: Agent, params: Mapping[str, Any], owner: str) -> list[Task]:
     tasks = [each for each in agent.tasks.values() if each.owner == owner or _is_shown_to_others(agent, params)]
     context, status, since = (params.get(name) for name in ("contextId", "status", "statusTimestampAfter"))
     if context is not None:
         found = [each for each in tasks if each.context == context]
         if not found and agent.does("an unknown context is every context"):
             found = tasks
-        tasks = tasks[-20:] if found and agent.does("lists know no contexts") else found
+        tasks = tasks[-20:] if found and agent.does("lists ignore contexts") else found
     if status is not None:
-        if str(status).removeprefix("TASK_STATE_") not in _STATES and not agent.does("any state will do"):
+        if str(status).removeprefix("TASK_STATE_") not in _STATES and not agent.does("any state is accepted"):
             raise Refused("INVALID_PARAMS")
         if not agent.does("the state is ignored"):
             tasks = [each for each in tasks if f"TASK_STATE_{each.state}" == status]
@@ -53,7 +53,7 @@ def _chosen(agent: Agent, params: Mapping[str, Any], owner: str) -> list[Task]:
 
 
 def _is_shown_to_others(agent: Agent, params: Mapping[str, Any]) -> bool:
-    wrong = "anybody's context is listed" if "contextId" in params else "everybody's tasks are listed"
+    wrong = "any caller's context is listed" if "contextId" in params else "all callers' tasks are listed"
     return agent.does(wrong)
 
 
@@ -67,14 +67,14 @@ def _start(agent: Agent, params: Mapping[str, Any]) -> int:
     return int(number)
 
 
-def _shown(agent: Agent, task: Task, params: Mapping[str, Any]) -> dict[str, Any]:
+def _view(agent: Agent, task: Task, params: Mapping[str, Any]) -> dict[str, Any]:
     length = None if agent.does("lists have all of the history") else params.get("historyLength")
-    shown = agent.view(task, length)
+    result = agent.view(task, length)
     if not params.get("includeArtifacts"):
         if agent.does("lists have empty artifacts"):
-            shown["artifacts"] = []
+            result["artifacts"] = []
         else:
-            del shown["artifacts"]
+            del result["artifacts"]
     elif agent.does("lists never have artifacts"):
-        del shown["artifacts"]
-    return shown
+        del result["artifacts"]
+    return result

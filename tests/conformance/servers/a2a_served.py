@@ -1,13 +1,14 @@
-"""How the scripted agents of A2A are served in 0.3 and in 1.0: keys, the card, JSON-RPC and errors."""
+"""Base of the scripted A2A servers of both versions: keys, agent card, JSON-RPC and errors."""
 
 import base64
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, cast
 
 from babelgate.conformance.probe import Options
-from tests.conformance.servers.a2a_agent import Agent, Refused, triggers_of_the_agent
-from tests.conformance.servers.kit import TRACE, Answer, Request, triggers
+from tests.conformance.servers.a2a_agent import Agent, Refused, agent_triggers
+from tests.conformance.servers.kit import TRACE, Answer, Request, Violation, sse, triggers
 
 ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
     "PARSE_ERROR": (-32700, 400, "INVALID_ARGUMENT"),
@@ -24,30 +25,47 @@ ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
     "EXTENSION_SUPPORT_REQUIRED": (-32008, 400, "FAILED_PRECONDITION"),
     "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
 }
-"""The code of JSON-RPC in both versions; the status of HTTP and its name in 1.0."""
+"""JSON-RPC code in both versions, and the HTTP status and its name in 1.0, by the reason of an error."""
 OPTIONS: Final = Options(
     headers={"X-Api-Key": "alice"},
     other_headers={"X-Api-Key": "bob"},
-    triggers=triggers(**triggers_of_the_agent()),
+    triggers=triggers(**agent_triggers()),
     timeout=8.0,
 )
 
 
 class Served(Agent):
-    who_are_you: Any
-    """The answer to a caller without a valid key."""
-    no_extended_card: str
-    """The error of an agent that declares none."""
+    unauthenticated_body: Any
+    """Body of the answer to a caller without a valid key."""
+    extended_card_error: str
+    """Reason of the error of an agent that declares no extended card."""
+    listed: Sequence[Violation]
+    """Violations of the version."""
+    rest_only: tuple[str, ...]
+    """Prefixes of requirements that need REST or both bindings. Other violations are tested in JSON-RPC alone."""
 
-    async def called(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
-        """The result of a call by JSON-RPC, or a stream. Raises Refused."""
+    def __init__(self, violation: str = "") -> None:
+        super().__init__(violation)
+        breaks = next((each.breaks for each in self.listed if each.name == violation), "")
+        self.has_rest = not breaks or breaks.startswith(self.rest_only)
+
+    async def call_rpc(self, request: Request, method: str, params: dict[str, Any], owner: str, id: Any) -> Any:
+        """Return the result of a JSON-RPC call, or an answer with a stream. Raises Refused."""
         raise NotImplementedError
 
-    async def called_by_rest(self, request: Request, path: str, owner: str) -> Any:
-        """The body of an answer, or a stream. Raises Refused."""
+    async def call_rest(self, request: Request, path: str, owner: str) -> Any:
+        """Return the body of the answer to a REST call, or an answer with a stream. Raises Refused."""
         raise NotImplementedError
 
-    def made_card(self, base: str) -> dict[str, Any]:
+    def rpc_event(self, event: dict[str, Any]) -> Any:
+        """Return an event of a stream in the form of JSON-RPC."""
+        return event
+
+    def rest_event(self, event: dict[str, Any]) -> Any:
+        """Return an event of a stream in the form of REST."""
+        return event
+
+    def build_card(self, base: str) -> dict[str, Any]:
         raise NotImplementedError
 
     def rpc_details(self, reason: str) -> dict[str, Any]:
@@ -64,13 +82,15 @@ class Served(Agent):
         if key in ("alice", "bob"):
             return key
         is_for_card = b"ExtendedCard" in request.body or request.path.endswith("Card")
-        if self.does("strangers come in") or (is_for_card and self.does("strangers see everything")):
+        if self.does("anonymous callers are accepted") or (
+            is_for_card and self.does("anonymous callers see the extended card")
+        ):
             return "alice"
         raise PermissionError
 
-    def _stranger(self) -> Answer:
+    def _unauthenticated(self) -> Answer:
         challenge = {} if self.does("no challenge") else {"www-authenticate": 'ApiKey realm="agent"'}
-        return Answer(401, self.who_are_you, challenge)
+        return Answer(401, self.unauthenticated_body, challenge)
 
     # Bindings
 
@@ -78,7 +98,7 @@ class Served(Agent):
         try:
             owner = self._owner(request)
         except PermissionError:
-            return self._stranger()
+            return self._unauthenticated()
         try:
             body = request.json
         except ValueError:
@@ -87,12 +107,12 @@ class Served(Agent):
         id = body.get("id")
         try:
             is_odd = body.get("jsonrpc") != "2.0"
-            self.raise_unless("jsonrpc is not looked at", Refused("INVALID_REQUEST"), when=is_odd)
-            self.raise_unless("the method is not looked at", Refused("INVALID_REQUEST"), when="method" not in body)
+            self.raise_unless("jsonrpc is ignored", Refused("INVALID_REQUEST"), when=is_odd)
+            self.raise_unless("the method is ignored", Refused("INVALID_REQUEST"), when="method" not in body)
             params = body.get("params", {})
             if not isinstance(params, dict):
-                raise Refused("INTERNAL" if self.does("parameters may be anything") else "INVALID_PARAMS")
-            result = await self.called(request, str(body.get("method")), cast("dict[str, Any]", params), owner, id)
+                raise Refused("INTERNAL" if self.does("parameters of any type are accepted") else "INVALID_PARAMS")
+            result = await self.call_rpc(request, str(body.get("method")), cast("dict[str, Any]", params), owner, id)
         except Refused as error:
             return self._rpc_error(id, str(error))
         if isinstance(result, Answer):
@@ -104,12 +124,12 @@ class Served(Agent):
 
     def _rpc_error(self, id: Any, reason: str) -> Answer:
         id = str(id) if id is not None and self.does("ids become texts") else id
-        error = {"code": ERRORS[reason][0], "message": self.said_of(reason), **self.rpc_details(reason)}
+        error = {"code": ERRORS[reason][0], "message": self.error_text(reason), **self.rpc_details(reason)}
         self.drop_if("errors without a message", error, "message")
         return Answer(body={"jsonrpc": "2.0", "id": id, "error": error})
 
-    def said_of(self, reason: str) -> str:
-        if reason == "INVALID_PARAMS" and self.does("stack traces for all"):
+    def error_text(self, reason: str) -> str:
+        if reason == "INVALID_PARAMS" and self.does("errors show a stack trace"):
             return TRACE
         return reason.replace("_", " ").capitalize()
 
@@ -117,9 +137,9 @@ class Served(Agent):
         try:
             owner = self._owner(request)
         except PermissionError:
-            return self._stranger()
+            return self._unauthenticated()
         try:
-            result = await self.called_by_rest(request, path, owner)
+            result = await self.call_rest(request, path, owner)
         except Refused as error:
             return self.rest_error(str(error))
         if isinstance(result, Answer):
@@ -128,7 +148,6 @@ class Served(Agent):
         return Answer(body=result, headers={"content-type": kind})
 
     def rest_answer(self, reason: str, status: int, body: Any) -> Answer:
-        """An error of REST."""
         kind = "text/plain" if self.does("REST errors are text") else "application/json"
         return Answer(self.rest_status(reason, status), json.dumps(body), {"content-type": kind})
 
@@ -139,31 +158,84 @@ class Served(Agent):
             return 500
         return status
 
+    def rest_body(self, request: Request) -> dict[str, Any]:
+        """Return the body of a REST call. Raises Refused."""
+        try:
+            return request.json
+        except ValueError:
+            raise Refused("INTERNAL" if self.does("broken JSON is a failure of REST") else "PARSE_ERROR") from None
+
+    def unknown_method(self) -> Refused:
+        return Refused("INVALID_PARAMS" if self.does("unknown methods have parameters") else "METHOD_NOT_FOUND")
+
+    def unknown_path(self) -> Refused:
+        return Refused("INVALID_REQUEST" if self.does("unknown paths are bad requests") else "METHOD_NOT_FOUND")
+
+    # Streams
+
+    def rpc_stream(self, events: AsyncGenerator[dict[str, Any]], id: Any) -> Answer:
+        async def encode() -> AsyncGenerator[bytes]:
+            number = "1" if self.does("events with another id") else id
+            async with aclosing(events):
+                async for event in events:
+                    yield sse({"jsonrpc": "2.0", "id": number, "result": self.rpc_event(event)})
+
+        return self._stream_answer(encode())
+
+    def rest_stream(self, events: AsyncGenerator[dict[str, Any]]) -> Answer:
+        async def encode() -> AsyncGenerator[bytes]:
+            async with aclosing(events):
+                async for event in events:
+                    bare = self.rest_event(event)
+                    is_wrapped = self.does("REST events have an envelope")
+                    yield sse({"jsonrpc": "2.0", "id": 1, "result": bare, **bare} if is_wrapped else bare)
+
+        return self._stream_answer(encode())
+
+    def _stream_answer(self, chunks: AsyncGenerator[bytes]) -> Answer:
+        kind = "application/octet-stream" if self.does("streams are bytes") else "text/event-stream"
+        return Answer(stream=chunks, headers={"content-type": kind})
+
     # The card
 
     def card(self, request: Request) -> Answer:
         if "x-api-key" not in request.headers and self.does("the card needs a key"):
-            return self._stranger()
+            return self._unauthenticated()
         headers = {
             "content-type": "text/plain" if self.does("the card is plain text") else "application/json",
-            "cache-control": "" if self.does("the card is not to be kept") else "max-age=60",
+            "cache-control": "" if self.does("the card has no cache-control") else "max-age=60",
             "etag": "" if self.does("the card has no ETag") else '"1"',
         }
         if request.headers.get("if-none-match") == '"1"' and not self.does("the card is sent again"):
             return Answer(304, headers=headers)
-        return Answer(body=self.made_card(request.base), headers=headers)
+        return Answer(body=self.build_card(request.base), headers=headers)
 
     def extended_card(self) -> dict[str, Any]:
-        self.raise_unless("bare: an extended card anyway", Refused(self.no_extended_card), when=self.is_bare)
-        self.raise_if("no extended card after all", Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED"))
-        return self.made_card("http://127.0.0.1")
+        self.raise_unless("bare: an extended card anyway", Refused(self.extended_card_error), when=self.is_bare)
+        self.raise_if("the extended card is missing", Refused("EXTENDED_AGENT_CARD_NOT_CONFIGURED"))
+        return self.build_card("http://127.0.0.1")
 
-    def skills(self) -> list[dict[str, Any]]:
+    def common_card(self) -> dict[str, Any]:
+        """Return the members that are equal in both versions."""
+        card: dict[str, Any] = {
+            "name": "Scripted",
+            "description": "An agent that conforms to the protocol.",
+            "version": "1",
+            "provider": {"url": "https://example.com", "organization": "Example"},
+            "defaultInputModes": ["text/plain"],
+            "defaultOutputModes": ["text/plain"],
+            "skills": self._skills(),
+            "signatures": [self._signature()],
+        }
+        self.drop_if("a card without a version", card, "version")
+        return card
+
+    def _skills(self) -> list[dict[str, Any]]:
         skill: dict[str, Any] = {"id": "one", "name": "One", "description": "Does one thing.", "tags": ["demo"]}
         self.drop_if("a skill without tags", skill, "tags")
         return [skill, {**skill, "id": "one" if self.does("two skills have one id") else "two"}]
 
-    def signature(self) -> dict[str, Any]:
+    def _signature(self) -> dict[str, Any]:
         header = {"alg": "ES256", "typ": "JOSE", "kid": "1"}
         self.drop_if("a signature without a key", header, "kid")
         protected = base64.urlsafe_b64encode(json.dumps(header).encode()).decode().rstrip("=")

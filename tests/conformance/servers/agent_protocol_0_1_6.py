@@ -1,15 +1,14 @@
-"""A scripted server of LangChain's Agent Protocol 0.1.6, with runs in both layouts."""
+"""Scripted server of LangChain's Agent Protocol 0.1.6, with runs in both layouts."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import parse_qs, unquote
+from urllib.parse import parse_qs
 from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.agent_protocol_violations import VIOLATIONS
 from tests.conformance.servers.kit import Answer, Request, Server, options, sse
-from tests.conformance.servers.langchain_commands import Commands, said, silent
+from tests.conformance.servers.langchain_commands import Commands, endless, messages_of
 from tests.conformance.servers.langchain_work import Message, Refused, Run, State, Thread, has, modes_of
 
 _MODES: Final = ("values", "messages", "messages-tuple", "updates", "debug", "custom")
@@ -21,11 +20,11 @@ _OF_README: Final = {each.name for each in VIOLATIONS if each.breaks.startswith(
 
 
 class AgentProtocol(Commands):
-    """Its agents: what a text says tells what they do."""
+    """Server with two agents. The text of a message selects what an agent does."""
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
-        # A violation is shown in one of the layouts: both would take the judge twice as long.
+        # A violation is tested in one layout, because both would take the judge twice as long.
         self.has_readme = violation in ("", README_ONLY) or violation in _OF_README
         self.has_openapi = violation != README_ONLY and violation not in _OF_README
         self.agents = [self._agent("first"), self._agent("second")]
@@ -34,11 +33,11 @@ class AgentProtocol(Commands):
         can = {"ap.io.messages": "yes" if self.does("capabilities are texts") else True, "ap.io.streaming": True}
         return {"agent_id": f"agent-{name}", "name": name, "metadata": {}, "capabilities": can}
 
-    def spelled(self, name: str) -> str:
+    def member(self, name: str) -> str:
         first, *rest = name.split("_")
         return first + "".join(each.capitalize() for each in rest)
 
-    # What it shows
+    # Views
 
     def error(self, status: int, text: str) -> Refused:
         if not self.has_openapi and not self.does("errors of the README are objects"):
@@ -46,28 +45,28 @@ class AgentProtocol(Commands):
         code: Any = status if self.does("codes of errors are numbers") else "refused"
         return Refused(status, {"code": code, "message": text})
 
-    def shown_message(self, message: Message) -> Any:
+    def message_view(self, message: Message) -> Any:
         if self.does("messages have types"):
             return {"type": message["role"], "content": self.text(message), "id": message["id"]}
         return {"role": _ROLES[message["role"]], "content": self.text(message), "id": message["id"]}
 
-    def shown_thread(self, thread: Thread) -> dict[str, Any]:
+    def thread_view(self, thread: Thread) -> dict[str, Any]:
         status = "waiting" if self.does("threads wait") and thread.status == "interrupted" else thread.status
-        shown: dict[str, Any] = {
+        view: dict[str, Any] = {
             "thread_id": thread.id,
             "created_at": thread.created,
             "updated_at": thread.updated,
             "metadata": thread.metadata,
             "status": status,
             "values": dict(thread.values),
-            "messages": [self.shown_message(each) for each in thread.messages],
+            "messages": [self.message_view(each) for each in thread.messages],
         }
-        self.set_if("messages are in the values, too", shown["values"], messages=shown["messages"])
-        self.set_if("threads have no messages", shown, messages=[])
-        self.drop_if("threads have no date", shown, "updated_at")
-        return shown
+        self.set_if("messages are in the values, too", view["values"], messages=view["messages"])
+        self.set_if("threads have no messages", view, messages=[])
+        self.drop_if("threads have no date", view, "updated_at")
+        return view
 
-    def shown_state(self, state: State) -> dict[str, Any]:
+    def state_view(self, state: State) -> dict[str, Any]:
         id = "1" if self.does("checkpoints are numbered") else state.id
         return {"checkpoint": {"checkpoint_id": id}, **self._split(state), "metadata": state.metadata}
 
@@ -75,16 +74,16 @@ class AgentProtocol(Commands):
         messages = state.messages if state else []
         return {
             "values": dict(state.values if state else {}),
-            "messages": [self.shown_message(each) for each in messages],
+            "messages": [self.message_view(each) for each in messages],
         }
 
-    def shown_run(self, run: Run) -> dict[str, Any]:
+    def run_view(self, run: Run) -> dict[str, Any]:
         status = {"running": "pending", "asking": "interrupted"}.get(run.status, run.status)
         if run.status == "running" and self.does("runs are running"):
             status = "running"
         if run.status == "asking" and self.does("runs that ask are a success"):
             status = "success"
-        shown: dict[str, Any] = {
+        view: dict[str, Any] = {
             "run_id": run.id,
             "thread_id": str(uuid4()) if self.does("runs name another thread") else run.thread.id,
             "agent_id": run.agent,
@@ -95,32 +94,22 @@ class AgentProtocol(Commands):
             "kwargs": {},
             "multitask_strategy": run.body.get("multitask_strategy", "reject"),
         }
-        self.drop_if("runs have no date", shown, "created_at")
-        self.set_if("agents of runs are names", shown, agent_id="first")
-        self.drop_if("runs have no kwargs", shown, "kwargs")
-        return shown
+        self.drop_if("runs have no date", view, "created_at")
+        self.set_if("agents of runs are names", view, agent_id="first")
+        self.drop_if("runs have no kwargs", view, "kwargs")
+        return view
 
-    def shown_wait(self, run: Run) -> dict[str, Any]:
+    def wait_view(self, run: Run) -> dict[str, Any]:
         state = run.thread.states[-1] if run.thread.states else None
-        shown = {"run": self.shown_run(run), **self._split(state)}
-        if self.does("a wait answers with the values alone"):
-            return {"values": shown["values"], "messages": shown["messages"]}
-        self.set_if("values of a wait are a list", shown, values=[])
-        return shown
+        view = {"run": self.run_view(run), **self._split(state)}
+        if self.does("a wait answers with values only"):
+            return {"values": view["values"], "messages": view["messages"]}
+        self.set_if("values of a wait are a list", view, values=[])
+        return view
 
     # Routes
 
-    async def handle(self, request: Request) -> Answer:
-        path = [unquote(each) for each in request.path.split("/") if each]
-        try:
-            made = await self._routed(request, path)
-        except Refused as error:
-            return _json(error.status, error.body)
-        if isinstance(made, Answer):
-            return made
-        return Answer(200, json.dumps(made)) if self.does("answers are plain text") else _json(200, made)
-
-    async def _routed(self, request: Request, path: Sequence[str]) -> Any:
+    async def route(self, request: Request, path: Sequence[str]) -> Any:
         match path:
             case ["agents", *rest]:
                 return self._agents(request, rest)
@@ -156,11 +145,11 @@ class AgentProtocol(Commands):
                     agent = self.agents[0]
                 if agent is None:
                     raise self.error(404, "Agent not found")
-                return self._schemas(agent) if rest == ["schemas"] else self._described(agent)
+                return self._schemas(agent) if rest == ["schemas"] else self._describe(agent)
             case _:
                 raise self.error(404, "Not Found")
 
-    def _described(self, agent: Mapping[str, Any]) -> Any:
+    def _describe(self, agent: Mapping[str, Any]) -> Any:
         return {**agent, "name": "an agent"} if self.does("descriptions differ from the list") else agent
 
     def _schemas(self, agent: Mapping[str, Any]) -> Any:
@@ -173,20 +162,20 @@ class AgentProtocol(Commands):
     async def _threads(self, request: Request, path: Sequence[str]) -> Any:
         match request.method, path:
             case "POST", []:
-                await self.hesitate(request, None)
-                return self.shown_thread(self.create_thread(request))
+                await self.pause_in_race(request, None)
+                return self.thread_view(self.create_thread(request))
             case "POST", ["search"]:
-                return [self.shown_thread(each) for each in self.search_threads(request)]
+                return [self.thread_view(each) for each in self.search_threads(request)]
             case "POST", [id, "copy"]:
-                return self.shown_thread(self.copy_thread(request, id))
+                return self.thread_view(self.copy_thread(request, id))
             case "GET", [id, "history"]:
                 return self._history(request, id)
             case "POST", [id, "commands"]:
                 return self.command(request, id)
             case "POST", [id, "stream"]:
-                return self.told(request, id)
+                return self.event_stream(request, id)
             case _, [id]:
-                return self.looked_at_thread(request, id)
+                return self.answer_thread(request, id)
             case _:
                 raise self.error(404, "Not Found")
 
@@ -195,7 +184,7 @@ class AgentProtocol(Commands):
             return []
         limit = int(request.query.get("limit", "10"))
         states = self.history(self.thread(request, id), limit, request.query.get("before"))
-        return [self.shown_state(each) for each in states]
+        return [self.state_view(each) for each in states]
 
     def patch(self, request: Request, thread: Thread) -> None:
         body = self.body(request)
@@ -207,15 +196,15 @@ class AgentProtocol(Commands):
             return
         checkpoint: dict[str, Any] = body.get("checkpoint") or {}
         base = next((each for each in thread.states if each.id == checkpoint.get("checkpoint_id")), None)
-        if base is None or self.does("checkpoints of a patch are not looked at"):
+        if base is None or self.does("checkpoints of a patch are ignored"):
             base = thread.states[-1] if thread.states else None
         values = dict(body.get("values") or {})
         if base is not None and not self.does("values are replaced"):
             values = {**base.values, **values}
-        messages = [*(base.messages if base else []), *said(body.get("messages") or [])]
+        messages = [*(base.messages if base else []), *messages_of(body.get("messages") or [])]
         if self.does("messages of a patch are lost"):
             messages = base.messages if base else []
-        if self.does("a patch takes the place of the last state") and thread.states:
+        if self.does("a patch replaces the last state") and thread.states:
             thread.states.pop()
         self.add_state(thread, "update", base=base, values=values, messages=messages)
 
@@ -224,28 +213,28 @@ class AgentProtocol(Commands):
     async def _runs(self, request: Request, thread_id: str | None, path: Sequence[str]) -> Any:
         match request.method, path:
             case "POST", []:
-                await self.hesitate(request, thread_id)
+                await self.pause_in_race(request, thread_id)
                 if self.does("runs in the background are waited for"):
-                    return self.shown_run(await self._waited(self._create(request, thread_id)))
-                return self.shown_run(self._create(request, thread_id))
+                    return self.run_view(await self._wait_for(self._create(request, thread_id)))
+                return self.run_view(self._create(request, thread_id))
             case "POST", ["wait"]:
-                run = await self._waited(self._create(request, thread_id))
-                shown = self.shown_wait(run)
-                self._completed(run)
-                return {**shown, "messages": []} if self.does("a run that is waited for says nothing") else shown
+                run = await self._wait_for(self._create(request, thread_id))
+                view = self.wait_view(run)
+                self._delete_own_thread(run)
+                return {**view, "messages": []} if self.does("a run with a wait has no messages") else view
             case "POST", ["stream"]:
                 return self._stream(request, thread_id)
             case "POST", ["search"]:
-                return self._searched(request)
+                return self._search_runs(request)
             case "GET", [] if thread_id is not None:
-                return self._listed(request, thread_id)
+                return self._list_runs(request, thread_id)
             case _, [id, *rest]:
                 if request.method == "POST" and self.does("unknown runs are cancelled") and not self.is_run(id):
                     return Answer(204)
                 if request.method == "DELETE" and self.does("unknown runs are deleted") and not self.is_run(id):
                     return Answer(204)
                 if request.method == "GET" and self.does("unknown runs are empty") and not (self.is_run(id) or rest):
-                    return self.shown_run(Run(id, Thread(str(uuid4()), "", {}), "", {}, "", []))
+                    return self.run_view(Run(id, Thread(str(uuid4()), "", {}), "", {}, "", []))
                 return await self._run(request, self.run(request, thread_id, id), rest)
             case _:
                 raise self.error(404, "Not Found")
@@ -253,35 +242,35 @@ class AgentProtocol(Commands):
     async def _run(self, request: Request, run: Run, path: Sequence[str]) -> Any:
         match request.method, path:
             case "GET", []:
-                shown = self.shown_run(run)
-                return {**shown, "run_id": str(uuid4())} if self.does("get gives another run") else shown
+                view = self.run_view(run)
+                return {**view, "run_id": str(uuid4())} if self.does("get returns another run") else view
             case "DELETE", []:
                 self.delete_run(run)
                 return Answer(204)
             case "GET", ["wait"]:
-                return await self.joined(run)
+                return await self.join(run)
             case "GET", ["stream"]:
                 if run.ended.is_set() and self.does("streams of ended runs stay open"):
-                    return Answer(stream=silent())
+                    return Answer(stream=endless())
                 if self.does("runs cannot be joined") and not run.ended.is_set():
                     raise self.error(404, "Not Found")
                 return Answer(stream=self.stream(run, ("values",), self._sse, after=len(run.frames) - 1))
             case "POST", ["cancel"]:
-                await self.cancelled(request, run)
+                await self.cancel_run(request, run)
                 return Answer(202 if self.does("cancels are accepted") else 204)
             case _:
                 raise self.error(404, "Not Found")
 
-    async def _waited(self, run: Run) -> Run:
+    async def _wait_for(self, run: Run) -> Run:
         await run.ended.wait()
         return run
 
-    def _completed(self, run: Run) -> None:
-        """The thread that was made for a run."""
+    def _delete_own_thread(self, run: Run) -> None:
+        """Delete the thread that was created for a run, unless the run asks to keep it."""
         is_own = run.thread.extra.get("is_own")
         on_completion = run.body.get("on_completion", "delete")
-        is_gone = on_completion == "delete" or self.does("threads of runs are never kept")
-        if is_own and is_gone and not self.does("threads of runs are kept"):
+        is_deleted = on_completion == "delete" or self.does("threads of runs are never kept")
+        if is_own and is_deleted and not self.does("threads of runs are kept"):
             del self.threads[run.thread.id]
 
     def _create(self, request: Request, thread_id: str | None) -> Run:
@@ -292,15 +281,15 @@ class AgentProtocol(Commands):
         if all(each["agent_id"] != agent for each in self.agents) and not self.does("unknown agents run"):
             raise self.error(404, "Agent not found")
         thread = self.thread_of_run(request, id, body)
-        messages = said(body.get("messages") or [])
+        messages = messages_of(body.get("messages") or [])
         text = " ".join(each["text"] for each in messages)
         run = Run(str(uuid4()), thread, agent, body, text, messages)
-        self.enter(run, body.get("multitask_strategy", "reject"))
+        self.add_run(run, body.get("multitask_strategy", "reject"))
         return run
 
-    def _searched(self, request: Request) -> Any:
+    def _search_runs(self, request: Request) -> Any:
         body = self.body(request)
-        limit, offset = self.page(body, 10)
+        limit, offset = self.page_bounds(body, 10)
         runs = [run for each in self.threads.values() if self.is_shown_to(each, request) for run in each.runs]
         wanted: dict[str, Any] = body.get("metadata") or {}
         tests: dict[str, Callable[[dict[str, Any]], bool]] = {
@@ -309,14 +298,14 @@ class AgentProtocol(Commands):
             "agents of runs are not searched": lambda run: body.get("agent_id") in (None, run["agent_id"]),
             "metadata of runs is not searched": lambda run: has(run["metadata"], wanted),
         }
-        shown = [self.shown_run(each) for each in reversed(runs)]
+        views = [self.run_view(each) for each in reversed(runs)]
         for violation, is_wanted in tests.items():
             if not self.does(violation):
-                shown = [each for each in shown if is_wanted(each)]
-        return shown if self.does("runs have no pages") else shown[offset : offset + limit]
+                views = [each for each in views if is_wanted(each)]
+        return views if self.does("runs have no pages") else views[offset : offset + limit]
 
-    def _listed(self, request: Request, thread_id: str) -> Any:
-        runs = [self.shown_run(each) for each in reversed(self.thread(request, thread_id).runs)]
+    def _list_runs(self, request: Request, thread_id: str) -> Any:
+        runs = [self.run_view(each) for each in reversed(self.thread(request, thread_id).runs)]
         if self.does("runs that ended are not listed"):
             runs = [each for each in runs if each["status"] == "pending"]
         if self.does("runs of a thread have no pages"):
@@ -332,12 +321,12 @@ class AgentProtocol(Commands):
         if self.does("only the first mode is streamed"):
             modes = modes[:1]
         run = self._create(request, thread_id)
-        shown = ["messages" if each == "messages-tuple" else each for each in modes]
-        shown = [each for each in shown if each != "updates" or not self.does("updates are not streamed")]
+        events = ["messages" if each == "messages-tuple" else each for each in modes]
+        events = [each for each in events if each != "updates" or not self.does("updates are not streamed")]
         headers = {"content-type": "text/plain"} if self.does("streams are text") else {}
         if self.does("streams are text"):
             return Answer(body="".join(f"{event}: {data}" for event, data in run.frames), headers=headers)
-        return Answer(stream=self.own_stream(run, shown, self._sse, self.on_disconnect(body, "cancel")))
+        return Answer(stream=self.creator_stream(run, events, self._sse, self.on_disconnect(body, "cancel")))
 
     def _sse(self, number: int, event: str, data: Any) -> bytes:
         if self.does("data is no JSON"):
@@ -349,29 +338,25 @@ class AgentProtocol(Commands):
     def _store(self, request: Request, path: Sequence[str]) -> Any:
         match request.method, path:
             case "PUT", ["items"]:
-                self.put(request)
+                self.put_item(request)
                 return Answer(200 if self.does("items are answered with 200") else 204)
             case "GET", ["items"]:
                 query = request.raw_query
-                found = self.got(request, parse_qs(query).get("namespace", []))
+                found = self.get_item(request, parse_qs(query).get("namespace", []))
                 if found is None:
                     raise self.error(404, "Item not found")
                 return found
             case "DELETE", ["items"]:
-                if not self.remove(request):
+                if not self.delete_item(request):
                     raise self.error(404, "Item not found")
                 return Answer(204)
             case "POST", ["items", "search"]:
-                return {"items": self.searched(request)}
+                return {"items": self.search_items(request)}
             case "POST", ["namespaces"]:
                 found = self.namespaces(request)
                 return {"namespaces": found} if self.does("namespaces are in an object") else found
             case _:
                 raise self.error(404, "Not Found")
-
-
-def _json(status: int, value: Any) -> Answer:
-    return Answer(status, json.dumps(value), {"content-type": "application/json"})
 
 
 SERVER: Final = Server(
@@ -389,7 +374,7 @@ SERVER: Final = Server(
         long="long",
     ),
     unbroken={
-        "thread.create": "a server that fails it keeps nothing: the dead server shows that",
-        "run.create": "a server that fails it keeps nothing of runs: the dead server shows that",
+        "thread.create": "no other requirement can pass without it; the dead server covers it",
+        "run.create": "no other requirement on runs can pass without it; the dead server covers it",
     },
 )

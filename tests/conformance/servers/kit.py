@@ -1,7 +1,7 @@
-"""What scripted servers are made of.
+"""Base of the scripted servers, which test the judge.
 
-A server is a module of this folder. It has `SERVER`, and a class that answers requests: right by default, and wrong in
-the one way that it is told, at the places where it asks `self.does("…")`.
+A server is a module of this folder. It has `SERVER` and a class that answers requests. By default it conforms to its
+protocol. Created with the name of a violation, it deviates where the code checks `self.does("name")`.
 """
 
 import asyncio
@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl
+from uuid import UUID
 
 from babelgate.conformance.probe import Options
 from babelgate.conformance.trigger import Trigger, Triggers
@@ -23,16 +24,16 @@ TRACE: Final = 'Traceback (most recent call last):\n  File "/srv/app.py", line 1
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One thing that a server does wrong, as servers in the field do."""
+    """One deviation from a protocol, as seen in real servers."""
 
     name: str
     breaks: str
-    """The requirement that must catch it, without the name of the set."""
+    """Requirement that must catch it, without the name of the set."""
     also: Sequence[str] = ()
-    """Others that cannot but fail with it; patterns are understood. Those with ~ before them may fail with it, or not:
-    it depends on who comes first."""
+    """Names or patterns of other requirements that must fail too. A leading `~` means that they may fail: it depends on
+    the order of the probes."""
     is_hidden: bool = False
-    """It looks as if the agent did not do what its trigger is for, so that the requirement is not shown."""
+    """True if it looks as if the trigger had no effect, so that the verdict of the requirement is "not observed"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,73 +47,81 @@ class Request:
     base: str
     """The server's own URL."""
     raw_query: str = ""
-    """For parameters that are there more than once."""
+    """Undecoded query, for parameters that occur more than once."""
 
     @property
     def json(self) -> Any:
-        """Raises ValueError."""
+        """Parsed body. Raises ValueError."""
         return json.loads(self.body)
+
+    @property
+    def caller(self) -> str:
+        """API key of the caller."""
+        return self.headers.get("x-api-key", "")
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     status: int = 200
     body: Any = None
-    """Sent as JSON; text and bytes as they are."""
+    """Content: text and bytes are sent unchanged, any other value as JSON."""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     stream: AsyncIterator[bytes] | None = None
     is_cut: bool = False
-    """The connection is cut where the stream ends."""
+    """True if the connection breaks at the end of the stream."""
 
 
 def sse(value: Any, *, event: str = "", id: str = "") -> bytes:
-    """One server-sent event with JSON in it."""
+    """Return one server-sent event with JSON data."""
     head = (f"event: {event}\n" if event else "") + (f"id: {id}\n" if id else "")
     return f"{head}data: {json.dumps(value)}\n\n".encode()
 
 
 RequestKey = tuple[str, str, bytes]
-"""Method, path without its query, and body: equal for requests that are told apart by headers or a query alone."""
+"""Method, path without its query, and body. Requests that differ only in headers or query share a key."""
 
-_ASKED_FOR: Final[ContextVar[set[str]]] = ContextVar("asked_for")
-"""The violations that the code looks at for the request that is answered, tasks that it starts included."""
+_CHECKED: Final[ContextVar[set[str]]] = ContextVar("checked")
+"""Violations that the code checked for the current request, including in the tasks that the request starts."""
 
 
 class ScriptedServer:
-    """An ASGI application; what it does is in `handle`."""
+    """ASGI application that answers every request by `handle`."""
 
     def __init__(self, violation: str = "") -> None:
         self.violation = violation
-        self.asked: set[str] = set()
-        """The violations that the code knows, so that none is listed that nothing looks at."""
-        self.asked_by: defaultdict[RequestKey, set[str]] = defaultdict(set)
-        """Those that it looked at for each request."""
+        self.checked: set[str] = set()
+        """Violations that the code checked. A listed violation that is never checked is a mistake."""
+        self.checked_by: defaultdict[RequestKey, set[str]] = defaultdict(set)
+        """Violations that the code checked for each request."""
 
     def does(self, violation: str) -> bool:
-        self.asked.add(violation)
-        _ASKED_FOR.get(set()).add(violation)
+        """Return True if the server commits the violation."""
+        self.checked.add(violation)
+        _CHECKED.get(set()).add(violation)
         return self.violation == violation
 
     def raise_if(self, violation: str, error: Exception, *, when: object = True) -> None:
-        """Refuse what a right server takes."""
+        """Raise an error that a conforming server does not raise."""
         if when and self.does(violation):
             raise error
 
     def raise_unless(self, violation: str, error: Exception, *, when: object = True) -> None:
-        """Refuse what a right server refuses."""
+        """Raise an error that a conforming server raises."""
         if when and not self.does(violation):
             raise error
 
     def set_if(self, violation: str, value: dict[str, Any], /, *, when: object = True, **members: Any) -> None:
+        """Change members of an object that a conforming server leaves unchanged."""
         if when and self.does(violation):
             value.update(members)
 
     def drop_if(self, violation: str, value: dict[str, Any], name: str, *, when: object = True) -> None:
+        """Delete a member that a conforming server sends."""
         if when and self.does(violation):
             del value[name]
 
     def ascii_if(self, violation: str, text: str) -> str:
-        """Lose the letters beyond ASCII."""
+        """Replace the letters beyond ASCII."""
         return text.encode("ascii", "replace").decode() if self.does(violation) else text
 
     async def handle(self, request: Request) -> Answer:
@@ -132,43 +141,45 @@ class ScriptedServer:
             base=f"http://{headers.get('host', '')}",
             raw_query=scope["query_string"].decode(),
         )
-        _ASKED_FOR.set(self.asked_by[request.method, request.path, body])
-        with contextlib.suppress(asyncio.CancelledError):  # the server is stopped while somebody waits
-            await _sent(await self.handle(request), receive, send)
+        _CHECKED.set(self.checked_by[request.method, request.path, body])
+        with contextlib.suppress(asyncio.CancelledError):  # the server is stopped while a client waits
+            await _send_answer(await self.handle(request), receive, send)
 
 
 class _Cut(Exception):
-    """The application dies in the middle of its answer, and the server cuts the connection."""
+    """Crash of the application in the middle of an answer, so that uvicorn closes the connection."""
 
 
-async def _streamed(
+async def _send_stream(
     stream: AsyncIterator[bytes], receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
 ) -> bool:
-    """True if the reader left before the end; the stream is told so by being closed."""
+    """Send a stream. Return True if the client disconnected before the end; the stream is closed in any case."""
 
-    async def sending() -> None:
+    async def forward() -> None:
         async for chunk in stream:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})
 
-    async def leaving() -> None:
+    async def watch() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
     loop = asyncio.get_running_loop()
-    sends, leaves = loop.create_task(sending()), loop.create_task(leaving())
+    forwarding, disconnected = loop.create_task(forward()), loop.create_task(watch())
     try:
-        await asyncio.wait((sends, leaves), return_when=asyncio.FIRST_COMPLETED)
-        has_left = not sends.done()
+        await asyncio.wait((forwarding, disconnected), return_when=asyncio.FIRST_COMPLETED)
+        is_aborted = not forwarding.done()
     finally:
-        for task in (sends, leaves):
+        for task in (forwarding, disconnected):
             task.cancel()
-        await asyncio.gather(sends, leaves, return_exceptions=True)
+        await asyncio.gather(forwarding, disconnected, return_exceptions=True)
         if isinstance(stream, AsyncGenerator):
             await cast("AsyncGenerator[bytes]", stream).aclose()
-    return has_left
+    return is_aborted
 
 
-async def _sent(answer: Answer, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]) -> None:
+async def _send_answer(
+    answer: Answer, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+) -> None:
     content = b""
     headers = {name.lower(): value for name, value in answer.headers.items()}
     if answer.stream is not None:
@@ -184,15 +195,23 @@ async def _sent(answer: Answer, receive: Callable[[], Awaitable[Any]], send: Cal
     if answer.stream is None:
         await send({"type": "http.response.body", "body": content})
         return
-    if await _streamed(answer.stream, receive, send):
+    if await _send_stream(answer.stream, receive, send):
         return
     if answer.is_cut:
         raise _Cut
     await send({"type": "http.response.body", "body": b""})
 
 
+def is_uuid(value: Any) -> bool:
+    try:
+        UUID(value)
+    except (ValueError, TypeError, AttributeError):
+        return False
+    return True
+
+
 class Dead(ScriptedServer):
-    """A server that is there, and does nothing: every answer is an error."""
+    """Server that answers every request with status 500."""
 
     async def handle(self, request: Request) -> Answer:
         return Answer(500, {"error": "dead"})
@@ -200,25 +219,25 @@ class Dead(ScriptedServer):
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """What the tests need to know of a scripted server."""
+    """Description of a scripted server for the tests."""
 
     set: str
     make: Callable[[str], ScriptedServer]
-    """With the name of the violation; none: it is right."""
+    """Factory of the server. Its argument is the name of a violation or variant, or "" for none."""
     violations: Sequence[Violation]
     variants: Sequence[str] = ()
-    """Other servers that are right: they differ in what they declare."""
+    """Names of other conforming servers, which declare other capabilities."""
     path: str = ""
-    """Of the agent, below the server's URL."""
+    """Path of the agent below the server's URL."""
     options: Options = field(default_factory=Options)
     unbroken: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Requirements that no violation breaks, and why."""
+    """Requirements that no violation breaks, each with the reason."""
     is_large: bool = False
-    """The set is so large that a violation is shown to the groups of requirements that it concerns alone."""
+    """True if the set is so large that a violation is tested only with the groups of requirements that it names."""
 
 
-def triggers(**given: str | Trigger) -> Triggers:
-    return Triggers({name: Trigger(each) if isinstance(each, str) else each for name, each in given.items()})
+def triggers(**texts: str | Trigger) -> Triggers:
+    return Triggers({name: Trigger(each) if isinstance(each, str) else each for name, each in texts.items()})
 
 
 def options(
@@ -227,13 +246,12 @@ def options(
     scheme: str = "",
     timeout: float = 5.0,
     agent: str = "",
-    **given: str | Trigger,
+    **texts: str | Trigger,
 ) -> Options:
-    """Return options for a server that tells two callers apart by a key. `agent` is the target of triggers that are
-    texts."""
-    texts = {name: Trigger(each, agent=agent) if isinstance(each, str) else each for name, each in given.items()}
+    """Return options with the keys of two callers. A trigger that is a text is sent to `agent`."""
+    chosen = {name: Trigger(each, agent=agent) if isinstance(each, str) else each for name, each in texts.items()}
     return Options(
-        triggers=Triggers(texts),
+        triggers=Triggers(chosen),
         headers={header: f"{scheme}first-caller"},
         other_headers={header: f"{scheme}second-caller"},
         timeout=timeout,

@@ -1,44 +1,44 @@
-"""The store of the scripted servers of the Agent Protocol and of LangGraph Platform."""
+"""Store of the scripted servers of the Agent Protocol and LangGraph Platform."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.conformance.servers.kit import Request
-from tests.conformance.servers.langchain_work import Work, has, now
+from tests.conformance.servers.langchain_work import ThreadServer, has, now
 
 Key = tuple[str, tuple[str, ...], str]
 
 
-class Store(Work):
+class Store(ThreadServer):
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
         self.items: dict[Key, dict[str, Any]] = {}
 
     def _key(self, request: Request, namespace: Sequence[str], key: str) -> Key:
-        owner = "" if self.does("the store is everybody's") else request.headers.get("x-api-key", "")
+        owner = "" if self.does("the store is open to all callers") else request.caller
         return owner, tuple(namespace), key
 
-    def put(self, request: Request) -> None:
+    def put_item(self, request: Request) -> None:
         body = self.body(request)
         self.refuse_unless("no namespace is the root", 422, "namespace is missing", when="namespace" not in body)
-        if not isinstance(body.get("value"), dict) and not self.does("values are anything"):
+        if not isinstance(body.get("value"), dict) and not self.does("values of any type are accepted"):
             raise self.error(422, "value is an object")
         at = self._key(request, body.get("namespace", []), body["key"])
-        there = self.items.get(at)
+        existing = self.items.get(at)
         value = body["value"]
-        if there is not None and self.does("values of items are merged"):
-            value = {**there["value"], **value}
-        keeps = there is not None and not self.does("replaced items are new")
-        born = there["created_at"] if keeps and there is not None else now()
+        if existing is not None and self.does("values of items are merged"):
+            value = {**existing["value"], **value}
+        keeps_date = existing is not None and not self.does("replaced items are new")
+        created = existing["created_at"] if keeps_date and existing is not None else now()
         self.items[at] = {
             "namespace": list(at[1]),
             "key": at[2],
             "value": value,
-            "created_at": born,
+            "created_at": created,
             "updated_at": now(),
         }
 
-    def got(self, request: Request, namespace: Sequence[str]) -> Mapping[str, Any] | None:
+    def get_item(self, request: Request, namespace: Sequence[str]) -> Mapping[str, Any] | None:
         found = self.items.get(self._key(request, namespace, request.query.get("key", "")))
         if found is None and self.does("missing items are empty"):
             return {"namespace": list(namespace), "key": "", "value": {}, "created_at": now(), "updated_at": now()}
@@ -48,19 +48,19 @@ class Store(Work):
             return {name: value for name, value in found.items() if name != "created_at"}
         return found
 
-    def remove(self, request: Request) -> bool:
-        """True if it was there."""
+    def delete_item(self, request: Request) -> bool:
+        """Delete an item. Return True if it existed."""
         body = self.body(request)
         at = self._key(request, body.get("namespace", []), body["key"])
         return at in self.items if self.does("deleted items stay") else self.items.pop(at, None) is not None
 
-    def searched(self, request: Request) -> list[Any]:
+    def search_items(self, request: Request) -> list[Any]:
         body = self.body(request)
         prefix: tuple[str, ...] = tuple(body.get("namespace_prefix") or ())
         found = [each for at, each in self.items.items() if at[1][: len(prefix)] == prefix]
         if self.does("a prefix is a whole namespace"):
             found = [each for each in found if tuple(each["namespace"]) == prefix]
-        if not self.does("filters are not looked at"):
+        if not self.does("filters are ignored"):
             found = [each for each in found if has(each["value"], body.get("filter") or {})]
         start = 0 if self.does("items have no pages") else body.get("offset", 0)
         return found[start : start + body.get("limit", 10)]
@@ -72,13 +72,13 @@ class Store(Work):
         depth = body.get("max_depth")
         found: list[list[str]] = []
         for _, namespace, _ in self.items:
-            shown = list(namespace)
-            if shown[: len(prefix)] != prefix and not self.does("prefixes are not looked at"):
+            cut = list(namespace)
+            if cut[: len(prefix)] != prefix and not self.does("prefixes are ignored"):
                 continue
-            if suffix and shown[-len(suffix) :] != suffix and not self.does("suffixes are not looked at"):
+            if suffix and cut[-len(suffix) :] != suffix and not self.does("suffixes are ignored"):
                 continue
-            if not self.does("depth is not looked at"):
-                shown = shown[:depth]
-            if shown not in found:
-                found.append(shown)
+            if not self.does("depth is ignored"):
+                cut = cut[:depth]
+            if cut not in found:
+                found.append(cut)
         return found[: body.get("limit", 100)]

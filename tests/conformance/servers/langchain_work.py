@@ -1,23 +1,25 @@
-"""What the scripted servers of the Agent Protocol and of LangGraph Platform share: threads, runs and their agents."""
+"""Base of the scripted servers of the Agent Protocol and LangGraph Platform: threads, runs and their agents."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, cast
+from urllib.parse import unquote
 from urllib.request import Request as Call
 from urllib.request import urlopen
-from uuid import UUID, uuid4
+from uuid import uuid4
 
-from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, is_uuid
 
 Message = dict[str, Any]
 
 _LATE: Final = 2.0
-"""Seconds after a cancel is answered, until the run has ended, in a server that does not wait for it."""
+"""Seconds until a run ends after its cancel was answered, in a server that does not wait for the end."""
 
-_APART: Final = 0.05
-"""Seconds between a look and what follows from it."""
+_RACE: Final = 0.05
+"""Seconds between the check of a condition and the change that relies on it, in a server with a race condition."""
 
 
 class Refused(Exception):
@@ -36,7 +38,7 @@ class State:
     metadata: dict[str, Any]
     next: list[str] = field(default_factory=list[str])
     asks: list[str] = field(default_factory=list[str])
-    """The questions that are open in it."""
+    """Open questions."""
     created: str = field(default_factory=lambda: now())
 
 
@@ -48,7 +50,7 @@ class Thread:
     created: str = field(default_factory=lambda: now())
     updated: str = field(default_factory=lambda: now())
     states: list[State] = field(default_factory=list[State])
-    """The oldest first."""
+    """States, oldest first."""
     runs: list["Run"] = field(default_factory=list["Run"])
     status: str = "idle"
     extra: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -70,11 +72,11 @@ class Run:
     body: Mapping[str, Any]
     text: str
     messages: list[Message]
-    """Of its input."""
+    """Messages of the input."""
     answers: list[str] = field(default_factory=list[str])
-    """To questions."""
+    """Answers to questions."""
     status: str = "pending"
-    """pending, running, success, error, interrupted; and asking, if the agent waits for its caller."""
+    """One of pending, running, success, error, interrupted, or asking (the agent waits for an answer)."""
     created: str = field(default_factory=lambda: now())
     frames: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     ended: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,50 +86,63 @@ class Run:
         return self.status in ("pending", "running")
 
 
-class Work(ScriptedServer):
-    """The model, and how it changes. What is shown of it is the subclasses' own."""
+class ThreadServer(ScriptedServer):
+    """State of threads and runs. A subclass per protocol defines their JSON."""
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
         self.threads: dict[str, Thread] = {}
-        self._calls: set[asyncio.Task[None]] = set()
+        self._webhooks: set[asyncio.Task[None]] = set()
 
-    # What the dialects differ in
+    # Differences between the protocols
+
+    async def route(self, request: Request, path: Sequence[str]) -> Any:
+        """Return an answer, or its JSON. Raises Refused."""
+        raise NotImplementedError
+
+    async def handle(self, request: Request) -> Answer:
+        try:
+            answer = await self.route(request, [unquote(each) for each in request.path.split("/") if each])
+        except Refused as error:
+            return json_answer(error.body, error.status)
+        return answer if isinstance(answer, Answer) else json_answer(answer, is_text=self.is_text)
+
+    @property
+    def is_text(self) -> bool:
+        return self.does("answers are plain text")
 
     def text(self, message: Message) -> str:
-        if self.does("words are ASCII"):
-            return message["text"].encode("ascii", errors="replace").decode()
-        return message["text"]
+        return self.ascii_if("words are ASCII", message["text"])
 
     def error(self, status: int, text: str) -> Refused:
         raise NotImplementedError
 
     def refuse_if(self, violation: str, status: int, text: str, *, when: object = True) -> None:
-        """Refuse what a right server takes."""
+        """Refuse a request that a conforming server accepts."""
         if when and self.does(violation):
             raise self.error(status, text)
 
     def refuse_unless(self, violation: str, status: int, text: str, *, when: object = True) -> None:
-        """Refuse what a right server refuses."""
+        """Refuse a request that a conforming server refuses."""
         if when and not self.does(violation):
             raise self.error(status, text)
 
-    def shown_message(self, message: Message) -> Any:
+    def message_view(self, message: Message) -> Any:
         raise NotImplementedError
 
-    def shown_values(self, state: State | None) -> dict[str, Any]:
-        """As in a stream of values."""
+    def values_view(self, state: State | None) -> dict[str, Any]:
+        """Return the values of a state as the stream mode `values` shows them."""
         messages = state.messages if state else []
-        return {**(state.values if state else {}), "messages": [self.shown_message(each) for each in messages]}
+        return {**(state.values if state else {}), "messages": [self.message_view(each) for each in messages]}
 
-    def shown_thread(self, thread: Thread) -> dict[str, Any]:
+    def thread_view(self, thread: Thread) -> dict[str, Any]:
         raise NotImplementedError
 
-    def shown_wait(self, run: Run) -> dict[str, Any]:
+    def wait_view(self, run: Run) -> dict[str, Any]:
         raise NotImplementedError
 
     def patch(self, request: Request, thread: Thread) -> Answer | None:
-        """Change the thread; None: it is shown."""
+        """Change a thread. Return None to answer with the thread itself."""
         raise NotImplementedError
 
     def node(self, run: Run) -> str:
@@ -154,30 +169,30 @@ class Work(ScriptedServer):
             raise self.error(404, f"Thread {id} not found")
         if self._is_open(request):
             return found
-        if found.owner != _owner(request) and not self.does("threads are everybody's"):
+        if found.owner != request.caller and not self.does("threads are open to all callers"):
             raise self.error(404, f"Thread {id} not found")
         return found
 
     def _is_open(self, request: Request) -> bool:
-        """To everybody, whoever the owner is."""
+        """Return True if a violation opens the requested thread to callers that do not own it."""
         end = request.path.rpartition("/")[2]
         return (
-            (request.method == "DELETE" and self.does("threads are deleted by everybody"))
-            or (end == "history" and self.does("histories are everybody's"))
-            or (end == "cancel" and self.does("runs are cancelled by everybody"))
-            or (end == "stream" and self.does("streams are everybody's"))
+            (request.method == "DELETE" and self.does("any caller can delete threads"))
+            or (end == "history" and self.does("histories are open to all callers"))
+            or (end == "cancel" and self.does("any caller can cancel runs"))
+            or (end == "stream" and self.does("streams are open to all callers"))
         )
 
     def run(self, request: Request, thread_id: str | None, id: str) -> Run:
-        """Below a thread, or wherever it is."""
-        if thread_id is None or (thread_id in self.threads and self.does("runs are everybody's")):
+        """Return a run of one thread, or of any thread if `thread_id` is None."""
+        if thread_id is None or (thread_id in self.threads and self.does("runs are open to all callers")):
             threads = list(self.threads.values())
         else:
             threads = [self.thread(request, thread_id)]
         for thread in threads:
             for run in thread.runs:
-                is_shown = thread.owner == _owner(request) or self._is_open(request)
-                if run.id == id and (is_shown or self.does("runs are everybody's")):
+                is_shown = thread.owner == request.caller or self._is_open(request)
+                if run.id == id and (is_shown or self.does("runs are open to all callers")):
                     return run
         raise self.error(404, "Run not found")
 
@@ -189,52 +204,52 @@ class Work(ScriptedServer):
         self.check_thread(body)
         if id is not None and id in self.threads:
             if body.get("if_exists") == "do_nothing":
-                if self.does("an existing thread is made anew"):
+                if self.does("an existing thread is replaced"):
                     self.threads[id].metadata = {}
                 return self.threads[id]
-            self.refuse_unless("a taken id is taken again", 409, "Conflict")
+            self.refuse_unless("an id can be used twice", 409, "Conflict")
         if self.does("all threads have one id") and id is None:
             id = "11111111-1111-4111-8111-111111111111"
-        if self.does("ids of callers are not taken"):
+        if self.does("ids of callers are ignored"):
             id = None
-        given = body.get("metadata")
-        metadata = dict(cast("dict[str, Any]", given)) if isinstance(given, dict) else {}
-        if self.does("metadata loses what is deep"):
+        requested = body.get("metadata")
+        metadata = dict(cast("dict[str, Any]", requested)) if isinstance(requested, dict) else {}
+        if self.does("metadata loses nested objects"):
             metadata = {name: value for name, value in metadata.items() if not isinstance(value, dict)}
-        made = Thread(id or str(uuid4()), _owner(request), metadata)
-        made.status = "busy" if self.does("new threads are busy") else "idle"
-        self.threads[made.id] = made
-        return made
+        thread = Thread(id or str(uuid4()), request.caller, metadata)
+        thread.status = "busy" if self.does("new threads are busy") else "idle"
+        self.threads[thread.id] = thread
+        return thread
 
-    async def hesitate(self, request: Request, thread_id: str | None) -> None:
-        """Between a look and what follows from it, in a server that does both apart."""
+    async def pause_in_race(self, request: Request, thread_id: str | None) -> None:
+        """Pause between the check whether a thread exists or is busy and the change, in a server with that race."""
         wanted = str(self.body(request).get("thread_id"))
         thread = self.threads.get(thread_id or wanted)
-        if thread is None and self.does("ids are taken twice at once"):
-            await asyncio.sleep(_APART)
+        if thread is None and self.does("an id can be used twice concurrently"):
+            await asyncio.sleep(_RACE)
             self.threads.pop(wanted, None)
-        if thread is not None and thread.status != "busy" and self.does("runs at once are both taken"):
-            thread.extra["seen_free"] = thread.extra.get("seen_free", 0) + 1
-            await asyncio.sleep(_APART)
+        if thread is not None and thread.status != "busy" and self.does("concurrent runs are both accepted"):
+            thread.extra["racers"] = thread.extra.get("racers", 0) + 1
+            await asyncio.sleep(_RACE)
 
     def check_thread(self, body: Mapping[str, Any]) -> None:
         id = body.get("thread_id")
         if id is not None and not is_uuid(id) and not self.does("any text is a thread's id"):
             raise self.error(422, "Invalid thread ID: must be a UUID")
-        if self.does("types are not looked at"):
+        if self.does("types are ignored"):
             return
         if not isinstance(body.get("metadata") or {}, dict):
             raise self.error(422, "metadata is an object")
         if body.get("if_exists", "raise") not in ("raise", "do_nothing"):
             raise self.error(422, "if_exists")
 
-    def looked_at_thread(self, request: Request, id: str) -> Any:
-        """The answer to GET, PATCH and DELETE of one thread."""
+    def answer_thread(self, request: Request, id: str) -> Any:
+        """Answer GET, PATCH and DELETE of one thread."""
         if id not in self.threads and is_uuid(id):
-            if request.method == "GET" and self.does("unknown threads are made"):
-                return self.shown_thread(Thread(id, "", {}))
+            if request.method == "GET" and self.does("unknown threads exist"):
+                return self.thread_view(Thread(id, "", {}))
             if request.method == "PATCH" and self.does("unknown threads are changed"):
-                return self.shown_thread(Thread(id, "", {}))
+                return self.thread_view(Thread(id, "", {}))
             if request.method == "DELETE" and self.does("unknown threads are deleted"):
                 return Answer(204)
         thread = self.thread(request, id)
@@ -243,10 +258,10 @@ class Work(ScriptedServer):
             return Answer(204)
         if request.method == "PATCH" and (answer := self.patch(request, thread)) is not None:
             return answer
-        shown = self.shown_thread(thread)
+        view = self.thread_view(thread)
         is_get = request.method == "GET"
-        self.set_if("get gives another thread", shown, created_at="2001-01-01T00:00:00+00:00", when=is_get)
-        return shown
+        self.set_if("get returns another thread", view, created_at="2001-01-01T00:00:00+00:00", when=is_get)
+        return view
 
     def patch_metadata(self, thread: Thread, metadata: Mapping[str, Any]) -> None:
         thread.metadata = dict(metadata) if self.does("metadata is replaced") else {**thread.metadata, **metadata}
@@ -257,7 +272,7 @@ class Work(ScriptedServer):
 
     def copy_thread(self, request: Request, id: str) -> Thread:
         if id not in self.threads and self.does("an unknown thread is copied as an empty one"):
-            return Thread(str(uuid4()), _owner(request), {})
+            return Thread(str(uuid4()), request.caller, {})
         source = self.thread(request, id)
         copy = Thread(str(uuid4()), source.owner, dict(source.metadata))
         if self.does("a copy is its source"):
@@ -269,11 +284,11 @@ class Work(ScriptedServer):
 
     def search_threads(self, request: Request) -> list[Thread]:
         body = self.body(request)
-        limit, offset = self.page(body, 10)
-        return self.cut(list(reversed(self.matching(request, body))), limit, offset)
+        limit, offset = self.page_bounds(body, 10)
+        return self.slice_page(list(reversed(self.matching(request, body))), limit, offset)
 
     def matching(self, request: Request, body: Mapping[str, Any]) -> list[Thread]:
-        """The oldest first."""
+        """Return the threads that match a search, oldest first."""
         found = [each for each in self.threads.values() if self.is_shown_to(each, request)]
         if not self.does("metadata is not searched"):
             found = [each for each in found if has(each.metadata, body.get("metadata") or {})]
@@ -282,24 +297,24 @@ class Work(ScriptedServer):
         return [each for each in found if has(each.values, body.get("values") or {})]
 
     def is_shown_to(self, thread: Thread, request: Request) -> bool:
-        return thread.owner == _owner(request) or self.does("lists are everybody's")
+        return thread.owner == request.caller or self.does("lists are open to all callers")
 
-    def page(self, given: Mapping[str, Any], default: int) -> tuple[int, int]:
-        limit, offset = given.get("limit", default), given.get("offset", 0)
+    def page_bounds(self, body: Mapping[str, Any], default: int) -> tuple[int, int]:
+        limit, offset = body.get("limit", default), body.get("offset", 0)
         if not isinstance(limit, int) or not isinstance(offset, int):
             raise self.error(422, "limit and offset are numbers")
-        if (limit < 1 or offset < 0) and not self.does("bounds are not looked at"):
+        if (limit < 1 or offset < 0) and not self.does("bounds are ignored"):
             raise self.error(422, "limit is at least 1, offset at least 0")
         return limit, offset
 
-    def cut(self, items: list[Any], limit: int, offset: int) -> list[Any]:
-        start = 0 if self.does("offset is not looked at") else offset
-        return items[start:] if self.does("limit is not looked at") else items[start : start + limit]
+    def slice_page(self, items: list[Any], limit: int, offset: int) -> list[Any]:
+        start = 0 if self.does("offset is ignored") else offset
+        return items[start:] if self.does("limit is ignored") else items[start : start + limit]
 
     def history(self, thread: Thread, limit: int, before: str | None) -> list[State]:
         states = list(thread.states) if self.does("history begins with the oldest") else list(reversed(thread.states))
         ids = [each.id for each in states]
-        if before in ids and not self.does("before is not looked at"):
+        if before in ids and not self.does("before is ignored"):
             states = states[ids.index(before) + 1 :]
         return states if self.does("histories have no limit") else states[:limit]
 
@@ -324,56 +339,56 @@ class Work(ScriptedServer):
     def thread_of_run(self, request: Request, id: str | None, body: Mapping[str, Any]) -> Thread:
         if id is None:
             self.refuse_if("a run needs a thread", 422, "thread_id is missing")
-            thread = Thread(str(uuid4()), _owner(request), {}, extra={"is_own": True})
+            thread = Thread(str(uuid4()), request.caller, {}, extra={"is_own": True})
         elif id in self.threads:
             return self.thread(request, id)
-        elif (body.get("if_not_exists") == "create" and not self.does("if_not_exists is not looked at")) or self.does(
+        elif (body.get("if_not_exists") == "create" and not self.does("if_not_exists is ignored")) or self.does(
             "streams on unknown threads are empty" if "stream_mode" in body else "runs make their threads"
         ):
-            thread = Thread(id, _owner(request), {})
+            thread = Thread(id, request.caller, {})
         else:
             raise self.error(404, "Thread not found")
         self.threads[thread.id] = thread
         return thread
 
-    async def joined(self, run: Run) -> dict[str, Any]:
-        """What is told of a run to who waits for it."""
+    async def join(self, run: Run) -> dict[str, Any]:
+        """Wait for the end of a run and return its result."""
         is_late = run.ended.is_set() and run.body.get("waited")
         run.body = {**run.body, "waited": True}
         await run.ended.wait()
-        shown = self.shown_wait(run)
-        is_silent = (is_late and self.does("outputs are told once")) or self.does("a wait says nothing")
-        return {**shown, "messages": []} if is_silent else shown
+        view = self.wait_view(run)
+        is_silent = (is_late and self.does("outputs are returned once")) or self.does("a wait returns no messages")
+        return {**view, "messages": []} if is_silent else view
 
     def is_run(self, id: str) -> bool:
         return any(run.id == id for thread in self.threads.values() for run in thread.runs)
 
     def begin(self, run: Run) -> None:
-        """Short ones are through at once."""
+        """Start a run. It also ends here, unless its text starts with "long"."""
         run.status = "running"
-        if not self.does("streams do not say which run it is"):
+        if not self.does("streams do not name the run"):
             self.frame(run, "metadata", {"run_id": run.id, "attempt": 1})
         thread = run.thread
         base = self.base(run)
         waits = bool(base and base.asks)
         if run.messages:
-            before = base.messages if base and not self.does("runs begin with nothing") else []
+            before = base.messages if base and not self.does("runs start without messages") else []
             messages = [*before, *run.messages]
             self.on_state(run, self.add_state(thread, "input", base=base, messages=messages, next=[self.node(run)]))
-        left = base.asks[len(run.answers) :] if base and run.answers else []
+        open_questions = base.asks[len(run.answers) :] if base and run.answers else []
         if base and base.asks and run.answers and self.does("answered questions are asked again"):
-            left = base.asks
-        if left:
-            self.ask(run, left)
+            open_questions = base.asks
+        if open_questions:
+            self.ask(run, open_questions)
         elif waits and run.answers:
             self.say(run, [f"Hello, {' and '.join(run.answers)}."])
-        elif self.stops(run):
+        elif self.stops_early(run):
             self.end(run, "asking")
         else:
             self.work(run, run.text or (base.messages[-1]["text"] if base and base.messages else ""))
 
-    def stops(self, run: Run) -> bool:
-        """Before it does anything."""
+    def stops_early(self, run: Run) -> bool:
+        """Return True if the run stops before its first node."""
         return False
 
     def work(self, run: Run, text: str) -> None:
@@ -385,27 +400,27 @@ class Work(ScriptedServer):
             self.say(run, text.split() if text.startswith("stream") else [text])
 
     def base(self, run: Run) -> State | None:
-        """The state that a run begins with."""
+        """Return the state that a run starts from."""
         return run.thread.states[-1] if run.thread.states else None
 
     def on_state(self, run: Run, state: State) -> None:
-        self.frame(run, "values", self.shown_values(state))
+        self.frame(run, "values", self.values_view(state))
 
     def say(self, run: Run, words: Sequence[str]) -> None:
         message = {"role": "ai", "text": " ".join(words), "id": str(uuid4())}
-        self.speak(run, message, words)
-        self.frame(run, "updates", {self.node(run): {"messages": [self.shown_message(message)]}})
+        self.stream_message(run, message, words)
+        self.frame(run, "updates", {self.node(run): {"messages": [self.message_view(message)]}})
         state = self.add_state(run.thread, "loop", messages=[*run.thread.messages, message])
-        if not self.does("the last values are not told"):
+        if not self.does("the last values are not streamed"):
             self.on_state(run, state)
         self.end(run, "success")
 
-    def speak(self, run: Run, message: Message, words: Sequence[str]) -> None:
-        """The pieces of a message."""
+    def stream_message(self, run: Run, message: Message, words: Sequence[str]) -> None:
+        """Stream the pieces of a message."""
         for number, word in enumerate(words):
             text = word if number == 0 else f" {word}"
             piece = {**message, "text": "" if self.does("pieces of messages are empty") else text}
-            self.frame(run, "messages", [self.shown_message(piece), self.piece_metadata(run)])
+            self.frame(run, "messages", [self.message_view(piece), self.piece_metadata(run)])
 
     def piece_metadata(self, run: Run) -> Any:
         return {"node": self.node(run)}
@@ -434,25 +449,25 @@ class Work(ScriptedServer):
             if status == "interrupted" and self.does("threads stay busy after a cancel"):
                 thread.status = "busy"
         run.ended.set()
-        self.ended(run)
+        self.on_end(run)
         waiting = next((each for each in thread.runs if each.status == "pending" and self.is_due(each)), None)
         if waiting is not None and not any(each.status == "running" for each in thread.runs):
             self.begin(waiting)
 
-    def ended(self, run: Run) -> None:
+    def on_end(self, run: Run) -> None:
         url = str(run.body.get("webhook") or "")
         if url.startswith("http://127.0.0.1:") and not self.does("webhooks are not called"):
-            task = asyncio.get_running_loop().create_task(asyncio.to_thread(_call, url))
-            self._calls.add(task)
-            task.add_done_callback(self._calls.discard)
+            task = asyncio.get_running_loop().create_task(asyncio.to_thread(_post_webhook, url))
+            self._webhooks.add(task)
+            task.add_done_callback(self._webhooks.discard)
 
     def is_due(self, run: Run) -> bool:
-        return not run.body.get("after_seconds") or self.does("runs begin at once")
+        return not run.body.get("after_seconds") or self.does("after_seconds is ignored")
 
     def stop(self, run: Run, action: str = "interrupt") -> None:
         if action == "rollback" and not self.does("a rollback deletes nothing"):
             run.thread.runs.remove(run)
-        if run.status == "pending" and self.does("queued runs take the first with them"):
+        if run.status == "pending" and self.does("a cancel of a queued run cancels the first"):
             for each in [each for each in run.thread.runs if each.status == "running"]:
                 self.end(each, "interrupted")
         if run.is_active:
@@ -467,13 +482,13 @@ class Work(ScriptedServer):
     def frame(self, run: Run, event: str, data: Any) -> None:
         run.frames.append((event, data))
 
-    def enter(self, run: Run, strategy: str) -> None:
-        """Beside the runs that its thread has already."""
+    def add_run(self, run: Run, strategy: str) -> None:
+        """Add a run to its thread, with a strategy for the runs that are active there."""
         thread = run.thread
         active = [each for each in thread.runs if each.is_active]
-        seen_free = thread.extra.get("seen_free", 0)
-        thread.extra["seen_free"] = 0 if seen_free == 0 else seen_free - 1
-        if active and strategy == "reject" and not seen_free and not self.does("busy threads take another run"):
+        racers = thread.extra.get("racers", 0)
+        thread.extra["racers"] = 0 if racers == 0 else racers - 1
+        if active and strategy == "reject" and not racers and not self.does("busy threads accept another run"):
             raise self.error(409, "Thread is already running a task.")
         if strategy == "interrupt" and not self.does("interrupt is enqueue"):
             for each in active:
@@ -482,8 +497,10 @@ class Work(ScriptedServer):
             for each in active:
                 self.stop(each, "rollback")
         thread.runs.append(run)
-        thread.status = "idle" if self.does("threads at work are idle") else "busy"
-        is_free = not any(each.status == "running" for each in thread.runs) or self.does("enqueue is at once")
+        thread.status = "idle" if self.does("active threads are idle") else "busy"
+        is_free = not any(each.status == "running" for each in thread.runs) or self.does(
+            "enqueued runs start immediately"
+        )
         if is_free and self.is_due(run):
             self.begin(run)
 
@@ -492,7 +509,7 @@ class Work(ScriptedServer):
             return "cancel" if default == "continue" else "continue"
         return body.get("on_disconnect", default)
 
-    async def cancelled(self, request: Request, run: Run) -> None:
+    async def cancel_run(self, request: Request, run: Run) -> None:
         action = request.query.get("action", "interrupt")
         waits = request.query.get("wait") in ("true", "1")
         if waits and self.does("cancels do not wait"):
@@ -503,7 +520,7 @@ class Work(ScriptedServer):
     # Streams
 
     def mode(self, event: str) -> str:
-        """The stream mode that an event belongs to."""
+        """Return the stream mode of an event."""
         return event
 
     def stream(
@@ -511,11 +528,11 @@ class Work(ScriptedServer):
     ) -> AsyncGenerator[bytes]:
         return self._frames(run, modes, encode, after, None)
 
-    def own_stream(
-        self, run: Run, modes: Sequence[str], encode: Callable[[int, str, Any], bytes], mode: str
+    def creator_stream(
+        self, run: Run, modes: Sequence[str], encode: Callable[[int, str, Any], bytes], on_disconnect: str
     ) -> AsyncGenerator[bytes]:
-        """For the reader who created it; `mode` says what happens when he leaves."""
-        return self._frames(run, modes, encode, -1, mode)
+        """Stream a run to the client that created it. `on_disconnect` is `cancel` or `continue`."""
+        return self._frames(run, modes, encode, -1, on_disconnect)
 
     async def _frames(
         self,
@@ -526,26 +543,26 @@ class Work(ScriptedServer):
         on_disconnect: str | None,
     ) -> AsyncGenerator[bytes]:
         number = after + 1
-        is_over = False
+        has_ended = False
         try:
             while True:
-                is_over = run.ended.is_set()
+                has_ended = run.ended.is_set()
                 while number < len(run.frames):
                     event, data = run.frames[number]
-                    is_beside = event in ("metadata", "error")
-                    if self.mode(event) in modes or is_beside or self.does("every mode is streamed"):
+                    is_always_sent = event in ("metadata", "error")
+                    if self.mode(event) in modes or is_always_sent or self.does("every mode is streamed"):
                         yield encode(number, event, data)
                     number += 1
-                if is_over:
+                if has_ended:
                     break
                 await run.ended.wait()
             if self.does("streams stay open"):
                 await asyncio.Event().wait()
         finally:
-            if not is_over and on_disconnect is not None:
+            if not has_ended and on_disconnect is not None:
                 is_cancel = on_disconnect == "cancel"
-                if (is_cancel and not self.does("leaving changes nothing")) or (
-                    not is_cancel and self.does("leaving cancels")
+                if (is_cancel and not self.does("a disconnect never cancels")) or (
+                    not is_cancel and self.does("a disconnect always cancels")
                 ):
                     self.stop(run)
 
@@ -554,27 +571,22 @@ def has(whole: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
     return all(whole.get(name) == value for name, value in part.items())
 
 
-def is_uuid(id: Any) -> bool:
-    try:
-        UUID(id)
-    except (ValueError, TypeError, AttributeError):
-        return False
-    return True
+def json_answer(
+    value: Any, status: int = 200, headers: Mapping[str, str] | None = None, *, is_text: bool = False
+) -> Answer:
+    kind = "text/plain" if is_text else "application/json"
+    return Answer(status, json.dumps(value), {"content-type": kind, **(headers or {})})
 
 
 def modes_of(body: Mapping[str, Any]) -> list[str]:
-    given = body.get("stream_mode", ["values"])
-    return [given] if isinstance(given, str) else list(given)
+    modes = body.get("stream_mode", ["values"])
+    return [modes] if isinstance(modes, str) else list(modes)
 
 
 def now() -> str:
     return datetime.now(UTC).isoformat()
 
 
-def _owner(request: Request) -> str:
-    return request.headers.get("x-api-key", "")
-
-
-def _call(url: str) -> None:
+def _post_webhook(url: str) -> None:
     with urlopen(Call(url, b"{}", {"Content-Type": "application/json"}, method="POST"), timeout=5):
         pass

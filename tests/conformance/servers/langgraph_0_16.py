@@ -1,16 +1,15 @@
-"""A scripted server of LangGraph Platform, as langgraph-api 0.16 is."""
+"""Scripted LangGraph Platform server, modeled on langgraph-api 0.16."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
-from tests.conformance.servers.kit import Answer, Request, Server, options, sse
-from tests.conformance.servers.langchain_commands import said, silent
-from tests.conformance.servers.langchain_work import Refused, Run, State, Thread, is_uuid, modes_of, now
-from tests.conformance.servers.langgraph_shown import GRAPHS, Shown, assistant_id
+from tests.conformance.servers.kit import Answer, Request, Server, is_uuid, options, sse
+from tests.conformance.servers.langchain_commands import endless, messages_of
+from tests.conformance.servers.langchain_work import Run, State, Thread, json_answer, modes_of, now
+from tests.conformance.servers.langgraph_views import GRAPHS, Views, assistant_id
 from tests.conformance.servers.langgraph_violations import VIOLATIONS
 
 _MODES: Final = (
@@ -19,8 +18,8 @@ _MODES: Final = (
 )
 
 
-class Platform(Shown):
-    """Its agents: what a text says tells what they do."""
+class Platform(Views):
+    """Server with two agents. The text of a message selects what an agent does."""
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
@@ -28,25 +27,19 @@ class Platform(Shown):
 
     def _assistant(self, graph: str) -> dict[str, Any]:
         id = str(uuid4()) if self.does("assistants have random ids") else assistant_id(graph)
-        made = now()
+        created = now()
         return {
             **{"assistant_id": id, "graph_id": graph, "config": {}, "metadata": {"created_by": "system"}},
-            **{"created_at": made, "updated_at": made, "version": "1" if self.does("versions are texts") else 1},
+            **{
+                "created_at": created,
+                "updated_at": created,
+                "version": "1" if self.does("versions are texts") else 1,
+            },
         }
 
     # Routes
 
-    async def handle(self, request: Request) -> Answer:
-        path = [unquote(each) for each in request.path.split("/") if each]
-        try:
-            made = await self._routed(request, path)
-        except Refused as error:
-            return _json(error.body, error.status)
-        if isinstance(made, Answer):
-            return made
-        return Answer(200, json.dumps(made)) if self.does("answers are plain text") else _json(made)
-
-    async def _routed(self, request: Request, path: Sequence[str]) -> Any:
+    async def route(self, request: Request, path: Sequence[str]) -> Any:
         match path:
             case ["ok"]:
                 return {"ok": "yes" if self.does("ok is a text") else True}
@@ -57,8 +50,8 @@ class Platform(Shown):
             case ["threads", id, "runs", *rest]:
                 return await self._runs(request, id, rest)
             case ["threads"] if request.method == "POST":
-                await self.hesitate(request, None)
-                return self.shown_thread(self.create_thread(request))
+                await self.pause_in_race(request, None)
+                return self.thread_view(self.create_thread(request))
             case ["threads", *rest]:
                 return self._threads(request, rest)
             case ["runs", "batch"]:
@@ -73,37 +66,39 @@ class Platform(Shown):
                 raise self.error(404, "Not Found")
 
     def _info(self) -> Any:
-        shown: dict[str, Any] = {"version": "0.16.7", "flags": {"assistants": True}}
-        self.drop_if("there is no version", shown, "version")
-        self.drop_if("there are no flags", shown, "flags")
-        return shown
+        info: dict[str, Any] = {"version": "0.16.7", "flags": {"assistants": True}}
+        self.drop_if("there is no version", info, "version")
+        self.drop_if("there are no flags", info, "flags")
+        return info
 
     # Assistants
 
     def _assistants(self, request: Request, path: Sequence[str]) -> Any:
         match path:
             case ["search"]:
-                return self._found_assistants(request)
+                return self._search_assistants(request)
             case ["count"]:
                 number = len(self.assistants) + self.does("counts are wrong")
                 return {"count": number} if self.does("counts are objects") else number
             case [id, *rest]:
-                return self._described(id, rest)
+                return self._describe(id, rest)
             case _:
                 raise self.error(404, "Not Found")
 
-    def _found_assistants(self, request: Request) -> Any:
+    def _search_assistants(self, request: Request) -> Any:
         body = self.body(request)
         graph = body.get("graph_id")
         found = [
-            each for each in self.assistants if graph in (None, each["graph_id"]) or self.does("graphs differ not")
+            each
+            for each in self.assistants
+            if graph in (None, each["graph_id"]) or self.does("graphs are not filtered")
         ]
         if self.does("assistants are in an object"):
             return {"assistants": found}
         start = 0 if self.does("assistants have no pages") else body.get("offset", 0)
         return found[start:][: body.get("limit", 10)]
 
-    def _described(self, id: str, path: Sequence[str]) -> Any:
+    def _describe(self, id: str, path: Sequence[str]) -> Any:
         found = next((each for each in self.assistants if each["assistant_id"] == id), None)
         if found is None and self.does("unknown assistants are the first"):
             found = self.assistants[0]
@@ -113,7 +108,7 @@ class Platform(Shown):
             case []:
                 return {**found, "graph_id": "a graph"} if self.does("assistants differ from the list") else found
             case ["schemas"]:
-                graph = None if self.does("schemas are nobody's") else found["graph_id"]
+                graph = None if self.does("schemas name no graph") else found["graph_id"]
                 wrong = self.does("schemas are texts")
                 return {"graph_id": graph, "input_schema": "object" if wrong else {"type": "object"}}
             case ["graph"]:
@@ -126,7 +121,7 @@ class Platform(Shown):
     def _graph(self) -> Any:
         names = ["__start__", "agent", "__end__"]
         nodes: list[Any] = names if self.does("nodes are names") else [{"id": each} for each in names]
-        if self.does("edges lead nowhere"):
+        if self.does("edges lead to missing nodes"):
             nodes = nodes[:-1]
         edges = [{"source": "__start__", "target": "agent"}, {"source": "agent", "target": "__end__"}]
         return {"nodes": nodes, "edges": edges}
@@ -136,51 +131,47 @@ class Platform(Shown):
     def _threads(self, request: Request, path: Sequence[str]) -> Any:
         match request.method, path:
             case "POST", ["search"]:
-                return self._found_threads(request)
+                return self._search_threads(request)
             case "POST", ["count"]:
                 number = len(self.matching(request, self.body(request)))
                 return 7 if self.does("threads are not counted") else number
             case "POST", [id, "copy"]:
-                return self.shown_thread(self.copy_thread(request, id))
+                return self.thread_view(self.copy_thread(request, id))
             case "POST", [id, "commands"]:
                 return self.command(request, id)
             case "POST", [id, "stream", "events"]:
-                return self.told(request, id)
+                return self.event_stream(request, id)
             case _, [id, "history"]:
                 return self._history(request, id)
             case _, [id, "state", *rest]:
                 return self._state(request, id, rest)
             case _, [id]:
-                return self.looked_at_thread(request, id)
+                return self.answer_thread(request, id)
             case _:
                 raise self.error(404, "Not Found")
 
-    def _found_threads(self, request: Request) -> Answer:
+    def _search_threads(self, request: Request) -> Answer:
         body = self.body(request)
-        limit, offset = self.page(body, 10)
+        limit, offset = self.page_bounds(body, 10)
         found = self.matching(request, body)
         ids = body.get("ids")
         if ids is not None and not self.does("ids are not searched"):
             found = [each for each in found if each.id in ids]
         if body.get("sort_order", "desc") == "desc" or self.does("threads are never sorted"):
             found.reverse()
-        shown = [self.shown_thread(each) for each in self.cut(found, limit, offset)]
+        views = [self.thread_view(each) for each in self.slice_page(found, limit, offset)]
         wanted = body.get("select")
-        if wanted is not None and not self.does("select is not looked at"):
-            shown = [{name: each[name] for name in wanted} for each in shown]
+        if wanted is not None and not self.does("select is ignored"):
+            views = [{name: each[name] for name in wanted} for each in views]
         has_more = offset + limit < len(found)
         headers = {"x-pagination-total": str(offset + limit + 1 if has_more else len(found))}
         if has_more:
             headers["x-pagination-next"] = str(offset + limit)
-        return _json(shown, headers={} if self.does("pages say nothing") else headers, is_text=self.is_text)
-
-    @property
-    def is_text(self) -> bool:
-        return self.does("answers are plain text")
+        return json_answer(views, headers={} if self.does("pages have no headers") else headers, is_text=self.is_text)
 
     def patch(self, request: Request, thread: Thread) -> Answer | None:
         self.patch_metadata(thread, self.body(request).get("metadata") or {})
-        is_minimal = request.headers.get("prefer") == "return=minimal" and not self.does("Prefer is not looked at")
+        is_minimal = request.headers.get("prefer") == "return=minimal" and not self.does("Prefer is ignored")
         return Answer(204) if is_minimal else None
 
     def _history(self, request: Request, id: str) -> Any:
@@ -191,18 +182,18 @@ class Platform(Shown):
             body = self.body(request)
             before: dict[str, Any] = body.get("before") or {"configurable": {}}
             wanted: str | None = before["configurable"].get("checkpoint_id")
-            if self.does("before in a body is not looked at"):
+            if self.does("before in a body is ignored"):
                 wanted = None
             states = self.history(thread, body.get("limit", 1), wanted)
         else:
             states = self.history(thread, int(request.query.get("limit", "10")), request.query.get("before"))
-        return [self.shown_state(thread, each) for each in states]
+        return [self.state_view(thread, each) for each in states]
 
     # State
 
     def _state(self, request: Request, id: str, path: Sequence[str]) -> Any:
         if id not in self.threads and self.does("unknown threads have an empty state"):
-            return self.shown_state(Thread(id, "", {}), None)
+            return self.state_view(Thread(id, "", {}), None)
         thread = self.thread(request, id)
         match request.method, path:
             case "GET", []:
@@ -210,23 +201,23 @@ class Platform(Shown):
             case "GET", [checkpoint]:
                 last = thread.states[-1] if thread.states else None
                 newest = self.does("older states are the newest")
-                return self.shown_state(thread, last if newest else self._at(thread, checkpoint))
+                return self.state_view(thread, last if newest else self._at(thread, checkpoint))
             case "POST", ["checkpoint"]:
                 wanted: dict[str, Any] = self.body(request).get("checkpoint") or {}
                 last = thread.states[-1] if thread.states else None
                 newest = self.does("checkpoints are the newest")
-                return self.shown_state(thread, last if newest else self._at(thread, wanted.get("checkpoint_id")))
+                return self.state_view(thread, last if newest else self._at(thread, wanted.get("checkpoint_id")))
             case "POST", []:
                 return self._update(request, thread)
             case _:
                 raise self.error(404, "Not Found")
 
     def _newest(self, thread: Thread) -> Any:
-        shown = self.shown_state(thread, thread.states[-1] if thread.states else None)
-        if thread.states and self.does("the state has a checkpoint of its own"):
-            shown["checkpoint"] = self.checkpoint(thread, str(uuid4()))
-        self.set_if("the state has no messages", shown, values={}, when=thread.states)
-        return shown
+        view = self.state_view(thread, thread.states[-1] if thread.states else None)
+        if thread.states and self.does("the state has another checkpoint"):
+            view["checkpoint"] = self.checkpoint(thread, str(uuid4()))
+        self.set_if("the state has no messages", view, values={}, when=thread.states)
+        return view
 
     def _at(self, thread: Thread, id: Any) -> State:
         found = next((each for each in thread.states if each.id == id), None)
@@ -242,35 +233,39 @@ class Platform(Shown):
         base = self._at(thread, checkpoint["checkpoint_id"]) if checkpoint else thread.states[-1]
         if self.does("branches begin with the newest"):
             base = thread.states[-1]
-        before = [] if self.does("updates take the place of what was said") else base.messages
-        messages = [*before, *said(values.get("messages") or [])]
-        if self.does("updates take the place of the state"):
+        before = [] if self.does("updates replace the messages") else base.messages
+        messages = [*before, *messages_of(values.get("messages") or [])]
+        if self.does("updates replace the state"):
             thread.states.pop()
-        made = self.add_state(thread, "update", base=base, messages=messages)
-        id = str(uuid4()) if self.does("updates are answered with another checkpoint") else made.id
-        shown = self.checkpoint(thread, id)
-        return shown if self.does("updates are answered with the bare checkpoint") else {"checkpoint": shown}
+        state = self.add_state(thread, "update", base=base, messages=messages)
+        id = str(uuid4()) if self.does("updates are answered with another checkpoint") else state.id
+        checkpoint_view = self.checkpoint(thread, id)
+        return (
+            checkpoint_view
+            if self.does("updates are answered with the bare checkpoint")
+            else {"checkpoint": checkpoint_view}
+        )
 
     # Runs
 
     async def _runs(self, request: Request, thread_id: str | None, path: Sequence[str]) -> Any:
         match request.method, path:
             case "POST", []:
-                await self.hesitate(request, thread_id)
+                await self.pause_in_race(request, thread_id)
                 run = self._create(request, thread_id)
                 if self.does("runs in the background are waited for"):
                     await run.ended.wait()
-                return self._located(run, self.shown_run(run))
+                return self._with_location(run, self.run_view(run))
             case "POST", ["wait"]:
                 run = self._create(request, thread_id)
                 await run.ended.wait()
-                shown = self.shown_wait(run)
-                self.set_if("a run that is waited for says nothing", shown, messages=[])
-                return self._located(run, shown, "join")
+                view = self.wait_view(run)
+                self.set_if("a run with a wait has no messages", view, messages=[])
+                return self._with_location(run, view, "join")
             case "POST", ["stream"]:
                 return self._stream(request, thread_id)
             case "GET", [] if thread_id is not None:
-                return self._listed(request, thread_id)
+                return self._list_runs(request, thread_id)
             case _, [id, *rest]:
                 if not self.is_run(id):
                     return self._unknown(request, id, rest)
@@ -284,63 +279,67 @@ class Platform(Shown):
             return Answer(202)
         if request.method == "DELETE" and self.does("unknown runs are deleted"):
             return Answer(204)
-        if path == ["join"] and self.does("unknown runs have said nothing"):
+        if path == ["join"] and self.does("unknown runs have an empty result"):
             return {}
         if request.method == "GET" and not path and self.does("unknown runs are empty"):
-            return self.shown_run(Run(id, Thread(str(uuid4()), "", {}), assistant_id("first"), {}, "", []))
+            return self.run_view(Run(id, Thread(str(uuid4()), "", {}), assistant_id("first"), {}, "", []))
         raise self.error(404, "Run not found")
 
     async def _run(self, request: Request, run: Run, path: Sequence[str]) -> Any:
         match request.method, path:
             case "GET", []:
-                shown = self.shown_run(run)
-                return {**shown, "run_id": str(uuid4())} if self.does("get gives another run") else shown
+                view = self.run_view(run)
+                return {**view, "run_id": str(uuid4())} if self.does("get returns another run") else view
             case "DELETE", []:
                 self.delete_run(run)
                 return Answer(204)
             case "GET", ["join"]:
-                return await self.joined(run)
+                return await self.join(run)
             case "GET", ["stream"]:
-                return self._joined(request, run)
+                return self._join_stream(request, run)
             case "POST", ["cancel"]:
-                return await self._cancelled(request, run)
+                return await self._cancel(request, run)
             case _:
                 raise self.error(404, "Not Found")
 
-    async def _cancelled(self, request: Request, run: Run) -> Answer:
+    async def _cancel(self, request: Request, run: Run) -> Answer:
         self.refuse_unless("ended runs are cancelled", 404, "No matching runs to cancel.", when=not run.is_active)
-        await self.cancelled(request, run)
+        await self.cancel_run(request, run)
         if request.query.get("wait") in ("true", "1"):
-            return _json({})
+            return json_answer({})
         return Answer(200 if self.does("cancels are answered with 200") else 202)
 
-    def _located(self, run: Run, shown: Any, way: str = "") -> Answer:
-        return _json(shown, headers=self._locations(run, way), is_text=self.is_text)
+    def _with_location(self, run: Run, view: Any, way: str = "") -> Answer:
+        return json_answer(view, headers=self._location_headers(run, way), is_text=self.is_text)
 
-    def _locations(self, run: Run, way: str) -> dict[str, str]:
+    def _location_headers(self, run: Run, way: str) -> dict[str, str]:
         where = f"/threads/{run.thread.id}/runs/{run.id}"
-        found = {} if self.does("nothing says where the run is") and not way else {"content-location": where}
-        if way == "join" and self.does("a wait says not where to go on"):
+        found = {} if self.does("runs have no content-location") and not way else {"content-location": where}
+        if way == "join" and self.does("a wait has no location"):
             return found
-        if way == "stream" and self.does("a stream says not where to go on"):
+        if way == "stream" and self.does("a stream has no location"):
             return found
         return {**found, "location": f"{where}/{way}"} if way else found
 
     def _create(self, request: Request, thread_id: str | None) -> Run:
-        return self._made(request, thread_id, self.body(request))
+        return self._create_from(request, thread_id, self.body(request))
 
-    def _made(self, request: Request, thread_id: str | None, body: Mapping[str, Any]) -> Run:
+    def _create_from(self, request: Request, thread_id: str | None, body: Mapping[str, Any]) -> Run:
         agent = self._agent_of(body)
         command: dict[str, Any] = body.get("command") or {}
         if command and thread_id is None and not self.does("answers need no thread"):
             raise self.error(400, "You must provide a thread_id when resuming.")
         config: dict[str, Any] = body.get("config") or {}
-        if body.get("context") and config.get("configurable") and not self.does("context is put beside configurable"):
+        if (
+            body.get("context")
+            and config.get("configurable")
+            and not self.does("context and configurable are accepted together")
+        ):
             raise self.error(400, "Cannot specify both configurable and context.")
         self._check_webhook(body.get("webhook"))
         thread = self.thread_of_run(request, thread_id, body)
-        given: dict[str, Any] = body.get("input") or {}
-        messages = said(given.get("messages") or [])
+        input: dict[str, Any] = body.get("input") or {}
+        messages = messages_of(input.get("messages") or [])
         run = Run(str(uuid4()), thread, agent, body, " ".join(each["text"] for each in messages), messages)
         if "resume" in command and thread.states:
             run.answers = self._answers(thread.states[-1], command["resume"])
@@ -350,7 +349,7 @@ class Platform(Shown):
             raise self.error(409, "the thread has runs")
         if strategy == "reject" and self.does("reject is enqueue"):
             strategy = "enqueue"
-        self.enter(run, strategy)
+        self.add_run(run, strategy)
         return run
 
     def _agent_of(self, body: Mapping[str, Any]) -> str:
@@ -367,7 +366,7 @@ class Platform(Shown):
 
     def _answers(self, state: State, resume: Any) -> list[str]:
         ids = [str(each["id"]) for each in self.interrupts(state)]
-        if self.does("answers are not heard"):
+        if self.does("answers are ignored"):
             return ["nobody" for _ in ids]
         if isinstance(resume, str) or self.does("answers have no ids"):
             return [str(resume)]
@@ -380,9 +379,9 @@ class Platform(Shown):
         if url is None:
             return
         parts = urlsplit(str(url))
-        if parts.scheme not in ("http", "https") and not self.does("webhooks are any text"):
+        if parts.scheme not in ("http", "https") and not self.does("webhooks can be any text"):
             raise self.error(422, "Webhook must be a URL")
-        if (parts.hostname or "").startswith("169.254.") and not self.does("webhooks lead anywhere"):
+        if (parts.hostname or "").startswith("169.254.") and not self.does("webhooks can have any host"):
             raise self.error(422, "Webhook host blocked")
 
     def base(self, run: Run) -> State | None:
@@ -391,14 +390,16 @@ class Platform(Shown):
             return self._at(run.thread, checkpoint["checkpoint_id"])
         return super().base(run)
 
-    def _listed(self, request: Request, thread_id: str) -> Any:
+    def _list_runs(self, request: Request, thread_id: str) -> Any:
         if thread_id not in self.threads and self.does("unknown threads have no runs"):
             return []
-        runs = [self.shown_run(each) for each in reversed(self.thread(request, thread_id).runs)]
+        runs = [self.run_view(each) for each in reversed(self.thread(request, thread_id).runs)]
         if self.does("runs are listed oldest first"):
             runs.reverse()
         status = request.query.get("status")
-        runs = [each for each in runs if status in (None, each["status"]) or self.does("states of runs differ not")]
+        runs = [
+            each for each in runs if status in (None, each["status"]) or self.does("states of runs are not filtered")
+        ]
         if self.does("runs have no pages"):
             return runs
         return runs[int(request.query.get("offset", "0")) :][: int(request.query.get("limit", "10"))]
@@ -407,9 +408,13 @@ class Platform(Shown):
         bodies: list[Any] = request.json
         is_right = bool(bodies) and all(self._is_mode(each.get("stream_mode", "values")) for each in bodies)
         self.refuse_unless("batches are not checked", 422, "the batch is wrong", when=not is_right)
-        runs = [self._made(request, None, each) for each in bodies if self._is_mode(each.get("stream_mode", "values"))]
-        return [self.shown_run(each) for each in runs[:1] if self.does("a batch is its first")] or [
-            self.shown_run(each) for each in runs
+        runs = [
+            self._create_from(request, None, each)
+            for each in bodies
+            if self._is_mode(each.get("stream_mode", "values"))
+        ]
+        return [self.run_view(each) for each in runs[:1] if self.does("a batch is its first")] or [
+            self.run_view(each) for each in runs
         ]
 
     def _is_mode(self, mode: Any) -> bool:
@@ -419,7 +424,7 @@ class Platform(Shown):
         body = self.body(request)
         thread = self.thread(request, body["thread_id"])
         runs = [each for each in thread.runs if each.id in body["run_ids"] and each.is_active]
-        self.refuse_unless("nothing is cancelled", 404, "No runs found to cancel.", when=not runs)
+        self.refuse_unless("cancels of ended runs succeed", 404, "No runs found to cancel.", when=not runs)
         for run in runs:
             self.stop(run)
         return Answer(200 if self.does("several cancels are answered with 200") else 204)
@@ -437,39 +442,39 @@ class Platform(Shown):
         run = self._create(request, thread_id)
         if "custom" in modes and self.does("custom is values"):
             modes.append("values")
-        shown = [each for each in modes if each != "updates" or not self.does("updates are not streamed")]
+        streamed = [each for each in modes if each != "updates" or not self.does("updates are not streamed")]
         if self.does("streams are text"):
             return Answer(body="".join(f"{event}: {data}" for event, data in run.frames))
-        stream = self.own_stream(run, shown, self._sse, self.on_disconnect(body, "continue"))
+        stream = self.creator_stream(run, streamed, self._sse, self.on_disconnect(body, "continue"))
         return Answer(stream=stream, headers=self._headers(run))
 
     def _headers(self, run: Run) -> dict[str, str]:
         cache = {} if self.does("streams may be cached") else {"cache-control": "no-store"}
-        return {**self._locations(run, "stream"), **cache}
+        return {**self._location_headers(run, "stream"), **cache}
 
-    def _joined(self, request: Request, run: Run) -> Answer:
+    def _join_stream(self, request: Request, run: Run) -> Answer:
         after = request.headers.get("last-event-id")
         if run.ended.is_set() and after is None and self.does("streams of ended runs stay open"):
-            return Answer(stream=silent())
+            return Answer(stream=endless())
         if self.does("runs cannot be joined") and not run.ended.is_set():
             raise self.error(404, "Not Found")
         modes = modes_of(run.body)
-        seen = len(run.frames) - 1
-        start = seen if after is None else int(after)
-        if after is None and self.does("ended streams are told again"):
+        newest = len(run.frames) - 1
+        start = newest if after is None else int(after)
+        if after is None and self.does("ended streams are replayed"):
             start = -1
-        if after == "-1" and run.is_active and self.does("what was before is not told again"):
-            start = seen
-        if after == "-1" and self.does("streams are not kept"):
-            start = seen
-        if after not in (None, "-1") and self.does("streams are told from their beginning"):
+        if after == "-1" and run.is_active and self.does("a stream from -1 is not replayed"):
+            start = newest
+        if after == "-1" and self.does("streams are not stored"):
+            start = newest
+        if after not in (None, "-1") and self.does("streams are replayed from the start"):
             start = -1
-        leaves = "cancel" if request.query.get("cancel_on_disconnect") == "true" else "continue"
-        if leaves == "cancel" and self.does("listeners never cancel"):
-            leaves = "continue"
-        if leaves == "continue" and self.does("listeners always cancel"):
-            leaves = "cancel"
-        return Answer(stream=self._frames(run, modes, self._sse, start, leaves), headers=self._headers(run))
+        on_disconnect = "cancel" if request.query.get("cancel_on_disconnect") == "true" else "continue"
+        if on_disconnect == "cancel" and self.does("a disconnected listener never cancels"):
+            on_disconnect = "continue"
+        if on_disconnect == "continue" and self.does("a disconnected listener always cancels"):
+            on_disconnect = "cancel"
+        return Answer(stream=self._frames(run, modes, self._sse, start, on_disconnect), headers=self._headers(run))
 
     def _sse(self, number: int, event: str, data: Any) -> bytes:
         if self.does("data is no JSON"):
@@ -483,25 +488,22 @@ class Platform(Shown):
     def _store(self, request: Request, path: Sequence[str]) -> Any:
         match request.method, path:
             case "PUT", ["items"]:
-                self.put(request)
+                self.put_item(request)
                 return Answer(200 if self.does("items are answered with 200") else 204)
             case "GET", ["items"]:
-                return _json(self.got(request, request.query.get("namespace", "").split(".")), is_text=self.is_text)
+                return json_answer(
+                    self.get_item(request, request.query.get("namespace", "").split(".")), is_text=self.is_text
+                )
             case "DELETE", ["items"]:
-                self.remove(request)
+                self.delete_item(request)
                 return Answer(204)
             case "POST", ["items", "search"]:
-                return {"items": self.searched(request)}
+                return {"items": self.search_items(request)}
             case "POST", ["namespaces"]:
                 found = self.namespaces(request)
                 return found if self.does("namespaces are a bare array") else {"namespaces": found}
             case _:
                 raise self.error(404, "Not Found")
-
-
-def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None, *, is_text: bool = False) -> Answer:
-    kind = "text/plain" if is_text else "application/json"
-    return Answer(status, json.dumps(value), {"content-type": kind, **(headers or {})})
 
 
 SERVER: Final = Server(
@@ -520,7 +522,7 @@ SERVER: Final = Server(
         long="long",
     ),
     unbroken={
-        "thread.create": "a server that fails it keeps nothing: the dead server shows that",
-        "run.create": "a server that fails it keeps nothing of runs: the dead server shows that",
+        "thread.create": "no other requirement can pass without it; the dead server covers it",
+        "run.create": "no other requirement on runs can pass without it; the dead server covers it",
     },
 )

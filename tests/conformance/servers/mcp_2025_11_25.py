@@ -1,4 +1,4 @@
-"""A scripted server of MCP 2025-11-25: tools by streamable HTTP."""
+"""Scripted MCP 2025-11-25 server: tools over Streamable HTTP."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -8,17 +8,17 @@ from uuid import uuid4
 
 from babelgate.conformance.trigger import Trigger
 from tests.conformance.servers.kit import Answer, Request, Server, Violation, options, sse
-from tests.conformance.servers.mcp_tools import OPEN, SHARED, Refused, Tools
+from tests.conformance.servers.mcp_tools import SHARED, Refused, Tools
 
 _VERSIONS: Final = ("2025-03-26", "2025-06-18", "2025-11-25")
 _NEWEST: Final = _VERSIONS[-1]
 
 VIOLATIONS: Final = (
     *SHARED,
-    # How a session begins
-    Violation("the newest version is answered to all", "init.older-version"),
+    # Initialization
+    Violation("the newest version is always answered", "init.older-version"),
     Violation("an old version is answered", "init.version", ("init.older-version",), is_hidden=True),
-    Violation("a version of nobody is answered", "init.version", ("init.older-version", "~*")),
+    Violation("an unpublished version is answered", "init.version", ("init.older-version", "~*")),
     Violation("unknown versions are errors", "init.unknown-version"),
     Violation("tools are not declared", "init.tools"),
     Violation("notifications are answered with 200", "init.initialized", ("init.no-body", "cancel.*")),
@@ -27,7 +27,7 @@ VIOLATIONS: Final = (
     # The transport
     Violation("responses are sent twice", "http.one-response", ("~progress.over",)),
     Violation("streams stay open", "http.stream-ends", ("http.one-response", "http.event-ids", "progress.*")),
-    Violation("ids of events begin anew", "http.event-ids"),
+    Violation("ids of events restart", "http.event-ids"),
     Violation("GET is JSON", "http.get"),
     Violation("PUT is POST", "http.method"),
     Violation("the version's header is not read", "http.version"),
@@ -40,33 +40,33 @@ VIOLATIONS: Final = (
     Violation("requests need no session", "session.missing"),
     Violation("unknown sessions are bad requests", "session.unknown", ("session.ended", "safe.session")),
     Violation("DELETE is a server error", "session.delete", ("session.ended",)),
-    Violation("ended sessions go on", "session.ended"),
+    Violation("ended sessions can be used", "session.ended"),
     # Tools
-    Violation("schemas are none", "tools.schema"),
-    Violation("the list turns round", "tools.stable", ("~tools.pages",)),
+    Violation("schemas are invalid", "tools.schema"),
+    Violation("the list reverses", "tools.stable", ("~tools.pages",)),
     Violation("each page is the first", "tools.pages", ("tools.unique", "progress.*", "cancel.*", "call.files")),
     # Calls
     Violation("results have no content", "call.content", ("call.structured-text",)),
     Violation("structured content is of another type", "call.structured", ("call.structured-text",)),
-    Violation("structured content is not told as text", "call.structured-text"),
-    Violation("calls at once are refused", "call.concurrent", ("~call.*", "~progress.*", "~safe.*")),
+    Violation("structured content is not repeated as text", "call.structured-text"),
+    Violation("concurrent calls are refused", "call.concurrent", ("~call.*", "~progress.*", "~safe.*")),
     # Cancelling
     Violation("cancelled calls are answered", "cancel.unanswered"),
     Violation("unknown requests cannot be cancelled", "cancel.nothing"),
-    # What must not be shown
-    Violation("sessions are everybody's", "safe.session"),
+    # Security
+    Violation("sessions are open to all callers", "safe.session"),
     # The form of messages
     Violation("servers have no version", "form.init"),
 )
 
 
 class Server2025(Tools):
-    others = ("fail", "files", "steps", "long")
+    other_tools = ("fail", "files", "steps", "long")
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
         self.sessions: dict[str, str] = {}
-        """And whose they are."""
+        """Owner of each session."""
         self._numbers = count(1)
         self._events = count(1)
         self._working: dict[Any, asyncio.Event] = {}
@@ -74,47 +74,43 @@ class Server2025(Tools):
     def structured(self, text: str) -> tuple[Any, Any]:
         return {"text": text}, {"text": 7}
 
-    async def handle(self, request: Request) -> Answer:
-        origin = request.headers.get("origin", "")
-        if origin and not self.does("every origin is welcome"):
-            return Answer(403, "Invalid Origin")
+    async def route(self, request: Request) -> Answer:
         match request.method:
             case "POST":
-                return await self._posted(request)
+                return await self._post(request)
             case "PUT" if self.does("PUT is POST"):
                 return Answer(200, {})
             case "GET":
                 return Answer(body={}) if self.does("GET is JSON") else Answer(405)
             case "DELETE":
-                return self._deleted(request)
+                return self._delete(request)
             case _:
                 return Answer(405)
 
-    async def _posted(self, request: Request) -> Answer:
+    async def _post(self, request: Request) -> Answer:
         try:
-            return await self._answered(request, self._body(request))
+            return await self._answer(request, self._body(request))
         except Refused as error:
-            return Answer(error.status, self.failed(None, error))
+            return Answer(error.status, self.error_response(None, error))
 
     def _body(self, request: Request) -> dict[str, Any]:
-        is_odd = "event-stream" not in request.headers.get("accept", "")
-        self.raise_unless("Accept is not read", Refused(-32600, "Not Acceptable", 406), when=is_odd)
-        return self.parsed(request, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        self.check_accept(request)
+        return self.parse(request, {"jsonrpc": "2.0", "id": 1, "method": "ping"})
 
-    async def _answered(self, request: Request, body: dict[str, Any]) -> Answer:
+    async def _answer(self, request: Request, body: dict[str, Any]) -> Answer:
         method, id = body["method"], body.get("id")
         if method == "initialize":
-            return self._hello(request, body)
+            return self._initialize(request, body)
         self._check_headers(request)
         if method == "notifications/cancelled":
-            self._cancelled(body["params"]["requestId"])
+            self._cancel(body["params"]["requestId"])
         if id is None:
             if self.does("notifications are answered with 200"):
                 return Answer(200, {"jsonrpc": "2.0", "id": None, "result": {}})
             return Answer(202, {} if self.does("notifications have a body") else None)
-        return self._sent(request, self._messages(request, body))
+        return self.answer_stream(self._frames(self._messages(request, body)))
 
-    def _cancelled(self, id: Any) -> None:
+    def _cancel(self, id: Any) -> None:
         stopped = self._working.get(id)
         if stopped is not None:
             stopped.set()
@@ -131,28 +127,28 @@ class Server2025(Tools):
             if self.does("requests need no session"):
                 return
             raise Refused(-32600, "Missing session ID")
-        is_mine = self.sessions.get(id) == request.headers.get("x-api-key", "")
-        if id not in self.sessions or not (is_mine or self.does("sessions are everybody's")):
+        is_mine = self.sessions.get(id) == request.caller
+        if id not in self.sessions or not (is_mine or self.does("sessions are open to all callers")):
             raise Refused(-32600, "Session not found", 400 if self.does("unknown sessions are bad requests") else 404)
 
-    def _deleted(self, request: Request) -> Answer:
+    def _delete(self, request: Request) -> Answer:
         if self.does("DELETE is a server error"):
             return Answer(500)
         id = request.headers.get("mcp-session-id", "")
-        if not self.does("ended sessions go on"):
+        if not self.does("ended sessions can be used"):
             self.sessions.pop(id, None)
         return Answer(204)
 
-    def _hello(self, request: Request, body: Mapping[str, Any]) -> Answer:
-        asked = body["params"]["protocolVersion"]
-        if asked not in _VERSIONS and self.does("unknown versions are errors"):
-            return Answer(body=self.failed(body["id"], Refused(-32602, "unsupported version")))
-        version = asked if asked in _VERSIONS else _NEWEST
-        if self.does("the newest version is answered to all"):
+    def _initialize(self, request: Request, body: Mapping[str, Any]) -> Answer:
+        requested = body["params"]["protocolVersion"]
+        if requested not in _VERSIONS and self.does("unknown versions are errors"):
+            return Answer(body=self.error_response(body["id"], Refused(-32602, "unsupported version")))
+        version = requested if requested in _VERSIONS else _NEWEST
+        if self.does("the newest version is always answered"):
             version = _NEWEST
         if self.does("an old version is answered"):
             version = "2025-03-26"
-        if self.does("a version of nobody is answered"):
+        if self.does("an unpublished version is answered"):
             version = "2031-01-01"
         info = {"name": "tests", "version": "1"}
         self.drop_if("servers have no version", info, "version")
@@ -163,22 +159,15 @@ class Server2025(Tools):
             id = f"{id[:8]} {id[8:]}"
         if self.does("there is one session at a time"):
             self.sessions.clear()
-        self.sessions[id] = request.headers.get("x-api-key", "")
-        return Answer(body=self.done(body["id"], result), headers={"Mcp-Session-Id": id})
+        self.sessions[id] = request.caller
+        return Answer(body=self.response(body["id"], result), headers={"Mcp-Session-Id": id})
 
     # Messages
 
-    def _sent(self, request: Request, messages: AsyncGenerator[Any]) -> Answer:
-        kind = "text/plain" if self.does("answers are text") else "text/event-stream"
-
-        async def stream() -> AsyncGenerator[bytes]:
-            numbers = count(1) if self.does("ids of events begin anew") else self._events
-            async for message in messages:
-                yield sse(message, event="message", id=str(next(numbers)))
-            if self.does("streams stay open"):
-                await asyncio.sleep(OPEN)
-
-        return Answer(headers={"content-type": kind}, stream=stream())
+    async def _frames(self, messages: AsyncGenerator[Any]) -> AsyncGenerator[bytes]:
+        numbers = count(1) if self.does("ids of events restart") else self._events
+        async for message in messages:
+            yield sse(message, event="message", id=str(next(numbers)))
 
     async def _messages(self, request: Request, body: Mapping[str, Any]) -> AsyncGenerator[Any]:
         method, id = body["method"], body["id"]
@@ -186,29 +175,29 @@ class Server2025(Tools):
         try:
             match method:
                 case "ping" if not self.does("ping is unknown"):
-                    response = self.done(id, {})
+                    response = self.response(id, {})
                 case "tools/list":
-                    response = self.done(id, self.listed(params))
+                    response = self.response(id, self.list_tools(params))
                 case "tools/call" if params.get("name") == "long":
                     stopped = self._working[id] = asyncio.Event()
                     await stopped.wait()
                     if not self.does("cancelled calls are answered"):
                         return
-                    response = self.done(id, self.result("stopped"))
+                    response = self.response(id, self.result("stopped"))
                 case "tools/call":
-                    for told in self.progress(params):
-                        yield told
-                    response = self.done(id, await self.called(request, params))
+                    for notification in self.progress_messages(params):
+                        yield notification
+                    response = self.response(id, await self.call_tool(request, params))
                 case _:
                     code = -32603 if self.does("unknown methods are internal errors") else -32601
                     raise Refused(code, "Method not found")
         except Refused as error:
-            response = self.failed(id, error)
+            response = self.error_response(id, error)
         yield response
         if method == "tools/list" and self.does("responses are sent twice"):
             yield response
         if method == "tools/call" and params.get("name") == "steps" and self.does("progress follows the response"):
-            yield self.notified(params, 9)
+            yield self.progress_message(params, 9)
 
 
 SERVER: Final = Server(
@@ -224,8 +213,8 @@ SERVER: Final = Server(
         long=Trigger("x", agent="long"),
     ),
     unbroken={
-        "init.answer": "a server that fails it lets nobody in: the dead server shows that",
-        "tools.list": "a server that fails it keeps nothing of its tools: the dead server shows that",
-        "call.answer": "a server that fails it keeps nothing of its calls: the dead server shows that",
+        "init.answer": "no other requirement can pass without it; the dead server covers it",
+        "tools.list": "no other requirement on tools can pass without it; the dead server covers it",
+        "call.answer": "no other requirement on calls can pass without it; the dead server covers it",
     },
 )

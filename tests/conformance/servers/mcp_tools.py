@@ -1,25 +1,25 @@
-"""What the scripted servers of both versions of MCP share: tools, calls, progress, messages and what can go wrong."""
+"""Base of the scripted MCP servers of both versions: messages, tools, calls, progress and shared violations."""
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from tests.conformance.servers.kit import TRACE, Request, ScriptedServer, Violation
+from tests.conformance.servers.kit import TRACE, Answer, Request, ScriptedServer, Violation
 
-OPEN: Final = 8.0
-"""Seconds that a stream stays open which should not."""
+_OPEN: Final = 8.0
+"""Seconds for which a stream stays open, as a violation."""
 
 SHARED: Final = (
     # The transport
     Violation("answers are text", "http.media-type", ("~*",)),
     Violation("ids are text", "http.same-id", ("call.concurrent",)),
-    Violation("every origin is welcome", "http.origin"),
+    Violation("every origin is accepted", "http.origin"),
     Violation("Accept is not read", "http.accept"),
     Violation("broken JSON is a 500", "rpc.parse"),
     Violation("broken JSON is an invalid request", "rpc.parse-code"),
     Violation("batches are answered", "rpc.batch"),
-    Violation("anything is a request", "rpc.invalid"),
+    Violation("any object is a request", "rpc.invalid"),
     # Tools
     Violation("tools are listed twice", "tools.unique"),
     Violation("names have spaces", "tools.names"),
@@ -36,13 +36,13 @@ SHARED: Final = (
     Violation("files are no base64", "call.files"),
     Violation("failures are no errors", "call.failure", is_hidden=True),
     Violation("failures are protocol errors", "call.failure", ("call.failure-text", "~safe.*")),
-    Violation("failures say nothing", "call.failure-text"),
+    Violation("failures have no text", "call.failure-text"),
     # Progress
-    Violation("progress has a token of its own", "progress.token"),
+    Violation("progress has another token", "progress.token"),
     Violation("progress goes back", "progress.grows"),
     Violation("progress follows the response", "progress.over", ("progress.asked",)),
-    Violation("progress is told to all", "progress.asked"),
-    # What must not be shown
+    Violation("progress is sent without a token", "progress.asked"),
+    # Security
     Violation("errors show a stack trace", "safe.errors"),
     Violation("failures show a stack trace", "safe.failure"),
     Violation("deep JSON is a server error", "safe.deep"),
@@ -66,10 +66,10 @@ class Refused(Exception):
 
 
 class Tools(ScriptedServer):
-    output: Mapping[str, Any] | None = None
-    """Schema of what the tool `echo` gives; None: that of what it takes."""
-    others: Sequence[str]
-    """Names of its other tools; `last` is one more."""
+    output_schema: Mapping[str, Any] | None = None
+    """Output schema of the tool `echo`; None means that of its input."""
+    other_tools: Sequence[str]
+    """Names of the other tools, apart from `last`."""
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
@@ -77,13 +77,25 @@ class Tools(ScriptedServer):
         self._lists = 0
 
     def structured(self, text: str) -> tuple[Any, Any]:
-        """What `echo` gives, and what its schema forbids."""
+        """Return valid structured content of `echo`, and invalid content."""
         raise NotImplementedError
 
     # Messages
 
-    def parsed(self, request: Request, made_up: dict[str, Any]) -> dict[str, Any]:
-        """One message; `made_up` is answered where a wrong server answers what is none."""
+    async def handle(self, request: Request) -> Answer:
+        if request.headers.get("origin") and not self.does("every origin is accepted"):
+            return Answer(403, "Invalid Origin")
+        return await self.route(request)
+
+    async def route(self, request: Request) -> Answer:
+        raise NotImplementedError
+
+    def check_accept(self, request: Request) -> None:
+        is_odd = "event-stream" not in request.headers.get("accept", "")
+        self.raise_unless("Accept is not read", Refused(-32600, "Not Acceptable", 406), when=is_odd)
+
+    def parse(self, request: Request, substitute: dict[str, Any]) -> dict[str, Any]:
+        """Return the message of a request, or `substitute` where a violation answers a body that is no message."""
         is_deep = request.body.count(b"[") > 500
         self.raise_if("deep JSON is a server error", Refused(-32603, "recursion", 500), when=is_deep)
         try:
@@ -93,44 +105,54 @@ class Tools(ScriptedServer):
             words = TRACE if self.does("errors show a stack trace") else "Parse error"
             raise Refused(code, words, 500 if self.does("broken JSON is a 500") else 400) from None
         if isinstance(body, list) and self.does("batches are answered"):
-            return made_up
+            return substitute
         if not isinstance(body, dict):
             raise Refused(-32600, "one message")
         found = cast("dict[str, Any]", body)
         if found.get("jsonrpc") == "2.0" and isinstance(found.get("method"), str):
             return found
-        self.raise_unless("anything is a request", Refused(-32600, "Invalid Request"))
-        return made_up
+        self.raise_unless("any object is a request", Refused(-32600, "Invalid Request"))
+        return substitute
 
-    def done(self, id: Any, result: Mapping[str, Any]) -> dict[str, Any]:
+    def response(self, id: Any, result: Mapping[str, Any]) -> dict[str, Any]:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": str(id) if self.does("ids are text") else id}
         self.drop_if("messages name no version", message, "jsonrpc")
         return {**message, "result": result}
 
-    def failed(self, id: Any, error: Refused) -> dict[str, Any]:
-        told: Any = {"code": error.code, "message": str(error)}
+    def error_response(self, id: Any, error: Refused) -> dict[str, Any]:
+        content: Any = {"code": error.code, "message": str(error)}
         if error.data is not None:
-            told["data"] = error.data
-        return {"jsonrpc": "2.0", "id": id, "error": str(error) if self.does("errors are text") else told}
+            content["data"] = error.data
+        return {"jsonrpc": "2.0", "id": id, "error": str(error) if self.does("errors are text") else content}
+
+    def answer_stream(self, frames: AsyncGenerator[bytes]) -> Answer:
+        async def stream() -> AsyncGenerator[bytes]:
+            async for frame in frames:
+                yield frame
+            if self.does("streams stay open"):
+                await asyncio.sleep(_OPEN)
+
+        kind = "text/plain" if self.does("answers are text") else "text/event-stream"
+        return Answer(headers={"content-type": kind}, stream=stream())
 
     # Tools
 
     def tools(self) -> list[dict[str, Any]]:
         text: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
-        self.set_if("schemas are none", text["properties"], text={"type": "words"})
+        self.set_if("schemas are invalid", text["properties"], text={"type": "words"})
         self.drop_if("schemas have no type", text, "type")
         echo: dict[str, Any] = {
             "name": "echo",
             "title": "Echo",
             "inputSchema": text,
-            "outputSchema": self.output or text,
+            "outputSchema": self.output_schema or text,
         }
         self.set_if("titles are numbers", echo, title=7)
-        names = [*self.others, "the last" if self.does("names have spaces") else "last"]
+        names = [*self.other_tools, "the last" if self.does("names have spaces") else "last"]
         return [echo, *({"name": name, "inputSchema": text} for name in names)]
 
-    def listed(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Two tools a page."""
+    def list_tools(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a page of two tools."""
         tools = self.tools()
         if self.does("tools are listed twice"):
             tools = [tools[0], *tools]
@@ -139,7 +161,7 @@ class Tools(ScriptedServer):
             raise Refused(-32602, TRACE if self.does("errors show a stack trace") else "no such cursor")
         if cursor is None:
             self._lists += 1
-        if self._lists > 2 and self.does("the list turns round"):
+        if self._lists > 2 and self.does("the list reverses"):
             tools.reverse()
         if cursor == "2":
             last = tools[:2] if self.does("each page is the first") else tools[2:]
@@ -148,13 +170,13 @@ class Tools(ScriptedServer):
 
     # Calls
 
-    async def called(self, request: Request, params: Mapping[str, Any]) -> dict[str, Any]:
-        name, given = params.get("name"), params.get("arguments")
+    async def call_tool(self, request: Request, params: Mapping[str, Any]) -> dict[str, Any]:
+        name, raw = params.get("name"), params.get("arguments")
         if name is None and self.does("calls need no name"):
             name = "echo"
         if not isinstance(name, str):
             raise Refused(-32602, "a name is needed")
-        arguments: Mapping[str, Any] = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+        arguments: Mapping[str, Any] = cast("dict[str, Any]", raw) if isinstance(raw, dict) else {}
         if name not in [tool["name"] for tool in self.tools()]:
             if self.does("unknown tools do nothing"):
                 return self.result("")
@@ -171,12 +193,12 @@ class Tools(ScriptedServer):
         if name == "fail":
             self.raise_if("failures are protocol errors", Refused(-32603, "It failed."))
             words = TRACE if self.does("failures show a stack trace") else "It failed."
-            told = self.result("" if self.does("failures say nothing") else words)
-            return told if self.does("failures are no errors") else {**told, "isError": True}
+            failure = self.result("" if self.does("failures have no text") else words)
+            return failure if self.does("failures are no errors") else {**failure, "isError": True}
         self._busy += 1
         try:
             await asyncio.sleep(0.005)
-            if self._busy > 1 and self.does("calls at once are refused"):
+            if self._busy > 1 and self.does("concurrent calls are refused"):
                 return {**self.result("busy"), "isError": True}
         finally:
             self._busy -= 1
@@ -186,8 +208,8 @@ class Tools(ScriptedServer):
             return self.result(text)
         right, wrong = self.structured(text)
         value = wrong if self.does("structured content is of another type") else right
-        shown = text if self.does("structured content is not told as text") else json.dumps(right)
-        result = {**self.result(shown), "structuredContent": value, "isError": self.does("results are errors")}
+        content = text if self.does("structured content is not repeated as text") else json.dumps(right)
+        result = {**self.result(content), "structuredContent": value, "isError": self.does("results are errors")}
         self.set_if("isError is text", result, isError="no")
         self.set_if("results have no content", result, content=[])
         return result
@@ -204,15 +226,17 @@ class Tools(ScriptedServer):
 
     # Progress
 
-    def progress(self, params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def progress_messages(self, params: Mapping[str, Any]) -> list[dict[str, Any]]:
         if params.get("name") != "steps" or "arguments" not in params:
             return []
-        if "progressToken" not in (params.get("_meta") or {}) and not self.does("progress is told to all"):
+        if "progressToken" not in (params.get("_meta") or {}) and not self.does("progress is sent without a token"):
             return []
-        return [self.notified(params, value) for value in ((1, 2, 1) if self.does("progress goes back") else (1, 2))]
+        return [
+            self.progress_message(params, value) for value in ((1, 2, 1) if self.does("progress goes back") else (1, 2))
+        ]
 
-    def notified(self, params: Mapping[str, Any], value: int) -> dict[str, Any]:
+    def progress_message(self, params: Mapping[str, Any], value: int) -> dict[str, Any]:
         meta: Mapping[str, Any] = params.get("_meta") or {}
-        token = "other" if self.does("progress has a token of its own") else meta.get("progressToken", "none")
-        told = {"progressToken": token, "progress": value, "total": 2}
-        return {"jsonrpc": "2.0", "method": "notifications/progress", "params": told}
+        token = "other" if self.does("progress has another token") else meta.get("progressToken", "none")
+        content = {"progressToken": token, "progress": value, "total": 2}
+        return {"jsonrpc": "2.0", "method": "notifications/progress", "params": content}

@@ -1,8 +1,8 @@
-"""A scripted server of OpenAI's chat completions."""
+"""Scripted server of OpenAI's Chat Completions API."""
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 from typing import Any, Final, cast
 
@@ -16,7 +16,7 @@ VIOLATIONS: Final = (
     # Models
     Violation("models are not listed", "models.list"),
     Violation("a model has another id", "models.get"),
-    Violation("unknown models are made", "models.unknown"),
+    Violation("unknown models exist", "models.unknown"),
     Violation("a delta is lost", "stream.adds-up"),
     Violation("ASCII only", "chat.unicode"),
     # Answers
@@ -27,10 +27,10 @@ VIOLATIONS: Final = (
     Violation("times are in milliseconds", "chat.created"),
     Violation("no usage", "chat.usage"),
     Violation("the total is that of the answer", "chat.usage-sum", ("stream.usage",)),
-    Violation("answers at once are one", "chat.concurrent", ("~chat.own-id",)),
-    Violation("nobody may speak for the system", "chat.system"),
+    Violation("concurrent answers share an id", "chat.concurrent", ("~chat.own-id",)),
+    Violation("system messages are refused", "chat.system"),
     Violation("developers are unknown", "chat.developer"),
-    Violation("conversations are of one turn", "chat.history", ("chat.history-calls", "call.result")),
+    Violation("only one turn is accepted", "chat.history", ("chat.history-calls", "call.result")),
     Violation("content is never null", "chat.history-calls", ("call.result",)),
     Violation("content is text", "chat.parts"),
     Violation("options are never null", "chat.nulls"),
@@ -68,7 +68,7 @@ VIOLATIONS: Final = (
     Violation("unknown models have no code", "error.model-code"),
     Violation("refusals name no parameter", "error.param"),
     Violation("refusals are of the type error", "error.type"),
-    # What must not be shown
+    # Security
     Violation("errors show a stack trace", "safe.errors", ("safe.ids",)),
     Violation("deep JSON is a server error", "safe.deep"),
     # The form of messages
@@ -87,7 +87,7 @@ VIOLATIONS: Final = (
 
 
 class Chat(OpenAi):
-    """What the last message says tells what the model does."""
+    """Server whose model does what the last message says."""
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
@@ -95,19 +95,19 @@ class Chat(OpenAi):
         self._busy = 0
         self._shared = ""
 
-    async def _routed(self, request: Request, path: list[str]) -> Answer:
+    async def _route(self, request: Request, path: list[str]) -> Answer:
         if (request.method, path) != ("POST", ["chat", "completions"]):
             raise Refused(404, "no such path")
-        body = self._checked(self._json(request))
-        text = self._text(body)
+        body = self._validated(self._json(request))
+        text = self.text_of(body["messages"])
         if self.wants_stream(request, body):
             return Answer(stream=self._stream(body, text))
         return await self._answer(body, text)
 
     # Requests
 
-    def _checked(self, body: dict[str, Any]) -> dict[str, Any]:
-        model = self._named(body)
+    def _validated(self, body: dict[str, Any]) -> dict[str, Any]:
+        model = self._model_of(body)
         if "messages" not in body and self.does("there are default messages"):
             body["messages"] = [{"role": "user", "content": "Hello"}]
         if isinstance(body.get("messages"), str) and self.does("messages may be text"):
@@ -120,49 +120,31 @@ class Chat(OpenAi):
         for message in messages:
             self._check_message(message, calls)
         assistants = [each for each in messages if each["role"] == "assistant"]
-        self.raise_if("conversations are of one turn", Refused(400, "one turn", "messages"), when=assistants)
-        self.check_temperature(body)
-        self.raise_if("options are never null", Refused(400, "null"), when=None in body.values())
+        self.raise_if("only one turn is accepted", Refused(400, "one turn", "messages"), when=assistants)
+        self.check_options(body)
         self.raise_if("unknown options are refused", Refused(400, "unknown", "seed"), when="seed" in body)
         self.raise_if("metadata are refused", Refused(400, "unknown", "metadata"), when=body.get("metadata"))
         return {**body, "model": model}
 
     def _check_message(self, message: Mapping[str, Any], calls: set[str]) -> None:
         role, content = message.get("role"), message.get("content")
-        self.refuse_unless(role in _ROLES, "messages.role", "unknown roles are taken")
-        self.raise_if("nobody may speak for the system", Refused(400, "no system", "messages"), when=role == "system")
-        self.raise_if("developers are unknown", Refused(400, "no developer", "messages"), when=role == "developer")
+        self.check_role(role, _ROLES, "messages")
         self.raise_if("content is never null", Refused(400, "no content", "messages"), when=content is None)
         if isinstance(content, list):
             self.raise_if("content is text", Refused(400, "content is text", "messages"))
             for part in cast("list[Any]", content):
-                self.refuse_unless(part.get("type") == "text", "messages.content", "unknown parts are taken")
+                self.refuse_unless(part.get("type") == "text", "messages.content", "unknown parts are accepted")
         calls.update(str(each["id"]) for each in message.get("tool_calls") or ())
         if role == "tool":
             self.raise_if("results are refused", Refused(400, "no results", "messages"), when=calls)
             self.refuse_unless(message.get("tool_call_id") in calls, "messages", "results need no call")
-
-    def _text(self, body: Mapping[str, Any]) -> str:
-        messages: Sequence[Any] = body["messages"]
-        content: Any = messages[-1].get("content") if messages else ""
-        if isinstance(content, list):
-            return "".join(part.get("text", "") for part in cast("list[Any]", content))
-        return str(content or "")
-
-    def _wants_call(self, body: Mapping[str, Any], text: str) -> bool:
-        choice = body.get("tool_choice")
-        if choice == "none" and not self.does("tool_choice none is ignored"):
-            return False
-        if isinstance(choice, dict):
-            return not self.does("a named tool is not called")
-        return bool(body.get("tools")) and text.startswith("call")
 
     # Answers
 
     def _id(self) -> str:
         return "chatcmpl-0" if self.does("all answers have one id") else f"chatcmpl-{next(self._numbers)}"
 
-    def _said(self, body: Mapping[str, Any], text: str) -> str:
+    def _reply(self, body: Mapping[str, Any], text: str) -> str:
         if body.get("response_format") and not self.does("schemas are ignored"):
             return CITY
         return f"You said: {self.ascii_if('ASCII only', text)}"
@@ -172,7 +154,7 @@ class Chat(OpenAi):
             raise Refused(500, "the model failed")
         id = self._id()
         self._busy += 1
-        if self._busy > 1 and self.does("answers at once are one"):
+        if self._busy > 1 and self.does("concurrent answers share an id"):
             id = self._shared
         self._shared = id
         await asyncio.sleep(0.005)
@@ -181,7 +163,7 @@ class Chat(OpenAi):
         if self.does("every answer has two choices"):
             number = 2 if body.get("n") is None else 3
         choices = [self._choice(index, body, text) for index in range(number)]
-        made: dict[str, Any] = {
+        answer: dict[str, Any] = {
             "id": id,
             "object": "chat.completion.chunk" if self.does("answers are chunks") else "chat.completion",
             "created": self._now(),
@@ -189,8 +171,8 @@ class Chat(OpenAi):
             "choices": choices,
         }
         if not self.does("no usage"):
-            made["usage"] = self._usage()
-        return Answer(body=made)
+            answer["usage"] = self._usage()
+        return Answer(body=answer)
 
     def _now(self) -> int:
         return int(time.time() * (1000 if self.does("times are in milliseconds") else 1))
@@ -204,12 +186,12 @@ class Chat(OpenAi):
     def _choice(self, index: int, body: Mapping[str, Any], text: str) -> dict[str, Any]:
         role = "user" if self.does("messages are the user's") else "assistant"
         has_none = self.does("answers have no text") or text.startswith("fail")
-        said = None if has_none else self._said(body, text)
-        message: dict[str, Any] = {"role": role, "content": said, "refusal": None}
+        content = None if has_none else self._reply(body, text)
+        message: dict[str, Any] = {"role": role, "content": content, "refusal": None}
         reason = "length" if self.does("answers end for their length") else "stop"
         if self.does("answers are done"):
             reason = "done"
-        if self._wants_call(body, text) and not self.does("calls are text"):
+        if self.wants_call(body, text) and not self.does("calls are text"):
             message |= {"content": None}
             if not self.does("calls are only announced"):
                 message["tool_calls"] = [self._call(body)]
@@ -220,11 +202,8 @@ class Chat(OpenAi):
 
     def _call(self, body: Mapping[str, Any]) -> dict[str, Any]:
         name = "get_time" if self.does("other tools are called") else body["tools"][0]["function"]["name"]
-        arguments: Any = CITY[:-1] if self.does("arguments are cut") else CITY
-        if self.does("arguments are objects"):
-            arguments = {"city": "Rome"}
         id = "call_0" if self.does("all calls have one id") else f"call_{next(self._numbers)}"
-        return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        return {"id": id, "type": "function", "function": {"name": name, "arguments": self.call_arguments()}}
 
     # Streams
 
@@ -247,10 +226,8 @@ class Chat(OpenAi):
             return
         if (wants_usage or self.does("usage is always streamed")) and not self.does("usage is never streamed"):
             yield sse({**self._chunk(id, at, 0, body, []), "usage": self._usage()})
-        if not self.does("no [DONE]"):
-            yield b"data: [DONE]\n\n"
-        if self.does("streams are cut in an event"):
-            yield b"data: {"
+        for frame in self.stream_end():
+            yield frame
 
     def _chunk(self, id: str, at: int, number: int, body: Mapping[str, Any], choices: list[Any]) -> dict[str, Any]:
         return {
@@ -265,11 +242,11 @@ class Chat(OpenAi):
         first: dict[str, Any] = {"role": "assistant", "content": ""}
         if text.startswith("fail"):
             return [(first, None)]
-        if self._wants_call(body, text) and not self.does("calls are text") and not self.does("calls are not streamed"):
+        if self.wants_call(body, text) and not self.does("calls are text") and not self.does("calls are not streamed"):
             reason = "stop" if self.does("streamed calls end with stop") else "tool_calls"
             deltas = [] if self.does("calls are only announced") else self._call_deltas(body)
             return [(first, None), *((each, None) for each in deltas), ({}, reason)]
-        first_word, *others = self._said(body, text).split(" ")
+        first_word, *others = self._reply(body, text).split(" ")
         words = [first_word, *(f" {word}" for word in others)]
         if self.does("deltas have no text"):
             words = []
@@ -312,5 +289,5 @@ SERVER: Final = Server(
         fail="fail",
         stream="stream",
     ),
-    unbroken={"chat.answer": "a server that fails it keeps nothing: the dead server shows that"},
+    unbroken={"chat.answer": "no other requirement can pass without it; the dead server covers it"},
 )

@@ -1,4 +1,4 @@
-"""A scripted server of Open Responses, which keeps responses as OpenAI's servers do."""
+"""Scripted Open Responses server, which stores responses as OpenAI's servers do."""
 
 import asyncio
 import copy
@@ -33,18 +33,20 @@ VIOLATIONS: Final = (
     Violation("completed_at is null", "respond.completed-at"),
     Violation("completed responses have details", "respond.no-error"),
     Violation("the total is that of the output", "respond.usage-sum"),
-    Violation("responses at once are one", "respond.concurrent", ("~respond.*", "~chain.*", "~stored.*", "~call.*")),
+    Violation(
+        "concurrent responses share an id", "respond.concurrent", ("~respond.*", "~chain.*", "~stored.*", "~call.*")
+    ),
     Violation("inputs are text", "respond.items", ("respond.*", "call.result")),
     Violation("messages need a type", "respond.easy-message"),
-    Violation("nobody may speak for the system", "respond.system"),
+    Violation("system messages are refused", "respond.system"),
     Violation("developers are unknown", "respond.developer"),
     Violation("output_text is no input", "respond.history"),
     Violation("only users may speak in text", "respond.history-text", ("respond.system", "respond.developer")),
     Violation("images are refused", "respond.image"),
     Violation("options are never null", "respond.nulls"),
-    Violation("settings are not told", "respond.settings"),
-    Violation("metadata are not told", "respond.metadata"),
-    Violation("tools are not told", "respond.tools", ("form.tool",)),
+    Violation("settings are not returned", "respond.settings"),
+    Violation("metadata are not returned", "respond.metadata"),
+    Violation("tools are not returned", "respond.tools", ("form.tool",)),
     Violation("Accept makes a stream", "respond.no-stream", ("form.response",)),
     Violation("schemas are ignored", "respond.schema"),
     # Streams
@@ -59,11 +61,11 @@ VIOLATIONS: Final = (
     Violation("numbers are all 0", "stream.numbers", ("stream.no-gap", "stored.replay-after")),
     Violation("something follows the end", "stream.completed", ("~stream.*",)),
     Violation("responses end twice", "stream.one-end"),
-    Violation("each event has a response of its own", "stream.one-id"),
+    Violation("each event has another response", "stream.one-id"),
     Violation("items are not added", "stream.items", ("stream.item-id", "call.stream")),
     Violation("parts are not added", "stream.parts"),
     Violation("events name another item", "stream.item-id"),
-    Violation("pieces are told twice", "stream.text"),
+    Violation("pieces are sent twice", "stream.text"),
     Violation("parts are done without text", "stream.part-text", ("stream.item-parts",)),
     Violation("items are done without parts", "stream.item-parts", ("stream.output",)),
     Violation("the last event has no output", "stream.output", ("stream.usage", "call.stream-output", "~stored.*")),
@@ -73,20 +75,20 @@ VIOLATIONS: Final = (
     Violation("results are refused", "call.result"),
     Violation("tool_choice required is ignored", "call.required"),
     Violation("results need no call", "call.unknown-result"),
-    Violation("arguments are told twice", "call.stream-arguments"),
+    Violation("arguments are sent twice", "call.stream-arguments"),
     Violation("calls are not in the last event", "call.stream-output"),
-    # Responses that go on
+    # Follow-up responses
     Violation("previous_response_id is forgotten", "chain.previous"),
-    Violation("unknown responses are gone on from", "chain.unknown", ("chain.code", "safe.owner-chain")),
+    Violation("unknown responses are continued", "chain.unknown", ("chain.code", "safe.owner-chain")),
     Violation("unknown responses have no code", "chain.code"),
-    # Responses that are kept
-    Violation("kept responses have no output", "stored.get", ("stored.get-streamed", "background.ends")),
-    Violation("streamed responses are not kept", "stored.get-streamed", ("stored.replay*",)),
-    Violation("everything is kept", "stored.not"),
+    # Stored responses
+    Violation("stored responses have no output", "stored.get", ("stored.get-streamed", "background.ends")),
+    Violation("streamed responses are not stored", "stored.get-streamed", ("stored.replay*",)),
+    Violation("store false is ignored", "stored.not"),
     Violation("unknown responses are bad requests", "stored.unknown", ("stored.not", "stored.delete", "safe.owner")),
     Violation("nothing is deleted", "stored.delete"),
-    Violation("inputs are not kept", "stored.input"),
-    Violation("streams are not kept", "stored.replay", ("stored.replay-after",)),
+    Violation("inputs are not stored", "stored.input"),
+    Violation("streams are not stored", "stored.replay", ("stored.replay-after",)),
     Violation("starting_after is ignored", "stored.replay-after"),
     # Responses in the background
     Violation("background is waited for", "background.answer"),
@@ -96,12 +98,12 @@ VIOLATIONS: Final = (
     Violation("everything is cancelled", "background.foreground"),
     # Errors
     Violation("an input may be a number", "error.input"),
-    Violation("unknown items are taken", "error.item"),
-    Violation("any model will do", "error.model"),
-    # What must not be shown
+    Violation("unknown items are accepted", "error.item"),
+    Violation("any model is accepted", "error.model"),
+    # Security
     Violation("errors show a stack trace", "safe.errors"),
-    Violation("responses are everybody's", "safe.owner"),
-    Violation("anybody may go on", "safe.owner-chain"),
+    Violation("responses are open to all callers", "safe.owner"),
+    Violation("any caller can continue a response", "safe.owner-chain"),
     # The form of messages
     Violation("responses have no truncation", "form.response"),
     Violation("tools have no strict", "form.tool"),
@@ -120,19 +122,19 @@ VIOLATIONS: Final = (
 
 
 class Responses(OpenAi):
-    """What the last message says tells what the model does."""
+    """Server whose model does what the last message says."""
 
     def __init__(self, violation: str = "") -> None:
         super().__init__(violation)
         self._numbers = count(1)
-        self.kept: dict[str, dict[str, Any]] = {}
+        self.stored: dict[str, dict[str, Any]] = {}
         self.owners: dict[str, str] = {}
         self.inputs: dict[str, list[Any]] = {}
         self.streams: dict[str, list[Any]] = {}
         self._busy = 0
         self._shared: dict[str, Any] = {}
 
-    async def _routed(self, request: Request, path: list[str]) -> Answer:
+    async def _route(self, request: Request, path: list[str]) -> Answer:
         match request.method, path:
             case "POST", ["responses"]:
                 return await self._create(request)
@@ -141,13 +143,13 @@ class Responses(OpenAi):
             case "DELETE", ["responses", id]:
                 self._find(request, id)
                 if not self.does("nothing is deleted"):
-                    del self.kept[id]
+                    del self.stored[id]
                 return Answer(body={"id": id, "object": "response", "deleted": True})
             case "POST", ["responses", id, "cancel"]:
                 return self._cancel(request, id)
             case "GET", ["responses", id, "input_items"]:
                 self._find(request, id)
-                items = [] if self.does("inputs are not kept") else self.inputs[id]
+                items = [] if self.does("inputs are not stored") else self.inputs[id]
                 return Answer(body={"object": "list", "data": items, "has_more": False})
             case _:
                 if ".." in request.path and self.does("ids are paths"):
@@ -157,8 +159,8 @@ class Responses(OpenAi):
     # Requests
 
     async def _create(self, request: Request) -> Answer:
-        body = self._checked(request, self._json(request))
-        text = self._text(body)
+        body = self._validated(request, self._json(request))
+        text = self.ascii_if("ASCII only", self.text_of(body["input"]))
         if self.wants_stream(request, body):
             return Answer(stream=self._stream(request, body, text))
         if text.startswith("fail") and not self.does("failures are empty answers"):
@@ -167,50 +169,51 @@ class Responses(OpenAi):
             return Answer(body=await self._in_background(request, body, text))
         response = self._response(body, "completed")
         self._busy += 1
-        if self._busy > 1 and self._shared and self.does("responses at once are one"):
+        if self._busy > 1 and self._shared and self.does("concurrent responses share an id"):
             response["id"] = self._shared["id"]
         self._shared = response
         await asyncio.sleep(0.005)
         self._busy -= 1
         response["output"] = self._output(body, text)
         self.set_if("responses stay in progress", response, status="in_progress")
-        self._keep(request, body, response)
+        self._store(request, body, response)
         return Answer(body=response)
 
-    def _checked(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-        self.set_if("any model will do", body, model="mock-1", when="model" in body)
-        model = self._named(body)
-        given = body.get("input")
-        if isinstance(given, int) and self.does("an input may be a number"):
-            given = "Hello"
-        if isinstance(given, str):
-            given = [{"type": "message", "role": "user", "content": given}]
+    def _validated(self, request: Request, body: dict[str, Any]) -> dict[str, Any]:
+        self.set_if("any model is accepted", body, model="mock-1", when="model" in body)
+        model = self._model_of(body)
+        input = body.get("input")
+        if isinstance(input, int) and self.does("an input may be a number"):
+            input = "Hello"
+        if isinstance(input, str):
+            input = [{"type": "message", "role": "user", "content": input}]
         elif self.does("inputs are text"):
             raise Refused(400, "input is text", "input")
-        if not isinstance(given, list):
+        if not isinstance(input, list):
             raise Refused(400, "input is needed", "input")
-        items = cast("list[Any]", given)
+        items = cast("list[Any]", input)
         calls: set[str] = set()
         for item in items:
             self._check_item(item, calls)
-        self.check_temperature(body)
-        self.raise_if("options are never null", Refused(400, "null"), when=None in body.values())
+        self.check_options(body)
         self._check_previous(request, body)
         return {**body, "model": model, "input": items}
 
     def _check_previous(self, request: Request, body: Mapping[str, Any]) -> None:
         previous = body.get("previous_response_id")
-        if previous is None or self.does("unknown responses are gone on from"):
+        if previous is None or self.does("unknown responses are continued"):
             return
-        is_mine = self.owners.get(previous) == request.headers.get("authorization") or self.does("anybody may go on")
-        if previous not in self.kept or not is_mine:
+        is_mine = self.owners.get(previous) == request.headers.get("authorization") or self.does(
+            "any caller can continue a response"
+        )
+        if previous not in self.stored or not is_mine:
             code = None if self.does("unknown responses have no code") else "previous_response_not_found"
             raise Refused(400, "no such response", "previous_response_id", code)
 
     def _check_item(self, item: Any, calls: set[str]) -> None:
         self.raise_if("messages need a type", Refused(400, "a type is needed", "input"), when="type" not in item)
         kind = item.get("type", "message")
-        self.refuse_unless(kind in _KINDS, "input.type", "unknown items are taken")
+        self.refuse_unless(kind in _KINDS, "input.type", "unknown items are accepted")
         if kind == "message":
             self._check_message(item)
         if kind == "function_call":
@@ -221,36 +224,17 @@ class Responses(OpenAi):
 
     def _check_message(self, item: Mapping[str, Any]) -> None:
         role, content = item.get("role"), item.get("content")
-        self.refuse_unless(role in _ROLES, "input.role", "unknown roles are taken")
-        self.raise_if("nobody may speak for the system", Refused(400, "no system", "input"), when=role == "system")
-        self.raise_if("developers are unknown", Refused(400, "no developer", "input"), when=role == "developer")
+        self.check_role(role, _ROLES, "input")
         if isinstance(content, str) and role != "user" and self.does("only users may speak in text"):
             raise Refused(400, "parts are needed", "input")
         if not isinstance(content, list):
             return
         for part in cast("list[Any]", content):
-            self.refuse_unless(part.get("type") in _PARTS, "input.content", "unknown parts are taken")
+            self.refuse_unless(part.get("type") in _PARTS, "input.content", "unknown parts are accepted")
             if part.get("type") == "output_text" and self.does("output_text is no input"):
                 raise Refused(400, "no output_text", "input")
             if part.get("type") == "input_image" and self.does("images are refused"):
                 raise Refused(400, "no images", "input")
-
-    def _text(self, body: Mapping[str, Any]) -> str:
-        items: Sequence[Any] = body["input"]
-        content: Any = items[-1].get("content") if items else ""
-        if isinstance(content, list):
-            return "".join(str(part.get("text", "")) for part in cast("list[Any]", content))
-        return self.ascii_if("ASCII only", str(content or ""))
-
-    def _wants_call(self, body: Mapping[str, Any], text: str) -> bool:
-        choice = body.get("tool_choice")
-        if choice == "none":
-            return self.does("tool_choice none is ignored") and text.startswith("call")
-        if choice == "required":
-            return not self.does("tool_choice required is ignored")
-        if isinstance(choice, dict):
-            return not self.does("a named tool is not called")
-        return bool(body.get("tools")) and text.startswith("call")
 
     # Responses
 
@@ -260,9 +244,9 @@ class Responses(OpenAi):
     def _response(self, body: Mapping[str, Any], status: str) -> dict[str, Any]:
         now = int(time.time() * (1000 if self.does("times are in milliseconds") else 1))
         is_over = status == "completed"
-        settings: Mapping[str, Any] = {} if self.does("settings are not told") else body
-        asked: dict[str, Any] = body.get("text") or {}
-        made: dict[str, Any] = {
+        settings: Mapping[str, Any] = {} if self.does("settings are not returned") else body
+        text_options: dict[str, Any] = body.get("text") or {}
+        response: dict[str, Any] = {
             "id": "resp_0" if self.does("all responses have one id") else self._id("resp"),
             "object": "response",
             "created_at": now,
@@ -276,11 +260,13 @@ class Responses(OpenAi):
             "instructions": settings.get("instructions"),
             "output": [],
             "error": None,
-            "tools": [] if self.does("tools are not told") else [self._tool(each) for each in body.get("tools") or ()],
+            "tools": []
+            if self.does("tools are not returned")
+            else [self._tool(each) for each in body.get("tools") or ()],
             "tool_choice": body.get("tool_choice") or "auto",
             "truncation": "disabled",
             "parallel_tool_calls": True,
-            "text": {"format": asked.get("format") or {"type": "text"}},
+            "text": {"format": text_options.get("format") or {"type": "text"}},
             "top_p": settings.get("top_p") or 1,
             "presence_penalty": 0,
             "frequency_penalty": 0,
@@ -293,16 +279,16 @@ class Responses(OpenAi):
             "store": body.get("store") is not False,
             "background": body.get("background") is True,
             "service_tier": "default",
-            "metadata": {} if self.does("metadata are not told") else body.get("metadata") or {},
+            "metadata": {} if self.does("metadata are not returned") else body.get("metadata") or {},
             "safety_identifier": None,
             "prompt_cache_key": None,
         }
-        self.set_if("previous_response_id is forgotten", made, previous_response_id=None)
-        self.drop_if("responses have no truncation", made, "truncation")
-        return made
+        self.set_if("previous_response_id is forgotten", response, previous_response_id=None)
+        self.drop_if("responses have no truncation", response, "truncation")
+        return response
 
-    def _tool(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        tool = {"description": None, "parameters": None, "strict": None, **given}
+    def _tool(self, tool_of_request: Mapping[str, Any]) -> dict[str, Any]:
+        tool = {"description": None, "parameters": None, "strict": None, **tool_of_request}
         self.drop_if("tools have no strict", tool, "strict")
         return tool
 
@@ -314,12 +300,12 @@ class Responses(OpenAi):
         return usage
 
     def _output(self, body: Mapping[str, Any], text: str) -> list[Any]:
-        if self._wants_call(body, text) and not self.does("calls are text"):
+        if self.wants_call(body, text) and not self.does("calls are text"):
             return [] if self.does("calls are only announced") else [self._call(body)]
         if self.does("answers have no text") or text.startswith("fail"):
             return [self._message("")]
-        asked: dict[str, Any] = body.get("text") or {}
-        wants_json = "format" in asked
+        text_options: dict[str, Any] = body.get("text") or {}
+        wants_json = "format" in text_options
         return [self._message(CITY if wants_json and not self.does("schemas are ignored") else f"You said: {text}")]
 
     def _message(self, text: str) -> dict[str, Any]:
@@ -340,15 +326,12 @@ class Responses(OpenAi):
         return "in_progress" if self.does("items stay in progress") else "completed"
 
     def _call(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        arguments: Any = CITY[:-1] if self.does("arguments are cut") else CITY
-        if self.does("arguments are objects"):
-            arguments = {"city": "Rome"}
         call: dict[str, Any] = {
             "type": "function_call",
             "id": self._id("fc"),
             "call_id": "call_0" if self.does("all calls have one id") else self._id("call"),
             "name": "get_time" if self.does("other tools are called") else body["tools"][0]["name"],
-            "arguments": arguments,
+            "arguments": self.call_arguments(),
             "status": self._status(),
         }
         return self._without(call, "", "")
@@ -366,7 +349,7 @@ class Responses(OpenAi):
 
     async def _stream(self, request: Request, body: Mapping[str, Any], text: str) -> AsyncGenerator[bytes]:
         response = self._response(body, "in_progress")
-        events = [*self._begun(response)]
+        events = [*self._first_events(response)]
         if text.startswith("fail"):
             if not self.does("failed streams just end"):
                 error = {"code": "server_error", "message": "it failed"}
@@ -376,21 +359,19 @@ class Responses(OpenAi):
             for index, item in enumerate(output):
                 events += self._item_events(index, item)
             done = {**response, "status": "completed", "completed_at": int(time.time())}
-            events += self._over({**done, "output": output, "usage": self._usage()})
+            events += self._last_events({**done, "output": output, "usage": self._usage()})
         numbered = [
             {**event, "sequence_number": 0 if self.does("numbers are all 0") else number}
             for number, event in zip(self._numbers_of(events), events, strict=True)
         ]
         last: Any = numbered[-1].get("response") or response
-        self._keep(request, body, last if not self.does("streamed responses are not kept") else None, numbered)
+        self._store(request, body, last if not self.does("streamed responses are not stored") else None, numbered)
         for event in numbered:
             yield self._frame(event)
-        if not self.does("no [DONE]"):
-            yield b"data: [DONE]\n\n"
-        if self.does("streams are cut in an event"):
-            yield b"data: {"
+        for frame in self.stream_end():
+            yield frame
 
-    def _begun(self, response: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _first_events(self, response: Mapping[str, Any]) -> list[dict[str, Any]]:
         created = {**response, "status": "completed"} if self.does("response.created is completed") else response
         events = [
             {"type": "response.created", "response": created},
@@ -402,13 +383,13 @@ class Responses(OpenAi):
             del events[-1]
         return copy.deepcopy(events)
 
-    def _over(self, response: dict[str, Any]) -> list[dict[str, Any]]:
+    def _last_events(self, response: dict[str, Any]) -> list[dict[str, Any]]:
         self.set_if("the last event has no output", response, output=list[Any]())
         if self.does("calls are not in the last event"):
             items: list[Any] = response["output"]
             response["output"] = [each for each in items if each["type"] != "function_call"]
         self.set_if("the last event has no usage", response, usage=None)
-        if self.does("each event has a response of its own"):
+        if self.does("each event has another response"):
             response["id"] = self._id("resp")
         events = [{"type": "response.completed", "response": response}]
         if self.does("responses end twice"):
@@ -439,7 +420,7 @@ class Responses(OpenAi):
     def _argument_events(self, where: Mapping[str, Any], item: Mapping[str, Any]) -> list[dict[str, Any]]:
         text: Any = item["arguments"]
         pieces = [text[:5], text[5:]] if isinstance(text, str) else [str(text)]
-        if self.does("arguments are told twice"):
+        if self.does("arguments are sent twice"):
             pieces *= 2
         deltas = [{"type": "response.function_call_arguments.delta", **where, "delta": each} for each in pieces]
         return [*deltas, {"type": "response.function_call_arguments.done", **where, "arguments": str(text)}]
@@ -450,7 +431,7 @@ class Responses(OpenAi):
             there = {**where, "content_index": number}
             pieces = [f"{word} " for word in part["text"].split(" ")]
             pieces[-1] = pieces[-1][:-1]
-            if self.does("pieces are told twice"):
+            if self.does("pieces are sent twice"):
                 pieces *= 2
             if not self.does("parts are not added"):
                 events.append({"type": "response.content_part.added", **there, "part": {**part, "text": ""}})
@@ -458,8 +439,8 @@ class Responses(OpenAi):
             at = delta if self.does("deltas have no index") else there
             events += [{"type": "response.output_text.delta", **at, "delta": each, "logprobs": []} for each in pieces]
             events.append({"type": "response.output_text.done", **there, "text": part["text"], "logprobs": []})
-            told = {**part, "text": ""} if self.does("parts are done without text") else part
-            events.append({"type": "response.content_part.done", **there, "part": told})
+            done_part = {**part, "text": ""} if self.does("parts are done without text") else part
+            events.append({"type": "response.content_part.done", **there, "part": done_part})
         return events
 
     def _frame(self, event: Mapping[str, Any]) -> bytes:
@@ -467,27 +448,27 @@ class Responses(OpenAi):
         id = str(event["sequence_number"]) if self.does("events have ids") else ""
         return sse(event, event=kind, id=id)
 
-    # Responses that are kept
+    # Stored responses
 
-    def _keep(
+    def _store(
         self, request: Request, body: Mapping[str, Any], response: dict[str, Any] | None, events: Sequence[Any] = ()
     ) -> None:
-        if response is None or (body.get("store") is False and not self.does("everything is kept")):
+        if response is None or (body.get("store") is False and not self.does("store false is ignored")):
             return
         id: str = response["id"]
-        self.kept[id] = response
+        self.stored[id] = response
         self.owners[id] = request.headers.get("authorization", "")
         self.inputs[id] = list(body["input"])
         self.streams[id] = list(events)
 
     async def _in_background(self, request: Request, body: Mapping[str, Any], text: str) -> dict[str, Any]:
         response = self._response(body, "in_progress")
-        self._keep(request, body, response)
-        shown = copy.deepcopy(response)
+        self._store(request, body, response)
+        answer = copy.deepcopy(response)
         if not (text.startswith("long") or self.does("the background is never done")):
             done = {"status": "completed", "output": self._output(body, text), "usage": self._usage()}
             asyncio.get_running_loop().call_later(0.01, response.update, done)
-        return {**shown, "status": "completed"} if self.does("background is waited for") else shown
+        return {**answer, "status": "completed"} if self.does("background is waited for") else answer
 
     def _cancel(self, request: Request, id: str) -> Answer:
         response = self._find(request, id)
@@ -501,17 +482,17 @@ class Responses(OpenAi):
 
     def _find(self, request: Request, id: str) -> dict[str, Any]:
         is_mine = self.owners.get(id) == request.headers.get("authorization")
-        if id not in self.kept or not (is_mine or self.does("responses are everybody's")):
-            is_bad = self.does("unknown responses are bad requests") and len(self.kept) > 0
+        if id not in self.stored or not (is_mine or self.does("responses are open to all callers")):
+            is_bad = self.does("unknown responses are bad requests") and len(self.stored) > 0
             raise Refused(400 if is_bad else 404, "no such response")
-        return self.kept[id]
+        return self.stored[id]
 
     def _get(self, request: Request, id: str) -> Answer:
         response = self._find(request, id)
         if request.query.get("stream") == "true":
-            self.raise_if("streams are not kept", Refused(400, "no streams", "stream"))
+            self.raise_if("streams are not stored", Refused(400, "no streams", "stream"))
             return Answer(stream=self._replay(id, int(request.query.get("starting_after", -1))))
-        if self.does("kept responses have no output"):
+        if self.does("stored responses have no output"):
             return Answer(body={**response, "output": list[Any]()})
         return Answer(body=response)
 
@@ -538,5 +519,5 @@ SERVER: Final = Server(
         long="long",
         stream="stream",
     ),
-    unbroken={"respond.answer": "a server that fails it keeps nothing: the dead server shows that"},
+    unbroken={"respond.answer": "no other requirement can pass without it; the dead server covers it"},
 )

@@ -1,4 +1,4 @@
-"""The judge's own connections: one for each request, and what goes wrong on them is told as httpx tells it."""
+"""Connections of the judge: one for each request, with the exceptions of httpx."""
 
 import asyncio
 import ssl
@@ -17,14 +17,14 @@ ANSWER = b"HTTP/1.1 200 Fine\r\nX-Case: Kept\r\nContent-Length: 2\r\n\r\nhi"
 
 
 @asynccontextmanager
-async def answering(told: bytes | None, tls: ssl.SSLContext | None = None) -> AsyncGenerator[tuple[int, list[bytes]]]:
-    """The port, and the requests that came. Nothing to tell: the connection stays open without an answer."""
-    came: list[bytes] = []
+async def answering(answer: bytes | None, tls: ssl.SSLContext | None = None) -> AsyncGenerator[tuple[int, list[bytes]]]:
+    """Yield the port and the received requests. With None, the connection stays open without an answer."""
+    requests: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        came.append(await reader.readuntil(b"\r\n\r\n"))
-        if told is not None:
-            writer.write(told)
+        requests.append(await reader.readuntil(b"\r\n\r\n"))
+        if answer is not None:
+            writer.write(answer)
             await writer.drain()
             writer.close()
         await reader.read()
@@ -32,24 +32,24 @@ async def answering(told: bytes | None, tls: ssl.SSLContext | None = None) -> As
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     async with server:
-        yield server.sockets[0].getsockname()[1], came
+        yield server.sockets[0].getsockname()[1], requests
 
 
 def client(tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=Connections(tls or ssl.create_default_context()), timeout=30)
 
 
-async def test_each_request_has_a_connection_of_its_own_and_headers_keep_their_case() -> None:
-    async with answering(ANSWER) as (port, came), client() as http:
+async def test_requests_use_separate_connections_and_keep_header_case() -> None:
+    async with answering(ANSWER) as (port, requests), client() as http:
         for _ in range(2):
             answer = await http.get(f"http://127.0.0.1:{port}/a%20b?c=d")
             assert (answer.status_code, answer.reason_phrase, answer.text) == (200, "Fine", "hi")
             assert (b"X-Case", b"Kept") in answer.headers.raw
-    assert len(came) == 2
-    assert came[0].startswith(b"GET /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:")
+    assert len(requests) == 2
+    assert requests[0].startswith(b"GET /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:")
 
 
-async def test_an_answer_that_comes_before_the_end_of_the_request_is_the_answer() -> None:
+async def test_answer_before_the_end_of_the_request_counts() -> None:
     async def body() -> AsyncGenerator[bytes]:
         for _ in range(200):
             yield b"x" * 2**16
@@ -63,7 +63,7 @@ async def test_an_answer_that_comes_before_the_end_of_the_request_is_the_answer(
 
 
 @pytest.mark.parametrize(
-    ("told", "error"),
+    ("data", "error"),
     [
         (b"", httpx.RemoteProtocolError),
         (b"no HTTP\r\n\r\n", httpx.RemoteProtocolError),
@@ -72,23 +72,23 @@ async def test_an_answer_that_comes_before_the_end_of_the_request_is_the_answer(
     ],
     ids=("nothing", "no HTTP", "half", "a long head"),
 )
-async def test_what_is_no_answer_is_a_breach_of_the_protocol(told: bytes, error: type[Exception]) -> None:
-    async with answering(told) as (port, _), client() as http:
+async def test_malformed_answer_is_a_protocol_error(data: bytes, error: type[Exception]) -> None:
+    async with answering(data) as (port, _), client() as http:
         with pytest.raises(error):
             await http.get(f"http://127.0.0.1:{port}/")
 
 
-async def test_nobody_there_and_nothing_said_are_told_apart() -> None:
-    with bound_socket() as nobody:
+async def test_refused_connection_and_missing_answer_are_different_errors() -> None:
+    with bound_socket() as unused:
         async with client() as http:
             with pytest.raises(httpx.ConnectError):
-                await http.get(f"http://127.0.0.1:{nobody.getsockname()[1]}/")
+                await http.get(f"http://127.0.0.1:{unused.getsockname()[1]}/")
     async with answering(None) as (port, _), client() as http:
         with pytest.raises(httpx.ReadTimeout):
             await http.get(f"http://127.0.0.1:{port}/", timeout=0.1)
 
 
-async def test_a_certificate_that_is_not_trusted_is_refused(tmp_path: Path) -> None:
+async def test_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     certificate, key = self_signed(tmp_path, "localhost")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)

@@ -1,4 +1,4 @@
-"""What agents deliver to the judge's own addresses."""
+"""Deliveries of agents to the receiver of the judge."""
 
 import asyncio
 from urllib.parse import urlsplit
@@ -17,7 +17,7 @@ async def deliver(url: str, body: bytes, length: int) -> tuple[asyncio.StreamRea
     return reader, writer
 
 
-async def test_a_delivery_is_kept() -> None:
+async def test_delivery_is_recorded() -> None:
     async with Wire() as wire, receiver(wire, "127.0.0.1", None) as hook:
         reader, writer = await deliver(hook.url, BODY, len(BODY))
         assert await hook.wait(1, 5)
@@ -27,8 +27,8 @@ async def test_a_delivery_is_kept() -> None:
         writer.close()
 
 
-async def test_a_delivery_under_way_is_cut_off_when_the_judge_is_done() -> None:
-    """Or its connection would be found open when the judge's own process ends."""
+async def test_unfinished_delivery_is_closed_when_the_receiver_stops() -> None:
+    """Prevent a connection that is still open at the end of the judge's process."""
     async with Wire() as wire:
         async with receiver(wire, "127.0.0.1", None) as hook:
             reader, writer = await deliver(hook.url, BODY[:4], len(BODY))

@@ -1,4 +1,4 @@
-"""Messages are held against the formats that a schema names."""
+"""Validation of the formats that a schema names."""
 
 import pytest
 
@@ -21,6 +21,6 @@ SCHEMAS = Schemas({"$defs": {"Run": {"properties": {"at": {"type": ["string", "n
         ("yesterday", False),
     ],
 )
-def test_a_time_has_a_zone(at: str | None, is_time: bool) -> None:
+def test_time_requires_a_zone(at: str | None, is_time: bool) -> None:
     violations, _ = SCHEMAS.holds("Run", {"at": at})
     assert (violations == ()) is is_time

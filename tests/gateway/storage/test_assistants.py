@@ -32,7 +32,7 @@ async def assistants(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Ass
 
 
 async def search_names(assistants: Assistants, owner: str = "alice", **filters: Any) -> list[str]:
-    query = AssistantQuery(given=(SYSTEM,), **filters)
+    query = AssistantQuery(defaults=(SYSTEM,), **filters)
     names = [each.name async for each in await assistants.search(owner, query)]
     assert await assistants.count(owner, query) >= len(names)
     return names

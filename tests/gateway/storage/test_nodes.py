@@ -163,7 +163,7 @@ async def test_what_a_node_that_is_gone_had_is_taken_over_by_one_of_the_others(s
     for number in range(3):
         put_run(station.url, f"r{number}", silent.node_id, pk=number)
     looks = await station.pass_time(*others)
-    assert [each.gone for each in looks if each.gone] == [("gone",)]
+    assert [each.gone_nodes for each in looks if each.gone_nodes] == [("gone",)]
     (adopted,) = [each.adopted for each in looks if each.adopted]
     assert [run_id for _, run_id, _ in adopted.runs] == ["r0", "r1", "r2"]
     assert len(set(nodes_of(station.url).values())) == 1
@@ -217,7 +217,7 @@ async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkey
         return take_over(connection, silent)
 
     monkeypatch.setattr(other, "take_over", late)
-    assert [result.gone for result in await station.pass_time(other)] == [()]
+    assert [result.gone_nodes for result in await station.pass_time(other)] == [()]
     assert nodes_of(station.url) == {"r": slow.node_id}
 
 

@@ -192,7 +192,7 @@ async def test_times_never_go_back(tmp_path: Path, postgres: str | None) -> None
 async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(journal: Journal) -> None:
     def waiting(tx: Transaction) -> tuple[int, int]:
         counts = tx.waiting("o", "a")
-        assert (counts.agent, counts.owners) == (counts.own, 1)
+        assert (counts.agent, counts.owners) == (counts.owner_at_agent, 1)
         return counts.agent, counts.owner
 
     def counted(tx: Transaction) -> tuple[int, int]:
@@ -241,7 +241,7 @@ async def test_a_delayed_run_is_counted_apart(journal: Journal) -> None:
         tx.forget()
         return tx.waiting("o", "a")
 
-    delayed = Waiting(agent=0, own=0, owners=1, owner=0, delayed=1)
+    delayed = Waiting(agent=0, owner_at_agent=0, owners=1, owner=0, delayed=1)
     await do(journal, waiting)
     await do(journal, delay)
     assert await do(journal, waiting) == await do(journal, counted) == delayed

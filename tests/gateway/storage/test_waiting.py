@@ -15,11 +15,11 @@ def test_runs_are_counted_by_agent_and_owner() -> None:
     for owner, run_id, agent in (("o", "1", "a"), ("o", "2", "a"), ("o", "3", "b"), ("p", "1", "a")):
         runs.add(owner, run_id, agent, None, 0)
         runs.add(owner, run_id, agent, None, 0)
-    assert runs.look("o", "a", 0) == Waiting(agent=3, own=2, owners=2, owner=3, delayed=0)
-    assert runs.look("q", "a", 0) == Waiting(agent=3, own=0, owners=3, owner=0, delayed=0)
+    assert runs.look("o", "a", 0) == Waiting(agent=3, owner_at_agent=2, owners=2, owner=3, delayed=0)
+    assert runs.look("q", "a", 0) == Waiting(agent=3, owner_at_agent=0, owners=3, owner=0, delayed=0)
     runs.discard("o", "1")
     runs.discard("o", "1")
-    assert runs.look("o", "a", 0) == Waiting(agent=2, own=1, owners=2, owner=2, delayed=0)
+    assert runs.look("o", "a", 0) == Waiting(agent=2, owner_at_agent=1, owners=2, owner=2, delayed=0)
 
 
 def test_a_delayed_run_waits_for_its_agent_from_its_start_on() -> None:
@@ -27,10 +27,10 @@ def test_a_delayed_run_waits_for_its_agent_from_its_start_on() -> None:
     runs.add("o", "1", "a", 10, 0)
     runs.add("o", "2", "a", 10, 0)
     runs.discard("o", "2")
-    assert runs.look("o", "a", 9) == Waiting(agent=0, own=0, owners=1, owner=0, delayed=1)
-    assert runs.look("o", "a", 10) == Waiting(agent=1, own=1, owners=1, owner=1, delayed=0)
+    assert runs.look("o", "a", 9) == Waiting(agent=0, owner_at_agent=0, owners=1, owner=0, delayed=1)
+    assert runs.look("o", "a", 10) == Waiting(agent=1, owner_at_agent=1, owners=1, owner=1, delayed=0)
     runs.discard("o", "1")
-    assert runs.look("o", "a", 10) == Waiting(agent=0, own=0, owners=1, owner=0, delayed=0)
+    assert runs.look("o", "a", 10) == Waiting(agent=0, owner_at_agent=0, owners=1, owner=0, delayed=0)
 
 
 @given(_ENTRIES, st.lists(st.tuples(st.sampled_from("op"), st.sampled_from("rst"))), st.integers(0, 6))

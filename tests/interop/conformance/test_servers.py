@@ -126,7 +126,7 @@ async def test_official_servers_break_only_requirements_in_their_baselines(
     assert [each.set.name for each in report.sets] == list(server.sets)
     found = [apply(server.baseline, without_clock_dependent(each)) for each in report.sets]
     for each in found:
-        broken = {one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}" for one in each.against()}
+        broken = {one.requirement.id: f"{one.verdict}: {one.expected}: {one.actual}" for one in each.against()}
         assert not broken
         assert not each.stale
         assert not [one for one in each.results if one.verdict is Verdict.HARNESS_ERROR]
@@ -142,7 +142,7 @@ async def test_checks_without_triggers_find_no_further_faults(server: Official, 
     assert [each.set.name for each in report.sets] == list(server.sets)
     for found in report.sets:
         new = {
-            one.requirement.id: f"{one.verdict}: {one.expected}: {one.got}"
+            one.requirement.id: f"{one.verdict}: {one.expected}: {one.actual}"
             for one in (*found.broken(), *found.consequences())
             if one.requirement.id not in baseline and one.requirement.name != CLOCK_DEPENDENT
         }

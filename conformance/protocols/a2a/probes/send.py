@@ -45,7 +45,7 @@ async def send_can_return_at_once(ctx: Ctx, binding: str) -> None:
             state = state_of(long.task)
             check(state in ("TASK_STATE_SUBMITTED", "TASK_STATE_WORKING"), "the task is submitted or working", state)
     except Prerequisite as error:
-        raise Failed(error.expected, error.got, error.exchange) from None
+        raise Failed(error.expected, error.actual, error.exchange) from None
 
 
 @probes.add

@@ -1,32 +1,16 @@
-"""Probes of REST in 0.3, and of the agreement between both bindings."""
+"""Probes of REST in 0.3."""
 
 from typing import Final
-from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import Reply, state_of
+from babelgate.conformance.protocols.a2a.agent import Agent, Ctx
+from babelgate.conformance.protocols.a2a.probes.bindings import post_message, rest_of, unknown_task
 from babelgate.conformance.protocols.a2a.scenes import plain, plain_task
-from babelgate.conformance.protocols.a2a.v0.rest import RestBinding
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import Exchange, dig
+from babelgate.conformance.wire.exchange import Exchange
 
 probes: Final = Probes[Agent]()
 _JSON: Final = "application/json"
-
-
-async def rest_of(ctx: Ctx) -> RestBinding:
-    """Return the binding of an agent that answers by it: the refusals of one that only refuses prove nothing."""
-    await ctx.once(plain, "HTTP+JSON")
-    binding = (await agent_for(ctx, "plain"))["HTTP+JSON"]
-    assert isinstance(binding, RestBinding)
-    return binding
-
-
-async def post_message(ctx: Ctx, content: bytes) -> Exchange:
-    rest = await rest_of(ctx)
-    url, headers = f"{rest.root}/message:send", {"Content-Type": _JSON}
-    return await ctx.wire.request("POST", url, sends=None, receives=None, content=content, headers=headers)
 
 
 def is_refused(exchange: Exchange) -> None:
@@ -43,15 +27,9 @@ async def rest_is_json(ctx: Ctx) -> None:
 
 @probes.add
 async def rest_errors_are_json(ctx: Ctx) -> None:
-    reply = await (await rest_of(ctx)).call("GetTask", {"id": str(uuid4())})
+    reply = await unknown_task(ctx)
     kind = reply.exchange.media_type
     check(kind == _JSON or kind.endswith("+json"), "Content-Type of JSON", kind, reply.exchange)
-
-
-@probes.add
-async def rest_unknown_task_is_404(ctx: Ctx) -> None:
-    reply = await (await rest_of(ctx)).call("GetTask", {"id": str(uuid4())})
-    check(reply.exchange.status == 404, "status 404", reply.exchange.status, reply.exchange)
 
 
 @probes.add
@@ -69,46 +47,3 @@ async def rest_broken_json_is_the_callers_mistake(ctx: Ctx) -> None:
 @probes.add
 async def rest_missing_message_is_the_callers_mistake(ctx: Ctx) -> None:
     is_refused(await post_message(ctx, b"{}"))
-
-
-@probes.add
-async def rest_unknown_path_is_404(ctx: Ctx) -> None:
-    rest = await rest_of(ctx)
-    exchange = await ctx.wire.request("GET", f"{rest.root}/babelgate/no/such/path", sends=None, receives=None)
-    check(exchange.status == 404, "status 404", exchange.status, exchange)
-
-
-@probes.add
-async def rest_events_are_bare(ctx: Ctx) -> None:
-    rest = await rest_of(ctx)
-    async with rest.stream("SendStreamingMessage", {"message": message(ctx.triggers["plain"].text)}) as stream:
-        first = await stream.next()
-        is_bare = (dig(first, "task") or dig(first, "message")) is not None and "jsonrpc" not in _text(stream.exchange)
-        check(is_bare, "a task or a message without an envelope", first, stream.exchange)
-
-
-def _text(exchange: Exchange) -> str:
-    return "".join(frame.data for frame in exchange.frames)
-
-
-async def is_same(ctx: Ctx, sent: Reply, binding: str) -> None:
-    """Check that a task is visible through another binding. Raises Failed."""
-    reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
-    check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)
-    check(
-        state_of(reply.result) == state_of(sent.task), f"the state {state_of(sent.task)}", reply.result, reply.exchange
-    )
-
-
-@probes.add
-async def task_of_rpc_is_seen_by_rest(ctx: Ctx) -> None:
-    sent = await ctx.once(plain_task, "JSONRPC")
-    await ctx.once(plain, "HTTP+JSON")
-    await is_same(ctx, sent, "HTTP+JSON")
-
-
-@probes.add
-async def task_of_rest_is_seen_by_rpc(ctx: Ctx) -> None:
-    sent = await ctx.once(plain_task, "HTTP+JSON")
-    await ctx.once(plain, "JSONRPC")
-    await is_same(ctx, sent, "JSONRPC")

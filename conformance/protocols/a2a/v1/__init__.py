@@ -5,6 +5,7 @@ from typing import Final
 from babelgate.conformance.probe import Probes, Suite
 from babelgate.conformance.protocols.a2a.agent import Agent
 from babelgate.conformance.protocols.a2a.probes import (
+    bindings,
     cancel,
     card,
     content,
@@ -19,13 +20,14 @@ from babelgate.conformance.protocols.a2a.probes import (
     subscribe,
 )
 from babelgate.conformance.protocols.a2a.v1 import http, interfaces, listing, version
-from babelgate.conformance.protocols.a2a.v1.opening import open_agent
+from babelgate.conformance.protocols.a2a.v1.opening import REVISION
 
 __all__ = ("SUITE",)
 
 SUITE: Final[Suite[Agent]] = Suite(
-    open_agent,
+    REVISION.open,
     Probes(
+        bindings.probes,
         cancel.probes,
         card.probes,
         content.probes,

@@ -1,126 +1,33 @@
 """REST binding of 1.0."""
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from typing import Any, Final
-from urllib.parse import quote, urlencode
-from uuid import uuid4
+from collections.abc import Mapping
+from typing import Any
 
-from babelgate.conformance.protocols.a2a.binding import EventStream, Reply, find_subscription_method, reason_of
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, dig
-from babelgate.conformance.wire.http import Wire
-
-PATHS: Final[Mapping[str, tuple[str, str]]] = {
-    "SendMessage": ("POST", "/message:send"),
-    "SendStreamingMessage": ("POST", "/message:stream"),
-    "GetTask": ("GET", "/tasks/{id}"),
-    "ListTasks": ("GET", "/tasks"),
-    "CancelTask": ("POST", "/tasks/{id}:cancel"),
-    # POST is possible too: see `find_subscription_method`.
-    "SubscribeToTask": ("GET", "/tasks/{id}:subscribe"),
-    "CreateTaskPushNotificationConfig": ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
-    "GetTaskPushNotificationConfig": ("GET", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
-    "ListTaskPushNotificationConfigs": ("GET", "/tasks/{taskId}/pushNotificationConfigs"),
-    "DeleteTaskPushNotificationConfig": ("DELETE", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
-    "GetExtendedAgentCard": ("GET", "/extendedAgentCard"),
-}
+from babelgate.conformance.protocols.a2a import rest
+from babelgate.conformance.protocols.a2a.binding import Reply, reason_of
+from babelgate.conformance.wire.exchange import Exchange, dig
 
 
-class RestBinding:
-    name = "HTTP+JSON"
+class RestBinding(rest.RestBinding):
     is_first_generation = False
+    paths = {**rest.PATHS, "ListTasks": ("GET", "/tasks"), "GetExtendedAgentCard": ("GET", "/extendedAgentCard")}
+    errors = {4: "RestError", 5: "RestError"}
+    event = "StreamResponse"
 
-    def __init__(self, wire: Wire, url: str, headers: Mapping[str, str]) -> None:
-        self.wire = wire
-        self.url = url.rstrip("/")
-        self._subscribes_by: str | None = None
-        """HTTP method of subscriptions; None until the first one."""
-        self.headers = headers
+    def body(self, operation: str, params: Mapping[str, Any], rest: dict[str, Any]) -> dict[str, Any]:
+        return rest
 
-    def place(self, operation: str, params: Mapping[str, Any]) -> tuple[str, str, dict[str, Any] | None]:
-        """Return the method, URL and body of an operation."""
-        method, path = PATHS[operation]
-        rest = dict(params)
-        for name in ("taskId", "id"):
-            if f"{{{name}}}" in path:
-                path = path.replace(f"{{{name}}}", quote(str(rest.pop(name, "")), safe=""))
-        if method == "POST":
-            return method, self.url + path, rest
-        query = urlencode({name: _query_text(value) for name, value in rest.items()})
-        return method, self.url + path + (f"?{query}" if query else ""), None
+    def result(self, operation: str) -> str:
+        return f"{operation}.result"
 
-    async def call(
-        self,
-        operation: str,
-        params: Mapping[str, Any],
-        *,
-        is_valid: bool = True,
-        headers: Mapping[str, str] | None = None,
-        is_anonymous: bool = False,
-        bound: float | None = None,
-    ) -> Reply:
-        method, url, body = self.place(operation, params)
-        exchange = await self.wire.request(
-            method,
-            url,
-            sends=None,
-            receives={2: f"{operation}.result", 4: "RestError", 5: "RestError"},
-            body=body,
-            headers={**self.headers, **(headers or {})},
-            is_anonymous=is_anonymous,
-            bound=bound,
-        )
-        if is_valid:
-            self.wire.hold(exchange, f"{operation}.params", dict(params), is_ours=True)
-        return self.reply(exchange)
+    def hold(self, exchange: Exchange, operation: str, params: Mapping[str, Any], body: Any) -> None:
+        self.wire.hold(exchange, f"{operation}.params", dict(params), is_ours=True)
 
-    @asynccontextmanager
-    async def stream(
-        self,
-        operation: str,
-        params: Mapping[str, Any],
-        *,
-        is_valid: bool = True,
-        headers: Mapping[str, str] | None = None,
-        is_anonymous: bool = False,
-    ) -> AsyncGenerator[EventStream]:
-        method, url, body = self.place(operation, params)
-        if operation == "SubscribeToTask":
-            method = await self._subscription_method({**self.headers, **(headers or {})})
-            body = dict[str, Any]() if method == "POST" else None
-        async with self.wire.stream(
-            method,
-            url,
-            sends=None,
-            receives={4: "RestError", 5: "RestError"},
-            events="StreamResponse",
-            body=body,
-            headers={"Accept": "text/event-stream", **self.headers, **(headers or {})},
-            is_anonymous=is_anonymous,
-        ) as stream:
-            if is_valid:
-                self.wire.hold(stream.exchange, f"{operation}.params", dict(params), is_ours=True)
-            yield EventStream(stream, _payload, self.reply)
-
-    async def _subscription_method(self, headers: Mapping[str, str]) -> str:
-        if self._subscribes_by is None:
-            _, url, _ = self.place("SubscribeToTask", {"id": str(uuid4())})
-            self._subscribes_by = await find_subscription_method(self.wire, url, headers)
-        return self._subscribes_by
-
-    def reply(self, exchange: Exchange) -> Reply:
+    def reply(self, operation: str, exchange: Exchange) -> Reply:
         status = exchange.status or 0
         if status >= 400:
             return Reply(exchange, None, reason_of(dig(exchange.json, "error")) or f"HTTP {status}")
         return Reply(exchange, exchange.json, "" if exchange.is_json else f"HTTP {status} without JSON")
 
-
-def _payload(frame: Frame) -> Any:
-    try:
-        return frame.json
-    except NotJson:
-        return None
-
-
-def _query_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    def event_of(self, event: Any) -> Any:
+        return event

@@ -4,7 +4,7 @@ from babelgate.adapters.a2a.write.recorded import RecordedWriter
 from babelgate.adapters.a2a.write.task_events import EventWriter
 from babelgate.adapters.kit.extension import URI
 from babelgate.canonical.event import Custom
-from tests.adapters.a2a.log import Log, task_of
+from tests.adapters.log import Log, task_of
 
 
 def test_snapshot_adds_the_records() -> None:

@@ -37,8 +37,8 @@ from babelgate.canonical.event import (
     ToolStarted,
 )
 from babelgate.canonical.message import AnnotationPart, ToolResultPart, text_of
-from tests.adapters.a2a.log import CONTEXT, TASK, Log, message_events, streamed, task_of
 from tests.adapters.a2a.schema import Form, check
+from tests.adapters.log import CONTEXT, TASK, Log, message_events, streamed, task_of
 from tests.examples import examples
 from tests.strategies import records as logs
 from tests.strategies import started_over, taken_up

@@ -6,8 +6,8 @@ import pytest
 from babelgate.adapters.a2a import adapter
 from babelgate.adapters.kit.server.encoding import LargeJson, as_bytes
 from babelgate.canonical import Message, Record, TaskState, TextPart, Webhook
-from tests.adapters.a2a.log import CONTEXT, Log, streamed, task_of
 from tests.adapters.a2a.schema import check
+from tests.adapters.log import CONTEXT, Log, streamed, task_of
 
 HELLO = Message(message_id="in", role="user", parts=(TextPart(text="Hello"),))
 LOG = Log(HELLO).start().add(*streamed("m", "one", " two")).done().records

@@ -19,7 +19,7 @@ from babelgate.adapters.acp.codec.generic import decode_generic, join_pieces
         ({}, []),
     ],
 )
-def test_an_event_has_pieces_if_it_has_nothing_else(generic: Any, pieces: Any) -> None:
+def test_only_events_without_other_members_have_pieces(generic: Any, pieces: Any) -> None:
     assert list(decode_generic(generic)) == pieces
 
 
@@ -35,5 +35,5 @@ def test_an_event_has_pieces_if_it_has_nothing_else(generic: Any, pieces: Any) -
         ([""], ""),
     ],
 )
-def test_pieces_are_json_or_text(pieces: Any, value: Any) -> None:
+def test_joined_pieces_are_json_or_text(pieces: Any, value: Any) -> None:
     assert join_pieces(pieces) == value

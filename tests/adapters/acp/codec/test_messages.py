@@ -1,4 +1,4 @@
-"""Parts, messages, questions and answers, both ways."""
+"""Conversion of messages, questions, answers, faults and agents between ACP and canonical types."""
 
 import json
 import re
@@ -49,28 +49,32 @@ FULL = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.CITATION
 
 
 def again(model: BaseModel) -> Any:
-    """What the other side reads: the model after a way over the wire."""
+    """Return the model as the receiver decodes it."""
     return type(model).model_validate(parse_json(w.dump(model)))
 
 
-def test_the_times_of_a_message_are_those_of_whoever_said_it() -> None:
-    told = w.Message.model_validate(
+def test_message_times_are_those_of_the_sender() -> None:
+    with_times = w.Message.model_validate(
         {"role": "agent", "parts": [], "created_at": "2025-01-01T00:00:00+00:00", "completed_at": None}
     )
-    made = encode_message(decode_message(told), VIEW, T0)
-    assert (made.role, made.created_at, made.completed_at) == ("agent", "2025-01-01T00:00:00Z", None)
-    untold = encode_message(decode_message(w.Message(role="agent/critic", parts=[])), VIEW, T0)
-    assert (untold.role, untold.created_at, untold.completed_at) == ("agent/critic", encode_time(T0), encode_time(T0))
+    encoded = encode_message(decode_message(with_times), VIEW, T0)
+    assert (encoded.role, encoded.created_at, encoded.completed_at) == ("agent", "2025-01-01T00:00:00Z", None)
+    default = encode_message(decode_message(w.Message(role="agent/critic", parts=[])), VIEW, T0)
+    assert (default.role, default.created_at, default.completed_at) == (
+        "agent/critic",
+        encode_time(T0),
+        encode_time(T0),
+    )
 
 
 @given(messages(FULL, role="user"))
-def test_a_message_that_acp_carries_is_what_it_was(message: Message) -> None:
+def test_a_message_that_acp_carries_survives_a_round_trip(message: Message) -> None:
     found = decode_message(again(encode_message(message, VIEW)))
     assert found.replace(extra={}) == message.replace(message_id=None)
 
 
 @given(messages(), st.integers(0, 2**52))
-def test_every_message_has_a_form_that_is_legal_and_stays_the_same(message: Message, at: int) -> None:
+def test_every_message_has_a_valid_and_stable_form(message: Message, at: int) -> None:
     wire = encode_message(message, VIEW, at)
     assert again(wire) == wire
     once = encode_message(decode_message(again(wire), agent="echo"), VIEW, at)
@@ -102,7 +106,7 @@ def test_unknown_fields_of_parts_and_messages_survive() -> None:
         ("system", None, "agent/echo"),
     ],
 )
-def test_roles_fit_the_pattern(role: Any, name: str | None, wire: str) -> None:
+def test_written_roles_match_the_pattern(role: Any, name: str | None, wire: str) -> None:
     assert encode_role(role, name, "echo") == wire
     w.Message(role=wire, parts=[])
 
@@ -124,7 +128,7 @@ def test_times_end_in_z_and_keep_their_microseconds() -> None:
 QUESTION = InterruptRaised(message=Message.of("May I?"), value={"x": 1}, answer_schema={"type": "object"})
 
 
-def test_a_question_is_what_it_was_with_its_data_as_a_part() -> None:
+def test_a_question_survives_with_its_data_as_a_part() -> None:
     wire = encode_question(QUESTION, VIEW, T0)
     assert wire["type"] == "message"
     found = decode_question(json.loads(json.dumps(wire)), agent="echo")
@@ -133,7 +137,7 @@ def test_a_question_is_what_it_was_with_its_data_as_a_part() -> None:
     assert decode_question(encode_question(found, VIEW, T0), agent="echo") == found
 
 
-def test_an_await_that_is_no_message_is_a_question_with_data() -> None:
+def test_an_await_without_a_message_is_a_question_with_data() -> None:
     assert decode_question({"form": [1]}).value == {"form": [1]}
     assert decode_question(None).message.text
 
@@ -158,23 +162,23 @@ def test_an_await_that_is_no_message_is_a_question_with_data() -> None:
         ({"approved": True}, {"approved": True}),
     ],
 )
-def test_an_answer_is_the_callers_text_or_the_callers_data(resume: dict[str, Any], value: Any) -> None:
+def test_an_answer_is_the_callers_text_or_data(resume: dict[str, Any], value: Any) -> None:
     found, message = decode_answer(resume)
     assert found == value
     assert message.role == "user"
 
 
-def test_an_answer_that_says_message_and_has_none_is_refused() -> None:
+def test_an_answer_of_type_message_without_one_is_refused() -> None:
     with pytest.raises(FaultError) as caught:
         decode_answer({"type": "message"})
     assert caught.value.fault.code is FaultCode.INVALID
 
 
-def call(**given: Any) -> Invocation:
-    return make(Invocation, agent="echo", thread_id="t", task_id="k", run_id="r", **given)
+def call(**members: Any) -> Invocation:
+    return make(Invocation, agent="echo", thread_id="t", task_id="k", run_id="r", **members)
 
 
-def test_an_answer_goes_upstream_as_the_caller_said_it() -> None:
+def test_an_answer_is_forwarded_in_the_callers_words() -> None:
     answers = (InterruptAnswered(interrupt_id="i", value="Ada"),)
     spoken = call(answers=answers, messages=(Message.of("Ada, of course", "user"),))
     assert encode_answer(spoken, VIEW)["message"]["parts"][0]["content"] == "Ada, of course"
@@ -183,7 +187,7 @@ def test_an_answer_goes_upstream_as_the_caller_said_it() -> None:
     assert encode_answer(call(answers=data), VIEW)["message"]["parts"][0]["content_type"] == "application/json"
 
 
-def test_input_that_is_no_message_goes_upstream_as_its_text_and_as_data() -> None:
+def test_data_input_is_forwarded_as_text_and_data() -> None:
     [wire] = encode_input(call(data={"message": "Hello", "other": 1}), VIEW)
     assert (wire.role, wire.parts[0].content) == ("user", "Hello")
     assert (wire.parts[1].content_type, wire.parts[1].content) == ("application/json", '{"message":"Hello","other":1}')
@@ -194,9 +198,9 @@ def test_input_that_is_no_message_goes_upstream_as_its_text_and_as_data() -> Non
     assert encode_input(call(), VIEW) == []
 
 
-def test_history_goes_upstream_only_where_the_gateway_gives_it() -> None:
-    said = call(history=(Message.of("One", "user"), Message.of("Uno")), messages=(Message.of("Two", "user"),))
-    assert [wire.role for wire in encode_input(said, VIEW)] == ["user", "agent/echo", "user"]
+def test_history_is_forwarded_before_the_input() -> None:
+    invocation = call(history=(Message.of("One", "user"), Message.of("Uno")), messages=(Message.of("Two", "user"),))
+    assert [wire.role for wire in encode_input(invocation, VIEW)] == ["user", "agent/echo", "user"]
 
 
 # Faults
@@ -212,7 +216,7 @@ def test_every_fault_has_a_status_and_one_of_three_codes(code: FaultCode) -> Non
     assert encode_error(fault).code in ("server_error", "invalid_input")
 
 
-def test_the_words_of_an_acp_agent_go_on_as_it_said_them() -> None:
+def test_errors_of_an_acp_agent_are_forwarded_unchanged() -> None:
     error = w.Error(code="not_found", message="No such city", data={"city": "X"})
     assert encode_error(decode_error(error)) == error
     assert decode_error(error).code is FaultCode.AGENT_FAILED
@@ -237,7 +241,7 @@ MANIFEST = {
 }
 
 
-def test_a_manifest_is_what_it_was_under_a_name_that_is_one_here() -> None:
+def test_a_manifest_survives_under_a_valid_name() -> None:
     [info] = decode_agents({"agents": [MANIFEST]})
     assert AGENT_NAME.match(info.name)
     assert upstream_name(info) == "Slow_Echo Agent!"
@@ -249,7 +253,7 @@ def test_a_manifest_is_what_it_was_under_a_name_that_is_one_here() -> None:
     assert wire["metadata"]["created_at"] == "2025-01-01T00:00:00Z"
 
 
-def test_agents_whose_names_fall_together_are_told_apart() -> None:
+def test_agents_with_colliding_names_get_distinct_ones() -> None:
     listed = [{"name": name} for name in ("A", "a", "a!", "-", "x" * 100, "x" * 99)]
     names = [info.name for info in decode_agents({"agents": listed})]
     assert len(set(names)) == len(names)
@@ -261,28 +265,28 @@ def test_content_types_are_never_an_empty_list() -> None:
     assert (wire.input_content_types, wire.output_content_types) == (["*/*"], ["*/*"])
 
 
-def test_an_agent_of_an_acp_server_keeps_the_name_it_has_there_unless_it_is_called_otherwise_here() -> None:
+def test_an_agent_keeps_its_upstream_name_unless_it_is_renamed() -> None:
     [info] = decode_agents({"agents": [MANIFEST]})
     assert preferred_name(info) == "Slow_Echo Agent!"
     assert preferred_name(info.replace(name="my_echo")) == "my-echo"
     assert preferred_name(AgentInfo(name="slow_echo")) == "slow-echo"
 
 
-def test_what_a_manifest_says_of_no_description_and_in_unknown_members_survives() -> None:
+def test_unknown_manifest_members_and_a_null_description_survive() -> None:
     status = {"avg_run_tokens": 1, "avg_run_time_seconds": 2, "success_rate": 3}
     [info] = decode_agents({"agents": [{**MANIFEST, "status": status}]})
-    made = encode_agent(info, "x").model_dump()
-    assert (made["description"], made["status"]) == (None, status)
+    manifest = encode_agent(info, "x").model_dump()
+    assert (manifest["description"], manifest["status"]) == (None, status)
     assert encode_agent(AgentInfo(name="x"), "x").description == ""
 
 
-def test_metadata_in_the_operators_own_form_does_not_break_the_list() -> None:
+def test_invalid_operator_metadata_does_not_break_the_agent_list() -> None:
     wire = encode_agent(AgentInfo(name="x", metadata={"acp": {"metadata": {"tags": 7}}}), "x")
     assert wire.metadata == w.Metadata(annotations={URI: params(MORE_REQUESTS)})
 
 
 @given(st.lists(st.from_regex(r"\A[a-c][-a-c_.]{0,3}[a-c]\Z"), unique=True))
-def test_every_agent_is_advertised_under_a_name_of_its_own(names: list[str]) -> None:
+def test_every_agent_has_a_unique_label(names: list[str]) -> None:
     found = labels((name, label(name)) for name in names)
     assert sorted(found.values()) == sorted(names)
     assert all(found[name] == name for name in names if not {"_", "."} & set(name))
@@ -293,12 +297,13 @@ def test_an_agent_list_that_is_a_bare_array_is_refused() -> None:
         decode_agents([MANIFEST])
 
 
-# Anything at all
+# Arbitrary input
 
 
-def only_a_fault(decode: Any, *given: Any) -> None:
+def only_a_fault(decode: Any, *arguments: Any) -> None:
+    """Check that a decoder raises only faults, with a message."""
     try:
-        decode(*given)
+        decode(*arguments)
     except FaultError as error:
         assert error.fault.message
 
@@ -319,7 +324,7 @@ LIKELY = st.recursive(
 
 
 @given(st.binary())
-def test_any_bytes_into_a_decoder_are_a_value_or_a_fault(raw: bytes) -> None:
+def test_decoders_return_a_value_or_a_fault_for_any_bytes(raw: bytes) -> None:
     def read(model: type[BaseModel]) -> None:
         validate(model, parse_json(raw))
 
@@ -328,7 +333,7 @@ def test_any_bytes_into_a_decoder_are_a_value_or_a_fault(raw: bytes) -> None:
 
 
 @given(LIKELY)
-def test_any_json_into_a_decoder_is_a_value_or_a_fault(value: Any) -> None:
+def test_decoders_return_a_value_or_a_fault_for_any_json(value: Any) -> None:
     for model in WIRE:
         only_a_fault(validate, model, value)
     only_a_fault(decode_event, value)
@@ -339,8 +344,8 @@ def test_any_json_into_a_decoder_is_a_value_or_a_fault(value: Any) -> None:
 
 
 @given(st.dictionaries(KEYS, LIKELY, max_size=6))
-def test_any_message_that_is_taken_can_be_shown_again(value: dict[str, Any]) -> None:
-    def both_ways(given: Any) -> None:
-        again(encode_message(decode_message(validate(w.Message, given)), VIEW))
+def test_every_accepted_message_can_be_encoded(value: dict[str, Any]) -> None:
+    def round_trip(message: Any) -> None:
+        again(encode_message(decode_message(validate(w.Message, message)), VIEW))
 
-    only_a_fault(both_ways, {"role": "user", "parts": [value]})
+    only_a_fault(round_trip, {"role": "user", "parts": [value]})

@@ -1,4 +1,4 @@
-"""Parts, both ways: what they say, and that from ACP to ACP they leave as they came."""
+"""Conversion of parts between ACP and canonical types, and round trips in both directions."""
 
 from base64 import b64encode
 from typing import Any
@@ -31,17 +31,17 @@ FULL = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.CITATION
 
 
 def again(model: BaseModel) -> Any:
-    """What the other side reads: the model after a way over the wire."""
+    """Return the model as the receiver decodes it."""
     return type(model).model_validate(parse_json(w.dump(model)))
 
 
 @given(parts(FULL))
-def test_a_part_that_acp_carries_is_what_it_was(part: Part) -> None:
+def test_a_part_that_acp_carries_survives_a_round_trip(part: Part) -> None:
     assert decode_part(again(encode_part(part, VIEW))) == [part]
 
 
 @given(st.binary(), st.sampled_from(["a.txt", "b"]), st.sampled_from(["image/png", "text/plain", "text/csv"]))
-def test_the_bytes_of_a_file_come_back_whatever_form_they_travel_in(data: bytes, name: str, media_type: str) -> None:
+def test_file_bytes_survive_in_either_encoding(data: bytes, name: str, media_type: str) -> None:
     part = FilePart(name=name, media_type=media_type, inline=data, size=len(data))
     [found] = decode_part(again(encode_part(part, VIEW)))
     assert isinstance(found, FilePart)
@@ -61,7 +61,7 @@ def test_the_bytes_of_a_file_come_back_whatever_form_they_travel_in(data: bytes,
         (None, b"A note", "base64"),
     ],
 )
-def test_a_file_of_text_is_shown_as_it_reads(media_type: str | None, data: bytes, encoding: str) -> None:
+def test_text_files_are_sent_as_plain_text_if_possible(media_type: str | None, data: bytes, encoding: str) -> None:
     wire = encode_part(FilePart(name="a", media_type=media_type, inline=data, size=len(data)), VIEW)
     assert wire.content_encoding == encoding
     assert wire.content == (data.decode() if encoding == "plain" else b64encode(data).decode())
@@ -99,17 +99,19 @@ def wire_part(content: dict[str, str], more: dict[str, Any]) -> w.MessagePart:
 
 
 @given(st.lists(st.builds(wire_part, CONTENTS, MORE)))
-def test_parts_leave_as_they_came(given: list[w.MessagePart]) -> None:
-    message = decode_message(w.Message(role="user", parts=given))
-    assert [part.model_dump() for part in encode_parts(message.parts, VIEW)] == [part.model_dump() for part in given]
+def test_wire_parts_are_written_as_they_were_read(wire_parts: list[w.MessagePart]) -> None:
+    message = decode_message(w.Message(role="user", parts=wire_parts))
+    assert [part.model_dump() for part in encode_parts(message.parts, VIEW)] == [
+        part.model_dump() for part in wire_parts
+    ]
 
 
-def test_a_stored_file_that_is_not_at_hand_is_shown_by_its_url() -> None:
+def test_a_stored_file_without_bytes_is_sent_as_a_url() -> None:
     wire = encode_part(FilePart(name="a.txt", media_type="text/plain", blob="ab" * 32), VIEW)
     assert (wire.content, wire.content_url) == (None, f"http://gateway/acp/resources/{'ab' * 32}")
 
 
-def test_a_readable_file_leaves_as_it_came() -> None:
+def test_a_text_file_is_written_as_it_was_read() -> None:
     wire = w.MessagePart(name="a.txt", content="Grüße")
     [part] = decode_part(wire)
     assert isinstance(part, FilePart)
@@ -117,7 +119,7 @@ def test_a_readable_file_leaves_as_it_came() -> None:
     assert encode_part(part, VIEW) == wire
 
 
-def test_a_file_too_large_to_be_sent_along_is_told_by_its_url_however_it_came() -> None:
+def test_a_large_base64_file_is_sent_as_a_url() -> None:
     [part] = decode_part(w.MessagePart(name="a.txt", content="AAEC", content_encoding="base64"))
     assert isinstance(part, FilePart)
     wire = encode_part(part.replace(inline=None, blob="ab" * 32), VIEW)
@@ -125,7 +127,7 @@ def test_a_file_too_large_to_be_sent_along_is_told_by_its_url_however_it_came() 
     assert wire.content_url == f"http://gateway/acp/resources/{'ab' * 32}"
 
 
-def test_unknown_fields_cannot_replace_known_ones() -> None:
+def test_unknown_fields_cannot_replace_specified_ones() -> None:
     part = TextPart(text="x", extra={"acp": {"content": "forged", "name": "a", "color": "blue"}})
     assert (encode_part(part, VIEW).content, encode_part(part, VIEW).name) == ("x", None)
 
@@ -155,19 +157,19 @@ def test_unknown_fields_cannot_replace_known_ones() -> None:
         ({}, [TextPart(text="")]),
     ],
 )
-def test_wire_parts_are_read_by_what_they_hold(wire: dict[str, Any], parts: list[Part]) -> None:
+def test_the_kind_of_a_part_follows_from_its_content(wire: dict[str, Any], parts: list[Part]) -> None:
     found = decode_part(w.MessagePart.model_validate(wire))
     assert [part.replace(extra={}) for part in found] == parts
 
 
-def test_what_a_wire_part_says_twice_is_written_once() -> None:
+def test_text_with_a_citation_is_written_as_one_part() -> None:
     cited = w.MessagePart(content="x", metadata=w.Citation(start_index=0, end_index=1))
     text, citation = decode_part(cited)
     assert citation.extra == part_extra(None)
     assert encode_parts([text, citation], VIEW)[0].model_dump() == cited.model_dump()
 
 
-def test_base64_with_line_breaks_is_base64() -> None:
+def test_base64_with_line_breaks_is_decoded() -> None:
     [part] = decode_part(w.MessagePart(content="AA\r\nEC\n", content_encoding="base64"))
     assert isinstance(part, FilePart)
     assert part.inline == b"\x00\x01\x02"
@@ -183,7 +185,7 @@ def test_base64_with_line_breaks_is_base64() -> None:
         (ReasoningPart(text="Hm."), {"message": "Hm."}),
     ],
 )
-def test_what_the_agent_did_is_a_trajectory(part: Part, metadata: dict[str, Any]) -> None:
+def test_thoughts_and_tool_calls_are_written_as_trajectories(part: Part, metadata: dict[str, Any]) -> None:
     wire = encode_part(part, VIEW)
     assert (wire.content, wire.content_url) == (None, None)
     assert wire.model_dump(exclude_none=True)["metadata"] == {"kind": "trajectory", **metadata}
@@ -198,14 +200,14 @@ def test_what_the_agent_did_is_a_trajectory(part: Part, metadata: dict[str, Any]
         TextPart(text="a", metadata={"label": "x"}),
     ],
 )
-def test_what_acp_has_no_place_for_is_read_by_its_mark_and_others_are_shown_the_rest(part: Part) -> None:
+def test_parts_unknown_to_acp_are_restored_by_their_mark(part: Part) -> None:
     wire = encode_part(part, VIEW)
     assert decode_part(again(wire)) == [part]
     native = w.MessagePart.model_validate(wire.model_dump(exclude={w.OWN}))
     assert decode_part(native) != [part]
 
 
-def test_content_and_content_url_exclude_each_other_and_neither_is_legal() -> None:
+def test_content_and_content_url_exclude_each_other() -> None:
     with pytest.raises(ValidationError):
         w.MessagePart(content="x", content_url="http://x")
     assert w.MessagePart().content is None

@@ -1,4 +1,4 @@
-"""The events of a run, written from records and read again."""
+"""Events of a run: written from records, and read as events."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -77,7 +77,7 @@ CARRIED = frozenset(
 
 
 few = examples(40)
-"""Logs take their time to draw."""
+"""Fewer examples than by default, because random logs are slow to generate."""
 
 
 def written(log: Iterable[Record]) -> list[w.Event]:
@@ -93,8 +93,8 @@ def received(events: Iterable[w.Event]) -> list[w.Event]:
     return [decode_event(parse_json(raw)) for raw in sent(events)]
 
 
-def told(*events: Event, at: int = T0) -> list[Record]:
-    """A log of a task that says these events."""
+def log_with(*events: Event, at: int = T0) -> list[Record]:
+    """Return the log of a task with these events."""
     whole = [TaskCreated(task_id="r", agent="echo"), RunCreated(run_id="x"), TaskChanged(state=TaskState.WORKING)]
     return [Record(seq, at + seq, "r", "x", 1, event) for seq, event in enumerate([*whole, *events], start=1)]
 
@@ -114,20 +114,20 @@ def completed(events: Iterable[w.Event]) -> list[w.Message]:
 
 
 def wire_of(*events: Event) -> list[w.Event]:
-    return written(told(*events))
+    return written(log_with(*events))
 
 
 DONE = (RunEnded(), TaskChanged(state=TaskState.COMPLETED))
 
 
 def message(*parts: Part, message_id: str = "m", **started: Any) -> list[Event]:
-    """A message whose parts come whole."""
+    """Return the events of a message whose parts are complete."""
     added = [PartAdded(message_id=message_id, index=index, part=part) for index, part in enumerate(parts)]
     return [MessageStarted(message_id=message_id, **started), *added, MessageEnded(message_id=message_id)]
 
 
 def streamed(first: TextPart | ReasoningPart, *more: str, **started: Any) -> list[Event]:
-    """A message of one part that comes in pieces."""
+    """Return the events of a message with one part in pieces."""
     return [
         MessageStarted(message_id="m", **started),
         PartAdded(message_id="m", index=0, part=first, open=True),
@@ -142,25 +142,25 @@ def streamed(first: TextPart | ReasoningPart, *more: str, **started: Any) -> lis
 
 @few
 @given(taken_up())
-def test_a_run_that_was_taken_up_is_streamed_as_if_nothing_had_cut_it(logs: tuple[list[Record], list[Record]]) -> None:
+def test_a_reattached_run_streams_the_same_bytes(logs: tuple[list[Record], list[Record]]) -> None:
     cut, whole = logs
     assert sent(written(cut)) == sent(written(whole))
 
 
-def test_a_run_that_starts_over_is_in_progress_with_what_stands() -> None:
-    said = [*message(TextPart(text="one")), *message(TextPart(text="two"), message_id="n")]
+def test_a_restarted_run_keeps_only_output_that_is_not_voided() -> None:
+    first_attempt = [*message(TextPart(text="one")), *message(TextPart(text="two"), message_id="n")]
     last = message(TextPart(text="three"), message_id="o")
-    for void, stands in ((None, []), (("n",), ["one"]), (("m",), ["two"]), ((), ["one", "two"])):
-        events = wire_of(*said, RunStarted(attempt=2, void=void), *last, *DONE)
+    for void, remaining in ((None, []), (("n",), ["one"]), (("m",), ["two"]), ((), ["one", "two"])):
+        events = wire_of(*first_attempt, RunStarted(attempt=2, void=void), *last, *DONE)
         runs = [event for event in events if isinstance(event, w.RunEvent)]
         outputs = [[part.content for message in event.run.output for part in message.parts] for event in runs]
-        again = [stands] if void != () else []
-        assert outputs == [[], [], *again, [*stands, "three"]]
-        assert [event.type for event in runs[1:-1]] == ["run.in-progress"] * (1 + len(again))
+        restarts = [remaining] if void != () else []
+        assert outputs == [[], [], *restarts, [*remaining, "three"]]
+        assert [event.type for event in runs[1:-1]] == ["run.in-progress"] * (1 + len(restarts))
 
 
-def test_what_an_agent_behind_a_gateway_like_this_one_takes_back_is_noted_as_staying_said() -> None:
-    log = told(
+def test_output_voided_by_another_gateway_is_a_loss() -> None:
+    log = log_with(
         *message(TextPart(text="one")), RunStarted(attempt=2), *message(TextPart(text="two"), message_id="n"), *DONE
     )
     reader = EventReader("echo")
@@ -171,19 +171,24 @@ def test_what_an_agent_behind_a_gateway_like_this_one_takes_back_is_noted_as_sta
 
 @few
 @given(started_over())
-def test_of_a_run_that_was_started_over_the_last_attempt_is_its_output(logs: tuple[list[Record], list[Record]]) -> None:
-    writer, as_if = EventWriter(VIEW), EventWriter(VIEW)
-    for over, whole in zip(*logs, strict=True):
-        told = [event for event in writer.write(over) if isinstance(event, w.RunEvent)]
-        as_if.write(whole)
-        assert all(event.run.output == writer.output for event in told), "every snapshot has what holds at its time"
-    assert writer.run() == as_if.run()
+def test_output_of_a_restarted_run_omits_voided_attempts(logs: tuple[list[Record], list[Record]]) -> None:
+    writer, expected = EventWriter(VIEW), EventWriter(VIEW)
+    for restarted, uninterrupted in zip(*logs, strict=True):
+        snapshots = [event for event in writer.write(restarted) if isinstance(event, w.RunEvent)]
+        expected.write(uninterrupted)
+        assert all(event.run.output == writer.output for event in snapshots), "a snapshot has the output of its time"
+    assert writer.run() == expected.run()
 
 
 @few
 @given(records(EVERYTHING))
-def test_every_stream_keeps_to_the_grammar(log: list[Record]) -> None:
-    """One open message at a time, parts only in it, none open at a `run.*` event, nothing after the end."""
+def test_every_stream_follows_the_grammar(log: list[Record]) -> None:
+    """Check the grammar of a stream.
+
+    - At most one message is open, and none at a `run.*` event.
+    - Parts come only within a message.
+    - No event follows the end of the run.
+    """
     events = written(log)
     assert events[0].type == "run.created"
     open_parts: list[w.MessagePart] | None = None
@@ -191,7 +196,7 @@ def test_every_stream_keeps_to_the_grammar(log: list[Record]) -> None:
     stopped = ended = False
     for event in events:
         assert not ended
-        if stopped:  # by an await, which is answered or given up
+        if stopped:  # by an await, which is then answered or cancelled
             assert event.type in ("run.in-progress", "run.cancelled")
             stopped = False
         match event:
@@ -229,8 +234,8 @@ def test_the_same_records_give_the_same_bytes(log: list[Record]) -> None:
 
 @few
 @given(records(EVERYTHING), st.data())
-def test_a_reader_that_comes_back_gets_the_rest(log: list[Record], data: st.DataObject) -> None:
-    """What was sent by any record is a beginning of what is sent by all of them."""
+def test_a_longer_log_only_appends_to_the_stream(log: list[Record], data: st.DataObject) -> None:
+    """Check that the bytes up to any record are a prefix of the whole stream."""
     cut = data.draw(st.integers(0, len(log)))
     before, whole = sent(written(log[:cut])), sent(written(log))
     assert whole[: len(before)] == before
@@ -238,14 +243,14 @@ def test_a_reader_that_comes_back_gets_the_rest(log: list[Record], data: st.Data
 
 @few
 @given(records(EVERYTHING))
-def test_every_event_can_be_read_and_is_what_it_was(log: list[Record]) -> None:
+def test_every_event_survives_a_round_trip(log: list[Record]) -> None:
     events = written(log)
     assert received(events) == events
 
 
 def carried(messages: Iterable[Message]) -> list[list[Part]]:
-    """The parts of messages, texts that stand side by side as one; messages that say nothing left out."""
-    found: list[list[Part]] = []
+    """Return the parts of each message that has any. Adjacent texts are joined."""
+    parts_by_message: list[list[Part]] = []
     for message in messages:
         joined: list[Part] = []
         for part in message.parts:
@@ -255,12 +260,12 @@ def carried(messages: Iterable[Message]) -> list[list[Part]]:
             else:
                 joined.append(part)
         if joined:
-            found.append(joined)
-    return found
+            parts_by_message.append(joined)
+    return parts_by_message
 
 
 def read_back(events: Sequence[w.Event]) -> tuple[list[Event], Fault | None]:
-    """As a client reads a run: one reader for each activation."""
+    """Read a run as the client does, with one reader for each activation."""
     found: list[Event] = []
     reader = EventReader("echo")
     for event in received(events):
@@ -275,7 +280,7 @@ def read_back(events: Sequence[w.Event]) -> tuple[list[Event], Fault | None]:
 
 
 def with_ids(events: Iterable[Event]) -> list[Record]:
-    """The events as the hub logs them."""
+    """Return the events with ids, as the hub logs them."""
     logged: list[Record] = []
     message, index = 0, -1
     for seq, event in enumerate(events, start=1):
@@ -293,35 +298,34 @@ def with_ids(events: Iterable[Event]) -> list[Record]:
 
 @few
 @given(records(CARRIED))
-def test_what_acp_carries_is_read_as_it_was_said(log: list[Record]) -> None:
-    said = [record for record in log if not isinstance(record.event, RunCreated)]
+def test_carried_events_are_read_as_they_were_written(log: list[Record]) -> None:
+    expected = [record for record in log if not isinstance(record.event, RunCreated)]
     found, fault = read_back(written(log))
-    assert carried(Fold("t", records=with_ids(found)).messages()) == carried(Fold("t", records=said).messages())
+    assert carried(Fold("t", records=with_ids(found)).messages()) == carried(Fold("t", records=expected).messages())
     assert not [event for event in found if isinstance(event, ArtifactAdded)]
     assert [e.value for e in found if isinstance(e, Custom)] == [
         record.event.value for record in log if isinstance(record.event, Custom)
     ]
-    asked = [record.event.message.text for record in log if isinstance(record.event, InterruptRaised)]
-    assert [event.message.text for event in found if isinstance(event, InterruptRaised)] == asked
+    questions = [record.event.message.text for record in log if isinstance(record.event, InterruptRaised)]
+    assert [event.message.text for event in found if isinstance(event, InterruptRaised)] == questions
     ends = [record.event.fault for record in log if isinstance(record.event, TaskChanged) and record.event.fault]
     assert (fault.message if fault else None) == (ends[0].message if ends else None)
 
 
 @few
 @given(records(CARRIED))
-def test_what_was_read_is_written_as_the_same_parts(log: list[Record]) -> None:
-    """ACP behind and in front: the caller sees what the agent's own server said. Named parts may move into messages of
-    their own."""
+def test_read_events_are_written_as_the_same_parts(log: list[Record]) -> None:
+    """Check that a caller receives the parts of an upstream ACP server. Named parts may move to separate messages."""
     events = written(log)
     found, _ = read_back(events)
-    shown = wire_of(*(record.event for record in with_ids(found)), *DONE)
+    rewritten = wire_of(*(record.event for record in with_ids(found)), *DONE)
 
-    def shows(events: list[w.Event]) -> tuple[str, list[str]]:
+    def content(events: list[w.Event]) -> tuple[str, list[str]]:
         parts = [part for message in completed(events) for part in message.parts]
         text = "".join(part.content or "" for part in parts if part.content_type == "text/plain" and not part.name)
         return text, [part.model_dump_json() for part in parts if part.content_type != "text/plain" or part.name]
 
-    assert shows(shown) == shows(events)
+    assert content(rewritten) == content(events)
 
 
 @given(st.lists(st.sampled_from(sorted(w.EVENTS)), max_size=12), st.data())
@@ -350,10 +354,10 @@ def test_events_in_any_order_are_read_or_are_a_fault(order: list[str], data: st.
             assert opened in (0, 1)
 
 
-# What the writer shows, and how
+# Writer
 
 
-def test_the_order_of_a_plain_run_is_that_of_the_sdk() -> None:
+def test_events_of_a_plain_run_have_the_sdks_order() -> None:
     events = wire_of(Custom(value={"progress": 0.5}), *streamed(TextPart(text="Hel"), "lo"), *DONE)
     assert kinds(events) == [
         "run.created",
@@ -368,19 +372,19 @@ def test_the_order_of_a_plain_run_is_that_of_the_sdk() -> None:
     assert [part.content for part in parts_of(events)] == ["Hel", "lo"]
 
 
-def test_a_queued_run_is_created_until_the_agent_works() -> None:
+def test_a_queued_run_stays_created_until_the_agent_starts() -> None:
     writer = EventWriter(VIEW)
-    for record in told()[:2]:
+    for record in log_with()[:2]:
         writer.write(record)
     assert (writer.status, writer.run().status, writer.has_stopped) == ("created", "created", False)
 
 
-def test_a_text_that_stays_empty_is_one_empty_part() -> None:
+def test_an_empty_text_is_one_empty_part() -> None:
     events = wire_of(*streamed(TextPart(text="")))
     assert [part.content for part in parts_of(events)] == [""]
 
 
-def test_tool_activity_and_artifacts_join_the_message_of_the_same_speaker() -> None:
+def test_tools_and_artifacts_join_the_message_of_their_author() -> None:
     events = wire_of(
         ToolStarted(call_id="c", name="f", input={"a": 1}),
         ToolEnded(call_id="c", name="f", output=2),
@@ -394,7 +398,7 @@ def test_tool_activity_and_artifacts_join_the_message_of_the_same_speaker() -> N
     assert [(part.name, part.content) for part in second.parts] == [("a.txt", "y")]
 
 
-def test_another_speaker_gets_a_message_of_its_own() -> None:
+def test_another_author_gets_a_separate_message() -> None:
     events = wire_of(
         ToolStarted(call_id="c", name="f"),
         ToolEnded(call_id="c", name="f"),
@@ -403,7 +407,7 @@ def test_another_speaker_gets_a_message_of_its_own() -> None:
     assert [message.role for message in completed(events)] == ["agent/echo", "agent/critic"]
 
 
-def test_messages_that_speak_at_once_are_never_mixed() -> None:
+def test_concurrent_messages_are_not_mixed() -> None:
     events = wire_of(
         MessageStarted(message_id="m"),
         PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
@@ -413,21 +417,21 @@ def test_messages_that_speak_at_once_are_never_mixed() -> None:
         PartDelta(message_id="n", index=0, text="d"),
         *DONE,
     )
-    said = [(each.role, "".join(part.content or "" for part in each.parts)) for each in completed(events)]
-    assert said == [("agent/echo", "a"), ("agent/critic", "b"), ("agent/echo", "c"), ("agent/critic", "d")]
+    texts = [(each.role, "".join(part.content or "" for part in each.parts)) for each in completed(events)]
+    assert texts == [("agent/echo", "a"), ("agent/critic", "b"), ("agent/echo", "c"), ("agent/critic", "d")]
 
 
-def test_a_thought_is_shown_when_it_is_complete() -> None:
+def test_a_thought_is_sent_when_it_is_complete() -> None:
     events = wire_of(*streamed(ReasoningPart(text="H"), "m."))
     assert [part.metadata for part in parts_of(events)] == [w.Trajectory(message="Hm.")]
 
 
-def test_progress_is_a_trajectory_and_no_part_of_the_answer() -> None:
+def test_progress_is_a_trajectory_and_not_part_of_the_answer() -> None:
     events = wire_of(*streamed(TextPart(text="On"), " it", phase="progress"))
     assert [(part.content, part.metadata) for part in parts_of(events)] == [(None, w.Trajectory(message="On it"))]
 
 
-def test_the_pieces_of_an_artifact_are_shown_as_one_part_with_the_last() -> None:
+def test_artifact_pieces_are_sent_as_one_part_after_the_last() -> None:
     pieces = [
         ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text=text), append=index > 0, last=index == 2)
         for index, text in enumerate(("one ", "two ", "three"))
@@ -438,11 +442,11 @@ def test_the_pieces_of_an_artifact_are_shown_as_one_part_with_the_last() -> None
     assert [part.content for part in parts_of(unfinished)] == ["one "]
 
 
-def test_an_upload_of_the_caller_is_no_output() -> None:
+def test_an_upload_of_the_caller_is_not_output() -> None:
     assert parts_of(wire_of(ArtifactAdded(artifact_id="a", part=TextPart(text="x"), origin="caller"))) == []
 
 
-def test_structured_output_is_a_part_unless_it_was_said() -> None:
+def test_structured_output_is_a_part_unless_a_message_has_it() -> None:
     output: Any = {"words": 2}
     events = wire_of(RunEnded(output=output), TaskChanged(state=TaskState.COMPLETED))
     assert [(part.content_type, part.content) for part in parts_of(events)] == [("application/json", '{"words":2}')]
@@ -451,7 +455,7 @@ def test_structured_output_is_a_part_unless_it_was_said() -> None:
     assert len(parts_of(once)) == 1
 
 
-def test_the_last_words_of_an_agent_that_is_being_cancelled_are_of_the_same_message() -> None:
+def test_output_after_a_cancel_request_stays_in_its_message() -> None:
     events = wire_of(
         MessageStarted(message_id="m"),
         PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True),
@@ -473,10 +477,10 @@ def test_a_rejected_task_is_a_failed_run() -> None:
     assert (run.type, run.run.error) == ("run.failed", w.Error(code="invalid_input", message="Not that"))
 
 
-def test_what_continues_a_task_is_in_progress_at_once() -> None:
+def test_a_continued_task_is_in_progress_at_once() -> None:
     events = written(
         [
-            *told(*DONE),
+            *log_with(*DONE),
             Record(9, T0 + 9, "t2", None, 0, TaskCreated(task_id="t2", agent="echo", continues="r")),
             Record(10, T0 + 10, "t2", "y", 0, RunCreated(run_id="y")),
             Record(11, T0 + 11, "t2", None, 0, TaskChanged(state=TaskState.WORKING)),
@@ -485,7 +489,7 @@ def test_what_continues_a_task_is_in_progress_at_once() -> None:
     assert kinds(events) == ["run.created", "run.in-progress", "run.completed", "run.in-progress"]
 
 
-def test_two_open_questions_are_asked_one_after_the_other() -> None:
+def test_two_open_questions_await_one_after_the_other() -> None:
     first = InterruptRaised(interrupt_id="1", message=Message.of("First?"))
     second = InterruptRaised(interrupt_id="2", message=Message.of("Second?"))
     events = wire_of(
@@ -497,18 +501,18 @@ def test_two_open_questions_are_asked_one_after_the_other() -> None:
         TaskChanged(state=TaskState.WORKING),
         TaskChanged(state=TaskState.INPUT_REQUIRED),
     )
-    asked = [
+    questions = [
         event.run.await_request["message"]["parts"][0]["content"]
         for event in events
         if isinstance(event, w.RunEvent) and event.run.await_request
     ]
-    assert asked == ["First?", "Second?"]
+    assert questions == ["First?", "Second?"]
 
 
-def test_what_gets_lost_is_told_with_what_the_agents_own_protocol_lost() -> None:
+def test_losses_include_those_of_the_agents_protocol() -> None:
     writer = EventWriter(VIEW)
     call = ToolCallPart(call_id="c", name="weather", arguments="{}", side="caller")
-    for record in told(LossNoted(feature="usage", how="never told"), *message(call), *DONE):
+    for record in log_with(LossNoted(feature="usage", how="never told"), *message(call), *DONE):
         writer.write(record)
     assert list(writer.losses) == [
         Loss(feature="usage", how="never told"),
@@ -516,17 +520,17 @@ def test_what_gets_lost_is_told_with_what_the_agents_own_protocol_lost() -> None
     ]
 
 
-def test_what_a_mark_carries_is_not_lost() -> None:
+def test_parts_restored_by_marks_are_not_lost() -> None:
     writer = EventWriter(VIEW)
-    said = (*message(RefusalPart(text="No."), ReasoningPart(text="Hm.")), StepStarted(step_id="s", name="plan"))
-    for record in told(*said, *DONE):
+    events = (*message(RefusalPart(text="No."), ReasoningPart(text="Hm.")), StepStarted(step_id="s", name="plan"))
+    for record in log_with(*events, *DONE):
         writer.write(record)
     assert list(writer.run_losses) == []
 
 
-def test_what_its_events_alone_have_is_lost_of_a_run() -> None:
+def test_custom_events_are_lost_in_a_run_object() -> None:
     writer = EventWriter(VIEW)
-    for record in told(Custom(name="x", value=1), *DONE):
+    for record in log_with(Custom(name="x", value=1), *DONE):
         writer.write(record)
     assert list(writer.losses) == []
     assert [loss.feature for loss in writer.run_losses] == ["custom"]
@@ -534,7 +538,7 @@ def test_what_its_events_alone_have_is_lost_of_a_run() -> None:
 
 @few
 @given(records(EVERYTHING))
-def test_a_run_is_the_same_whether_or_not_anybody_is_told_its_events(log: list[Record]) -> None:
+def test_a_run_does_not_depend_on_writing_its_events(log: list[Record]) -> None:
     writer, silent = EventWriter(VIEW), EventWriter(VIEW)
     for record in log:
         writer.write(record)
@@ -543,15 +547,15 @@ def test_a_run_is_the_same_whether_or_not_anybody_is_told_its_events(log: list[R
     assert list(silent.run_losses) == list(writer.run_losses)
 
 
-def test_events_of_unknown_types_pass_from_acp_to_acp_and_to_nobody_else() -> None:
+def test_unknown_events_pass_only_from_acp_to_acp() -> None:
     data = {"type": "run.paused", "run": {"x": 1}}
-    [*_, shown] = wire_of(Native(protocol="acp", event="run.paused", data=data))
-    assert shown.model_dump() == data
+    [*_, last] = wire_of(Native(protocol="acp", event="run.paused", data=data))
+    assert last.model_dump() == data
     assert len(wire_of(Native(protocol="a2a", event="x", data=data))) == 2
     assert len(wire_of(Native(protocol="acp", event="run.completed", data=data))) == 2
 
 
-# What the reader makes of other servers' events
+# Reader of other servers' events
 
 
 def read(*events: dict[str, Any], agent: str = "echo") -> list[Event]:
@@ -571,11 +575,11 @@ def of_message(kind: str, *contents: str, role: str = "agent/echo") -> dict[str,
     return {"type": kind, "message": {"role": role, "parts": [{"content": content} for content in contents]}}
 
 
-def test_the_ids_of_the_upstream_are_bound_by_its_first_event() -> None:
+def test_the_first_event_binds_the_upstreams_ids() -> None:
     assert read(of_run("run.created", "created")) == [UpstreamBound(protocol="acp", ids={"run": "r", "session": "s"})]
 
 
-def test_tokens_are_counted_from_parts_and_never_from_whole_messages() -> None:
+def test_text_is_read_from_parts_and_not_from_whole_messages() -> None:
     found = read(
         of_message("message.created", "Hel", "lo", role="user"),
         part("Hel"),
@@ -591,12 +595,12 @@ def test_tokens_are_counted_from_parts_and_never_from_whole_messages() -> None:
     ]
 
 
-def test_a_message_without_part_events_is_read_when_it_is_complete() -> None:
+def test_a_message_without_part_events_is_read_when_complete() -> None:
     found = read(of_message("message.created"), of_message("message.completed", "Hello"))
     assert [event.part for event in found if isinstance(event, PartAdded)] == [TextPart(text="Hello")]
 
 
-def test_a_message_that_was_open_across_an_await_is_not_said_twice() -> None:
+def test_a_message_open_across_an_await_is_not_repeated() -> None:
     before = EventReader("echo")
     for event in (of_message("message.created"), part("Before."), of_run("run.awaiting", "awaiting")):
         before.read(decode_event(event))
@@ -608,16 +612,16 @@ def test_a_message_that_was_open_across_an_await_is_not_said_twice() -> None:
         of_message("message.completed", "Before.", "After."),
         of_run("run.completed", "completed"),
     )
-    found = [said for event in events for said in after.read(decode_event(event))]
+    found = [each for event in events for each in after.read(decode_event(event))]
     assert [event.part for event in found if isinstance(event, PartAdded)] == [TextPart(text="After.")]
 
 
-def test_a_question_is_told_by_the_status_and_never_by_an_await_request_that_was_left_there() -> None:
+def test_a_stale_await_request_is_not_a_question() -> None:
     stale = {"type": "message", "message": {"role": "agent", "parts": [{"content": "Name?"}]}}
     assert read(of_run("run.completed", "completed", await_request=stale)) == []
-    [asked] = read(of_run("run.awaiting", "awaiting", await_request=stale))
-    assert isinstance(asked, InterruptRaised)
-    assert asked.message.text == "Name?"
+    [question] = read(of_run("run.awaiting", "awaiting", await_request=stale))
+    assert isinstance(question, InterruptRaised)
+    assert question.message.text == "Name?"
 
 
 def test_named_parts_are_artifacts_and_leave_no_empty_message() -> None:
@@ -627,7 +631,7 @@ def test_named_parts_are_artifacts_and_leave_no_empty_message() -> None:
         {"type": "message.completed", "message": {"role": "agent", "parts": [{"content": "A note", "name": "a.txt"}]}},
     )
     begun, artifact, ended = found
-    # Only another ACP server shows that there was a message: to everybody else it is an artifact alone.
+    # Only callers of ACP see that there was a message. All others see only the artifact.
     assert (begun, ended) == (
         Native(protocol="acp", event="message.created", data={"name": None}),
         Native(protocol="acp", event="message.completed"),
@@ -637,7 +641,7 @@ def test_named_parts_are_artifacts_and_leave_no_empty_message() -> None:
     assert (artifact.name, artifact.part.inline) == ("a.txt", b"A note")
 
 
-def test_base64_is_read_by_its_encoding() -> None:
+def test_a_base64_part_is_decoded_to_bytes() -> None:
     [_, added] = read(part("AAEC", content_encoding="base64", content_type="image/png"))
     assert isinstance(added, PartAdded)
     assert isinstance(added.part, FilePart)
@@ -646,7 +650,7 @@ def test_base64_is_read_by_its_encoding() -> None:
         read(part("!", content_encoding="base64"))
 
 
-def test_a_trajectory_is_a_thought_or_the_call_of_a_tool() -> None:
+def test_a_trajectory_is_a_thought_or_a_tool_call() -> None:
     found = read(
         part(metadata={"kind": "trajectory", "message": "Hm."}),
         part(metadata={"kind": "trajectory", "tool_name": "f", "tool_input": {"a": 1}}),
@@ -662,29 +666,29 @@ def test_a_trajectory_is_a_thought_or_the_call_of_a_tool() -> None:
     ]
 
 
-def test_generic_events_are_custom_ones() -> None:
+def test_generic_events_are_custom_events() -> None:
     assert read({"type": "generic", "generic": {"progress": 0.5}}) == [Custom(value={"progress": 0.5})]
     assert read({"type": "generic", "generic": {"name": "n", "value": 1}}) == [Custom(name="n", value=1)]
 
 
-def generic(**told: Any) -> dict[str, Any]:
-    return {"type": "generic", "generic": told}
+def generic(**members: Any) -> dict[str, Any]:
+    return {"type": "generic", "generic": members}
 
 
-def told_to_all(events: Sequence[Event]) -> list[Event]:
-    """Without what callers of ACP alone see."""
-    shown = [event.replace(extra={}) for event in events if not isinstance(event, Native)]
+def without_acp(events: Sequence[Event]) -> list[Event]:
+    """Return the events without what only callers of ACP see."""
+    plain = [event.replace(extra={}) for event in events if not isinstance(event, Native)]
     return [
-        event.replace(part=event.part.replace(extra={})) if isinstance(event, PartAdded) else event for event in shown
+        event.replace(part=event.part.replace(extra={})) if isinstance(event, PartAdded) else event for event in plain
     ]
 
 
-def test_thoughts_and_calls_of_beeais_react_agent_are_told_as_what_they_are() -> None:
+def test_thoughts_and_calls_of_beeais_react_agent_are_recognized() -> None:
     pieces = [{"thought": "I sh"}, {"thought": "ould."}, {"tool_name": "wea"}, {"tool_name": "ther"}]
     pieces += [{"tool_input": '{"city":'}, {"tool_input": ' "Rome"}'}, {"tool_output": "su"}, {"tool_output": "nny"}]
     pieces += [{"thought": "So.", "agent_idx": 1}]
     found = read(*(generic(**each) for each in pieces), of_message("message.created"), part("Sunny."))
-    assert told_to_all(found)[:-2] == [
+    assert without_acp(found)[:-2] == [
         MessageStarted(),
         PartAdded(part=ReasoningPart(text="I sh"), open=True),
         PartDelta(text="ould."),
@@ -699,7 +703,7 @@ def test_thoughts_and_calls_of_beeais_react_agent_are_told_as_what_they_are() ->
     ]
 
 
-def test_a_thought_within_a_message_and_a_call_without_output_are_told_too() -> None:
+def test_thoughts_and_calls_within_a_message_are_recognized() -> None:
     found = read(
         of_message("message.created"),
         part("Look: "),
@@ -708,7 +712,7 @@ def test_a_thought_within_a_message_and_a_call_without_output_are_told_too() -> 
         part("Done."),
         of_message("message.completed", "Look: ", "Done."),
     )
-    assert told_to_all(found) == [
+    assert without_acp(found) == [
         MessageStarted(),
         PartAdded(part=TextPart(text="Look: "), open=True),
         PartEnded(),
@@ -725,7 +729,7 @@ def test_a_thought_within_a_message_and_a_call_without_output_are_told_too() -> 
 
 
 @pytest.mark.parametrize(
-    "told",
+    "members",
     [
         {"message": {"role": "assistant", "content": "Hi"}},
         {"thought": "Hm.", "plan": 1},
@@ -734,11 +738,11 @@ def test_a_thought_within_a_message_and_a_call_without_output_are_told_too() -> 
         {"agent_idx": 1},
     ],
 )
-def test_a_generic_event_that_tells_something_else_stays_a_custom_one(told: dict[str, Any]) -> None:
-    assert read(generic(**told)) == [Custom(value=told)]
+def test_other_generic_events_stay_custom_events(members: dict[str, Any]) -> None:
+    assert read(generic(**members)) == [Custom(value=members)]
 
 
-def test_a_failed_run_and_an_error_event_are_faults_in_the_upstreams_words() -> None:
+def test_failed_runs_and_error_events_are_faults() -> None:
     error = {"code": "server_error", "message": "Boom", "data": {"x": 1}}
     for event in (of_run("run.failed", "failed", error=error), {"type": "error", "error": error}):
         with pytest.raises(FaultError) as caught:
@@ -747,14 +751,14 @@ def test_a_failed_run_and_an_error_event_are_faults_in_the_upstreams_words() -> 
         assert (fault.code, fault.message) == (FaultCode.AGENT_FAILED, "Boom")
 
 
-def test_a_run_that_its_own_server_cancelled_is_cancelled() -> None:
+def test_a_run_cancelled_by_its_server_is_cancelled() -> None:
     assert read(of_run("run.cancelled", "cancelled")) == [RunEnded(status=RunStatus.CANCELLED, reason=RunReason.CALLER)]
 
 
-def test_unknown_types_of_events_are_kept_and_noted_as_a_loss() -> None:
-    noted, kept = read({"type": "run.paused", "x": 1})
+def test_unknown_events_are_stored_and_noted_as_a_loss() -> None:
+    noted, native = read({"type": "run.paused", "x": 1})
     assert isinstance(noted, LossNoted)
-    assert kept == Native(protocol="acp", event="run.paused", data={"type": "run.paused", "x": 1})
+    assert native == Native(protocol="acp", event="run.paused", data={"type": "run.paused", "x": 1})
 
 
 def test_a_loss_is_noted_once() -> None:
@@ -766,7 +770,7 @@ UNKNOWN = "metadata of a kind that ACP 1.0.3 does not have"
 
 
 @pytest.mark.parametrize(
-    ("said", "loss"),
+    ("event", "loss"),
     [
         (part("a", metadata={"kind": "form", "fields": []}), ("custom", UNKNOWN)),
         (part(metadata={"kind": "form", "fields": []}), ("custom", UNKNOWN)),
@@ -786,20 +790,20 @@ UNKNOWN = "metadata of a kind that ACP 1.0.3 does not have"
         (part(name="a.txt"), ("artifact", "an artifact without content")),
     ],
 )
-def test_what_has_no_place_here_is_noted_as_a_loss(said: dict[str, Any], loss: tuple[str, str]) -> None:
-    assert [(event.feature, event.how) for event in read(said) if isinstance(event, LossNoted)] == [loss]
+def test_unknown_part_members_are_noted_as_a_loss(event: dict[str, Any], loss: tuple[str, str]) -> None:
+    assert [(each.feature, each.how) for each in read(event) if isinstance(each, LossNoted)] == [loss]
 
 
-def test_what_a_question_holds_beside_its_message_is_noted_as_a_loss() -> None:
+def test_other_members_of_a_question_are_noted_as_a_loss() -> None:
     message = {"role": "agent", "parts": [{"content": "Name?", "metadata": {"kind": "form"}}]}
     request = {"type": "message", "message": message, "expires": 60}
-    *noted, asked = read(of_run("run.awaiting", "awaiting", await_request=request))
+    *noted, question = read(of_run("run.awaiting", "awaiting", await_request=request))
     assert [event.feature for event in noted if isinstance(event, LossNoted)] == ["question", "custom"]
-    assert isinstance(asked, InterruptRaised)
-    assert asked.message.text == "Name?"
+    assert isinstance(question, InterruptRaised)
+    assert question.message.text == "Name?"
 
 
-def test_what_says_nothing_is_no_loss() -> None:
+def test_parts_without_unknown_members_are_not_losses() -> None:
     whole = part(metadata={"kind": "trajectory", "tool_name": "f", "tool_input": {"a": 1}})
     found = read(part(), part("a", metadata={}), part("b", metadata={"kind": "citation", "url": "http://a"}), whole)
     assert not [event for event in found if isinstance(event, LossNoted)]
@@ -808,7 +812,7 @@ def test_what_says_nothing_is_no_loss() -> None:
 @pytest.mark.parametrize(
     "event", [None, [], {}, {"type": 7}, {"type": "message.part"}, {"type": "run.created", "run": 1}]
 )
-def test_events_that_are_none_are_faults(event: Any) -> None:
+def test_malformed_events_are_faults(event: Any) -> None:
     with pytest.raises(FaultError) as caught:
         decode_event(event)
     assert caught.value.fault.code is FaultCode.INVALID
@@ -818,7 +822,7 @@ def test_events_that_are_none_are_faults(event: Any) -> None:
 
 
 @given(records())
-def test_where_messages_are_is_known_without_them(log: list[Record]) -> None:
+def test_session_urls_do_not_need_the_messages(log: list[Record]) -> None:
     urls = SessionUrls("thread", str)
     whole = Transcript("thread", base_url="http://a", advertised=str)
     for record in log:

@@ -1,4 +1,4 @@
-"""Agents of another gateway, called as it serves them in AIEF. What two of them carry is in `tests/pairs`."""
+"""Client of another gateway's agents, over AIEF. `tests/pairs` tests which features two gateways carry."""
 
 import asyncio
 import json
@@ -20,16 +20,16 @@ from tests.adapters.aief.site import BOUND, Site, opened, within
 @pytest.fixture
 async def far(tmp_path: Path) -> AsyncGenerator[Site]:
     (folder := tmp_path / "far").mkdir()
-    async with opened(folder) as made:
-        yield made
+    async with opened(folder) as opened_site:
+        yield opened_site
 
 
 def talk(far: Site, http: httpx.AsyncClient, name: str) -> Dialogue:
-    """Without the extension, which tells everything as it is (tests/behaviour/test_whole.py)."""
+    """Return a dialogue without the extension, which forwards all events (tests/behaviour/test_whole.py)."""
     return Talk(Client(f"{far.url}/agent/{name}", name, extension="off", http=http), bound=BOUND)
 
 
-async def test_its_agents_are_found_under_their_names(far: Site, http: httpx.AsyncClient) -> None:
+async def test_agents_of_a_gateway_are_discovered_by_name(far: Site, http: httpx.AsyncClient) -> None:
     [info] = await discover(f"{far.url}/agent/steps", http)
     assert (info.name, upstream_name(info), info.remembers) == ("steps", "steps", False)
     [default] = await discover(far.url, http)
@@ -38,13 +38,16 @@ async def test_its_agents_are_found_under_their_names(far: Site, http: httpx.Asy
 
 async def test_a_question_in_the_middle_of_steps_keeps_their_order(far: Site, http: httpx.AsyncClient) -> None:
     dialogue = talk(far, http, "interview")
-    asked = await dialogue.say("x")
-    assert (asked.text, [question.message.text for question in asked.questions]) == ("Hello.", ["Who?"])
+    reply = await dialogue.say("x")
+    assert (reply.text, [question.message.text for question in reply.questions]) == ("Hello.", ["Who?"])
     assert (await dialogue.answer("Ada")).text == "Ada.Thanks."
 
 
-async def test_a_turn_after_one_that_was_left_is_not_swallowed_by_it(far: Site, http: httpx.AsyncClient) -> None:
-    """The other gateway would show the rest of the run that was left, and its agent would never read the input."""
+async def test_a_turn_after_an_abandoned_one_reaches_the_agent(far: Site, http: httpx.AsyncClient) -> None:
+    """Check that the client creates a new task.
+
+    In the old one, the other gateway would return the rest of the abandoned run, and ignore the input.
+    """
     dialogue = talk(far, http, "staged")
     running = asyncio.ensure_future(dialogue.say("One"))
     await within(far.gates.began.wait())
@@ -52,13 +55,13 @@ async def test_a_turn_after_one_that_was_left_is_not_swallowed_by_it(far: Site, 
     with pytest.raises(asyncio.CancelledError):
         await running
     far.gates.go.set()
-    heard = await dialogue.say("Two")
-    assert [message.text for message in heard.messages] == ["Done one.", "Done two."]
+    reply = await dialogue.say("Two")
+    assert [message.text for message in reply.messages] == ["Done one.", "Done two."]
     tasks = (await far.http.get(far.at("staged"))).json()["tasks"]
     assert [task["input"] for task in tasks] == ["Two", "One"]
 
 
-# Behind a gateway of this kind
+# Behind another gateway
 
 
 @pytest.fixture
@@ -69,11 +72,11 @@ async def near(far: Site, tmp_path: Path) -> AsyncGenerator[Site]:
             url = f"{far.url}/agent/{name}"
             [info] = await discover(url, http)
             registered[name] = RegisteredAgent(info, Client(url, upstream_name(info), http=http))
-        async with opened(tmp_path, registered) as made:
-            yield made
+        async with opened(tmp_path, registered) as opened_site:
+            yield opened_site
 
 
-async def test_the_task_and_its_first_step_keep_their_own_inputs_behind_a_gateway(near: Site, far: Site) -> None:
+async def test_a_task_and_its_first_step_keep_separate_inputs(near: Site, far: Site) -> None:
     task_id = await near.create("echo", "task", additional_input={"a": 1})
     done = await near.post("echo", task_id, "step", additional_input={"b": 2})
     assert done["output"] == "task\n\nstep"
@@ -83,14 +86,14 @@ async def test_the_task_and_its_first_step_keep_their_own_inputs_behind_a_gatewa
     assert (step["input"], step["additional_input"]) == ("step", {"a": 1, "b": 2})
 
 
-async def test_messages_of_the_extension_replace_the_inputs_behind_a_gateway(near: Site) -> None:
+async def test_messages_of_the_extension_replace_the_inputs(near: Site) -> None:
     task_id = await near.create("echo", "task")
     messages = [{"role": "user", "parts": [{"kind": "text", "text": "said"}]}]
     done = await near.post("echo", task_id, "step", additional_input={URI: {"messages": messages}})
     assert done["output"] == "said"
 
 
-async def test_an_aief_client_sees_the_steps_of_the_agent_behind_two_gateways(near: Site) -> None:
+async def test_a_client_sees_the_agents_steps_behind_two_gateways(near: Site) -> None:
     task_id = await near.create("steps")
     done = [await near.post("steps", task_id)]
     while not done[-1]["is_last"]:
@@ -102,7 +105,7 @@ async def test_an_aief_client_sees_the_steps_of_the_agent_behind_two_gateways(ne
     ]
 
 
-async def test_a_cancel_here_lets_go_of_the_step_there_and_it_goes_on(near: Site, far: Site) -> None:
+async def test_a_cancel_does_not_stop_the_upstream_step(near: Site, far: Site) -> None:
     body = {"agent_name": "gated", "input": [{"role": "user", "parts": [{"content": "x"}]}], "mode": "async"}
     run = (await near.http.post("/acp/runs", content=json.dumps(body))).json()
     await within(far.gates.began.wait())
@@ -115,7 +118,7 @@ async def test_a_cancel_here_lets_go_of_the_step_there_and_it_goes_on(near: Site
     assert (await within(near.http.get(f"/acp/runs/{run['run_id']}"))).json()["status"] in ("cancelling", "cancelled")
 
 
-async def test_the_next_turn_goes_on_there_with_the_conversation(near: Site, far: Site) -> None:
+async def test_the_next_turn_continues_the_upstream_task(near: Site, far: Site) -> None:
     task_id = await near.create("echo", "One")
     first = await near.post("echo", task_id)
     second = await near.post("echo", task_id, "Two")

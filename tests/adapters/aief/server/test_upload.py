@@ -1,4 +1,4 @@
-"""Multipart bodies: what a form may hold, and that a broken one is refused and nothing else."""
+"""Multipart bodies of uploads: valid forms, and faults for all others."""
 
 import pytest
 from hypothesis import given
@@ -39,7 +39,7 @@ def test_a_file_may_be_empty_and_have_no_name() -> None:
     assert upload.folder is None
 
 
-def test_a_name_in_the_form_that_is_forbidden_is_understood() -> None:
+def test_a_file_name_in_the_extended_form_is_decoded() -> None:
     head = named("file", "; filename*=utf-8''..%2F%C3%BC.txt")
     assert decode_upload(TYPE, form((head, b"x"))).file.name == "ü.txt"
 
@@ -67,11 +67,11 @@ def test_a_name_in_the_form_that_is_forbidden_is_understood() -> None:
         ("multipart/form-data; boundary*=x'y'b", b"--b"),
     ],
 )
-def test_a_body_that_is_no_whole_form_with_a_file_is_invalid(content_type: str, raw: bytes) -> None:
+def test_an_incomplete_form_is_invalid(content_type: str, raw: bytes) -> None:
     refused(content_type, raw)
 
 
-def test_a_missing_file_is_named() -> None:
+def test_an_error_names_the_missing_file() -> None:
     assert refused(TYPE, form((named("x"), b""))).fault.details["errors"] == [
         {"field": "file", "description": "Field required"}
     ]

@@ -24,7 +24,7 @@ from babelgate.adapters.openai.write.completion import CompletionWriter
 from babelgate.canonical import Record
 from babelgate.canonical.event import PartDelta
 from tests import strategies
-from tests.adapters.a2a.log import task_of
+from tests.adapters.log import task_of
 from tests.examples import examples
 
 

@@ -114,7 +114,7 @@ def test_remove_all_removes_existing_and_earlier_messages() -> None:
         {"type": "remove", "id": "__remove_all__"},
         {"type": "ai", "content": "kept", "id": "m1"},
     ]
-    update = decode_update({"messages": wire}, known=("m1", "m2"))
+    update = decode_update({"messages": wire}, message_ids=("m1", "m2"))
     assert update.removed_ids == ("m2",), "m1 is added again"
     assert [message.text for message in update.messages] == ["kept"]
 

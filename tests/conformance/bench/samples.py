@@ -1,4 +1,4 @@
-"""Headers and attempts of a bench that nobody ran."""
+"""Sample headers and attempts of a bench."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -33,19 +33,19 @@ def header(agents: Sequence[str] = ("one",), tasks: Iterable[TaskAbout | str] = 
 def attempt(
     agent: str = "one", task: str = "a", outcome: Outcome = "passed", repetition: int = 0, **more: Any
 ) -> Attempt:
-    """One second long, with one step, unless `more` says otherwise."""
-    made: dict[str, Any] = {
+    """Return an attempt of one second with one step. `more` replaces these defaults."""
+    defaults: dict[str, Any] = {
         "started_at": "2026-01-02T03:04:06.000+00:00",
         "seconds": 1.0,
         "step_seconds": (1.0,),
         "outputs": ("said",),
         "checks": (VerdictRecord(check="output is “said”", passed=outcome == "passed"),),
     }
-    return Attempt(agent=agent, task=task, repetition=repetition, seed=1, outcome=outcome, **{**made, **more})
+    return Attempt(agent=agent, task=task, repetition=repetition, seed=1, outcome=outcome, **{**defaults, **more})
 
 
 def attempts(agent: str, **marks: str) -> list[Attempt]:
-    """`attempts("one", a="+-")`: the task `a` was passed, then failed."""
+    """Return attempts by task, with a mark for each: `attempts("one", a="+-")` passed task `a`, then failed it."""
     return [
         attempt(agent, task, _OUTCOMES[mark], number)
         for task, each in marks.items()
