@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 from xml.sax.saxutils import escape
 
-from bench.comparison import GATEWAY, Row
+from bench.comparison import GATEWAY, ComparisonRow
 
 WIDTH: Final = 760
 BARS: Final = 180
@@ -33,7 +33,7 @@ text { font: 13px system-ui, sans-serif; fill: #1f2328; }
 """
 
 
-def draw(title: str, note: str, rows: Sequence[Row]) -> str:
+def draw(title: str, note: str, rows: Sequence[ComparisonRow]) -> str:
     """Draw jobs per second as horizontal bars, grouped by work. All bars have one scale."""
     longest = max((row.figures.rate for row in rows), default=0) or 1
     groups = len({row.work for row in rows})
@@ -51,7 +51,7 @@ def draw(title: str, note: str, rows: Sequence[Row]) -> str:
     )
 
 
-def _bars(rows: Sequence[Row], longest: float) -> Iterator[str]:
+def _bars(rows: Sequence[ComparisonRow], longest: float) -> Iterator[str]:
     top, work = TOP, None
     for row in rows:
         if row.work != work:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from typing import Self
 
 
-class Connection:
+class KeepAliveConnection:
     """Keep-alive connection that makes one call after the other."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

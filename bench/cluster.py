@@ -36,11 +36,11 @@ from typing import Final
 import psycopg
 
 from bench import server, slow_flush, work
-from bench.client import Connection
+from bench.client import KeepAliveConnection
 from bench.cluster_figures import DISPATCH, FAN_OUT, SAME_NODE, ClusterFigures, Load, Rate, Waits, load, report, save
 from bench.compare import choose_jobs, machine, own_version, write_block
 from bench.scale import new_schema, within
-from bench.server import Server
+from bench.server import ServerProcess
 from bench.work import Job
 
 MARK: Final = "<!-- bench.cluster -->"
@@ -54,10 +54,10 @@ _WORDS_PER_RUN: Final = 1000
 
 
 @contextmanager
-def running(database: str, folder: Path, count: int) -> Generator[list[Server]]:
+def running(database: str, folder: Path, count: int) -> Generator[list[ServerProcess]]:
     """Start the nodes, and stop them at the end."""
     with ExitStack() as stack:
-        nodes: list[Server] = []
+        nodes: list[ServerProcess] = []
         for number in range(count):
             place = folder / f"node-{number}"
             place.mkdir()
@@ -115,7 +115,7 @@ def _server_of(database: str) -> str:
 # Latencies
 
 
-async def _waits(nodes: Sequence[Server], options: argparse.Namespace) -> list[Waits]:
+async def _waits(nodes: Sequence[ServerProcess], options: argparse.Namespace) -> list[Waits]:
     _say("dispatch")
     dispatched = await _dispatch(nodes, options.times)
     _say("fan-out")
@@ -130,10 +130,10 @@ async def _waits(nodes: Sequence[Server], options: argparse.Namespace) -> list[W
     ]
 
 
-async def _dispatch(nodes: Sequence[Server], times: int) -> Waits:
+async def _dispatch(nodes: Sequence[ServerProcess], times: int) -> Waits:
     """Measure runs in turn on all nodes, each read to its end."""
     body = work.encode({**work.acp_run("echo"), "mode": "stream"})
-    connections = [await Connection.open(node.port) for node in nodes]
+    connections = [await KeepAliveConnection.open(node.port) for node in nodes]
     found, used = list[float](), 0.0
     for number in range(-10 * len(nodes), times):  # the first ones warm up
         used = used or (sum(node.cpu for node in nodes) if number >= 0 else 0)
@@ -151,10 +151,10 @@ async def _dispatch(nodes: Sequence[Server], times: int) -> Waits:
     return Waits(DISPATCH, found, AIMS[DISPATCH], (sum(node.cpu for node in nodes) - used) / times * 1000)
 
 
-async def _fan_out(nodes: Sequence[Server], times: int) -> tuple[list[float], list[float]]:
+async def _fan_out(nodes: Sequence[ServerProcess], times: int) -> tuple[list[float], list[float]]:
     """Return the milliseconds from a word to its readers: on the node of its run, and on another."""
     first, other = nodes[0], nodes[-1]
-    starting = await Connection.open(first.port)
+    starting = await KeepAliveConnection.open(first.port)
     body = work.encode({**work.acp_run("stamp", str(times)), "mode": "async"})
     run_id = json.loads(await starting.post("/acp/runs", body))["run_id"]
     same, away = await asyncio.gather(*(_measure_delays(node, run_id, times) for node in (first, other)))
@@ -162,7 +162,7 @@ async def _fan_out(nodes: Sequence[Server], times: int) -> tuple[list[float], li
     return same, away
 
 
-async def _measure_delays(node: Server, run_id: str, times: int) -> list[float]:
+async def _measure_delays(node: ServerProcess, run_id: str, times: int) -> list[float]:
     begun, found = time.monotonic_ns(), list[float]()
     async for piece in _events_of(node, run_id):
         now = time.monotonic_ns()
@@ -172,17 +172,17 @@ async def _measure_delays(node: Server, run_id: str, times: int) -> list[float]:
     return found
 
 
-async def _events_of(node: Server, run_id: str) -> AsyncGenerator[bytes]:
-    connection = await Connection.open(node.port)
+async def _events_of(node: ServerProcess, run_id: str) -> AsyncGenerator[bytes]:
+    connection = await KeepAliveConnection.open(node.port)
     async for piece in connection.follow("GET", f"/acp/runs/{run_id}/events", headers=_SSE):
         yield piece
     connection.close()
 
 
-async def _replay(nodes: Sequence[Server], events: int, times: int) -> list[Waits]:
+async def _replay(nodes: Sequence[ServerProcess], events: int, times: int) -> list[Waits]:
     """Measure the first and the repeated replays of a log. A node that did not execute the run has nothing in
     memory."""
-    starting = await Connection.open(nodes[0].port)
+    starting = await KeepAliveConnection.open(nodes[0].port)
     words = " ".join(f"w{number}" for number in range(events))
     body = work.encode({**work.acp_run("stream", words), "mode": "sync"})
     run_id = json.loads(await starting.post("/acp/runs", body))["run_id"]
@@ -203,7 +203,7 @@ async def _replay(nodes: Sequence[Server], events: int, times: int) -> list[Wait
 # Rates
 
 
-def _events(database: str, nodes: Sequence[Server], options: argparse.Namespace) -> Load:
+def _events(database: str, nodes: Sequence[ServerProcess], options: argparse.Namespace) -> Load:
     """Measure long runs without readers on all nodes. The count is that of events in the log."""
     words = " ".join(f"word{number:04}" for number in range(_WORDS_PER_RUN))
     body = {**work.acp_run("stream", words), "mode": "sync"}
@@ -214,14 +214,14 @@ def _events(database: str, nodes: Sequence[Server], options: argparse.Namespace)
     return found
 
 
-def _runs(nodes: Sequence[Server], options: argparse.Namespace) -> Load:
+def _runs(nodes: Sequence[ServerProcess], options: argparse.Namespace) -> Load:
     found = Load(_RUNS, len(nodes))
     found.rounds.extend(rate for rate, _, _ in _rounds(nodes, work.a2a_1_0(), options))
     return found
 
 
 def _rounds(
-    nodes: Sequence[Server], job: Job, options: argparse.Namespace, database: str = ""
+    nodes: Sequence[ServerProcess], job: Job, options: argparse.Namespace, database: str = ""
 ) -> Generator[tuple[Rate, int, float]]:
     """Yield the rate, the number of events added to the log, and the seconds of each round."""
     jobs = options.connections
@@ -234,13 +234,13 @@ def _rounds(
         yield rate, _count_events(database) - before, took
 
 
-async def _share_out(nodes: Sequence[Server], job: Job, jobs: int, connections: int) -> tuple[Rate, float]:
+async def _share_out(nodes: Sequence[ServerProcess], job: Job, jobs: int, connections: int) -> tuple[Rate, float]:
     """Distribute the connections over the nodes in turn, and return the rate and the seconds."""
     times: list[float] = []
     places = itertools.cycle(nodes)
 
-    async def caller(node: Server, first: int, count: int) -> None:
-        connection = await Connection.open(node.port)
+    async def caller(node: ServerProcess, first: int, count: int) -> None:
+        connection = await KeepAliveConnection.open(node.port)
         for number in range(first, first + count):
             begun = time.perf_counter()
             await job(connection, number)

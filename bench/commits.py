@@ -21,7 +21,7 @@ from typing import Final
 
 from bench import server, work
 from bench.echo import BARE, STREAM_JOBS
-from bench.server import Server
+from bench.server import ServerProcess
 from bench.work import Job
 
 _PROJECT: Final = Path(__file__).parent.parent
@@ -54,7 +54,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         home = Path(folder)
         bare = stack.enter_context(server.running(server.uvicorn("bench.bare:app"), home / "bare"))
-        gateways: dict[str, Server] = {}
+        gateways: dict[str, ServerProcess] = {}
         for commit in options.commits:
             source = take_out(commit, home / "source" / commit)
             # Commits without the folder have the command in the package `gateway`.
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def compare(
-    bare: Server, gateways: Mapping[str, Server], works: Mapping[str, Job], options: argparse.Namespace
+    bare: ServerProcess, gateways: Mapping[str, ServerProcess], works: Mapping[str, Job], options: argparse.Namespace
 ) -> Mapping[tuple[str, str], Sequence[float]]:
     """Return the CPU time per job of each round, in multiples of a bare Litestar's, by commit and work."""
     found: dict[tuple[str, str], list[float]] = {}

@@ -24,8 +24,8 @@ from typing import Final
 
 from bench import server, work
 from bench.chart import draw
-from bench.comparison import BARE, BARE_WORK, GATEWAY, RAW, Comparison, Measured, load, report, rows, save, tables
-from bench.server import Figures, Server
+from bench.comparison import BARE, BARE_WORK, GATEWAY, RAW, Measured, ServerComparison, load, report, rows, save, tables
+from bench.server import LoadFigures, ServerProcess
 from bench.work import Job
 
 EXAMPLE: Final = """example:
@@ -113,10 +113,10 @@ WORKS: Final = (
 
 @dataclass(slots=True)
 class Target:
-    server: Server
+    server: ServerProcess
     job: Job
     jobs: int
-    rounds: list[Figures] = field(default_factory=list[Figures])
+    rounds: list[LoadFigures] = field(default_factory=list[LoadFigures])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -149,9 +149,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def compare(options: argparse.Namespace) -> Comparison:
+def compare(options: argparse.Namespace) -> ServerComparison:
     works = [each for each in WORKS if options.only in each.name]
-    comparison = Comparison(
+    comparison = ServerComparison(
         datetime.now(UTC).isoformat(timespec="seconds"), machine(), {GATEWAY: own_version()}, options.connections
     )
     server.pin_client()
@@ -168,8 +168,8 @@ def compare(options: argparse.Namespace) -> Comparison:
 
 
 def start(
-    home: Path, wanted: set[str], connections: int, stack: ExitStack, comparison: Comparison
-) -> Mapping[str, Server]:
+    home: Path, wanted: set[str], connections: int, stack: ExitStack, comparison: ServerComparison
+) -> Mapping[str, ServerProcess]:
     """Start the servers one after the other, and return them by name. A server that cannot start is left out, and the
     comparison records the reason."""
     found = {
@@ -200,7 +200,7 @@ def start(
 
 
 def _targets(
-    works: Sequence[Work], started: Mapping[str, Server], options: argparse.Namespace
+    works: Sequence[Work], started: Mapping[str, ServerProcess], options: argparse.Namespace
 ) -> dict[tuple[str, str, str], Target]:
     """Return the targets by table, work and server, after a warm-up. Each has as many jobs as take about
     `options.seconds`."""
@@ -225,7 +225,7 @@ def choose_jobs(rate: float, seconds: float, connections: int) -> int:
     return max(1, round(rate * seconds / connections)) * connections
 
 
-def write_charts(comparison: Comparison, folder: Path) -> None:
+def write_charts(comparison: ServerComparison, folder: Path) -> None:
     """Draw one chart for each table. The bare server is left out: next to its bar, all others would be too short."""
     folder.mkdir(parents=True, exist_ok=True)
     note = f"Jobs a second at {comparison.connections} connections, server on one core: longer is better"

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from bench.server import Figures, median
+from bench.server import LoadFigures, median
 
 GATEWAY: Final = "gateway"
 BARE: Final = "bare Litestar"
@@ -27,11 +27,11 @@ class Measured:
     server: str
     jobs: int
     """Number of jobs in each round."""
-    rounds: list[Figures] = field(default_factory=list[Figures])
+    rounds: list[LoadFigures] = field(default_factory=list[LoadFigures])
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ServerComparison:
     date: str
     """UTC, ISO 8601."""
     machine: Mapping[str, str | int]
@@ -45,13 +45,13 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ComparisonRow:
     """Medians over the rounds. Ratios are computed for each round."""
 
     table: str
     work: str
     server: str
-    figures: Figures
+    figures: LoadFigures
     drift: tuple[float, float]
     """Milliseconds of CPU per job in the first and in the last round: some servers get slower as they store more."""
     bare: float | None
@@ -62,24 +62,24 @@ class Row:
     """CPU per job of the gateway, in multiples of this server's."""
 
 
-def load(path: Path) -> Comparison:
-    return msgspec.json.decode(path.read_bytes(), type=Comparison)
+def load(path: Path) -> ServerComparison:
+    return msgspec.json.decode(path.read_bytes(), type=ServerComparison)
 
 
-def save(comparison: Comparison, path: Path) -> None:
+def save(comparison: ServerComparison, path: Path) -> None:
     """Save every round, and the rows that are computed from them."""
     content = msgspec.to_builtins(comparison) | {"rows": msgspec.to_builtins(rows(comparison))}
     path.write_bytes(msgspec.json.format(msgspec.json.encode(content)) + b"\n")
 
 
-def rows(comparison: Comparison) -> list[Row]:
+def rows(comparison: ServerComparison) -> list[ComparisonRow]:
     bare = next((each.rounds for each in comparison.measured if each.server == BARE), None)
     gateway = {each.work: each.rounds for each in comparison.measured if each.server == GATEWAY}
-    found: list[Row] = []
+    found: list[ComparisonRow] = []
     for each in comparison.measured:
         gateway_rounds = None if each.server in (GATEWAY, BARE) else gateway.get(each.work)
         found.append(
-            Row(
+            ComparisonRow(
                 each.table,
                 each.work,
                 each.server,
@@ -93,19 +93,19 @@ def rows(comparison: Comparison) -> list[Row]:
     return found
 
 
-def tables(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def tables(rows: Sequence[ComparisonRow]) -> dict[str, list[ComparisonRow]]:
     """Return the rows by the name of their table, in the order of the rows."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[ComparisonRow]] = {}
     for row in rows:
         found.setdefault(row.table, []).append(row)
     return found
 
 
-def report(comparison: Comparison) -> str:
+def report(comparison: ServerComparison) -> str:
     return "\n".join(_lines(comparison))
 
 
-def _lines(comparison: Comparison) -> Iterator[str]:
+def _lines(comparison: ServerComparison) -> Iterator[str]:
     machine = ", ".join(f"{name} {value}" for name, value in comparison.machine.items())
     yield f"{comparison.date}; {machine}"
     yield "; ".join(f"{server}: {version}" for server, version in comparison.versions.items())
@@ -134,7 +134,7 @@ def _factor(value: float | None) -> str:
 
 
 def _ratio(
-    first: Sequence[Figures] | None, second: Sequence[Figures] | None, of: Callable[[Figures], float]
+    first: Sequence[LoadFigures] | None, second: Sequence[LoadFigures] | None, of: Callable[[LoadFigures], float]
 ) -> float | None:
     """Return the median ratio. None if one of them was not measured, or took less CPU time than the system's clock can
     measure."""
@@ -142,9 +142,9 @@ def _ratio(
     return statistics.median(one / other for one, other in pairs) if pairs and all(b for _, b in pairs) else None
 
 
-def _rate(figures: Figures) -> float:
+def _rate(figures: LoadFigures) -> float:
     return figures.rate
 
 
-def _cpu(figures: Figures) -> float:
+def _cpu(figures: LoadFigures) -> float:
     return figures.cpu

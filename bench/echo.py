@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench import server, work
-from bench.server import Figures
+from bench.server import LoadFigures
 
 BARE = "bare Litestar"
 STREAM_JOBS = 10
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="only targets whose name contains this text")
     options = parser.parse_args()
     jobs = {BARE: work.bare(), **{name: job for name, job in work.GATEWAY.items() if options.only in name}}
-    rounds: dict[str, list[Figures]] = {name: [] for name in jobs}
+    rounds: dict[str, list[LoadFigures]] = {name: [] for name in jobs}
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
@@ -52,7 +52,7 @@ def main() -> None:
     report({name: server.median(each) for name, each in rounds.items()})
 
 
-def report(figures: Mapping[str, Figures]) -> None:
+def report(figures: Mapping[str, LoadFigures]) -> None:
     print(f"{'':26}{'jobs/s':>8}{'CPU ms/job':>12}{'x bare':>8}{'median ms':>11}")
     bare = figures[BARE].cpu
     for name, each in figures.items():

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from bench import server, work
-from bench.client import Connection
+from bench.client import KeepAliveConnection
 from bench.compare import GATEWAY, start
-from bench.comparison import Comparison
-from bench.server import Server
+from bench.comparison import ServerComparison
+from bench.server import ServerProcess
 from bench.work import Job
 
 STREAMS: Final[dict[str, tuple[Job, str, Job]]] = {
@@ -32,9 +32,9 @@ STREAMS: Final[dict[str, tuple[Job, str, Job]]] = {
 """Streams by protocol: the gateway's job, the official server, and the job of that server."""
 
 
-async def wait_for_first(target: Server, job: Job, jobs: int) -> float:
+async def wait_for_first(target: ServerProcess, job: Job, jobs: int) -> float:
     """Return the median wait in milliseconds."""
-    connection = await Connection.open(target.port)
+    connection = await KeepAliveConnection.open(target.port)
     waited: list[float] = []
     for number in range(jobs):
         await job(connection, number)
@@ -55,7 +55,7 @@ def main() -> None:
     found: dict[tuple[str, str], list[float]] = {}
     server.pin_client()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        comparison = Comparison("", {}, {}, 1)
+        comparison = ServerComparison("", {}, {}, 1)
         started = start(Path(folder), {each[1] for each in streams.values()}, 1, stack, comparison)
         for number in range(options.rounds + 1):  # the first warms up
             for name, (gateway_job, reference, reference_job) in streams.items():

@@ -14,10 +14,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
 from bench import server, work
-from bench.client import Connection
+from bench.client import KeepAliveConnection
 from bench.compare import PEERS, REFERENCES
 from bench.comparison import RAW
-from bench.server import Server
+from bench.server import ServerProcess
 
 Request = tuple[str, bytes, str]
 """Path, body, headers."""
@@ -34,12 +34,12 @@ async def think(text: str) -> AsyncGenerator[str]:
     await asyncio.Event().wait()
 
 
-async def open_streams(port: int, request: Request, count: int) -> list[Connection]:
+async def open_streams(port: int, request: Request, count: int) -> list[KeepAliveConnection]:
     """Open streams, and wait until each has its first event and the word of its agent."""
-    connections: list[Connection] = []
+    connections: list[KeepAliveConnection] = []
 
     async def open_one() -> None:
-        connection = await Connection.open(port)
+        connection = await KeepAliveConnection.open(port)
         connections.append(connection)
         await connection.read_until(*request, "Well…".encode())
 
@@ -48,7 +48,7 @@ async def open_streams(port: int, request: Request, count: int) -> list[Connecti
     return connections
 
 
-def resident(target: Server) -> int:
+def resident(target: ServerProcess) -> int:
     """Return the resident memory of a server in bytes."""
     return int(Path(f"/proc/{target.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -66,7 +66,7 @@ def targets() -> Mapping[str, tuple[Sequence[str], Mapping[str, str], Request]]:
     return found
 
 
-async def measure(target: Server, request: Request, count: int) -> float:
+async def measure(target: ServerProcess, request: Request, count: int) -> float:
     """Return the bytes per stream. Other streams have been opened and closed before, so memory that stays allocated
     after them is not counted."""
     for connection in await open_streams(target.port, request, 100):

@@ -21,20 +21,20 @@ from typing import Any, Final
 from uuid import UUID
 
 from bench import server, work
-from bench.client import Connection
-from bench.server import Server
+from bench.client import KeepAliveConnection
+from bench.server import ServerProcess
 
 AIM: Final = 50.0
 """Target for the first page, in milliseconds."""
 EVENTS_OF_RUN: Final = 10
 """Number of events in the log of one run of the echo agent."""
 
-Ask = Callable[[Connection, str], Awaitable[bytes]]
+Ask = Callable[[KeepAliveConnection, str], Awaitable[bytes]]
 """Function (connection, thread id) → response body."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PageRow:
     first: float
     """Milliseconds, as in the other fields."""
     median: float
@@ -49,13 +49,13 @@ def _list_path(path: str) -> Ask:
     return lambda connection, thread: connection.get(path.replace("{thread}", thread))
 
 
-async def _list_tasks(connection: Connection, thread: str) -> bytes:
+async def _list_tasks(connection: KeepAliveConnection, thread: str) -> bytes:
     params = {"contextId": thread, "pageSize": 50}
     request = {"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": params}
     return await connection.post("/a2a/echo", work.encode(request), work.A2A)
 
 
-async def _list_items(connection: Connection, thread: str) -> bytes:
+async def _list_items(connection: KeepAliveConnection, thread: str) -> bytes:
     return await connection.get(f"/v1/conversations/conv_{UUID(thread).hex}/items")
 
 
@@ -71,7 +71,7 @@ LISTS: Final[Mapping[str, Ask]] = {
 
 async def fill(port: int, runs: int) -> str:
     """Create a thread with this number of runs, and return its id."""
-    connection = await Connection.open(port)
+    connection = await KeepAliveConnection.open(port)
     thread = ""
     for number in range(runs):
         body: Any = work.a2a_message("SendMessage")(number)
@@ -83,8 +83,8 @@ async def fill(port: int, runs: int) -> str:
     return thread
 
 
-async def measure(gateway: Server, ask: Ask, thread: str, short: str, times: int) -> Row:
-    connection = await Connection.open(gateway.port)
+async def measure(gateway: ServerProcess, ask: Ask, thread: str, short: str, times: int) -> PageRow:
+    connection = await KeepAliveConnection.open(gateway.port)
     await ask(connection, short)
     begun = time.perf_counter()
     answer = await ask(connection, thread)
@@ -97,7 +97,7 @@ async def measure(gateway: Server, ask: Ask, thread: str, short: str, times: int
         durations.append((time.perf_counter() - begun) * 1000)
     used = (gateway.cpu - used) / times * 1000
     connection.close()
-    return Row(first, statistics.median(durations), max(durations), used, len(answer))
+    return PageRow(first, statistics.median(durations), max(durations), used, len(answer))
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bench import server, work
-from bench.server import Figures, Server
+from bench.server import LoadFigures, ServerProcess
 from bench.work import Job
 
 EXAMPLE: Final = """example:
@@ -84,10 +84,10 @@ def _jobs(path: str, headers: str = "") -> tuple[Job, Job]:
 
 
 def _targets(
-    options: argparse.Namespace, servers: ExitStack, home: Path, far: Server
-) -> dict[str, tuple[Server, tuple[Job, Job]]]:
+    options: argparse.Namespace, servers: ExitStack, home: Path, far: ServerProcess
+) -> dict[str, tuple[ServerProcess, tuple[Job, Job]]]:
     url = f"http://127.0.0.1:{far.port}/a2a"
-    found: dict[str, tuple[Server, tuple[Job, Job]]] = {}
+    found: dict[str, tuple[ServerProcess, tuple[Job, Job]]] = {}
     serve = server.gateway(f"echo=http://127.0.0.1:{far.port}")
     for name, environment in ((GATEWAY, NO_PROXY), ("by httpx", HTTPX))[: 2 if options.httpx else 1]:
         at = servers.enter_context(server.running([*environment, *serve], home / name))
@@ -102,7 +102,7 @@ def _targets(
     return found
 
 
-def _litellm(python: str, home: Path, url: str) -> AbstractContextManager[Server]:
+def _litellm(python: str, home: Path, url: str) -> AbstractContextManager[ServerProcess]:
     home.mkdir()
     card = {
         "name": "echo",
@@ -135,9 +135,9 @@ def _litellm(python: str, home: Path, url: str) -> AbstractContextManager[Server
 
 
 def _measure(
-    targets: Mapping[str, tuple[Server, Job]], count: int, connections: int, options: argparse.Namespace
+    targets: Mapping[str, tuple[ServerProcess, Job]], count: int, connections: int, options: argparse.Namespace
 ) -> None:
-    rounds: dict[str, list[Figures]] = {name: [] for name in targets}
+    rounds: dict[str, list[LoadFigures]] = {name: [] for name in targets}
     for number in range(options.rounds + 1):
         jobs = count if number else max(connections, count // 8)  # the first warms up
         for name, (at, job) in targets.items():
@@ -155,7 +155,9 @@ def _measure(
         )
 
 
-def _median(of: Callable[[Figures, Figures], float], first: list[Figures], second: list[Figures]) -> float:
+def _median(
+    of: Callable[[LoadFigures, LoadFigures], float], first: list[LoadFigures], second: list[LoadFigures]
+) -> float:
     return statistics.median(of(one, other) for one, other in zip(first, second, strict=True))
 
 

@@ -34,9 +34,9 @@ from urllib.parse import quote
 import psycopg
 
 from bench import server, work
-from bench.client import Connection
+from bench.client import KeepAliveConnection
 from bench.idle import resident
-from bench.server import Server
+from bench.server import ServerProcess
 
 _FILLERS = 32
 """Number of connections that fill a database."""
@@ -50,7 +50,7 @@ _SEARCHES: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RequestTime:
     """Duration of one request, in milliseconds."""
 
     p95: float
@@ -59,11 +59,11 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ScaleRow:
     runs: int
     cpu: float
     """Milliseconds per run."""
-    looks: Mapping[str, Look]
+    request_times: Mapping[str, RequestTime]
     memory: float
     """MB."""
     disk: float
@@ -79,7 +79,7 @@ async def fill(port: int, runs: int) -> list[str]:
     left = iter(range(runs))
 
     async def filler() -> None:
-        connection = await Connection.open(port)
+        connection = await KeepAliveConnection.open(port)
         for number in left:
             answer = await connection.post("/a2a/echo", body, work.A2A)
             if number % 100 == 0:
@@ -90,9 +90,11 @@ async def fill(port: int, runs: int) -> list[str]:
     return threads
 
 
-async def look(gateway: Server, ask: Callable[[Connection], Awaitable[bytes]], jobs: int) -> Look:
+async def measure_request(
+    gateway: ServerProcess, ask: Callable[[KeepAliveConnection], Awaitable[bytes]], jobs: int
+) -> RequestTime:
     """Measure a request on one connection."""
-    connection = await Connection.open(gateway.port)
+    connection = await KeepAliveConnection.open(gateway.port)
     for _ in range(jobs // 10):
         await ask(connection)  # warms up
     times: list[float] = []
@@ -102,7 +104,7 @@ async def look(gateway: Server, ask: Callable[[Connection], Awaitable[bytes]], j
         await ask(connection)
         times.append((time.perf_counter() - begun) * 1000)
     connection.close()
-    return Look(statistics.quantiles(times, n=20)[-1], (gateway.cpu - used) / jobs * 1000)
+    return RequestTime(statistics.quantiles(times, n=20)[-1], (gateway.cpu - used) / jobs * 1000)
 
 
 def first_answer(folder: Path, database: Sequence[str]) -> float:
@@ -111,7 +113,7 @@ def first_answer(folder: Path, database: Sequence[str]) -> float:
     with server.running(server.gateway(*database), folder) as gateway:
 
         async def ask() -> None:
-            connection = await Connection.open(gateway.port)
+            connection = await KeepAliveConnection.open(gateway.port)
             await work.acp()(connection, 0)
             connection.close()
 
@@ -119,7 +121,7 @@ def first_answer(folder: Path, database: Sequence[str]) -> float:
         return time.perf_counter() - begun
 
 
-def measure(folder: Path, runs: int, jobs: int, schema: str = "", url: str = "") -> Row:
+def measure(folder: Path, runs: int, jobs: int, schema: str = "", url: str = "") -> ScaleRow:
     database = ["--database", within(url, schema)] if url else []
     with server.running(server.gateway(*database), folder) as gateway:
         threads = asyncio.run(fill(gateway.port, runs))
@@ -127,7 +129,7 @@ def measure(folder: Path, runs: int, jobs: int, schema: str = "", url: str = "")
         found = _measure(gateway, threads, jobs)
     first_answer(folder, database)  # compiles what is not compiled yet
     size = bytes_in_schema(url, schema) if url else bytes_of_run(folder / "babelgate.db")
-    return Row(runs, *found, memory / 1e6, size, first_answer(folder, database))
+    return ScaleRow(runs, *found, memory / 1e6, size, first_answer(folder, database))
 
 
 @contextmanager
@@ -169,19 +171,19 @@ def bytes_of_run(database: Path) -> float:
     return database.stat().st_size / runs
 
 
-def _measure(gateway: Server, threads: Sequence[str], jobs: int) -> tuple[float, Mapping[str, Look]]:
+def _measure(gateway: ServerProcess, threads: Sequence[str], jobs: int) -> tuple[float, Mapping[str, RequestTime]]:
     middle = threads[len(threads) // 2]
     listing = work.encode({"jsonrpc": "2.0", "id": 1, "method": "ListTasks", "params": {"pageSize": 50}})
     server.measure(gateway, work.a2a_1_0(), max(16, jobs // 4), 16)  # warms up
     cpu = min(server.measure(gateway, work.a2a_1_0(), jobs, 16).cpu for _ in range(3))
     count = max(40, jobs // 5)
-    asks: dict[str, Callable[[Connection], Awaitable[bytes]]] = {
-        name: partial(Connection.post, path="/threads/search", body=work.encode({"limit": 10, **how}))
+    asks: dict[str, Callable[[KeepAliveConnection], Awaitable[bytes]]] = {
+        name: partial(KeepAliveConnection.post, path="/threads/search", body=work.encode({"limit": 10, **how}))
         for name, how in _SEARCHES.items()
     }
-    asks["tasks"] = partial(Connection.post, path="/a2a/echo", body=listing, headers=work.A2A)
-    asks["state"] = partial(Connection.get, path=f"/threads/{middle}/state")
-    return cpu, {name: asyncio.run(look(gateway, ask, count)) for name, ask in asks.items()}
+    asks["tasks"] = partial(KeepAliveConnection.post, path="/a2a/echo", body=listing, headers=work.A2A)
+    asks["state"] = partial(KeepAliveConnection.get, path=f"/threads/{middle}/state")
+    return cpu, {name: asyncio.run(measure_request(gateway, ask, count)) for name, ask in asks.items()}
 
 
 def main() -> None:
@@ -203,7 +205,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder, new_schema(options.database) as schema:
             row = measure(Path(folder), runs, options.jobs, schema, options.database)
         print(f"{row.runs:>8}{row.cpu:>12.3f}", end="")
-        for each in row.looks.values():
+        for each in row.request_times.values():
             print(f"{each.p95:>10.2f}{each.cpu:>7.2f}", end="")
         print(f"{row.memory:>11.1f}{row.disk:>11.0f}{row.start:>9.2f}", flush=True)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.client import Connection
+from bench.client import KeepAliveConnection
 from bench.work import Job
 
 CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -24,7 +24,7 @@ _COMPILED = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(Path(temp
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerProcess:
     port: int
     pid: int
 
@@ -35,7 +35,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class LoadFigures:
     """Figures of one measurement, or medians of several."""
 
     rate: float
@@ -68,7 +68,7 @@ def running(
     environment: Mapping[str, str] | None = None,
     patience: float = 60,
     pinned: bool = True,
-) -> Generator[Server]:
+) -> Generator[ServerProcess]:
     """Start a server and yield it as soon as it accepts connections. `{port}` in the command becomes its port. `pinned`
     pins it to the first core."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ def running(
         _await_port(process, port, patience, folder)
         if pinned and len(CORES) > 1:
             _pin(process.pid, CORES[:1])
-        yield Server(port, process.pid)
+        yield ServerProcess(port, process.pid)
     finally:
         process.terminate()
         try:
@@ -101,15 +101,15 @@ def pin_client() -> None:
         os.sched_setaffinity(0, CORES[1:])
 
 
-def measure(server: Server, job: Job, jobs: int, connections: int) -> Figures:
+def measure(server: ServerProcess, job: Job, jobs: int, connections: int) -> LoadFigures:
     used, begun = server.cpu, time.perf_counter()
     times = asyncio.run(_run(server.port, job, jobs // connections, connections))
     took, used = time.perf_counter() - begun, server.cpu - used
-    return Figures(len(times) / took, used / len(times) * 1000, statistics.median(times) * 1000)
+    return LoadFigures(len(times) / took, used / len(times) * 1000, statistics.median(times) * 1000)
 
 
-def median(rounds: Sequence[Figures]) -> Figures:
-    return Figures(
+def median(rounds: Sequence[LoadFigures]) -> LoadFigures:
+    return LoadFigures(
         statistics.median(each.rate for each in rounds),
         statistics.median(each.cpu for each in rounds),
         statistics.median(each.latency for each in rounds),
@@ -120,7 +120,7 @@ async def _run(port: int, job: Job, each: int, connections: int) -> list[float]:
     times: list[float] = []
 
     async def caller(first: int) -> None:
-        connection = await Connection.open(port)
+        connection = await KeepAliveConnection.open(port)
         for number in range(first, first + each):
             begun = time.perf_counter()
             await job(connection, number)

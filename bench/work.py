@@ -4,9 +4,9 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from bench.client import Connection
+from bench.client import KeepAliveConnection
 
-Job = Callable[[Connection, int], Awaitable[None]]
+Job = Callable[[KeepAliveConnection, int], Awaitable[None]]
 """Function (connection, number of the job)."""
 
 TOKENS: Final = " ".join(f"token{number:03}" for number in range(200))
@@ -25,7 +25,7 @@ def _expect(answer: bytes, wanted: bytes, name: str) -> None:
 def posted(path: str, body: Callable[[int], Any], wanted: bytes, headers: str = "") -> Job:
     """Return a job of one POST whose response must contain `wanted`. A stream is read to its end."""
 
-    async def job(connection: Connection, number: int) -> None:
+    async def job(connection: KeepAliveConnection, number: int) -> None:
         _expect(await connection.post(path, encode(body(number)), headers), wanted, path)
 
     return job
@@ -73,7 +73,7 @@ def acp_stream(path: str = "/acp/runs", agent: str = "stream") -> Job:
 def aief(tasks: str = "/agent/echo/ap/v1/agent/tasks") -> Job:
     """Return a job that creates a task and its step."""
 
-    async def job(connection: Connection, number: int) -> None:
+    async def job(connection: KeepAliveConnection, number: int) -> None:
         task = json.loads(await connection.post(tasks, b'{"input":"Hello"}'))
         _expect(await connection.post(f"{tasks}/{task['task_id']}/steps", b"{}"), b"Hello", tasks)
 
@@ -87,7 +87,7 @@ def langgraph_wait(assistant: str = "echo") -> Job:
 def langgraph_thread(assistant: str = "echo") -> Job:
     """Return a job that creates a thread, and waits for a run on it."""
 
-    async def job(connection: Connection, number: int) -> None:
+    async def job(connection: KeepAliveConnection, number: int) -> None:
         thread = json.loads(await connection.post("/threads", b"{}"))["thread_id"]
         path = f"/threads/{thread}/runs/wait"
         _expect(await connection.post(path, encode(langgraph_run(assistant, "Hello"))), b"Hello", path)

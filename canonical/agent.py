@@ -108,8 +108,8 @@ class Invocation:
     """Ids from the upstream, as earlier runs bound them: `task` and `run` of this task, `context` and `session` of the
     thread."""
     past: Callable[[], Awaitable[Sequence[Record]]] = no_past
-    """Reader of the task's records so far, without voided ones (`babelgate.canonical.replay.standing`). An agent that
-    is started again finds there what it has already sent."""
+    """Reader of the task's records so far, without voided ones (`babelgate.canonical.replay.without_voided`). A
+    restarted agent reads there what it has already sent."""
     with_files: Callable[[Message], Awaitable[Message]] = no_files
     """Loader that returns a message of the history with the bytes of its files in `inline`."""
     states: Callable[[], Awaitable[StateHistory]] = no_states

@@ -62,10 +62,12 @@ class Diverged(FaultError):
     """Raised if an agent that starts over does not repeat its earlier events."""
 
     def __init__(self, words: str) -> None:
-        super().__init__(FaultCode.AGENT_NOT_REPLAYABLE, f"The agent was started again and {words}.")
+        super().__init__(
+            FaultCode.AGENT_NOT_REPLAYABLE, f"The restarted agent did not repeat its earlier events: {words}."
+        )
 
 
-def standing(records: Iterable[Record]) -> list[Record]:
+def without_voided(records: Iterable[Record]) -> list[Record]:
     """Return the records without those that a later restart of their run makes void."""
     remaining: list[Record] = []
     for record in records:
@@ -87,7 +89,7 @@ def agent_records(records: Iterable[Record], run_id: str | None = None) -> list[
     hub appends (starts, ends, answers) are left out."""
     return [
         record
-        for record in standing(records)
+        for record in without_voided(records)
         if not isinstance(record.event, _BY_HUB) and (run_id is None or record.run_id == run_id)
     ]
 
@@ -96,15 +98,15 @@ def agent_events(records: Iterable[Record], run_id: str | None = None) -> list[E
     return [record.event for record in agent_records(records, run_id)]
 
 
-def is_same_event(logged: Event, again: Event) -> bool:
-    """Return True if `again` repeats `logged`.
+def is_same_event(logged: Event, repeated: Event) -> bool:
+    """Return True if `repeated` repeats `logged`.
 
     Fields that the hub fills are ignored: ids, and the hash of a file's bytes, which must be that of the bytes sent
     again.
     """
-    if logged.kind != again.kind:
+    if logged.kind != repeated.kind:
         return False
-    old, new = to_json(logged), to_json(again)
+    old, new = to_json(logged), to_json(repeated)
     if isinstance(logged, StateSaved) and logged.checkpoint_id and logged.checkpoint_id == new["checkpoint_id"]:
         # An id identifies one state, even if the state is encoded differently.
         for members in (old, new):
@@ -117,7 +119,7 @@ def is_same_event(logged: Event, again: Event) -> bool:
             new.pop(name)
     for name in ("message", "part"):
         if isinstance(old.get(name), dict):
-            _fill(old[name], new[name], getattr(again, name))
+            _fill(old[name], new[name], getattr(repeated, name))
     return is_equal(old, new)
 
 
@@ -233,7 +235,7 @@ class ReplayCursor:
                 self._pieces.append(piece)
                 self._origins.append(place)
 
-    def news(self, event: Event) -> list[Event]:
+    def new_events(self, event: Event) -> list[Event]:
         """Return the part of an event that is not in the log yet.
 
         Raises:
@@ -274,10 +276,10 @@ class ReplayCursor:
         if self.is_repeated:
             return events, ()
         self._repeated = []
-        new = [news for event in events for news in self.news(event)]
+        new = [new_event for event in events for new_event in self.new_events(event)]
         has_question = [any(isinstance(event, InterruptRaised) for event in each) for each in (new, self._repeated)]
         if all(has_question):
-            raise Diverged("asked more than it had asked before")
+            raise Diverged("it asked a new question along with a logged one")
         return new, self._repeated
 
     @property
@@ -298,7 +300,7 @@ class ReplayCursor:
         """
         if not self.is_over:
             total = self._origins[-1] + 1
-            raise Diverged(f"ended after {self._origins[self._at]} of the {total} events that it had said before")
+            raise Diverged(f"it ended after {self._origins[self._at]} of {total} logged events")
 
     def _rest(self, again: _Text) -> str:
         """Return the new end of a text; empty if the log has all of it."""
@@ -311,10 +313,10 @@ class ReplayCursor:
                     self._offset += len(text)
                     return ""
                 if not text.startswith(left):
-                    raise Diverged("said other words than it had said before")
+                    raise Diverged("its text differs from the logged text")
                 text = text[len(left) :]
             elif not self._closed or not isinstance(logged, _CLOSING):
-                raise Diverged("said more than it had said before")
+                raise Diverged("its text is longer than the logged text")
             self._at, self._offset = self._at + 1, 0
         return text
 
@@ -324,14 +326,14 @@ class ReplayCursor:
         while not self.is_repeated:
             logged = self._pieces[self._at]
             if isinstance(logged, _Text):
-                raise Diverged(f"said {again.kind} where it had said more of a part before")
+                raise Diverged(f"it sent {again.kind} where the log has more text of a part")
             if is_same_event(logged, self._without_new_id(again, original)):
                 self._at += 1
                 self._learn(logged, original)
                 return logged
             if not self._closed or not isinstance(logged, _CLOSING):
-                words = f"said {again.kind} where it had said {logged.kind} before"
-                raise Diverged(words if logged.kind != again.kind else f"{words}, with other words")
+                words = f"it sent {again.kind} where the log has {logged.kind}"
+                raise Diverged(words if logged.kind != again.kind else f"{words} with other content")
             self._at += 1
         return None
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from babelgate.conformance.baseline import apply
 from babelgate.conformance.judge import judge
-from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.requirement import Requirement, RequirementSet, load_set, set_names
 from babelgate.conformance.verdict import Result
 from babelgate.conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
@@ -22,7 +22,7 @@ class SelectionError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RequirementSelection:
     """Filter for the sets and requirements to judge. The default selects everything that the agent speaks."""
 
     protocol: str = ""
@@ -81,12 +81,12 @@ class _Results:
 
 async def examine(
     url: str,
-    selection: Selection,
-    options: Options,
+    selection: RequirementSelection,
+    options: ProbeOptions,
     *,
     baseline: Mapping[str, str] | None = None,
     observer: Observer | None = None,
-) -> Report:
+) -> CheckReport:
     """Judge the agent at a URL by each selected revision, one after the other, and return the report.
 
     Revisions do not run at the same time, so that the requests of one cannot disturb another. User and password in the
@@ -101,14 +101,14 @@ async def examine(
     url = hide_credentials(url)
     watching = observer or _NoObserver()
     chosen = selection.sets()
-    is_told = bool(selection.protocol) and len(chosen) == 1
+    is_requested = bool(selection.protocol) and len(chosen) == 1
     found = _Results()
     for each in chosen:
-        await _judge_one(each, url, selection, options, watching, found, is_told=is_told)
+        await _judge_one(each, url, selection, options, watching, found, is_requested=is_requested)
     if found.silent and not found.sets and not found.refused:
         raise next(iter(found.silent.values()))
     found.refused |= {name: str(error) for name, error in found.silent.items()}
-    return Report(
+    return CheckReport(
         url=url,
         sets=[apply(baseline or {}, each) for each in found.sets],
         seconds=time.monotonic() - started,
@@ -121,19 +121,19 @@ async def examine(
 async def _judge_one(
     chosen: RequirementSet,
     url: str,
-    selection: Selection,
-    options: Options,
+    selection: RequirementSelection,
+    options: ProbeOptions,
     observer: Observer,
     found: _Results,
     *,
-    is_told: bool,
+    is_requested: bool,
 ) -> None:
     try:
         report = await judge(
             chosen,
             url,
             options,
-            is_told=is_told,
+            is_requested=is_requested,
             selected=selection.is_wanted,
             on_start=lambda opened, number: observer.start_set(chosen, opened, number),
             on_result=observer.add_result,

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from babelgate.conformance.probe import Context, Opened, Options, Suite
+from babelgate.conformance.probe import Context, Opened, ProbeOptions, ProbeSuite
 from babelgate.conformance.report.model import SetReport
 from babelgate.conformance.requirement import Requirement, RequirementSet
 from babelgate.conformance.verdict import Failed, NotApplicable, NotObserved, Prerequisite, Result, Verdict
@@ -20,23 +20,23 @@ _TIMEOUT_FACTOR: Final = 12
 """Time limit of one probe, as a multiple of the timeout for one answer."""
 
 
-def suite_of(chosen: RequirementSet) -> Suite[Any]:
+def suite_of(chosen: RequirementSet) -> ProbeSuite[Any]:
     return import_module(chosen.module).SUITE
 
 
 async def judge(
     chosen: RequirementSet,
     url: str,
-    options: Options,
+    options: ProbeOptions,
     *,
-    is_told: bool = False,
+    is_requested: bool = False,
     selected: Callable[[Requirement], bool] = lambda _: True,
     on_start: Callable[[Opened[Any], int], None] = lambda _, __: None,
     on_result: Callable[[Result], None] = lambda _: None,
 ) -> SetReport:
     """Judge an agent by one requirement set and return the report.
 
-    `is_told`: the user named this revision, so it is judged even if the agent does not seem to speak it. Raises
+    `is_requested`: the user named this revision, so it is judged even if the agent does not seem to speak it. Raises
     NotSpoken if the agent does not speak this revision, and Unanswered if no server answers.
     """
     started = time.monotonic()
@@ -50,7 +50,7 @@ async def judge(
         timeout=options.timeout,
         schemas=load_schemas(chosen.name),
     ) as wire:
-        opened = await suite.open(wire, url, options, is_told)
+        opened = await suite.open(wire, url, options, is_requested)
         on_start(opened, len(requirements))
         context = Context(wire, opened, options)
         runner = _Runner(chosen, suite, context)
@@ -61,7 +61,7 @@ async def judge(
     return SetReport(
         set=chosen,
         endpoint=opened.endpoint,
-        because=opened.because,
+        evidence=opened.because,
         capabilities=opened.capabilities,
         results=results,
         seconds=time.monotonic() - started,
@@ -71,7 +71,7 @@ async def judge(
 
 
 class _Runner:
-    def __init__(self, chosen: RequirementSet, suite: Suite[Any], context: Context[Any]) -> None:
+    def __init__(self, chosen: RequirementSet, suite: ProbeSuite[Any], context: Context[Any]) -> None:
         self._set = chosen
         self._suite = suite
         self._context = context
@@ -136,7 +136,7 @@ class _Runner:
         broken: list[tuple[Exchange, Violation]] = []
         for exchange in self._context.wire.exchanges:
             for message in exchange.messages:
-                if message.is_ours:
+                if message.is_from_check:
                     continue
                 if not described.isdisjoint(message.definitions):
                     evidence.append(exchange)
@@ -197,7 +197,7 @@ def _inapplicable(requirement: Requirement, capabilities: frozenset[str]) -> str
 def _invalid_requests(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange, str]]:
     for exchange in exchanges:
         for message in exchange.messages:
-            if message.is_ours:
+            if message.is_from_check:
                 for each in message.violations:
                     text = f"request #{exchange.number} of the check breaks {message.schema}: {each.path}: {each.text}"
                     yield exchange, text
@@ -211,7 +211,7 @@ def _verdict_on_error(
     The agent is at fault if it refused an earlier request or sent a message that breaks its schema, because the probe
     then had nothing valid to read. Otherwise the check is at fault.
     """
-    wrong = (message.violations for exchange in exchanges for message in exchange.messages if not message.is_ours)
+    wrong = (message.violations for exchange in exchanges for message in exchange.messages if not message.is_from_check)
     if any(wrong) or any((exchange.status or 0) >= 400 for exchange in exchanges):
         return _verdict(requirement, Prerequisite(f"a readable answer: {faults}"))
     return Verdict.HARNESS_ERROR, {"expected": faults}

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ProbeOptions:
     """User's settings for judging an agent."""
 
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -63,7 +63,7 @@ class Opened(Generic[T]):
 
 
 class Context(Generic[T]):
-    def __init__(self, wire: Wire, opened: Opened[T], options: Options) -> None:
+    def __init__(self, wire: Wire, opened: Opened[T], options: ProbeOptions) -> None:
         self.wire = wire
         self.target = opened.target
         self.capabilities = opened.capabilities
@@ -162,15 +162,15 @@ class Probes(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Suite(Generic[T]):
+class ProbeSuite(Generic[T]):
     """Opener and probes for agents of one revision. The module of each requirement set has one, named SUITE."""
 
-    open: Callable[[Wire, str, Options, bool], Awaitable[Opened[T]]]
+    open: Callable[[Wire, str, ProbeOptions, bool], Awaitable[Opened[T]]]
     """Function that determines whether and how a server speaks the revision. Its arguments are the wire, the URL, the
-    options and `is_told`.
+    options and `is_requested`.
 
-    Raises NotSpoken, or Unanswered if no server answers. `is_told` means that the user named this revision. Then the
-    function does not raise NotSpoken, and the probes report what is wrong.
+    Raises NotSpoken, or Unanswered if no server answers. `is_requested` means that the user named this revision. Then
+    the function does not raise NotSpoken, and the probes report what is wrong.
     """
     probes: Probes[T]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from babelgate.conformance.report.model import Report, SetReport
+    from babelgate.conformance.report.model import CheckReport, SetReport
     from babelgate.conformance.verdict import Result
 
 _OPTIONS: Final = ("protocol", "version", "only", "header", "triggers", "baseline", "timeout")
@@ -67,21 +67,23 @@ def pytest_exception_interact(call: pytest.CallInfo[Any], report: pytest.TestRep
         report.sections.append(("babelgate", hint))
 
 
-def _judge_url(config: pytest.Config, url: str) -> "Report":
+def _judge_url(config: pytest.Config, url: str) -> "CheckReport":
     import asyncio
     from pathlib import Path
 
     from babelgate.conformance.baseline import BaselineError, read_baseline
-    from babelgate.conformance.examine import Selection, SelectionError, examine
-    from babelgate.conformance.probe import Options
+    from babelgate.conformance.examine import RequirementSelection, SelectionError, examine
+    from babelgate.conformance.probe import ProbeOptions
     from babelgate.conformance.trigger import TriggerError, read_triggers
     from babelgate.conformance.wire.http import Unanswered
 
     options_by_name: Any = {name: config.getoption(f"--babelgate-{name}") for name in _OPTIONS}
     headers = dict(each.split(":", 1) for each in options_by_name["header"])
-    selection = Selection(options_by_name["protocol"], options_by_name["version"], tuple(options_by_name["only"]))
+    selection = RequirementSelection(
+        options_by_name["protocol"], options_by_name["version"], tuple(options_by_name["only"])
+    )
     try:
-        options = Options(
+        options = ProbeOptions(
             headers={name.strip(): value.strip() for name, value in headers.items()},
             triggers=read_triggers(options_by_name["triggers"]),
             timeout=options_by_name["timeout"],
@@ -112,9 +114,9 @@ class NotKept(Exception):
 class RequirementItem(pytest.Item):
     _result: "Result"
     _set: "SetReport"
-    _report: "Report"
+    _report: "CheckReport"
 
-    def set_result(self, result: "Result", of: "SetReport", report: "Report") -> None:
+    def set_result(self, result: "Result", of: "SetReport", report: "CheckReport") -> None:
         self._result, self._set, self._report = result, of, report
         self.add_marker(f"babelgate_{result.requirement.level}")
 

@@ -98,7 +98,7 @@ def load_set(name: str) -> RequirementSet:
     )
     ids = [each.id for each in requirements]
     if twice := {id for id in ids if ids.count(id) > 1}:
-        raise ValueError(f"{name}: {', '.join(sorted(twice))}: duplicate id")
+        raise ValueError(f"{name}: {', '.join(sorted(twice))} occurs twice")
     return RequirementSet(
         name=name,
         protocol=content["protocol"],

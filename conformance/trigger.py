@@ -51,7 +51,7 @@ class Trigger:
     """Answer to the question that the agent asks."""
     data: Any = None
     """Structured input in addition to the text, for agents that need it."""
-    is_given: bool = True
+    is_from_user: bool = True
     """False for the default trigger: the user gave none, so it is unknown whether the agent shows the behaviour."""
     is_never: bool = False
     """True if the user states that the agent never shows this behaviour, where the protocol leaves it the choice."""
@@ -68,7 +68,7 @@ class Triggers:
         """Return the trigger for a behaviour, or by default a greeting. Raises KeyError for an unknown behaviour."""
         if behaviour not in BEHAVIOURS:
             raise KeyError(behaviour)
-        return self.by_behaviour.get(behaviour, Trigger("Hello", is_given=False))
+        return self.by_behaviour.get(behaviour, Trigger("Hello", is_from_user=False))
 
     def with_texts(self, texts: Mapping[str, str]) -> "Triggers":
         """Return these triggers with their texts replaced by those of the command line. Raises TriggerError."""

@@ -8,22 +8,22 @@ from typing import Final
 from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Drain, Hub, Parts
+from babelgate.gateway.hub import Drain, GatewayHub, Parts
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
-from babelgate.gateway.runs.crons import Crons, CronSubmit
+from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.readiness import Readiness
-from babelgate.gateway.runs.recovery import Recovery
-from babelgate.gateway.runs.retention import Retention
+from babelgate.gateway.runs.recovery import RunRecovery
+from babelgate.gateway.runs.retention import RetentionSweep
 from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
-from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, WebhookRegistry, WriterFactory
 from babelgate.gateway.settings.model import Limits, Webhooks
@@ -31,7 +31,7 @@ from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 
 _EXPIRY_HEARTBEATS: Final = 30
 """Number of a leader's heartbeats between two checks for threads that expire."""
@@ -43,7 +43,7 @@ Its readers may be at other nodes, which receive what it stores one notice later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class HubOptions:
     """Settings of a hub, apart from its agents, its database and its store of files."""
 
     limits: Limits = field(default_factory=Limits)
@@ -70,7 +70,7 @@ class Options:
     clock: Clock = field(default_factory=Clock)
 
 
-def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher, options: Options) -> Hub:
+def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher, options: HubOptions) -> GatewayHub:
     """Return a hub that is not started yet. `database` is the URL of the database that keeps the log."""
     limits, clock = options.limits, options.clock
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
@@ -83,11 +83,11 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         shared=options.cluster is not None,
         on_remote=commits.handle_remotes,
     )
-    reads = Reads(journal, blobs, limits.inline, limits.thread)
+    reads = JournalReads(journal, blobs, limits.inline, limits.thread)
     engine = _create_engine(journal, blobs, reads, registry, options)
     threads = _create_threads(journal, reads, engine, blobs, registry, limits, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, fetcher, options)
-    recovery = Recovery(journal, engine, deliverer, registry.get)
+    recovery = RunRecovery(journal, engine, deliverer, registry.get)
     expiry = Expiry(journal, limits, threads.erase_expired, threads.prune, clock)
     cluster: Cluster | None = None
 
@@ -95,7 +95,7 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         # It does no harm if two nodes lead for a moment.
         return cluster is None or cluster.leads
 
-    crons = Crons(journal, clock, limits, fetcher.check, is_leader)
+    crons = CronScheduler(journal, clock, limits, fetcher.check, is_leader)
     if options.cluster is not None:
         cluster = Cluster(
             journal,
@@ -107,7 +107,7 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
             forget_paused=threads.forget_paused,
         )
     commits.connect(reads, expiry, threads, cluster)
-    store = items.Store(journal, clock, limits.input)
+    store = items.ItemStore(journal, clock, limits.input)
     parts = Parts(
         registry=registry,
         journal=journal,
@@ -137,46 +137,48 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         crons=crons,
         cron_submits=options.crons,
         expiry=expiry,
-        retention=Retention(journal, options.retention, threads.erase_idle, clock, is_leader, long_thread_erased),
+        retention=RetentionSweep(journal, options.retention, threads.erase_idle, clock, is_leader, long_thread_erased),
         sweeper=Sweeper(journal, blobs, store, clock, is_leader),
         readiness=Readiness(journal, blobs, clock),
         store=store,
-        assistants=assistants.Assistants(journal, clock, limits),
+        assistants=assistants.AssistantStore(journal, clock, limits),
         is_standby=options.standby,
     )
-    return Hub(parts)
+    return GatewayHub(parts)
 
 
 class _Leader:
     """Work of the node that leads a cluster."""
 
-    def __init__(self, crons: Crons, expiry: Expiry) -> None:
+    def __init__(self, crons: CronScheduler, expiry: Expiry) -> None:
         self._crons = crons
         self._expiry = expiry
 
     def handle_heartbeat(self, count: int) -> None:
         """Check for due crons, and now and then for threads that expire. `count` is the number of the heartbeat."""
-        self._crons.look()
+        self._crons.wake()
         if count % _EXPIRY_HEARTBEATS == 0:
             self._expiry.restart()
 
 
 def _create_threads(
     journal: Journal,
-    reads: Reads,
+    reads: JournalReads,
     engine: Engine,
     blobs: Blobs,
     registry: Registry,
     limits: Limits,
     long_thread_erased: asyncio.Event,
-) -> Threads:
+) -> ThreadCommands:
     uploads = Uploads(journal, reads, blobs)
     state_updates = StateUpdates(journal, reads, blobs, registry.get_reachable)
     in_process = [registered.agent for registered in registry.all() if isinstance(registered.agent, InProcess)]
-    return Threads(journal, reads, engine, uploads, state_updates, in_process, limits, long_thread_erased)
+    return ThreadCommands(journal, reads, engine, uploads, state_updates, in_process, limits, long_thread_erased)
 
 
-def _create_engine(journal: Journal, blobs: Blobs, reads: Reads, registry: Registry, options: Options) -> Engine:
+def _create_engine(
+    journal: Journal, blobs: Blobs, reads: JournalReads, registry: Registry, options: HubOptions
+) -> Engine:
     limits = options.limits
     has_own_window = options.cluster is None or "window" in limits.model_fields_set
     return Engine(
@@ -195,7 +197,7 @@ def _create_engine(journal: Journal, blobs: Blobs, reads: Reads, registry: Regis
     )
 
 
-def _create_deliverer(journal: Journal, reads: Reads, fetcher: Fetcher, options: Options) -> Deliverer:
+def _create_deliverer(journal: Journal, reads: JournalReads, fetcher: Fetcher, options: HubOptions) -> Deliverer:
     return Deliverer(
         journal,
         reads,

@@ -62,13 +62,13 @@ async def steps(text: str) -> AsyncGenerator[Step | str]:
     yield "Reviewed."
 
 
-class Count(TypedDict):
+class WordCount(TypedDict):
     text: str
     words: int
     length: int
 
 
-def json(text: str) -> Count:
+def json(text: str) -> WordCount:
     """Count the words and characters of a text, as JSON."""
     return {"text": text, "words": len(text.split()), "length": len(text)}
 

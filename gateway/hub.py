@@ -20,22 +20,22 @@ from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.cluster import Cluster
-from babelgate.gateway.runs.crons import Crons, CronSubmit
+from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.output_schema import find_schema_error
 from babelgate.gateway.runs.readiness import Readiness
-from babelgate.gateway.runs.recovery import Recovery
-from babelgate.gateway.runs.retention import Retention
+from babelgate.gateway.runs.recovery import RunRecovery
+from babelgate.gateway.runs.retention import RetentionSweep
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
-from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.webhooks import Deliverer, WebhookRegistry
 from babelgate.gateway.storage import assistants, items, queries
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Transaction, read_meta, write_meta
 from babelgate.gateway.storage.unavailable import RETRY_AFTER
 
@@ -65,31 +65,31 @@ class Parts:
 
     registry: Registry
     journal: Journal
-    reads: Reads
+    reads: JournalReads
     blobs: Blobs
     fetcher: Fetcher
     drain: Drain
     engine: Engine
     submissions: Submissions
-    threads: Threads
+    threads: ThreadCommands
     webhooks: WebhookRegistry
     deliverer: Deliverer
-    recovery: Recovery
+    recovery: RunRecovery
     cluster: Cluster | None
     """The node of a cluster; None if the gateway has the database for itself."""
-    crons: Crons
+    crons: CronScheduler
     cron_submits: Mapping[str, CronSubmit]
     expiry: Expiry
-    retention: Retention
+    retention: RetentionSweep
     sweeper: Sweeper
     readiness: Readiness
-    store: items.Store
-    assistants: assistants.Assistants
+    store: items.ItemStore
+    assistants: assistants.AssistantStore
     is_standby: bool
     """True if the start waits for the database while another gateway uses it."""
 
 
-class Hub:
+class GatewayHub:
     """Entry point of all servers to threads, runs and agents."""
 
     def __init__(self, parts: Parts) -> None:
@@ -111,7 +111,7 @@ class Hub:
         return self._parts.journal
 
     @property
-    def reads(self) -> Reads:
+    def reads(self) -> JournalReads:
         """Queries of threads, tasks, runs and logs."""
         return self._parts.reads
 
@@ -121,22 +121,22 @@ class Hub:
         return self._parts.engine
 
     @property
-    def store(self) -> items.Store:
+    def store(self) -> items.ItemStore:
         """The items of owners."""
         return self._parts.store
 
     @property
-    def assistants(self) -> assistants.Assistants:
+    def assistants(self) -> assistants.AssistantStore:
         """The assistants of owners."""
         return self._parts.assistants
 
     @property
-    def crons(self) -> Crons:
+    def crons(self) -> CronScheduler:
         """The crons of owners."""
         return self._parts.crons
 
     @property
-    def retention(self) -> Retention:
+    def retention(self) -> RetentionSweep:
         """The sweep that erases old threads."""
         return self._parts.retention
 

@@ -119,7 +119,7 @@ class Fetcher:
             raise FaultError(
                 FaultCode.INVALID,
                 f"The host of the URL is not a public address: {host}. "
-                "The gateway calls others only where its setting network.allow names them.",
+                "The gateway calls other addresses only if its setting network.allow lists them.",
             )
         return Pinned(parsed, host, addresses)
 
@@ -142,7 +142,7 @@ class Fetcher:
                 if not 200 <= response.status_code < 300:
                     raise FaultError(FaultCode.INVALID, f"{url} answers with the status {response.status_code}")
                 if content_codings(response.headers.get("content-encoding", "")):
-                    raise FaultError(FaultCode.INVALID, f"{url} answers in a content encoding that was not asked for")
+                    raise FaultError(FaultCode.INVALID, f"{url} answers in a content encoding that was not requested")
                 return await self._body(url, response, received)
         except OSError as error:
             raise FaultError(FaultCode.INVALID, f"{url} cannot be fetched: {error}") from error
@@ -236,7 +236,7 @@ def _parse_url(url: str) -> httpx.URL:
     if parsed.scheme not in _PORTS:
         raise FaultError(FaultCode.INVALID, "The URL must begin with http:// or https://")
     if parsed.userinfo:
-        raise FaultError(FaultCode.INVALID, "The URL must not hold a user name or a password")
+        raise FaultError(FaultCode.INVALID, "The URL must not contain a user name or a password")
     if not _HOST.fullmatch(parsed.raw_host.decode("ascii")):
         raise FaultError(FaultCode.INVALID, "The URL names no host that can be called")
     if parsed.port is not None and not 0 < parsed.port < 65536:

@@ -30,12 +30,12 @@ class RegisteredAgent:
     """Names of headers to forward, in lower case."""
     instance: str | None = None
     """Id of the gateway instance that the agent's server is, if it is a gateway."""
-    because: str = ""
+    detection: str = ""
     """Result of the detection of the server's protocol, on one line."""
     server: str | None = None
     """URL of the server, if the settings name it without a single agent, so that all its agents are served."""
-    again: "Again | None" = field(default=None, repr=False)
-    """Function that looks again for a broken agent behind a URL."""
+    detect: "Detect | None" = field(default=None, repr=False)
+    """Function that repeats the detection of a broken agent behind a URL."""
     describe: "Describe | None" = field(default=None, repr=False)
     """Function that fetches the schemas of the agent from its server."""
 
@@ -45,13 +45,13 @@ class RegisteredAgent:
         The reason is for the operator alone: it names URLs, hosts and files.
         """
         log.warning("broken agent called agent=%s run=%s reason=%s", self.info.name, run_id, self.broken)
-        why = "it could not be loaded" if self.again is None else "its server cannot be used at the moment"
+        why = "it could not be loaded" if self.detect is None else "its server cannot be used at the moment"
         words = f"Agent {self.info.name} is not available: {why}. The log of the gateway has the reason."
         return FaultError(FaultCode.AGENT_UNREACHABLE, words)
 
 
 Describe = Callable[[], Awaitable[Mapping[str, JsonObject]]]
 """Function that returns the schemas of an agent. Raises the error that the server answers."""
-Again = Callable[[], Awaitable[Sequence[RegisteredAgent]]]
+Detect = Callable[[], Awaitable[Sequence[RegisteredAgent]]]
 """Function that returns the agents in exchange for a broken one. If it is still broken, it is returned with its current
 reason."""

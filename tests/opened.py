@@ -12,7 +12,7 @@ from typing import Any
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.http.app import create_app, open_hub, register
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -22,7 +22,7 @@ from tests.registration import registering
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    hub: Hub
+    hub: GatewayHub
     app: Any
     """The ASGI application."""
     settings: Settings

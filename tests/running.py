@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from babelgate.gateway.http.connection import protocol_options
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests import loopback
@@ -20,7 +20,7 @@ from tests.serving import serving
 @dataclass(frozen=True, slots=True)
 class Running:
     url: str
-    hub: Hub
+    hub: GatewayHub
     http: httpx.AsyncClient
     """Client with the gateway as its base URL and a timeout of 30 s."""
     settings: Settings

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
-from babelgate.adapters.a2a.codec.asks import Reply
+from babelgate.adapters.a2a.codec.asks import AnswerMessage
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS, encode_offer
 from babelgate.adapters.a2a.read.questions import replies
@@ -38,7 +38,7 @@ def request(
         call = replace(call, history=())
     is_answer = bool(call.answers)
     task_id = call.upstream.get("task")
-    reply = replies(call, past) if is_answer else Reply(_input(call))
+    reply = replies(call, past) if is_answer else AnswerMessage(_input(call))
     if offers_tools and call.tools:
         extensions = dict.fromkeys((*reply.extensions, CLIENT_TOOLS))
         reply = replace(reply, parts=(*reply.parts, encode_offer(call.tools)), extensions=tuple(extensions))
@@ -83,7 +83,7 @@ def _is_lossy(messages: Sequence[Message]) -> bool:
     return any(shown_part(part)[0] is not part for message in messages for part in message.parts)
 
 
-def _message(call: Invocation, reply: Reply) -> Message:
+def _message(call: Invocation, reply: AnswerMessage) -> Message:
     """Return the caller's last message with the content of the reply."""
     last = call.messages[-1] if call.messages else Message()
     message_id = last.message_id or derived_id(call.run_id, "input")

@@ -402,7 +402,7 @@ class Start:
     def check_absent(self) -> None:
         """Check that an answer has no start. Raises invalid."""
         if self:
-            raise FaultError(FaultCode.INVALID, "An answer goes on from its question: it takes neither fork nor state.")
+            raise FaultError(FaultCode.INVALID, "An answer continues from its question: leave out fork and state.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from babelgate.adapters.kit.extension import URI
 from babelgate.adapters.langchain.codec.caller_tools import encode_declared, encode_tool_message
 from babelgate.adapters.langchain.codec.caller_tools import encode_input as encode_tools
 from babelgate.adapters.langchain.codec.interrupts import BREAKPOINT, encode_answer
-from babelgate.adapters.langchain.codec.message import encode_message, encode_said
+from babelgate.adapters.langchain.codec.message import encode_agent_protocol_message, encode_message
 from babelgate.adapters.langchain.codec.state import decode_messages
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.canonical import DataPart, FaultCode, FaultError, Invocation, Message, Record
@@ -223,7 +223,7 @@ def is_lossy(message: Message) -> bool:
 def encode_messages(call: Invocation, history: Sequence[Message] = ()) -> JsonObject:
     """Return the input of an Agent Protocol run: messages, and data in `input`. Both are missing in a run without an
     input."""
-    messages = [encode_said(message) for message in (*history, *call.messages)]
+    messages = [encode_agent_protocol_message(message) for message in (*history, *call.messages)]
     members: JsonObject = {"messages": messages} if messages else {}
     return members if call.data is None else {**members, "input": call.data}
 

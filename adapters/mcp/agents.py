@@ -70,7 +70,7 @@ _RESUME: Final[JsonObject] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class AgentTool:
     """An agent as a tool."""
 
     info: AgentInfo
@@ -84,7 +84,7 @@ class Tool:
     agent's metadata."""
 
     @classmethod
-    def of(cls, info: AgentInfo) -> "Tool":
+    def of(cls, info: AgentInfo) -> "AgentTool":
         """Return the tool of an agent."""
         schema = info.schemas.get("input")
         input_schema = None if schema is None else _input_of(schema)
@@ -114,9 +114,9 @@ class Tool:
         return tool
 
 
-def tools_of(infos: Sequence[AgentInfo]) -> dict[str, Tool]:
+def tools_of(infos: Sequence[AgentInfo]) -> dict[str, AgentTool]:
     """Return the tools of the agents, by name."""
-    return {info.name: Tool.of(info) for info in infos}
+    return {info.name: AgentTool.of(info) for info in infos}
 
 
 def resume_name(names: Mapping[str, object]) -> str:

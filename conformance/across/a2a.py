@@ -8,17 +8,17 @@ from typing import Any, ClassVar, Final
 from uuid import uuid4
 
 from babelgate.conformance.across.driver import (
-    Broken,
     Driver,
     Live,
     Observation,
+    ScenarioFailed,
     check_stream,
     decode_base64,
     read_success,
 )
-from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
-from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
-from babelgate.conformance.wire.http import Stream
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_list, as_object, dig
+from babelgate.conformance.wire.http import StreamExchange
 
 _STATES: Final = {
     "SUBMITTED": "submitted",
@@ -71,7 +71,7 @@ class _A2A(Driver):
     def _part(self, kind: str, value: Any) -> Any:
         raise NotImplementedError
 
-    def _parts(self, caller_input: Input) -> Iterator[Any]:
+    def _parts(self, caller_input: CallerInput) -> Iterator[Any]:
         yield (
             self._part("text", caller_input.text)
             if caller_input.data is None
@@ -99,11 +99,11 @@ class _A2A(Driver):
             return _read_task(agent, payload or result, exchange)
         return _read_task(agent, _task_of(payload), exchange)
 
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         message = self._message(list(self._parts(caller_input)), contextId=after.thread if after else "")
         return await self._call(agent, "send", {"message": message, "configuration": {**self.configuration}})
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         return await self._call(handle.agent, "get", {"id": handle.task})
 
     async def cancel(self, handle: Handle) -> None:
@@ -120,7 +120,7 @@ class _A2A(Driver):
         return await self._call(paused.handle.agent, "send", params)
 
     @asynccontextmanager
-    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+    async def stream(self, agent: str, caller_input: CallerInput) -> AsyncGenerator[Live]:
         params = {"message": self._message(list(self._parts(caller_input)))}
         async with self.wire.stream(**self._request(agent, "stream", params), events="") as stream:
             if not stream.exchange.is_stream:
@@ -173,11 +173,11 @@ class A2A10(_A2A):
 
 
 class _Live(Live):
-    def __init__(self, stream: Stream, agent: str) -> None:
+    def __init__(self, stream: StreamExchange, agent: str) -> None:
         super().__init__(stream, agent)
         self._task: dict[str, Any] = {}
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: SseFrame) -> None:
         event = frame.json
         _check_error(event, self.stream.exchange)
         kind, payload = _unwrap(dig(event, "result"))
@@ -224,11 +224,11 @@ class _Live(Live):
 
 
 def _check_error(answer: Any, exchange: Exchange) -> None:
-    """Raise Broken if the answer is an error."""
+    """Raise ScenarioFailed if the answer is an error."""
     error = dig(answer, "error")
     if error is not None:
         why = f"the error {dig(error, 'code')} ({dig(error, 'message')})"
-        raise Broken(why, exchange, is_declined=dig(error, "code") == _CONTENT_TYPE)
+        raise ScenarioFailed(why, exchange, is_declined=dig(error, "code") == _CONTENT_TYPE)
 
 
 def _unwrap(result: Any) -> tuple[str, Any]:

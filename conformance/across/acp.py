@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 
 from babelgate.conformance.across.driver import Driver, Live, Observation, check_stream, decode_base64, read_success
-from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
-from babelgate.conformance.wire.http import Stream
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.http import StreamExchange
 
 _STATES: Final = {
     "created": "submitted",
@@ -30,7 +30,7 @@ class Acp(Driver):
     def _url(self, *path: str) -> str:
         return "/".join((self.place.of(""), *(quote(each, safe="") for each in path)))
 
-    def _body(self, agent: str, caller_input: Input, after: Handle | None, mode: str) -> dict[str, Any]:
+    def _body(self, agent: str, caller_input: CallerInput, after: Handle | None, mode: str) -> dict[str, Any]:
         session = {"session_id": after.thread} if after is not None and after.thread else {}
         named = agent or self.place.agent
         return {"agent_name": named, "input": [_message(caller_input)], "mode": mode, **session}
@@ -38,12 +38,12 @@ class Acp(Driver):
     async def _ask(self, method: str, *path: str, body: Any = None) -> Exchange:
         return await self.wire.request(method, self._url(*path), sends=None, receives=None, body=body)
 
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         return self._read_run(
             agent, await self._ask("POST", "runs", body=self._body(agent, caller_input, after, "sync"))
         )
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         return self._read_run(handle.agent, await self._ask("GET", "runs", handle.task))
 
     async def cancel(self, handle: Handle) -> None:
@@ -51,13 +51,13 @@ class Acp(Driver):
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
         """Answer the open question; ACP has one at a time."""
-        caller_input = Input(answer) if isinstance(answer, str) else Input("", data=answer)
+        caller_input = CallerInput(answer) if isinstance(answer, str) else CallerInput("", data=answer)
         resume = {"type": "message", "message": _message(caller_input)}
         body = {"run_id": paused.handle.task, "await_resume": resume, "mode": "sync"}
         return self._read_run(paused.handle.agent, await self._ask("POST", "runs", paused.handle.task, body=body))
 
     @asynccontextmanager
-    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+    async def stream(self, agent: str, caller_input: CallerInput) -> AsyncGenerator[Live]:
         body = self._body(agent, caller_input, None, "stream")
         async with self.wire.stream(
             "POST", self._url("runs"), sends=None, receives=None, events="", body=body
@@ -70,13 +70,13 @@ class Acp(Driver):
 
 
 class _Live(Live):
-    def __init__(self, stream: Stream, agent: str) -> None:
+    def __init__(self, stream: StreamExchange, agent: str) -> None:
         super().__init__(stream, agent)
         self._run: Any = {}
         self._done: list[Any] = []
         self._open: list[Any] = []
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: SseFrame) -> None:
         event = frame.json
         match dig(event, "type"):
             case "message.created":
@@ -103,11 +103,11 @@ def _state(run: Any) -> str:
     return _STATES.get(status, status)
 
 
-def _message(caller_input: Input) -> dict[str, Any]:
+def _message(caller_input: CallerInput) -> dict[str, Any]:
     return {"role": "user", "parts": list(_parts(caller_input))}
 
 
-def _parts(caller_input: Input) -> Iterator[Mapping[str, Any]]:
+def _parts(caller_input: CallerInput) -> Iterator[Mapping[str, Any]]:
     if caller_input.data is not None:
         yield {"content_type": "application/json", "content": json.dumps(caller_input.data)}
     else:
@@ -179,5 +179,5 @@ def _bytes(part: Any, exchange: Exchange) -> bytes:
 def _json(content: Any) -> Any:
     try:
         return parse_json(content) if isinstance(content, str) else content
-    except NotJson:
+    except InvalidJson:
         return content

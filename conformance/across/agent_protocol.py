@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from babelgate.conformance.across.langgraph import Threads, message_of
-from babelgate.conformance.across.model import Handle, Input
+from babelgate.conformance.across.langgraph import LangChainDriver, message_of
+from babelgate.conformance.across.model import CallerInput, Handle
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
 
-class AgentProtocol(Threads):
+class AgentProtocol(LangChainDriver):
     """Driver by the OpenAPI document, in which runs are not below threads."""
 
     name: ClassVar = "agent-protocol"
@@ -27,7 +27,7 @@ class AgentProtocol(Threads):
     async def _list_runs(self, thread: str) -> Exchange:
         return await self._ask("POST", self._url("runs", "search"), {"thread_id": thread, "limit": 100})
 
-    def _body(self, handle: Handle, caller_input: Input) -> dict[str, Any]:
+    def _body(self, handle: Handle, caller_input: CallerInput) -> dict[str, Any]:
         run_input = (
             {"input": caller_input.data} if caller_input.data is not None else {"messages": [message_of(caller_input)]}
         )

@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from babelgate.conformance.across.driver import Broken, Driver, Observation, read_success
-from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
-from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig, parse_json
+from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, read_success
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig, parse_json
 
 _MAX_STEPS: Final = 50
 """Maximum number of steps in one turn."""
@@ -26,7 +26,7 @@ class Aief(Driver):
         url = self._url(agent, *path) + query
         return await self.wire.request(method, url, sends=None, receives=None, body=body)
 
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         if after is None:
             task = read_success(await self._ask(agent, "POST", body=_body(caller_input)))
             thread, body = str(dig(task, "task_id")), {}
@@ -54,9 +54,9 @@ class Aief(Driver):
             if _state(steps[-1]) != "working":
                 return Observation(await self._meaning(agent, thread, steps), Handle(agent, thread), exchange)
             body = {}
-        raise Broken(f"no last step among {_MAX_STEPS}")
+        raise ScenarioFailed(f"no last step among {_MAX_STEPS}")
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         """Return the run as it is. An AIEF task can hold several tasks of the server, one after the other."""
         exchange = await self._ask(handle.agent, "GET", handle.thread, "steps", query=f"?page_size={_PAGE_SIZE}")
         listed = read_success(exchange)
@@ -67,7 +67,7 @@ class Aief(Driver):
             if (not handle.task or _task(each) in ("", handle.task)) and dig(each, "status") != "created"
         ]
         if not own_steps:
-            raise Broken("no step of the run", exchange)
+            raise ScenarioFailed("no step of the run", exchange)
         for step in own_steps[-1:]:  # The server declares a loss only when a step is requested by itself.
             await self._ask(handle.agent, "GET", handle.thread, "steps", str(dig(step, "step_id")))
         return Observation(await self._meaning(handle.agent, handle.thread, own_steps), handle, exchange)
@@ -90,7 +90,7 @@ class Aief(Driver):
                 if dig(each, "agent_created") is not False:
                     found = await self._ask(agent, "GET", thread, "artifacts", str(dig(each, "artifact_id")))
                     if found.status != 200:
-                        raise Broken("a file that cannot be downloaded", found)
+                        raise ScenarioFailed("a file that cannot be downloaded", found)
                     files.append(File(str(dig(each, "file_name")), found.content))
         last = steps[-1]
         state = _state(last)
@@ -99,7 +99,7 @@ class Aief(Driver):
         return Meaning(state, tuple(texts), tuple(data), tuple(files), questions, error)
 
 
-def _body(caller_input: Input) -> dict[str, Any]:
+def _body(caller_input: CallerInput) -> dict[str, Any]:
     return (
         {"input": caller_input.text}
         if caller_input.data is None
@@ -152,5 +152,5 @@ def _read_output(step: Any) -> tuple[str, list[Any]]:
 def _json(text: str) -> Any:
     try:
         return parse_json(text)
-    except NotJson:
+    except InvalidJson:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from babelgate.conformance.across.model import File, Shot
-from babelgate.conformance.wire.exchange import NotJson, parse_json
+from babelgate.conformance.wire.exchange import InvalidJson, parse_json
 
 ASPECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "answer": (),
@@ -98,7 +98,7 @@ def _content(file: File) -> bytes:
         return file.content
     try:
         return _canonical(parse_json(file.content)).encode()
-    except NotJson:
+    except InvalidJson:
         return file.content
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 from urllib.parse import urlsplit
 
-from babelgate.conformance.across.model import File, Handle, Input, Meaning
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.http import StreamExchange, Wire
 
 _UNSUPPORTED: Final = (405, 415, 501)
 """Statuses of an unsupported operation or media type."""
@@ -27,7 +27,7 @@ _LOSS: Final = re.compile(r'([A-Za-z0-9_.*-]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 """Member of an RFC 8941 dictionary whose values are strings."""
 
 
-class Broken(Exception):
+class ScenarioFailed(Exception):
     """Error for a protocol that did not do what a scenario needs.
 
     `is_declined`: the server said in the terms of the protocol that it does not support this.
@@ -47,7 +47,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProtocolAddress:
     """Address at which a protocol is served. A URL that contains `{agent}` has an address for each agent."""
 
     url: str
@@ -66,26 +66,26 @@ class Place:
 class Live(ABC):
     """Stream while it is read."""
 
-    def __init__(self, stream: Stream, agent: str) -> None:
+    def __init__(self, stream: StreamExchange, agent: str) -> None:
         self.stream = stream
         self.agent = agent
         self.states: list[str] = []
 
     @abstractmethod
-    def read(self, frame: Frame) -> None: ...
+    def read(self, frame: SseFrame) -> None: ...
 
     @abstractmethod
     def read_so_far(self) -> Observation: ...
 
     async def next(self) -> bool:
-        """Read one event. Return False at the end. Raises Broken if the event is not JSON."""
+        """Read one event. Return False at the end. Raises ScenarioFailed if the event is not JSON."""
         frame = await self.stream.next()
         if frame is None:
             return False
         try:
             self.read(frame)
-        except NotJson as error:
-            raise Broken(f"an event is not JSON ({error})", self.stream.exchange) from None
+        except InvalidJson as error:
+            raise ScenarioFailed(f"an event is not JSON ({error})", self.stream.exchange) from None
         return True
 
     async def rest(self) -> Observation:
@@ -113,21 +113,21 @@ class Driver(ABC):
     """Reasons for missing abilities, by what scenarios need. `look`: look at a run again. `shared`: look at a run of
     another protocol. `conversation`: tell whether two turns belong to the same one."""
 
-    def __init__(self, wire: Wire, place: Place) -> None:
+    def __init__(self, wire: Wire, place: ProtocolAddress) -> None:
         self.wire = wire
         self.place = place
 
     @abstractmethod
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
-        """Send an input and wait for the run. `after`: an earlier run of the same conversation. Raises Broken."""
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
+        """Send an input and wait for the run. `after`: an earlier run of the conversation. Raises ScenarioFailed."""
 
     @abstractmethod
-    async def look(self, handle: Handle) -> Observation:
-        """Return the run as it is. Raises Broken."""
+    async def observe(self, handle: Handle) -> Observation:
+        """Return the run as it is. Raises ScenarioFailed."""
 
     @abstractmethod
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        """Answer the open questions, or the first of them. Raises Broken."""
+        """Answer the open questions, or the first of them. Raises ScenarioFailed."""
 
     async def answer(self, paused: Observation, answer: Any) -> Observation:
         """Give the same answer to all open questions, and to those that follow from an answer."""
@@ -141,7 +141,8 @@ class Driver(ABC):
     async def fetch_files(self, observation: Observation) -> Observation:
         """Return the observation with the content of its files.
 
-        Files that the server serves itself are downloaded. For a URL elsewhere, the URL is the content. Raises Broken.
+        Files that the server serves itself are downloaded. For a URL elsewhere, the URL is the content.
+        Raises ScenarioFailed.
         """
         files = [await self._fetch(file) if file.url else file for file in observation.meaning.files]
         return replace(observation, meaning=replace(observation.meaning, files=tuple(files)))
@@ -151,69 +152,69 @@ class Driver(ABC):
             return replace(file, content=file.url.encode())
         exchange = await self.wire.request("GET", file.url, sends=None, receives=None)
         if exchange.status != 200:
-            raise Broken("a file that cannot be downloaded", exchange)
+            raise ScenarioFailed("a file that cannot be downloaded", exchange)
         return replace(file, content=exchange.content, url="")
 
-    def stream(self, agent: str, caller_input: Input) -> AbstractAsyncContextManager[Live]:
-        """Start a run and yield its stream. Raises Broken."""
-        raise Broken(self.lacks["stream"])
+    def stream(self, agent: str, caller_input: CallerInput) -> AbstractAsyncContextManager[Live]:
+        """Start a run and yield its stream. Raises ScenarioFailed."""
+        raise ScenarioFailed(self.lacks["stream"])
 
     async def cancel(self, handle: Handle) -> None:
-        """Cancel a run. Raises Broken."""
-        raise Broken(self.lacks["cancel"])
+        """Cancel a run. Raises ScenarioFailed."""
+        raise ScenarioFailed(self.lacks["cancel"])
 
-    async def tell(self, agent: str, caller_input: Input) -> Observation:
-        """Return everything that the protocol shows of a run, by a stream if it has streams. Raises Broken."""
+    async def send_and_record(self, agent: str, caller_input: CallerInput) -> Observation:
+        """Return everything that the protocol shows of a run, by a stream if it has streams. Raises ScenarioFailed."""
         if "stream" in self.lacks:
             return await self.send(agent, caller_input)
         async with self.stream(agent, caller_input) as live:
             return await live.rest()
 
     async def wait_for_end(self, handle: Handle) -> Observation:
-        """Return the run after it has ended or asked. Raises Broken if it does neither within the timeout of an
+        """Return the run after it has ended or asked. Raises ScenarioFailed if it does neither within the timeout of an
         answer."""
         deadline = time.monotonic() + self.wire.timeout
         while True:
-            observation = await self.look(handle)
+            observation = await self.observe(handle)
             if observation.meaning.state in _IDLE_STATES:
                 return observation
             if time.monotonic() > deadline:
-                raise Broken(f"the run is {observation.meaning.state} after {self.wire.timeout:g} s")
+                raise ScenarioFailed(f"the run is {observation.meaning.state} after {self.wire.timeout:g} s")
             await asyncio.sleep(POLL_INTERVAL)
 
-    async def leave(self, agent: str, caller_input: Input) -> Handle:
-        """Start a run, disconnect, and return its handle. Raises Broken."""
+    async def leave(self, agent: str, caller_input: CallerInput) -> Handle:
+        """Start a run, disconnect, and return its handle. Raises ScenarioFailed."""
         if "stream" in self.lacks:
             return (await self.send(agent, caller_input)).handle
         async with self.stream(agent, caller_input) as live:
             while not (live.read_so_far().handle.task or live.read_so_far().handle.run):
                 if not await live.next():
-                    raise Broken("a stream without the id of its run", live.stream.exchange)
+                    raise ScenarioFailed("a stream without the id of its run", live.stream.exchange)
             return live.read_so_far().handle
 
 
 def read_success(exchange: Exchange) -> Any:
-    """Return the JSON of a response. Raises Broken if the status is not a success, or if the body is not JSON."""
+    """Return the JSON of a response. Raises ScenarioFailed unless it is 2xx, or if the body is not JSON."""
     if exchange.status is None or not 200 <= exchange.status < 300:
-        raise Broken("a refusal", exchange, is_declined=exchange.status in _UNSUPPORTED)
+        raise ScenarioFailed("a refusal", exchange, is_declined=exchange.status in _UNSUPPORTED)
     if exchange.content and not exchange.is_json:
-        raise Broken("an answer that is not JSON", exchange)
+        raise ScenarioFailed("an answer that is not JSON", exchange)
     return exchange.json
 
 
 def check_stream(exchange: Exchange) -> None:
-    """Raise Broken unless the response is an event stream."""
+    """Raise ScenarioFailed unless the response is an event stream."""
     if not exchange.is_stream:
         read_success(exchange)
-        raise Broken("an answer that is not a stream", exchange)
+        raise ScenarioFailed("an answer that is not a stream", exchange)
 
 
 def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
-    """Return the decoded bytes. Raises Broken if the content is not base64."""
+    """Return the decoded bytes. Raises ScenarioFailed if the content is not base64."""
     try:
         return b64decode(str(content), validate=True)
     except (NotBase64, ValueError):
-        raise Broken("a file that is not base64", exchange) from None
+        raise ScenarioFailed("a file that is not base64", exchange) from None
 
 
 def find_shared_ids(agent: str, exchanges: Sequence[Exchange]) -> Handle | None:
@@ -247,7 +248,7 @@ def _messages(exchange: Exchange) -> Iterator[Any]:
         if "babelgate" in frame.data:
             try:
                 yield parse_json(frame.data)
-            except NotJson:
+            except InvalidJson:
                 continue
 
 

@@ -10,31 +10,41 @@ from babelgate.conformance.across.a2a import A2A03, A2A10, endpoint_of
 from babelgate.conformance.across.acp import Acp
 from babelgate.conformance.across.agent_protocol import AgentProtocol
 from babelgate.conformance.across.aief import Aief
-from babelgate.conformance.across.driver import Driver, Place
+from babelgate.conformance.across.driver import Driver, ProtocolAddress
 from babelgate.conformance.across.langgraph import LangGraph
 from babelgate.conformance.across.mcp import Mcp
-from babelgate.conformance.across.openai import Chat, Responses
+from babelgate.conformance.across.openai import ChatDriver, ResponsesDriver
 from babelgate.conformance.protocols.mcp.target import HELLO, request
 from babelgate.conformance.protocols.openai.target import base_of
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Unanswered, Wire
 
-DRIVERS: Final[Sequence[type[Driver]]] = (Acp, A2A03, A2A10, Aief, LangGraph, AgentProtocol, Chat, Responses, Mcp)
+DRIVERS: Final[Sequence[type[Driver]]] = (
+    Acp,
+    A2A03,
+    A2A10,
+    Aief,
+    LangGraph,
+    AgentProtocol,
+    ChatDriver,
+    ResponsesDriver,
+    Mcp,
+)
 _CARD: Final = "/.well-known/agent-card.json"
 _AGENT: Final = "{agent}"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundProtocol:
     driver: Driver
-    because: str
+    evidence: str
 
     @property
     def name(self) -> str:
         return self.driver.name
 
 
-async def find(wire: Wire, urls: Sequence[str], agents: Sequence[str]) -> Sequence[Found]:
+async def find(wire: Wire, urls: Sequence[str], agents: Sequence[str]) -> Sequence[FoundProtocol]:
     """Return the protocols found, at most one server for each, in the order of DRIVERS.
 
     `agents`: agent names that triggers use. `{agent}` in a URL is replaced by such a name. Raises Unanswered if no
@@ -52,7 +62,7 @@ class _Looking:
     def __init__(self, wire: Wire, agents: Sequence[str]) -> None:
         self.wire = wire
         self.agents = list(agents)
-        self.found: dict[str, Found] = {}
+        self.found: dict[str, FoundProtocol] = {}
         self.silence: Unanswered | None = None
         self.is_anybody_there = False
         self._looks: Mapping[str, Callable[[str, str], Awaitable[None]]] = {
@@ -79,8 +89,8 @@ class _Looking:
         self.is_anybody_there = True
         return exchange if exchange.status == 200 else None
 
-    def _add(self, kind: type[Driver], place: Place, exchange: Exchange) -> None:
-        self.found.setdefault(kind.name, Found(kind(self.wire, place), str(exchange)))
+    def _add(self, kind: type[Driver], place: ProtocolAddress, exchange: Exchange) -> None:
+        self.found.setdefault(kind.name, FoundProtocol(kind(self.wire, place), str(exchange)))
 
     def _note_agents(self, agents: Sequence[str], agent: str) -> str:
         """Add agent names, and return the default agent."""
@@ -92,20 +102,20 @@ class _Looking:
             listed = await self._ask("GET", f"{base}/agents")
             names = [str(dig(each, "name")) for each in as_list(dig(listed and listed.json, "agents"))]
             if listed is not None and names:
-                self._add(Acp, Place(base, self._note_agents(names, agent)), listed)
+                self._add(Acp, ProtocolAddress(base, self._note_agents(names, agent)), listed)
                 return
 
     async def _threads(self, url: str, agent: str) -> None:
         assistants = await self._ask("POST", f"{url}/assistants/search", {"limit": 100})
         names = [str(dig(each, "graph_id")) for each in as_list(assistants and assistants.json)]
         if assistants is not None and names:
-            self._add(LangGraph, Place(url, self._note_agents(names, agent)), assistants)
+            self._add(LangGraph, ProtocolAddress(url, self._note_agents(names, agent)), assistants)
         # Where both answer at one address, they speak LangGraph there.
         for base in (f"{url}/agent-protocol", *(() if names else (url,))):
             agents = await self._ask("POST", f"{base}/agents/search", {"limit": 100})
             ids = [str(dig(each, "agent_id")) for each in as_list(agents and agents.json)]
             if agents is not None and ids:
-                self._add(AgentProtocol, Place(base, self._note_agents(ids, agent)), agents)
+                self._add(AgentProtocol, ProtocolAddress(base, self._note_agents(ids, agent)), agents)
                 return
 
     async def _a2a(self, url: str, agent: str) -> None:
@@ -117,7 +127,7 @@ class _Looking:
                 for kind in (A2A03, A2A10):
                     endpoint = endpoint_of(card.json, kind.version)
                     if endpoint is not None:
-                        self._add(kind, Place(_template(endpoint, base, name), name), card)
+                        self._add(kind, ProtocolAddress(_template(endpoint, base, name), name), card)
                 return
 
     def _names(self, base: str, agent: str) -> Sequence[str]:
@@ -138,7 +148,7 @@ class _Looking:
             for name in self._names(base, agent):
                 listed = await self._ask("GET", f"{base.replace(_AGENT, name)}/ap/v1/agent/tasks?page_size=1")
                 if listed is not None and isinstance(dig(listed.json, "tasks"), list):
-                    self._add(Aief, Place(base, name), listed)
+                    self._add(Aief, ProtocolAddress(base, name), listed)
                     return
 
     async def _openai(self, url: str, agent: str) -> None:
@@ -149,20 +159,22 @@ class _Looking:
         for base in dict.fromkeys((base_of(url), f"{url}/v1")):
             listed = await self._ask("GET", f"{base}/models")
             names = [str(dig(each, "id")) for each in as_list(dig(listed and listed.json, "data"))]
-            for kind in (Chat, Responses):
+            for kind in (ChatDriver, ResponsesDriver):
                 with suppress(Unanswered):
                     place = f"{base}/{kind.path}"
                     refused = await self.wire.request("POST", place, sends=None, receives=None, body={})
                     is_error = isinstance(dig(refused.json, "error", "type"), str)
                     if refused.status not in (404, 405) and (names or is_error):
-                        self._add(kind, Place(base, agent if agent in names or not names else names[0]), refused)
+                        self._add(
+                            kind, ProtocolAddress(base, agent if agent in names or not names else names[0]), refused
+                        )
 
     async def _mcp(self, url: str, agent: str) -> None:
         accept = {"Accept": "application/json, text/event-stream"}
         for place in (url, f"{url}/mcp"):
             hello = await self._ask("POST", place, request(1, "initialize", dict(HELLO)), **accept)
             if hello is not None and '"protocolVersion"' in _text(hello):
-                self._add(Mcp, Place(place, agent), hello)
+                self._add(Mcp, ProtocolAddress(place, agent), hello)
                 return
 
 

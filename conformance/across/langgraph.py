@@ -12,17 +12,17 @@ from urllib.parse import quote
 
 from babelgate.conformance.across.driver import (
     POLL_INTERVAL,
-    Broken,
     Driver,
     Live,
     Observation,
+    ScenarioFailed,
     check_stream,
     decode_base64,
     read_success,
 )
-from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
-from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
-from babelgate.conformance.wire.http import Stream
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_list, as_object, dig
+from babelgate.conformance.wire.http import StreamExchange
 
 _STATES: Final = {
     "pending": "submitted",
@@ -70,7 +70,7 @@ class MessageContents:
         return (*self.data, members) if members and members not in self.data else tuple(self.data)
 
 
-class Threads(Driver):
+class LangChainDriver(Driver):
     """Driver base with what LangGraph Platform and the Agent Protocol have in common."""
 
     agent_key: ClassVar[str]
@@ -91,7 +91,7 @@ class Threads(Driver):
     async def _list_runs(self, thread: str) -> Exchange:
         raise NotImplementedError
 
-    def _body(self, handle: Handle, caller_input: Input) -> dict[str, Any]:
+    def _body(self, handle: Handle, caller_input: CallerInput) -> dict[str, Any]:
         raise NotImplementedError
 
     def _values(self, ending: Any) -> tuple[Any, Sequence[Any]]:
@@ -114,7 +114,7 @@ class Threads(Driver):
         thread = read_success(await self._ask("POST", self._url("threads"), {}))
         return Handle(agent, thread=str(dig(thread, "thread_id")))
 
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         handle = await self._thread(agent, after)
         return await self._wait(handle, self._body(handle, caller_input))
 
@@ -136,10 +136,10 @@ class Threads(Driver):
         runs = [run for run in as_list(read_success(exchange)) if not handle.task or _task(run) in ("", handle.task)]
         runs = [run for run in runs if handle.run in ("", dig(run, "run_id"))]
         if not runs:
-            raise Broken("no run on the thread", exchange)
+            raise ScenarioFailed("no run on the thread", exchange)
         return max(runs, key=lambda run: str(dig(run, "created_at")))
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         run = await self._find_run(handle)
         handle = replace(handle, run=str(dig(run, "run_id")))
         exchange = await self._ask("GET", self._run(handle, self.path_of_end))
@@ -158,14 +158,14 @@ class Threads(Driver):
         """Answer a question with the bare value. If several questions are open, each answer names its question."""
         questions = paused.meaning.questions
         resume = {each.id: answer for each in questions} if len(questions) > 1 else answer
-        body = {**self._body(paused.handle, Input("")), "command": {"resume": resume}}
+        body = {**self._body(paused.handle, CallerInput("")), "command": {"resume": resume}}
         return await self._wait(paused.handle, {k: v for k, v in body.items() if k not in ("input", "messages")})
 
     async def cancel(self, handle: Handle) -> None:
         read_success(await self._ask("POST", self._run(handle, "cancel") + "?wait=true"))
 
     @asynccontextmanager
-    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+    async def stream(self, agent: str, caller_input: CallerInput) -> AsyncGenerator[Live]:
         handle = await self._thread(agent, None)
         body = {**self._body(handle, caller_input), "stream_mode": list(self.modes)}
         url = self._runs(handle, "stream")
@@ -173,7 +173,7 @@ class Threads(Driver):
             check_stream(stream.exchange)
             yield _Live(stream, self, handle)
 
-    async def tell(self, agent: str, caller_input: Input) -> Observation:
+    async def send_and_record(self, agent: str, caller_input: CallerInput) -> Observation:
         async with self.stream(agent, caller_input) as live:
             return await self._with_end(await live.rest())
 
@@ -220,7 +220,7 @@ class Threads(Driver):
 
 
 class _Live(Live):
-    def __init__(self, stream: Stream, driver: Threads, handle: Handle) -> None:
+    def __init__(self, stream: StreamExchange, driver: LangChainDriver, handle: Handle) -> None:
         super().__init__(stream, handle.agent)
         self._driver = driver
         self._handle = handle
@@ -229,7 +229,7 @@ class _Live(Live):
         self._values: Any = None
         self._error = ""
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: SseFrame) -> None:
         event = frame.json
         match frame.event.partition("|")[0]:
             case "metadata":
@@ -263,7 +263,7 @@ class _Live(Live):
         return Observation(meaning, Handle(self.agent, self._handle.thread, run=self._run))
 
 
-class LangGraph(Threads):
+class LangGraph(LangChainDriver):
     name: ClassVar = "langgraph"
     title: ClassVar = "LangGraph"
     agent_key: ClassVar = "assistant_id"
@@ -280,7 +280,7 @@ class LangGraph(Threads):
     async def _list_runs(self, thread: str) -> Exchange:
         return await self._ask("GET", self._url("threads", thread, "runs") + "?limit=100")
 
-    def _body(self, handle: Handle, caller_input: Input) -> dict[str, Any]:
+    def _body(self, handle: Handle, caller_input: CallerInput) -> dict[str, Any]:
         run_input = caller_input.data if caller_input.data is not None else {"messages": [message_of(caller_input)]}
         return {**self._agent_member(handle.agent), "input": run_input}
 
@@ -288,7 +288,7 @@ class LangGraph(Threads):
         return ending, as_list(dig(ending, "messages"))
 
 
-def message_of(caller_input: Input) -> dict[str, Any]:
+def message_of(caller_input: CallerInput) -> dict[str, Any]:
     if not caller_input.files:
         return {"role": "user", "content": caller_input.text}
     return {"role": "user", "content": [{"type": "text", "text": caller_input.text}, *map(_block, caller_input.files)]}

@@ -3,10 +3,10 @@
 import itertools
 from typing import Any, ClassVar, Final
 
-from babelgate.conformance.across.driver import Broken, Driver, Observation, decode_base64
-from babelgate.conformance.across.model import File, Handle, Input, Meaning
-from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
-from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, decode_base64
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning
+from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, McpReply, McpSession
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, as_object, dig, parse_json
 
 _NO_ELICITATION: Final = "a tool asks by elicitation, which the check does not support"
 
@@ -31,41 +31,41 @@ class Mcp(Driver):
         super().__init__(*arguments)
         self._tools: dict[str, Any] = {}
 
-    async def _enter(self) -> Session:
+    async def _enter(self) -> McpSession:
         """Open a session. Each call has its own, because scenarios are played concurrently."""
-        fresh = Session(self.wire, self.place.of(""), None, VERSION, itertools.count(1))
+        fresh = McpSession(self.wire, self.place.of(""), None, VERSION, itertools.count(1))
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
         version = dig(hello.result, "protocolVersion")
         if not isinstance(version, str):
-            raise Broken("no answer to initialize", hello.exchange)
-        session = Session(self.wire, fresh.url, hello.exchange.header("mcp-session-id"), version, fresh.ids)
-        await session.tell("notifications/initialized")
+            raise ScenarioFailed("no answer to initialize", hello.exchange)
+        session = McpSession(self.wire, fresh.url, hello.exchange.header("mcp-session-id"), version, fresh.ids)
+        await session.notify("notifications/initialized")
         return session
 
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         session = await self._enter()
         name, tool = await self._tool(session, agent or self.place.agent)
         reply = await session.ask("tools/call", {"name": name, "arguments": _arguments(tool, caller_input)})
         return Observation(_read_result(reply), Handle(agent), reply.exchange)
 
-    async def _tool(self, session: Session, name: str) -> tuple[str, Any]:
-        """Return the tool of a name, or without a name the first one. Raises Broken if it does not exist."""
+    async def _tool(self, session: McpSession, name: str) -> tuple[str, Any]:
+        """Return the tool of a name, or without a name the first one. Raises ScenarioFailed if it does not exist."""
         if not self._tools:
             listed = await session.ask("tools/list")
             self._tools = {str(dig(each, "name")): each for each in as_list(dig(listed.result, "tools"))}
         name = name or next(iter(self._tools), "")
         if name not in self._tools:
-            raise Broken(f"no tool is called {name}" if name else "there are no tools")
+            raise ScenarioFailed(f"no tool is called {name}" if name else "there are no tools")
         return name, self._tools[name]
 
-    async def look(self, handle: Handle) -> Observation:
-        raise Broken(self.lacks["look"])
+    async def observe(self, handle: Handle) -> Observation:
+        raise ScenarioFailed(self.lacks["look"])
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        raise Broken(_NO_ELICITATION)
+        raise ScenarioFailed(_NO_ELICITATION)
 
 
-def _arguments(tool: Any, caller_input: Input) -> dict[str, Any]:
+def _arguments(tool: Any, caller_input: CallerInput) -> dict[str, Any]:
     """Return the arguments for a tool: the data of the trigger, or its text for each text that the tool requires."""
     if (data := as_object(caller_input.data)) is not None:
         return data
@@ -74,13 +74,13 @@ def _arguments(tool: Any, caller_input: Input) -> dict[str, Any]:
     return {name: caller_input.text for name in needed if dig(properties, name, "type") == "string"}
 
 
-def _read_result(reply: Reply) -> Meaning:
-    """Return the meaning of a tool's result. Raises Broken if the call was answered with a protocol error.
+def _read_result(reply: McpReply) -> Meaning:
+    """Return the meaning of a tool's result. Raises ScenarioFailed if the call was answered with a protocol error.
 
     A text that repeats the structured result is dropped; all other texts are part of the answer.
     """
     if reply.error is not None:
-        raise Broken(f"an error of the protocol ({dig(reply.error, 'message')})", reply.exchange)
+        raise ScenarioFailed(f"an error of the protocol ({dig(reply.error, 'message')})", reply.exchange)
     content = as_list(dig(reply.result, "content"))
     texts = [str(dig(each, "text") or "") for each in content if dig(each, "type") == "text"]
     if dig(reply.result, "isError") is True:
@@ -104,5 +104,5 @@ def _file(content: Any, exchange: Exchange) -> File:
 def _json(text: str) -> Any:
     try:
         return parse_json(text)
-    except NotJson:
+    except InvalidJson:
         return None

@@ -30,7 +30,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class CallerInput:
     """Input from a caller."""
 
     text: str

@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from babelgate.conformance.across.driver import Broken, Driver, Live, Observation, check_stream, read_success
-from babelgate.conformance.across.model import Handle, Input, Meaning, Question
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig, parse_json
-from babelgate.conformance.wire.http import Stream
+from babelgate.conformance.across.driver import Driver, Live, Observation, ScenarioFailed, check_stream, read_success
+from babelgate.conformance.across.model import CallerInput, Handle, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.http import StreamExchange
 
 _ASK_TOOL: Final = "ask_caller"
 _HEADERS: Final[Mapping[str, str]] = {"Babelgate-Questions": "calls"}
@@ -41,7 +41,7 @@ class _OpenAi(Driver):
         return await self.wire.request("POST", self._url(), sends=None, receives=None, body=body, headers=_HEADERS)
 
     @asynccontextmanager
-    async def _open_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[Stream]:
+    async def _open_stream(self, body: Mapping[str, Any]) -> AsyncGenerator[StreamExchange]:
         streamed = {**body, "stream": True}
         async with self.wire.stream(
             "POST", self._url(), sends=None, receives=None, events="", body=streamed, headers=_HEADERS
@@ -51,10 +51,10 @@ class _OpenAi(Driver):
             yield stream
 
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        raise Broken(_NO_QUESTIONS)
+        raise ScenarioFailed(_NO_QUESTIONS)
 
 
-class Chat(_OpenAi):
+class ChatDriver(_OpenAi):
     name: ClassVar = "openai-chat"
     title: ClassVar = "OpenAI chat"
     path: ClassVar = "chat/completions"
@@ -74,7 +74,7 @@ class Chat(_OpenAi):
     def _body(self, agent: str, messages: Sequence[Any]) -> dict[str, Any]:
         return {"model": self._model(agent), "messages": list(messages)}
 
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         before = self._turns[after.thread] if after is not None else ()
         messages = (*before, {"role": "user", "content": _text_of(caller_input)})
         exchange = await self._post(self._body(agent, messages))
@@ -83,7 +83,7 @@ class Chat(_OpenAi):
             return Observation(Meaning("failed", error=error), handle, exchange)
         choice = dig(read_success(exchange), "choices", 0)
         if as_object(dig(choice, "message")) is None:
-            raise Broken("an answer without a message", exchange)
+            raise ScenarioFailed("an answer without a message", exchange)
         content = dig(choice, "message", "content")
         texts = (content,) if isinstance(content, str) and content else ()
         self._turns[handle.thread] = (*messages, {"role": "assistant", "content": content})
@@ -91,11 +91,11 @@ class Chat(_OpenAi):
         meaning = Meaning(_state_of_reason(dig(choice, "finish_reason")), texts, questions=_questions(calls))
         return Observation(meaning, handle, exchange)
 
-    async def look(self, handle: Handle) -> Observation:
-        raise Broken(self.lacks["look"])
+    async def observe(self, handle: Handle) -> Observation:
+        raise ScenarioFailed(self.lacks["look"])
 
     @asynccontextmanager
-    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+    async def stream(self, agent: str, caller_input: CallerInput) -> AsyncGenerator[Live]:
         async with self._open_stream(
             self._body(agent, [{"role": "user", "content": _text_of(caller_input)}])
         ) as stream:
@@ -103,7 +103,7 @@ class Chat(_OpenAi):
 
 
 class _LiveChat(Live):
-    def __init__(self, stream: Stream, agent: str) -> None:
+    def __init__(self, stream: StreamExchange, agent: str) -> None:
         super().__init__(stream, agent)
         self._text = ""
         self._calls: dict[Any, dict[str, str]] = {}
@@ -111,7 +111,7 @@ class _LiveChat(Live):
         self._error = _failure(stream.exchange)
         self._state = "failed" if self._error else "working"
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: SseFrame) -> None:
         if frame.data == _DONE:
             return
         chunk = frame.json
@@ -138,7 +138,7 @@ class _LiveChat(Live):
         return replace(observation, meaning=replace(observation.meaning, states=None))
 
 
-class Responses(_OpenAi):
+class ResponsesDriver(_OpenAi):
     name: ClassVar = "openai-responses"
     title: ClassVar = "Open Responses"
     path: ClassVar = "responses"
@@ -148,37 +148,37 @@ class Responses(_OpenAi):
         "return": "a response ends with its connection",
     }
 
-    def _body(self, agent: str, caller_input: Input, after: Handle | None) -> dict[str, Any]:
+    def _body(self, agent: str, caller_input: CallerInput, after: Handle | None) -> dict[str, Any]:
         earlier = {"previous_response_id": after.run} if after is not None else {}
         return {"model": self._model(agent), "input": _text_of(caller_input), "store": True, **earlier}
 
-    async def send(self, agent: str, caller_input: Input, after: Handle | None = None) -> Observation:
+    async def send(self, agent: str, caller_input: CallerInput, after: Handle | None = None) -> Observation:
         exchange = await self._post(self._body(agent, caller_input, after))
         if error := _failure(exchange):
             return Observation(Meaning("failed", error=error), Handle(agent), exchange)
         return _read_response(agent, read_success(exchange), exchange, after)
 
-    async def look(self, handle: Handle) -> Observation:
+    async def observe(self, handle: Handle) -> Observation:
         exchange = await self.wire.request("GET", self._url(handle.run), sends=None, receives=None)
         if exchange.status == 404:  # Servers need not store responses.
-            raise Broken("the response is not stored", exchange, is_declined=True)
+            raise ScenarioFailed("the response is not stored", exchange, is_declined=True)
         return _read_response(handle.agent, read_success(exchange), exchange)
 
     @asynccontextmanager
-    async def stream(self, agent: str, caller_input: Input) -> AsyncGenerator[Live]:
+    async def stream(self, agent: str, caller_input: CallerInput) -> AsyncGenerator[Live]:
         async with self._open_stream(self._body(agent, caller_input, None)) as stream:
             yield _LiveResponse(stream, agent)
 
 
 class _LiveResponse(Live):
-    def __init__(self, stream: Stream, agent: str) -> None:
+    def __init__(self, stream: StreamExchange, agent: str) -> None:
         super().__init__(stream, agent)
         self._response: Any = {}
         self._texts: dict[tuple[str, int], str] = {}
         """Texts by item and part, in the order in which they began."""
         self._error = _failure(stream.exchange)
 
-    def read(self, frame: Frame) -> None:
+    def read(self, frame: SseFrame) -> None:
         if frame.data == _DONE:
             return
         event = frame.json
@@ -207,10 +207,10 @@ class _LiveResponse(Live):
         )
 
 
-def _text_of(caller_input: Input) -> Any:
+def _text_of(caller_input: CallerInput) -> Any:
     """Return the text of an input. The API has no structured input, so agents that need it receive it as text."""
     if caller_input.files:
-        raise Broken(_LACKS["files"])
+        raise ScenarioFailed(_LACKS["files"])
     return caller_input.text
 
 
@@ -239,7 +239,7 @@ def _questions(calls: Iterable[Any]) -> tuple[Question, ...]:
     for call in calls:
         try:
             arguments = parse_json(str(dig(call, "arguments"))) if dig(call, "name") == _ASK_TOOL else None
-        except NotJson:
+        except InvalidJson:
             continue
         if arguments is not None:
             found.append(

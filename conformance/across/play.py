@@ -10,11 +10,11 @@ from fnmatch import fnmatchcase
 from importlib.metadata import version
 from typing import Final
 
-from babelgate.conformance.across.driver import Broken, Driver, Observation, find_shared_ids, losses_of
-from babelgate.conformance.across.find import Found, find
+from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, find_shared_ids, losses_of
+from babelgate.conformance.across.find import FoundProtocol, find
 from babelgate.conformance.across.model import Handle, Shot
 from babelgate.conformance.across.scenario import SCENARIOS, Moment, Scenario
-from babelgate.conformance.probe import Options
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.wire.credentials import credentials_by_origin, hide_credentials, secrets_of
 from babelgate.conformance.wire.exchange import Exchange
@@ -30,7 +30,7 @@ class NothingToCompare(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class PlayedScenario:
     """Results of one scenario."""
 
     scenario: Scenario
@@ -46,10 +46,10 @@ class Played:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class PlayRecord:
     urls: Sequence[str]
-    found: Sequence[Found]
-    played: Sequence[Played]
+    found: Sequence[FoundProtocol]
+    played: Sequence[PlayedScenario]
     seconds: float
     version: str
     secrets: Sequence[str] = ()
@@ -66,11 +66,11 @@ class Record:
 
 async def play(
     urls: Sequence[str],
-    options: Options,
+    options: ProbeOptions,
     *,
     only: Sequence[str] = (),
     observe: Callable[[str], None] = lambda _: None,
-) -> Record:
+) -> PlayRecord:
     """Play the scenarios and return the record. Raises NothingToCompare, and Unanswered if no server answers."""
     started = time.monotonic()
     secrets = secrets_of(urls, [options.headers])
@@ -90,22 +90,22 @@ async def play(
             titles = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"
             raise NothingToCompare(f"{', '.join(urls)}: speaks {titles}; two protocols are needed")
         gate = asyncio.Semaphore(_CONCURRENCY)
-        played: list[Played] = []
+        played: list[PlayedScenario] = []
         for scenario in chosen:
             observe(scenario.name)
             played.append(await _play_scenario(scenario, found, options, gate))
     seconds = time.monotonic() - started
-    return Record(urls, found, played, seconds, version("babelgate"), secrets, sorted(wire.withheld))
+    return PlayRecord(urls, found, played, seconds, version("babelgate"), secrets, sorted(wire.withheld))
 
 
 async def _play_scenario(
-    scenario: Scenario, found: Sequence[Found], options: Options, gate: asyncio.Semaphore
-) -> Played:
+    scenario: Scenario, found: Sequence[FoundProtocol], options: ProbeOptions, gate: asyncio.Semaphore
+) -> PlayedScenario:
     trigger = options.triggers[scenario.behaviour]
     if trigger.is_never:
-        return Played(scenario, {}, {}, skipped="the owner declares that the agent never does it")
-    if not trigger.is_given and scenario.behaviour != "plain":
-        return Played(
+        return PlayedScenario(scenario, {}, {}, skipped="the owner declares that the agent never does it")
+    if not trigger.is_from_user and scenario.behaviour != "plain":
+        return PlayedScenario(
             scenario, {}, {}, skipped=f"needs an input that shows it; pass --trigger {scenario.behaviour}='…'"
         )
     lacks = {each.name: each.driver.lacks[scenario.needs] for each in found if scenario.needs in each.driver.lacks}
@@ -121,7 +121,7 @@ async def _play_scenario(
         for part in parts
         for other, shots_through_other in part.cross_shots.items()
     }
-    return Played(scenario, shots, cross_shots, lacks)
+    return PlayedScenario(scenario, shots, cross_shots, lacks)
 
 
 class _Part:
@@ -166,7 +166,7 @@ async def _look_through(driver: Driver, handle: Handle) -> Shot:
     exchanges: list[Exchange] = []
     token = EXCHANGES.set(exchanges)
     try:
-        return _take_shot(driver, await driver.fetch_files(await driver.look(handle)), exchanges)
+        return _take_shot(driver, await driver.fetch_files(await driver.observe(handle)), exchanges)
     except Exception as error:
         return _fault(driver, error, exchanges)
     finally:
@@ -186,8 +186,8 @@ def _take_shot(driver: Driver, observation: Observation, exchanges: Sequence[Exc
 
 
 def _fault(driver: Driver, error: Exception, exchanges: Sequence[Exchange]) -> Shot:
-    is_declined = isinstance(error, Broken) and error.is_declined
+    is_declined = isinstance(error, ScenarioFailed) and error.is_declined
     fault = str(error)
-    if not isinstance(error, Broken | Unanswered):
+    if not isinstance(error, ScenarioFailed | Unanswered):
         fault = f"the server's answer cannot be read ({type(error).__name__}: {error})"
     return Shot(driver.name, None, list(exchanges), losses=losses_of(exchanges), fault=fault, is_declined=is_declined)

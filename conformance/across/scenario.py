@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from babelgate.conformance.across.driver import Driver, Observation
-from babelgate.conformance.across.model import File, Input
+from babelgate.conformance.across.model import CallerInput, File
 from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.wire.http import Unanswered
 
@@ -35,8 +35,8 @@ class Scenario:
     """Ability that the protocol needs."""
 
 
-def _input_of(trigger: Trigger) -> Input:
-    return Input(trigger.text, data=trigger.data)
+def _input_of(trigger: Trigger) -> CallerInput:
+    return CallerInput(trigger.text, data=trigger.data)
 
 
 async def _plain(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
@@ -44,10 +44,10 @@ async def _plain(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 
 
 async def _stream(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    observation = await driver.tell(trigger.agent, _input_of(trigger))
+    observation = await driver.send_and_record(trigger.agent, _input_of(trigger))
     yield Moment("stream", observation)
     if "look" not in driver.lacks:
-        yield Moment("afterwards", await driver.look(observation.handle), is_at_rest=False)
+        yield Moment("afterwards", await driver.observe(observation.handle), is_at_rest=False)
 
 
 async def _turns(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
@@ -66,11 +66,11 @@ async def _question(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 
 
 async def _files(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    yield Moment("answer", await driver.tell(trigger.agent, replace(_input_of(trigger), files=(_FILE,))))
+    yield Moment("answer", await driver.send_and_record(trigger.agent, replace(_input_of(trigger), files=(_FILE,))))
 
 
 async def _tell(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
-    yield Moment("answer", await driver.tell(trigger.agent, _input_of(trigger)))
+    yield Moment("answer", await driver.send_and_record(trigger.agent, _input_of(trigger)))
 
 
 async def _cancel(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:

@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 from babelgate.conformance.across.compare import ASPECTS, Difference, differences
 from babelgate.conformance.across.model import Shot
-from babelgate.conformance.across.play import Played, Record
+from babelgate.conformance.across.play import PlayedScenario, PlayRecord
 
 _PREFIX = "across/"
 
@@ -51,8 +51,8 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    record: Record
+class AcrossVerdict:
+    record: PlayRecord
     findings: Sequence[Finding]
     pairs: Mapping[tuple[str, str], Cell]
     """Comparisons of each protocol's own runs with those of each other protocol."""
@@ -70,7 +70,7 @@ class Verdict:
     def is_same(self) -> bool:
         return self.played > 0 and not self.against and not self.stale
 
-    def mark(self, scenario: Played, protocol: str) -> str:
+    def mark(self, scenario: PlayedScenario, protocol: str) -> str:
         """Return the mark of a scenario in a protocol, for a table."""
         if scenario.skipped:
             return "?"
@@ -84,7 +84,7 @@ class Verdict:
         return "✗" if any(each.is_against for each in mine) else "◐" if mine else "✓"
 
 
-def judge(record: Record, baseline: Mapping[str, str] | None = None) -> Verdict:
+def judge(record: PlayRecord, baseline: Mapping[str, str] | None = None) -> AcrossVerdict:
     entries = {id: why for id, why in (baseline or {}).items() if id.startswith(_PREFIX)}
     findings = [
         replace(each, reason=entries.get(each.id, ""))
@@ -102,7 +102,7 @@ def judge(record: Record, baseline: Mapping[str, str] | None = None) -> Verdict:
     there = {each.id for each in findings}
     played_names = {each.scenario.name for each in record.played}
     stale = [id for id in entries if id not in there and _scenario_of(id) in played_names]
-    return Verdict(record, findings, pairs, shared, stale, sum(1 for each in record.played if each.shots))
+    return AcrossVerdict(record, findings, pairs, shared, stale, sum(1 for each in record.played if each.shots))
 
 
 def _scenario_of(id: str) -> str:
@@ -117,7 +117,7 @@ def _cell(here: Mapping[str, Shot], there: Mapping[str, Shot]) -> Cell:
     return Cell(len(both), declared, len(found) - declared + faults)
 
 
-def _compare_alone(played: Played, protocols: Sequence[str]) -> Iterator[Finding]:
+def _compare_alone(played: PlayedScenario, protocols: Sequence[str]) -> Iterator[Finding]:
     """Compare each protocol's own runs with the protocol that most others agree with."""
     moments = dict.fromkeys(moment for shots in played.shots.values() for moment in shots)
     for moment in moments:
@@ -132,7 +132,7 @@ def _compare_alone(played: Played, protocols: Sequence[str]) -> Iterator[Finding
             yield from _of_aspect(played, moment, readable, each)
 
 
-def _faults(played: Played, moment: str, shots: Sequence[Shot]) -> Iterator[Finding]:
+def _faults(played: PlayedScenario, moment: str, shots: Sequence[Shot]) -> Iterator[Finding]:
     """Yield a finding for each result that could not be read, even if all protocols failed."""
     for shot in shots:
         if shot.fault:
@@ -144,7 +144,7 @@ def _faults(played: Played, moment: str, shots: Sequence[Shot]) -> Iterator[Find
 
 
 def _of_aspect(
-    played: Played, moment: str, shots: Sequence[Shot], found: Mapping[tuple[str, str], Difference]
+    played: PlayedScenario, moment: str, shots: Sequence[Shot], found: Mapping[tuple[str, str], Difference]
 ) -> Iterator[Finding]:
     """Yield the findings in one aspect. `found`: differences of each two protocols, in both orders."""
     if not found:
@@ -165,7 +165,7 @@ def _of_aspect(
             yield Finding(name, moment, one, other, difference, is_shared=False)
 
 
-def _compare_shared(played: Played) -> Iterator[Finding]:
+def _compare_shared(played: PlayedScenario) -> Iterator[Finding]:
     for (maker, _), shots in played.cross_shots.items():
         for moment, there in shots.items():
             here = played.shots[maker][moment]

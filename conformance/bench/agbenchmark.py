@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from babelgate.conformance.bench.suite import LoadedTask, Suite, SuiteError, Upload
+from babelgate.conformance.bench.suite import LoadedTask, Suite, SuiteError, TaskUpload
 from babelgate.conformance.bench.task import FILE_LIMIT, Check, Task
 
 _IGNORED: Final = ("deprecated", "library")
@@ -205,7 +205,7 @@ def _build_task(found: _Found, needs: Sequence[str]) -> LoadedTask:
         timeout=challenge.cutoff or _TIMEOUT,
         checks=(check,),
     )
-    uploads = tuple(Upload(name, None, data) for name, data in _files(found.path.parent / "artifacts_in"))
+    uploads = tuple(TaskUpload(name, None, data) for name, data in _files(found.path.parent / "artifacts_in"))
     return LoadedTask(task, str(found.path), uploads, hidden)
 
 

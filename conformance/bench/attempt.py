@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
-from babelgate.conformance.bench.check import Evidence, Verdict, judge
+from babelgate.conformance.bench.check import CheckVerdict, Evidence, judge
 from babelgate.conformance.bench.price import Prices, add_usages, normal
 from babelgate.conformance.bench.result import Attempt, Outcome, VerdictRecord
 from babelgate.conformance.bench.sandbox import Matcher
-from babelgate.conformance.bench.server import Artifact, Server, ServerError, Step
+from babelgate.conformance.bench.server import AgentClient, ListedArtifact, ServerError, StepResult
 from babelgate.conformance.bench.suite import LoadedTask
 
 _MAX_OUTPUT: Final = 4000
@@ -27,7 +27,7 @@ class Contender:
     """Agent with its name in the benchmark."""
 
     name: str
-    server: Server
+    server: AgentClient
 
 
 def seed_of(seed: int, task: str, repetition: int) -> int:
@@ -41,7 +41,7 @@ class _State:
     """State of an attempt so far, which an interrupted attempt reports."""
 
     task_id: str = ""
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[StepResult] = field(default_factory=list[StepResult])
     seconds: list[float] = field(default_factory=list[float])
     first_output: float | None = None
     uploads: dict[str, bytes] = field(default_factory=dict[str, bytes])
@@ -74,7 +74,7 @@ async def attempt(
     task, state = loaded.task, _State()
     attempt_seed = seed_of(seed, task.name, repetition)
     started = datetime.now(UTC)
-    verdicts: Sequence[Verdict] = ()
+    verdicts: Sequence[CheckVerdict] = ()
     try:
         await _perform(contender.server, loaded, attempt_seed, state)
         verdicts = await _judge_attempt(loaded, state, attempt_seed, matcher)
@@ -102,26 +102,28 @@ async def attempt(
     )
 
 
-async def _perform(server: Server, loaded: LoadedTask, seed: int, state: _State) -> None:
+async def _perform(server: AgentClient, loaded: LoadedTask, seed: int, state: _State) -> None:
     task = loaded.task
     more = {**task.additional_input, **({"seed": seed} if task.seed else {})}
+    bound = _TRANSFER_TIMEOUT
     try:
-        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+        async with asyncio.timeout(bound):
             state.task_id = await server.create(task.input, more)
             for upload in loaded.uploads:
                 state.uploads[await server.upload(state.task_id, upload)] = upload.data
-        async with asyncio.timeout(task.timeout):
+        bound = task.timeout
+        async with asyncio.timeout(bound):
             await _steps(server, loaded, state)
-        async with asyncio.timeout(_TRANSFER_TIMEOUT):
+        bound = _TRANSFER_TIMEOUT
+        async with asyncio.timeout(bound):
             await _files(server, state)
     except TimeoutError:
-        bound = task.timeout if state.task_id else _TRANSFER_TIMEOUT
         raise _NoVerdict("timeout", f"it did not end within {bound:g} seconds") from None
     except ServerError as error:
         raise _NoVerdict("unreachable", str(error)) from None
 
 
-async def _steps(server: Server, loaded: LoadedTask, state: _State) -> None:
+async def _steps(server: AgentClient, loaded: LoadedTask, state: _State) -> None:
     task, begun = loaded.task, time.monotonic()
     replies = iter(task.replies)
     while len(state.steps) < task.steps:
@@ -143,19 +145,19 @@ async def _steps(server: Server, loaded: LoadedTask, state: _State) -> None:
     raise _NoVerdict("limit", f"it was not done after {task.steps} steps")
 
 
-async def _files(server: Server, state: _State) -> None:
+async def _files(server: AgentClient, state: _State) -> None:
     """Download the files that the agent created or changed.
 
     A server that identifies files by name lists an upload under its old id after the agent has replaced its content.
     """
-    listed: Sequence[Artifact] = await server.artifacts(state.task_id)
+    listed: Sequence[ListedArtifact] = await server.artifacts(state.task_id)
     for artifact in listed:
         data = await server.download(state.task_id, artifact.artifact_id)
         if state.uploads.get(artifact.artifact_id) != data:
             state.files[artifact.path] = data
 
 
-async def _judge_attempt(loaded: LoadedTask, state: _State, seed: int, matcher: Matcher) -> Sequence[Verdict]:
+async def _judge_attempt(loaded: LoadedTask, state: _State, seed: int, matcher: Matcher) -> Sequence[CheckVerdict]:
     evidence = Evidence(
         task=loaded.task.name,
         input=loaded.task.input,
@@ -169,7 +171,7 @@ async def _judge_attempt(loaded: LoadedTask, state: _State, seed: int, matcher: 
     return [await judge(check, evidence, loaded.resources, matcher) for check in loaded.task.checks]
 
 
-def _outcome(loaded: LoadedTask, verdicts: Sequence[Verdict], error: str | None) -> tuple[Outcome, str]:
+def _outcome(loaded: LoadedTask, verdicts: Sequence[CheckVerdict], error: str | None) -> tuple[Outcome, str]:
     broken = next((each for each in verdicts if each.broken), None)
     if broken is not None:
         return "broken", f"{broken.check}: {broken.why}"

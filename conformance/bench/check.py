@@ -11,7 +11,14 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
-from babelgate.conformance.bench.sandbox import Finding, Matcher, TooLong, run_check, run_program, safe_path
+from babelgate.conformance.bench.sandbox import (
+    Matcher,
+    SandboxResult,
+    SandboxTimeout,
+    run_check,
+    run_program,
+    safe_path,
+)
 from babelgate.conformance.bench.task import Check
 
 _MAX_TEXT: Final = 80
@@ -38,7 +45,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class CheckVerdict:
     check: str
     passed: bool
     why: str = ""
@@ -131,13 +138,13 @@ def _schema(check: Check, resources: Mapping[str, bytes]) -> Any:
     return check.json_schema
 
 
-async def judge(check: Check, evidence: Evidence, resources: Mapping[str, bytes], matcher: Matcher) -> Verdict:
+async def judge(check: Check, evidence: Evidence, resources: Mapping[str, bytes], matcher: Matcher) -> CheckVerdict:
     judging = _Judging(check, evidence, resources, matcher)
     try:
         finding = await judging.find()
     except ValueError as error:  # Some patterns and schemas show their error only when they are used.
-        finding = Finding(False, f"the check is wrong: {error}", broken=True)
-    return Verdict(title_of(check), finding.passed, finding.why, finding.broken)
+        finding = SandboxResult(False, f"the check is wrong: {error}", broken=True)
+    return CheckVerdict(title_of(check), finding.passed, finding.why, finding.broken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +154,14 @@ class _Judging:
     resources: Mapping[str, bytes]
     matcher: Matcher
 
-    async def find(self) -> Finding:
+    async def find(self) -> SandboxResult:
         check, evidence = self.check, self.evidence
         match check.subject:
             case "steps":
                 return self._steps(len(evidence.steps))
             case "error":
                 if evidence.error is None:
-                    return Finding(False, "the agent did not fail")
+                    return SandboxResult(False, "the agent did not fail")
                 return await self._holds(evidence.error.encode())
             case "artifact":
                 return await self._artifact(check.artifact or "")
@@ -165,26 +172,26 @@ class _Judging:
             case _:
                 return await self._output()
 
-    def _steps(self, count: int) -> Finding:
+    def _steps(self, count: int) -> SandboxResult:
         limits = self.check.steps
         assert limits is not None
         if limits.at_least is not None and count < limits.at_least:
-            return Finding(False, f"it took {count}")
+            return SandboxResult(False, f"it took {count}")
         if limits.at_most is not None and count > limits.at_most:
-            return Finding(False, f"it took {count}")
-        return Finding(True)
+            return SandboxResult(False, f"it took {count}")
+        return SandboxResult(True)
 
-    async def _output(self) -> Finding:
+    async def _output(self) -> SandboxResult:
         outputs, which = self.evidence.outputs, self.check.output
         if which == "all":
             return await self._holds("\n".join(outputs).encode())
         if isinstance(which, int) and which > len(outputs):
-            return Finding(False, f"there was no step {which}")
+            return SandboxResult(False, f"there was no step {which}")
         if not outputs:
-            return Finding(False, "there was no step")
+            return SandboxResult(False, "there was no step")
         return await self._holds(outputs[which - 1 if isinstance(which, int) else -1].encode())
 
-    async def _artifact(self, pattern: str) -> Finding:
+    async def _artifact(self, pattern: str) -> SandboxResult:
         """Check the files that match a pattern. A pattern without a folder is also matched with the name alone."""
         artifacts = self.evidence.artifacts
         fitting = [
@@ -194,30 +201,32 @@ class _Judging:
             or ("/" not in pattern and fnmatch.fnmatchcase(path.rpartition("/")[2], pattern))
         ]
         if not fitting:
-            return Finding(False, f"there is no such file; there are {', '.join(artifacts) or 'none'}")
+            return SandboxResult(False, f"there is no such file; there are {', '.join(artifacts) or 'none'}")
         found = {path: await self._holds(artifacts[path]) for path in fitting}
         if self.check.every:
             wrong = next((path for path in fitting if not found[path].passed), None)
-            return Finding(True) if wrong is None else _of(wrong, found[wrong])
+            return SandboxResult(True) if wrong is None else _of(wrong, found[wrong])
         right = next((path for path in fitting if found[path].passed), None)
-        return Finding(True) if right is not None else _of(fitting[0], found[fitting[0]])
+        return SandboxResult(True) if right is not None else _of(fitting[0], found[fitting[0]])
 
-    async def _program(self, arguments: Sequence[str]) -> Finding:
+    async def _program(self, arguments: Sequence[str]) -> SandboxResult:
         first = arguments[0]
         if first != "-m" and safe_path(first) not in {safe_path(each) for each in self._workspace()}:
-            return Finding(False, f"there is no file {first}")
+            return SandboxResult(False, f"there is no file {first}")
         try:
             printed = await run_program(
                 arguments, self._workspace(), seconds=self.check.timeout, memory=self.check.memory * 2**20
             )
-        except TooLong as error:
-            return Finding(False, str(error))
+        except SandboxTimeout as error:
+            return SandboxResult(False, str(error))
         if printed.code != 0:
             lines = (printed.stderr.strip() or printed.stdout.strip()).splitlines()
-            return Finding(False, f"it ended with exit code {printed.code}{': ' + lines[-1][:500] if lines else ''}")
+            return SandboxResult(
+                False, f"it ended with exit code {printed.code}{': ' + lines[-1][:500] if lines else ''}"
+            )
         return await self._holds(printed.stdout.encode())
 
-    async def _python(self) -> Finding:
+    async def _python(self) -> SandboxResult:
         check, evidence = self.check, self.evidence
         source = check.code if check.python is None else self.resources[check.python].decode(errors="replace")
         run = {
@@ -247,21 +256,21 @@ class _Judging:
         hidden = {path.rpartition("/")[2]: self.resources[path] for path in self.check.files}
         return {**self.evidence.uploads, **self.evidence.artifacts, **hidden}
 
-    async def _holds(self, data: bytes) -> Finding:
+    async def _holds(self, data: bytes) -> SandboxResult:
         """Apply all predicates of the check to a content."""
         check = self.check
         if check.equals_file is not None and data != self.resources[check.equals_file]:
             wanted = self.resources[check.equals_file]
-            return Finding(False, f"it is not the same: {_bytes(data)}, and {_bytes(wanted)} is wanted")
+            return SandboxResult(False, f"it is not the same: {_bytes(data)}, and {_bytes(wanted)} is wanted")
         text = data.decode(errors="replace")
         for find in (self._words, self._equals):
             if (why := find(text)) is not None:
-                return Finding(False, why)
+                return SandboxResult(False, why)
         try:
             why = await self._pattern(text) or await self._json(text)
-        except TooLong as error:
-            return Finding(False, str(error))
-        return Finding(why is None, why or "")
+        except SandboxTimeout as error:
+            return SandboxResult(False, str(error))
+        return SandboxResult(why is None, why or "")
 
     def _fold_case(self, text: str) -> str:
         return text.casefold() if self.check.ignore_case else text
@@ -303,8 +312,8 @@ class _Judging:
         return None
 
 
-def _of(path: str, finding: Finding) -> Finding:
-    return Finding(finding.passed, f"{path}: {finding.why}", finding.broken)
+def _of(path: str, finding: SandboxResult) -> SandboxResult:
+    return SandboxResult(finding.passed, f"{path}: {finding.why}", finding.broken)
 
 
 def _describe_text(text: str) -> str:

@@ -19,7 +19,7 @@ class JournalError(Exception):
     """Error with a one-line message: the file, and what is wrong with it."""
 
 
-class Journal:
+class BenchJournal:
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         self.path = path
         self._file = file
@@ -32,7 +32,7 @@ class Journal:
 
     @classmethod
     @contextmanager
-    def create(cls, path: Path, header: Header) -> "Generator[Journal]":
+    def create(cls, path: Path, header: Header) -> "Generator[BenchJournal]":
         with path.open("xb") as file:
             journal = cls(path, file)
             journal.add(header)
@@ -40,7 +40,7 @@ class Journal:
 
     @classmethod
     @contextmanager
-    def resume(cls, path: Path) -> "Generator[Journal]":
+    def resume(cls, path: Path) -> "Generator[BenchJournal]":
         """Open the journal to append after its last complete line."""
         with path.open("r+b") as file:
             whole = file.read().rfind(b"\n") + 1

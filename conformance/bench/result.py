@@ -21,11 +21,11 @@ Outcome = Literal["passed", "failed", "error", "timeout", "limit", "unreachable"
 """
 
 
-class Record(BaseModel):
+class ResultRecord(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True)
 
 
-class AgentAbout(Record):
+class AgentAbout(ResultRecord):
     """One agent of a benchmark."""
 
     name: str
@@ -41,7 +41,7 @@ class AgentAbout(Record):
     description: str = ""
 
 
-class TaskAbout(Record):
+class TaskAbout(ResultRecord):
     """One task of a benchmark."""
 
     name: str
@@ -53,7 +53,7 @@ class TaskAbout(Record):
     description: str = ""
 
 
-class Machine(Record):
+class Machine(ResultRecord):
     """Machine on which the bench ran."""
 
     system: str
@@ -67,7 +67,7 @@ class Machine(Record):
     """Mechanism that denies sockets to Python checks: `kernel` or `hook`."""
 
 
-class Settings(Record):
+class Settings(ResultRecord):
     """Options of the benchmark."""
 
     repetitions: int = 1
@@ -78,7 +78,7 @@ class Settings(Record):
     currency: str = "USD"
 
 
-class Header(Record):
+class Header(ResultRecord):
     """First line of a journal: the suite, the agents, the settings and the machine."""
 
     kind: Literal["header"] = "header"
@@ -98,7 +98,7 @@ class Header(Record):
     machine: Machine
 
 
-class VerdictRecord(Record):
+class VerdictRecord(ResultRecord):
     """Result of one check."""
 
     check: str
@@ -106,7 +106,7 @@ class VerdictRecord(Record):
     why: str = ""
 
 
-class Attempt(Record):
+class Attempt(ResultRecord):
     """One attempt of one agent at one task."""
 
     kind: Literal["attempt"] = "attempt"
@@ -146,14 +146,14 @@ class Attempt(Record):
         return self.outcome != "broken"
 
 
-class Interval(Record):
+class Interval(ResultRecord):
     """Confidence interval."""
 
     low: float
     high: float
 
 
-class Times(Record):
+class Times(ResultRecord):
     """Percentiles of times, in seconds. None if no attempt was measured."""
 
     p50: float | None = None
@@ -161,7 +161,7 @@ class Times(Record):
     first_output_p50: float | None = None
 
 
-class Figures(Record):
+class Figures(ResultRecord):
     """Totals of an agent over a set of attempts."""
 
     attempts: int
@@ -184,7 +184,7 @@ class Figures(Record):
     cost: float | None = None
 
 
-class AgentFigures(Record):
+class AgentFigures(ResultRecord):
     """Totals of one agent: of all attempts, by category and by task."""
 
     agent: str
@@ -195,7 +195,7 @@ class AgentFigures(Record):
     tasks: dict[str, Figures] = {}
 
 
-class Comparison(Record):
+class Comparison(ResultRecord):
     """Comparison of two agents on the tasks at which both were judged."""
 
     first: str
@@ -224,7 +224,7 @@ class Comparison(Record):
     """The comparison in words."""
 
 
-class Regression(Record):
+class Regression(ResultRecord):
     """Change of a success rate since an earlier result."""
 
     agent: str
@@ -237,7 +237,7 @@ class Regression(Record):
     """`lower` and `higher` may be random."""
 
 
-class Baseline(Record):
+class Baseline(ResultRecord):
     """Comparison with an earlier result."""
 
     file: str
@@ -251,7 +251,7 @@ class Baseline(Record):
     rows: tuple[Regression, ...] = ()
 
 
-class Report(Record):
+class Report(ResultRecord):
     """Content of a result file."""
 
     format: int = FORMAT

@@ -40,7 +40,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BenchProgress:
     """Progress of the run, reported when an attempt begins or ends."""
 
     total: int
@@ -83,7 +83,7 @@ async def run(
     matcher: Matcher,
     budget: Budget,
     keep: Callable[[Attempt], None],
-    tell: Callable[[Progress], None],
+    tell: Callable[[BenchProgress], None],
     done: Sequence[Attempt] = (),
 ) -> str:
     """Make all attempts that are not in `done`. Return why some were not made, or an empty string.
@@ -102,7 +102,7 @@ class _Run:
     matcher: Matcher
     budget: Budget
     keep: Callable[[Attempt], None]
-    tell: Callable[[Progress], None]
+    tell: Callable[[BenchProgress], None]
     over: dict[Place, Attempt] = field(default_factory=dict[Place, Attempt])
     waiting: deque[Unit] = field(default_factory=deque[Unit])
     active: int = 0
@@ -188,7 +188,7 @@ class _Run:
         self._say(record)
 
     def _say(self, latest: Attempt | None = None) -> None:
-        self.tell(Progress(self.total, len(self.over), self.active, self._remaining_seconds(), latest))
+        self.tell(BenchProgress(self.total, len(self.over), self.active, self._remaining_seconds(), latest))
 
     def _remaining_seconds(self) -> float | None:
         """Return the estimated seconds until the end, or None before the first attempt has ended.

@@ -32,12 +32,12 @@ _MAX_OUTPUT: Final = 2**20
 """Maximum number of bytes of a program's output that are kept."""
 
 
-class TooLong(Exception):
+class SandboxTimeout(Exception):
     """Error for code that did not end in time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SandboxResult:
     passed: bool
     why: str = ""
     broken: bool = False
@@ -117,10 +117,10 @@ def _too_long(seconds: float) -> str:
 
 async def run_check(
     source: str, name: str, run: Mapping[str, Any], files: Mapping[str, bytes], *, seconds: float, memory: int
-) -> Finding:
+) -> SandboxResult:
     """Call the function `check` of a Python source with the result of a run. `memory` is in bytes.
 
-    A check that fails or takes too long raises nothing: its Finding says why."""
+    A check that fails or takes too long raises nothing: its SandboxResult says why."""
     bounds = {"memory": memory, "seconds": ceil(seconds) + 1, "source": source, "name": name, "run": dict(run)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, PIPE, errors) as process:
@@ -133,16 +133,16 @@ async def run_check(
                     if not line and await process.wait() == -signal.SIGXCPU:
                         raise TimeoutError
             except TimeoutError:
-                return Finding(False, _too_long(seconds))
+                return SandboxResult(False, _too_long(seconds))
         if not line:
             lines = _read_output(errors).strip().splitlines()
-            return Finding(False, f"it ended without a verdict{': ' + lines[-1][:500] if lines else ''}")
+            return SandboxResult(False, f"it ended without a verdict{': ' + lines[-1][:500] if lines else ''}")
     answer: dict[str, Any] = json.loads(line)
-    return Finding(bool(answer.get("passed")), str(answer.get("why", "")), bool(answer.get("broken")))
+    return SandboxResult(bool(answer.get("passed")), str(answer.get("why", "")), bool(answer.get("broken")))
 
 
 async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, seconds: float, memory: int) -> Printed:
-    """Run `python arguments…` in a folder with the files. Raises TooLong."""
+    """Run `python arguments…` in a folder with the files. Raises SandboxTimeout."""
     bounds = {"memory": memory, "seconds": ceil(seconds), "program": list(arguments)}
     with _workspace(files) as folder, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         async with _jailed_process(folder, bounds, output, errors) as process:
@@ -154,7 +154,7 @@ async def run_program(arguments: Sequence[str], files: Mapping[str, bytes], *, s
             except TimeoutError:
                 code = -signal.SIGXCPU
         if code == -signal.SIGXCPU:
-            raise TooLong(_too_long(seconds))
+            raise SandboxTimeout(_too_long(seconds))
         return Printed(code, _read_output(output), _read_output(errors))
 
 
@@ -182,12 +182,12 @@ class Matcher:
         await self._stop()
 
     async def find(self, pattern: str, text: str, *, ignore_case: bool = False) -> bool:
-        """Return True if the pattern matches in the text. Raises TooLong, and ValueError if the pattern is invalid."""
+        """Return True if the pattern matches in the text. Raises SandboxTimeout, ValueError (invalid pattern)."""
         answer = await self._ask({"do": "match", "pattern": pattern, "text": text, "ignore_case": ignore_case})
         return bool(answer["found"])
 
     async def mismatch(self, schema: Any, value: Any) -> str | None:
-        """Return why a value is not valid, or None if it is. Raises TooLong, and ValueError if the schema is
+        """Return why a value is not valid, or None if it is. Raises SandboxTimeout, and ValueError if the schema is
         invalid."""
         return (await self._ask({"do": "mismatch", "schema": schema, "value": value}))["why"]
 
@@ -202,14 +202,14 @@ class Matcher:
                     await process.stdin.drain()
                     line = await process.stdout.readline()
             except TimeoutError:
-                raise TooLong(f"it took more than {self._seconds:g} seconds") from None
+                raise SandboxTimeout(f"it took more than {self._seconds:g} seconds") from None
             except ConnectionError:
                 line = b""
             finally:
                 if not line:
                     await self._stop()
         if not line:
-            raise TooLong("it took more memory than it may")
+            raise SandboxTimeout("it took more memory than it may")
         answer: dict[str, Any] = json.loads(line)
         if "wrong" in answer:
             raise ValueError(answer["wrong"])

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, cast
 import httpx
 
 from babelgate.conformance.bench.sandbox import safe_path
-from babelgate.conformance.bench.suite import Upload
+from babelgate.conformance.bench.suite import TaskUpload
 
 Kind = Literal["unreachable", "protocol", "refused"]
 
@@ -42,7 +42,7 @@ class ServerError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepResult:
     output: str
     is_last: bool
     error: str | None
@@ -57,13 +57,13 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Artifact:
+class ListedArtifact:
     artifact_id: str
     path: str
     """Path relative to the folder of the task, without `..`."""
 
 
-class Server:
+class AgentClient:
     """Client for one agent."""
 
     def __init__(self, url: str, http: httpx.AsyncClient, headers: Mapping[str, str] = _NO_HEADERS) -> None:
@@ -80,14 +80,14 @@ class Server:
         task = await self._json("POST", self._tasks, json=body)
         return _text(task, "task_id", "the task")
 
-    async def upload(self, task_id: str, file: Upload) -> str:
+    async def upload(self, task_id: str, file: TaskUpload) -> str:
         """Upload a file and return the id of the artifact. Raises ServerError."""
         fields = {} if file.folder is None else {"relative_path": file.folder}
         content = {"file": (file.name, file.data, "application/octet-stream")}
         artifact = await self._json("POST", f"{self._tasks}/{task_id}/artifacts", data=fields, files=content)
         return _text(artifact, "artifact_id", "the artifact")
 
-    async def step(self, task_id: str, input: str | None, more: Mapping[str, Any]) -> Step:
+    async def step(self, task_id: str, input: str | None, more: Mapping[str, Any]) -> StepResult:
         body = {**({} if input is None else {"input": input}), **({"additional_input": dict(more)} if more else {})}
         try:
             return _step(await self._json("POST", f"{self._tasks}/{task_id}/steps", json=body))
@@ -95,14 +95,14 @@ class Server:
             if error.status != HTTPStatus.INTERNAL_SERVER_ERROR:
                 raise
             # Both SDKs answer 500 if the agent raised an exception: the protocol has no state for it.
-            return Step("", is_last=True, error=str(error), usage={}, artifacts=0, raw={})
+            return StepResult("", is_last=True, error=str(error), usage={}, artifacts=0, raw={})
 
-    async def artifacts(self, task_id: str) -> Sequence[Artifact]:
+    async def artifacts(self, task_id: str) -> Sequence[ListedArtifact]:
         """Return all artifacts, read page by page. Raises ServerError.
 
         The Python SDK answers every page with the same bare list.
         """
-        found: dict[str, Artifact] = {}
+        found: dict[str, ListedArtifact] = {}
         for page in range(1, _MAX_PAGES + 1):
             answer = await self._value(
                 "GET", f"{self._tasks}/{task_id}/artifacts", params={"current_page": page, "page_size": _PAGE_SIZE}
@@ -216,7 +216,7 @@ def _text(members: Mapping[str, Any], key: str, what: str) -> str:
     return text
 
 
-def _step(step: Mapping[str, Any]) -> Step:
+def _step(step: Mapping[str, Any]) -> StepResult:
     is_last = step.get("is_last", False)
     if not isinstance(is_last, bool):
         raise ServerError("protocol", "is_last of the step is no boolean")
@@ -224,7 +224,7 @@ def _step(step: Mapping[str, Any]) -> Step:
     more = step.get("additional_output")
     about: dict[str, Any] = cast("dict[str, Any]", more) if isinstance(more, dict) else {}
     usage, artifacts = about.get("usage"), step.get("artifacts")
-    return Step(
+    return StepResult(
         output=output if isinstance(output, str) else "",
         is_last=is_last,
         error=_error(about.get("error")),
@@ -250,10 +250,10 @@ def _error(error: Any) -> str | None:
     return str(error)
 
 
-def _artifact(value: Any) -> Artifact:
+def _artifact(value: Any) -> ListedArtifact:
     if not isinstance(value, dict):
         raise ServerError("protocol", "an artifact is no object")
     each = cast("dict[str, Any]", value)
     folder, name = each.get("relative_path"), each.get("file_name")
     path = safe_path(f"{folder if isinstance(folder, str) else ''}/{name if isinstance(name, str) else ''}")
-    return Artifact(_text(each, "artifact_id", "the artifact"), path or "file")
+    return ListedArtifact(_text(each, "artifact_id", "the artifact"), path or "file")

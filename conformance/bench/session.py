@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Final
 
 from babelgate.conformance.bench.attempt import Contender
-from babelgate.conformance.bench.journal import Journal, JournalError, read_journal
+from babelgate.conformance.bench.journal import BenchJournal, JournalError, read_journal
 from babelgate.conformance.bench.price import Prices
 from babelgate.conformance.bench.report import write_reports
 from babelgate.conformance.bench.result import AgentAbout, Attempt, Header, Machine, Report, Settings, TaskAbout
-from babelgate.conformance.bench.run import Budget, Progress, run
+from babelgate.conformance.bench.run import BenchProgress, Budget, run
 from babelgate.conformance.bench.sandbox import Matcher
 from babelgate.conformance.bench.suite import Suite
 from babelgate.conformance.bench.summary import against, summarize
@@ -26,7 +26,7 @@ _INTERRUPTED: Final = "it was interrupted"
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class BenchSession:
     folder: Path
     header: Header
     suite: Suite
@@ -89,7 +89,7 @@ def differences(header: Header, suite: Suite) -> list[str]:
     return [f"the task {name} is not what it was" for name in changed]
 
 
-async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
+async def conduct(session: BenchSession, tell: Callable[[BenchProgress], None]) -> Report:
     """Run the benchmark, or resume it from the journal in its folder, and return the report.
 
     If it is cancelled, it still writes the reports on the finished attempts. Raises JournalError.
@@ -110,7 +110,7 @@ async def conduct(session: Session, tell: Callable[[Progress], None]) -> Report:
                     journal.add(record)
                     done.append(record)
 
-                def tell_redacted(progress: Progress) -> None:
+                def tell_redacted(progress: BenchProgress) -> None:
                     latest = progress.latest
                     tell(progress if latest is None else replace(progress, latest=_redact(latest, redactor)))
 
@@ -142,6 +142,6 @@ def _redact(record: Attempt, redactor: Redactor) -> Attempt:
 
 def _journal(path: Path, header: Header):
     try:
-        return Journal.resume(path) if path.exists() else Journal.create(path, header)
+        return BenchJournal.resume(path) if path.exists() else BenchJournal.create(path, header)
     except OSError as error:
         raise JournalError(f"{path}: it cannot be written: {error.strerror}") from None

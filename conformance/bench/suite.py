@@ -32,7 +32,7 @@ class SuiteError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Upload:
+class TaskUpload:
     """File that is uploaded to the agent."""
 
     name: str
@@ -51,7 +51,7 @@ class LoadedTask:
     task: Task
     where: str
     """Place in the task file: `file:line`."""
-    uploads: tuple[Upload, ...] = ()
+    uploads: tuple[TaskUpload, ...] = ()
     resources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """Files that the checks use, by the path in the task file."""
     notes: tuple[str, ...] = ()
@@ -234,7 +234,7 @@ def _read_tasks(file: SuiteFile, document: Document, root: Path, problems: list[
         loc = ("tasks", str(index))
         files = _Files(document, root, loc, problems)
         uploads = [
-            Upload(
+            TaskUpload(
                 each.name or Path(each.path or "").name,
                 each.folder,
                 (each.text or "").encode() * each.repeat

@@ -27,11 +27,11 @@ Words = Annotated[
 ]
 
 
-class Section(BaseModel):
+class TaskSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
-class InputFile(Section):
+class InputFile(TaskSection):
     """A file that is uploaded before the first step."""
 
     path: str | None = None
@@ -56,7 +56,7 @@ class InputFile(Section):
         return self
 
 
-class Reply(Section):
+class Reply(TaskSection):
     """Input of a step after the first one."""
 
     input: str | None = None
@@ -67,7 +67,7 @@ def _reply(value: object) -> object:
     return {"input": value} if isinstance(value, str) else value
 
 
-class Count(Section):
+class Count(TaskSection):
     """Bounds of a number. At least one is required."""
 
     at_least: Annotated[int, Field(ge=0)] | None = None
@@ -84,7 +84,7 @@ _SUBJECTS: Final = ("output", "artifact", "error", "steps", "program", "python",
 _PREDICATES: Final = ("contains", "excludes", "equals", "equals_file", "regex", "json_schema", "json_equals")
 
 
-class Check(Section):
+class Check(TaskSection):
     """One condition of a task.
 
     The subject is `output` (the default), `artifact`, `error` or `program`, and all predicates must hold for it. The
@@ -162,7 +162,7 @@ class Check(Section):
         return next((name for name in _SUBJECTS if getattr(self, name) is not None), "output")
 
 
-class Defaults(Section):
+class Defaults(TaskSection):
     """Default values for all tasks of a file."""
 
     category: Words = ()
@@ -173,7 +173,7 @@ class Defaults(Section):
     seed: bool = False
 
 
-class Task(Section):
+class Task(TaskSection):
     """One task that every agent attempts."""
 
     name: Annotated[str, Field(pattern=NAME)]
@@ -202,7 +202,7 @@ class Task(Section):
     """Checks of the result. All must hold."""
 
 
-class SuiteFile(Section):
+class SuiteFile(TaskSection):
     """A file of tasks."""
 
     suite: Annotated[str, Field(pattern=NAME)] | None = None

@@ -9,11 +9,11 @@ from babelgate.conformance.report.document import document
 from babelgate.conformance.report.html import html
 from babelgate.conformance.report.junit import junit
 from babelgate.conformance.report.markdown import markdown
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 
 __all__ = ("FORMS", "render")
 
-FORMS: Final[Mapping[str, Callable[[Report], str]]] = {
+FORMS: Final[Mapping[str, Callable[[CheckReport], str]]] = {
     "json": document,
     "junit": junit,
     "ctrf": ctrf,
@@ -24,5 +24,5 @@ FORMS: Final[Mapping[str, Callable[[Report], str]]] = {
 """Renderers of all formats of a report, by name."""
 
 
-def render(report: Report, form: str) -> str:
+def render(report: CheckReport, form: str) -> str:
     return FORMS[form](report)

@@ -3,13 +3,13 @@
 import json
 from typing import Final
 
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.verdict import Outcome
 
 _COLOURS: Final = {Outcome.CONFORMANT: "brightgreen", Outcome.NO_VIOLATION: "yellow", Outcome.NOT_CONFORMANT: "red"}
 
 
-def badge(report: Report) -> str:
+def badge(report: CheckReport) -> str:
     passed = sum(each.passes for each in report.sets)
     applicable = sum(each.applicable for each in report.sets)
     label = " + ".join(each.set.title for each in report.sets) or "conformance"

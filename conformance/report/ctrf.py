@@ -3,7 +3,7 @@
 import json
 from typing import Any, Final
 
-from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.verdict import Result, Verdict
 from babelgate.conformance.wire.exchange import Redactor
 
@@ -17,7 +17,7 @@ _STATUS: Final = {
 }
 
 
-def ctrf(report: Report) -> str:
+def ctrf(report: CheckReport) -> str:
     redactor = Redactor(report.secrets)
     tests: list[dict[str, Any]] = []
     for each in report.sets:

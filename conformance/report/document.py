@@ -3,16 +3,16 @@
 import json
 from typing import Any
 
-from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.verdict import Result
 from babelgate.conformance.wire.exchange import Redactor
 
 
-def document(report: Report) -> str:
+def document(report: CheckReport) -> str:
     return json.dumps(as_json(report), indent=2, ensure_ascii=False) + "\n"
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: CheckReport) -> dict[str, Any]:
     redactor = Redactor(report.secrets)
     return {
         "judge": {"name": "babelgate", "version": report.version},
@@ -32,7 +32,7 @@ def _set(report: SetReport, redactor: Redactor) -> dict[str, Any]:
         "version": report.set.version,
         "title": report.set.title,
         "endpoint": redactor.text(report.endpoint),
-        "because": redactor.text(report.because),
+        "because": redactor.text(report.evidence),
         "capabilities": sorted(report.capabilities),
         "conformant": report.is_conformant,
         "outcome": str(report.outcome),

@@ -7,16 +7,16 @@ from html import escape
 from typing import Any
 
 from babelgate.conformance.report.document import as_json
-from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.report.page import page
 
 
-def html(report: Report) -> str:
+def html(report: CheckReport) -> str:
     content = as_json(report)
     return page(f"{content['url']}: {report.outcome}", _body(content, report))
 
 
-def _body(content: dict[str, Any], report: Report) -> Iterator[str]:
+def _body(content: dict[str, Any], report: CheckReport) -> Iterator[str]:
     yield f"<h1><code>{escape(content['url'])}</code>: {report.outcome}</h1>"
     yield f"<p>Judged by babelgate {escape(report.version)} in {report.seconds:.1f} s.</p>"
     yield from _filter(content)

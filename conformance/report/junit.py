@@ -2,12 +2,12 @@
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.verdict import Result, Verdict
 from babelgate.conformance.wire.exchange import Redactor
 
 
-def junit(report: Report) -> str:
+def junit(report: CheckReport) -> str:
     redactor = Redactor(report.secrets)
     root = Element("testsuites", name="babelgate check", time=f"{report.seconds:.3f}")
     for each in report.sets:

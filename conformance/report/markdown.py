@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.report.text import MARKS, summary
 from babelgate.conformance.verdict import Outcome, Verdict
 from babelgate.conformance.wire.exchange import Redactor
@@ -11,11 +11,11 @@ from babelgate.conformance.wire.exchange import Redactor
 _OUTCOMES: Final = {Outcome.CONFORMANT: "✓", Outcome.NO_VIOLATION: "?", Outcome.NOT_CONFORMANT: "✗"}
 
 
-def markdown(report: Report) -> str:
+def markdown(report: CheckReport) -> str:
     return "\n".join(_lines(report)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: CheckReport) -> Iterator[str]:
     redactor = Redactor(report.secrets)
     yield f"## {_OUTCOMES[report.outcome]} {_plain(redactor.text(summary(report)))}"
     for each in report.sets:

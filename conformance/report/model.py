@@ -14,7 +14,7 @@ class SetReport:
 
     set: RequirementSet
     endpoint: str
-    because: str
+    evidence: str
     """Evidence that the agent speaks the revision."""
     capabilities: frozenset[str]
     results: Sequence[Result]
@@ -99,7 +99,7 @@ class SetReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CheckReport:
     url: str
     sets: Sequence[SetReport]
     seconds: float

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from babelgate.conformance.report.model import Report, SetReport
+from babelgate.conformance.report.model import CheckReport, SetReport
 from babelgate.conformance.verdict import NO_TRIGGER, Outcome, Result, Verdict
 from babelgate.conformance.wire.exchange import Redactor
 from babelgate.conformance.wire.http import TIMED_OUT
@@ -44,7 +44,7 @@ _BEHAVIOUR_WORDS: Final[Mapping[str, tuple[str, str]]] = {
 _EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "files": "Draw a cat"}
 
 
-def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
+def lines(report: CheckReport, *, is_verbose: bool = False) -> Iterator[str]:
     """Yield the lines of the report, without colours. `is_verbose` adds each requirement that was not shown or not
     tested, and the protocols that the agent does not speak."""
     redactor = Redactor(report.secrets)
@@ -58,7 +58,7 @@ def lines(report: Report, *, is_verbose: bool = False) -> Iterator[str]:
     yield summary(report)
 
 
-def summary(report: Report) -> str:
+def summary(report: CheckReport) -> str:
     """Return the verdict in one line."""
     if not report.sets:
         return f"{report.url}: nothing was judged"
@@ -75,7 +75,7 @@ def outcome_words(outcome: Outcome) -> str:
 
 def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> Iterator[str]:
     yield f"{report.set.title} at {report.endpoint}"
-    yield f"  {report.because}"
+    yield f"  {report.evidence}"
     if report.capabilities:
         yield f"  capabilities: {', '.join(sorted(report.capabilities))}"
     for origin in report.withheld:

@@ -18,7 +18,7 @@ _MAX_HEAD: Final = 100 * 1024
 """Maximum size of a status line with its headers, or of a chunk header, in bytes. The limit of HTTPX."""
 
 
-class Connections(httpx.AsyncBaseTransport):
+class ConnectionPool(httpx.AsyncBaseTransport):
     def __init__(self, tls: ssl.SSLContext) -> None:
         self._tls = tls
 

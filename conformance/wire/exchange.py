@@ -17,20 +17,20 @@ _MAX_TEXT: Final = 20_000
 """Maximum number of characters of a body or frame that a report shows."""
 
 
-class NotJson(ValueError):
+class InvalidJson(ValueError):
     """Error for a text that is not JSON, contains NaN, or is not UTF-8."""
 
 
 def _refuse(constant: str) -> Any:
-    raise NotJson(f"{constant} is no JSON")
+    raise InvalidJson(f"{constant} is not JSON")
 
 
 def parse_json(content: bytes | str) -> Any:
-    """Return the parsed JSON. Raises NotJson."""
+    """Return the parsed JSON. Raises InvalidJson."""
     try:
         return json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
-        raise NotJson(str(error)) from None
+        raise InvalidJson(str(error)) from None
 
 
 def as_object(value: Any) -> dict[str, Any] | None:
@@ -55,7 +55,7 @@ def dig(value: Any, *path: str | int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class SseFrame:
     """Server-sent event."""
 
     at: float
@@ -67,15 +67,15 @@ class Frame:
 
     @property
     def json(self) -> Any:
-        """Data as parsed JSON. Raises NotJson."""
+        """Data as parsed JSON. Raises InvalidJson."""
         return parse_json(self.data)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class CheckedMessage:
     """Message of the protocol with the result of its validation."""
 
-    is_ours: bool
+    is_from_check: bool
     schema: str
     violations: tuple[Violation, ...]
     definitions: frozenset[str]
@@ -95,13 +95,13 @@ class Exchange:
     response_headers: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Response headers, spelled as the server sent them."""
     content: bytes = b""
-    frames: list[Frame] = field(default_factory=list[Frame])
+    frames: list[SseFrame] = field(default_factory=list[SseFrame])
     is_ended: bool = False
     """True if the response arrived in full: the check did not close the connection, and nothing was cut off."""
     error: str = ""
     """Reason why the response is missing or incomplete."""
     seconds: float = 0.0
-    messages: list[Message] = field(default_factory=list[Message])
+    messages: list[CheckedMessage] = field(default_factory=list[CheckedMessage])
 
     def header(self, name: str) -> str | None:
         """Return a header of the response, or None. Several of the same name are joined by a comma."""
@@ -117,7 +117,7 @@ class Exchange:
         """Body of the request as parsed JSON, or None if it is not JSON."""
         try:
             return parse_json(self.body)
-        except NotJson:
+        except InvalidJson:
             return None
 
     @property
@@ -134,14 +134,14 @@ class Exchange:
         """Body of the response as parsed JSON, or None if it is not JSON. `is_json` tells null from invalid JSON."""
         try:
             return parse_json(self.content)
-        except NotJson:
+        except InvalidJson:
             return None
 
     @property
     def is_json(self) -> bool:
         try:
             parse_json(self.content)
-        except NotJson:
+        except InvalidJson:
             return False
         return True
 

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import httpx
 
-from babelgate.conformance.wire.connection import Connections
+from babelgate.conformance.wire.connection import ConnectionPool
 from babelgate.conformance.wire.credentials import origin_of
-from babelgate.conformance.wire.exchange import Exchange, Frame, Message, NotJson, parse_json
+from babelgate.conformance.wire.exchange import CheckedMessage, Exchange, InvalidJson, SseFrame, parse_json
 from babelgate.conformance.wire.schema import Schemas, Violation
-from babelgate.conformance.wire.sse import EventReader
+from babelgate.conformance.wire.sse import SseParser
 
 Receives = str | Mapping[int, str] | None
 """Definition for the response: one for all, or one for each status (200) or class of statuses (2, 4, 5)."""
@@ -90,7 +90,7 @@ class Wire:
             timeout=timeout,
             # Each request opens a connection. A request that met the end of a reused connection would be lost, and
             # would look like a failure of the agent.
-            transport=Connections(_tls()),
+            transport=ConnectionPool(_tls()),
         )
 
     async def aclose(self) -> None:
@@ -153,7 +153,7 @@ class Wire:
         is_anonymous: bool = False,
         bound: float | None = None,
         mark: str = "",
-    ) -> AsyncGenerator["Stream"]:
+    ) -> AsyncGenerator["StreamExchange"]:
         """Send a request and yield its response, to be read event by event. Leaving the block closes the connection.
 
         A response that is not an event stream is read to its end, and has no events. `mark`: data of the event that is
@@ -192,7 +192,7 @@ class Wire:
                 (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw
             ]
             try:
-                stream = Stream(self, exchange, response, started, bound, receives, events, mark)
+                stream = StreamExchange(self, exchange, response, started, bound, receives, events, mark)
                 if not exchange.is_stream or events is None:
                     await stream.read()
                 yield stream
@@ -211,21 +211,21 @@ class Wire:
     def _hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
         if self.schemas is not None:
             violations, definitions = self.schemas.holds(schema, value)
-            exchange.messages.append(Message(is_ours, schema, violations, definitions))
+            exchange.messages.append(CheckedMessage(is_ours, schema, violations, definitions))
 
     def hold_text(self, exchange: Exchange, schema: str, content: bytes | str) -> None:
         """Validate a text that should be JSON and match a schema."""
         try:
             value = parse_json(content)
-        except NotJson as error:
+        except InvalidJson as error:
             if self.schemas is not None:
-                violation = Violation((schema,), "(the whole)", f"no JSON: {error}")
-                exchange.messages.append(Message(False, schema, (violation,), frozenset({schema})))
+                violation = Violation((schema,), "(the whole)", f"not JSON: {error}")
+                exchange.messages.append(CheckedMessage(False, schema, (violation,), frozenset({schema})))
         else:
             self._hold(exchange, schema, value)
 
 
-class Stream:
+class StreamExchange:
     """Response to a request, read event by event. The timeout applies to each event."""
 
     def __init__(
@@ -248,8 +248,8 @@ class Stream:
         self._receives = receives
         self._events = events
         self._chunks = response.aiter_bytes()
-        self._reader = EventReader()
-        self._ready: list[Frame] = []
+        self._reader = SseParser()
+        self._ready: list[SseFrame] = []
         self._is_read = False
 
     @property
@@ -278,7 +278,7 @@ class Stream:
         if schema is not None:
             self._wire.hold_text(self.exchange, schema, self.exchange.content)
 
-    async def next(self, bound: float | None = None) -> Frame | None:
+    async def next(self, bound: float | None = None) -> SseFrame | None:
         """Return the next event, or None at the end. Raises Unanswered if none arrives within the timeout."""
         if not self.exchange.is_stream:
             return None
@@ -289,7 +289,7 @@ class Stream:
             try:
                 self._ready += self._reader.feed(chunk, asyncio.get_running_loop().time() - self._started)
             except UnicodeDecodeError as error:
-                self.exchange.error = f"no UTF-8: {error}"
+                self.exchange.error = f"not UTF-8: {error}"
                 raise Unanswered(self.exchange.error, self.exchange) from None
         frame = self._ready.pop(0)
         self.exchange.frames.append(frame)
@@ -300,7 +300,7 @@ class Stream:
             self._wire.hold_text(self.exchange, self._events, frame.data)
         return frame
 
-    async def rest_of_it(self) -> Sequence[Frame]:
+    async def rest_of_it(self) -> Sequence[SseFrame]:
         """Read all events to the end and return them. Raises Unanswered."""
         while await self.next() is not None:
             pass

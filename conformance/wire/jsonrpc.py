@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from babelgate.conformance.wire.exchange import Exchange, dig
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.http import StreamExchange, Wire
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JsonRpcAnswer:
     exchange: Exchange
 
     @property
@@ -68,7 +68,7 @@ class JsonRpc:
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
         bound: float | None = None,
-    ) -> Answer:
+    ) -> JsonRpcAnswer:
         """Call a method. `is_valid=False` means that the request is intentionally invalid, or its method unknown."""
         exchange = await self.wire.request(
             "POST",
@@ -80,7 +80,7 @@ class JsonRpc:
             is_anonymous=is_anonymous,
             bound=bound,
         )
-        return Answer(exchange)
+        return JsonRpcAnswer(exchange)
 
     @asynccontextmanager
     async def stream(
@@ -92,7 +92,7 @@ class JsonRpc:
         id: Any = None,
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
-    ) -> AsyncGenerator[Stream]:
+    ) -> AsyncGenerator[StreamExchange]:
         async with self.wire.stream(
             "POST",
             self.url,
@@ -105,7 +105,7 @@ class JsonRpc:
         ) as stream:
             yield stream
 
-    async def post(self, content: Any) -> Answer:
+    async def post(self, content: Any) -> JsonRpcAnswer:
         """Post content that is not a JSON-RPC request: bytes unchanged, anything else as JSON."""
         exchange = await self.wire.request(
             "POST",
@@ -116,7 +116,7 @@ class JsonRpc:
             content=content if isinstance(content, bytes) else None,
             headers={"Content-Type": "application/json", **self.headers},
         )
-        return Answer(exchange)
+        return JsonRpcAnswer(exchange)
 
     def _envelope(self, method: str, params: Any, id: Any) -> dict[str, Any]:
         request: dict[str, Any] = {"jsonrpc": "2.0", "id": next(self._ids) if id is None else id, "method": method}

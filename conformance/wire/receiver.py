@@ -25,7 +25,7 @@ class Hook:
     url: str
     deliveries: list[Exchange] = field(default_factory=list[Exchange])
     """Deliveries: `headers` and `body` are the agent's, the status is that of the check's response."""
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
     status: int = 200
     """Status of the response to a delivery."""
 
@@ -33,10 +33,10 @@ class Hook:
         """Wait until there are `number` deliveries. Return False if there are fewer when the timeout expires."""
         deadline = asyncio.get_running_loop().time() + bound
         while len(self.deliveries) < number:
-            self.news.clear()
+            self.arrived.clear()
             try:
                 async with asyncio.timeout_at(deadline):
-                    await self.news.wait()
+                    await self.arrived.wait()
             except TimeoutError:
                 return False
         return True
@@ -80,7 +80,7 @@ async def receiver(wire: Wire, host: str, schema: str | None) -> AsyncGenerator[
             if schema is not None:
                 wire.hold_text(hooked, schema, body)
             hook.deliveries.append(hooked)
-            hook.news.set()
+            hook.arrived.set()
 
     server = await asyncio.start_server(accept, host, 0, limit=64 * 2**10)
     hook = Hook(f"http://{host}:{server.sockets[0].getsockname()[1]}{path}")

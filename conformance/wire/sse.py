@@ -6,12 +6,12 @@ https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-inte
 from collections.abc import Iterator
 from typing import Final
 
-from babelgate.conformance.wire.exchange import Frame
+from babelgate.conformance.wire.exchange import SseFrame
 
 _BOM: Final = "\ufeff"
 
 
-class EventReader:
+class SseParser:
     """Parser from bytes to events. It yields no comments and no events without data, as the standard requires."""
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class EventReader:
         self._is_first = True
         self.comments = 0
 
-    def feed(self, content: bytes, at: float) -> Iterator[Frame]:
+    def feed(self, content: bytes, at: float) -> Iterator[SseFrame]:
         """Yield the events that the content completes. Raises UnicodeDecodeError if it is not UTF-8."""
         self._bytes += content
         while True:
@@ -59,7 +59,7 @@ class EventReader:
         return line
 
 
-def _frame(lines: list[str], at: float) -> Frame | None:
+def _frame(lines: list[str], at: float) -> SseFrame | None:
     data: list[str] = []
     event = id = ""
     for line in lines:
@@ -71,4 +71,4 @@ def _frame(lines: list[str], at: float) -> Frame | None:
             event = value
         elif name == "id":
             id = value
-    return Frame(at, "\n".join(lines), "\n".join(data), event, id) if data else None
+    return SseFrame(at, "\n".join(lines), "\n".join(data), event, id) if data else None

@@ -33,7 +33,7 @@ class Detected:
     upstream: Upstream
     agents: Sequence[tuple[AgentInfo, str]]
     """Agents of the server, each with its URL."""
-    because: str
+    summary: str
     """Description of the result, in one line."""
     instance: str | None = None
     """Instance id of the server, if it is a Babelgate."""
@@ -124,7 +124,7 @@ class Detector:
             if len(candidates) == 1:
                 answered = any(isinstance(answer, _Refusal) and answer.answers for answer in answers)
                 raise Undetected(f"{url}: {answers[0]}", instance, answers=answered)
-            raise Undetected(f"{url}: no agent protocol is spoken there that is known. Tried {attempts}", instance)
+            raise Undetected(f"{url}: found no supported agent protocol. Tried {attempts}", instance)
         upstream, infos = matches[0]
         others = [candidate.title for candidate, _ in matches[1:]]
         also = f"; it answers as {' and '.join(others)} too, which carry less" if others else ""
@@ -142,7 +142,7 @@ class Detector:
         except TimeoutError:
             return _Refusal(f"no answer within {self._bound:g} seconds")
         except UnicodeError:
-            return _Refusal("its host is not a name")
+            return _Refusal("its host is not a valid name")
         return infos or _Refusal("it has no agents", answers=True)
 
     async def _detect_gateway(self, url: str, headers: Mapping[str, str], instance: str) -> Detected | None:

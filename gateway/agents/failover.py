@@ -112,7 +112,7 @@ class Breaker:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class FailoverServer:
     """One server of an agent, with its client and its circuit breaker."""
 
     url: str
@@ -124,7 +124,7 @@ class Server:
 class ServerPool:
     """Agent behind one or several URLs."""
 
-    def __init__(self, servers: Sequence[Server]) -> None:
+    def __init__(self, servers: Sequence[FailoverServer]) -> None:
         self._servers = servers
 
     @property
@@ -138,7 +138,7 @@ class ServerPool:
     def run(self, call: Invocation) -> AsyncIterator[Event]:
         return _FailoverRun(call, [(server, pause, server.client.run) for server, pause in self._list_attempts(call)])
 
-    def _list_attempts(self, call: Invocation) -> Sequence[tuple[Server, float]]:
+    def _list_attempts(self, call: Invocation) -> Sequence[tuple[FailoverServer, float]]:
         """Return the servers to try, in order, each with the pause before the try in seconds."""
         bound = self._bound_server(call)
         # Only one server has the state from which the run can continue. The others receive the history.
@@ -147,7 +147,7 @@ class ServerPool:
         servers = [bound] if bound is not None else others
         return [*((server, 0.0) for server in servers), *((servers[0], pause) for pause in _RETRY_DELAYS)]
 
-    def _bound_server(self, call: Invocation) -> Server | None:
+    def _bound_server(self, call: Invocation) -> FailoverServer | None:
         """Return the server that has the conversation, if any."""
         url = call.upstream.get("server")
         return next((server for server in self._servers if server.url == url), None)
@@ -190,11 +190,11 @@ class _FailoverRun:
     It is not a generator: the client has to know whether the run is closed or detached.
     """
 
-    def __init__(self, call: Invocation, attempts: Sequence[tuple[Server, float, Run]]) -> None:
+    def __init__(self, call: Invocation, attempts: Sequence[tuple[FailoverServer, float, Run]]) -> None:
         self._call = call
         self._attempts = iter(attempts)
         self._servers = [server for server, _, _ in attempts]
-        self._server: Server | None = None
+        self._server: FailoverServer | None = None
         self._events: Events | None = None
         self._has_started = False
         self._has_events = False
@@ -235,7 +235,7 @@ class _FailoverRun:
                 self._log_failure(server, event.fault or Fault(code=FaultCode.AGENT_FAILED, message="no reason given"))
             return event
 
-    def _log_failure(self, server: Server, fault: Fault) -> None:
+    def _log_failure(self, server: FailoverServer, fault: Fault) -> None:
         call, details = self._call, fault.details
         log.warning(
             "attempt on a server failed agent=%s server=%s protocol=%s code=%s status=%s thread=%s task=%s run=%s "
@@ -252,7 +252,7 @@ class _FailoverRun:
             details.get("body", ""),
         )
 
-    async def _enter_server(self) -> tuple[Server, Events]:
+    async def _enter_server(self) -> tuple[FailoverServer, Events]:
         """Return the server of the run and its events. If the run has no server yet, try the next one.
 
         Raises the fault of the last try if no server is left.
@@ -273,7 +273,7 @@ class _FailoverRun:
         wait = min(server.breaker.wait for server in self._servers)
         return FaultError(
             FaultCode.AGENT_UNREACHABLE,
-            f"The agent's server has failed {_MAX_FAILURES} times in a row and is left alone for {wait:.0f} s more",
+            f"The agent's server has failed {_MAX_FAILURES} times in a row: the next attempt is in {wait:.0f} s",
             retry_after=max(1, round(wait)),
         )
 
@@ -288,7 +288,7 @@ class _FailoverRun:
             self._server.breaker.release_probe()
 
 
-def server_pool(servers: Sequence[Server]) -> ServerPool:
+def server_pool(servers: Sequence[FailoverServer]) -> ServerPool:
     """Return a pool of servers, with the capabilities that all their clients have."""
     for pool, methods in ((_Keeping, ("reattach", "update_state", "draw")), (_Reattaching, ("reattach",))):
         if all(hasattr(server.client, name) for server in servers for name in methods):

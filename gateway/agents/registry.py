@@ -30,10 +30,10 @@ from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
-from babelgate.gateway.agents.failover import Server, server_pool
+from babelgate.gateway.agents.failover import FailoverServer, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.python.agent import wrap
-from babelgate.gateway.registered_agent import Again, Describe, RegisteredAgent
+from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
 from babelgate.gateway.settings.model import AgentSettings, Settings
 
 log = logging.getLogger("babelgate.registry")
@@ -93,18 +93,18 @@ class Registry:
         Raises not_found.
         """
         registered = self.get(name)
-        detection = self._detect_again(registered, now=registered.agent is None)
+        detection = self._start_detection(registered, now=registered.agent is None)
         if detection is None or registered.agent is not None:
             return registered
         await asyncio.wait((detection,), timeout=registered.timeout.total or _DETECTION_TIMEOUT)
         return self.get(registered.info.name)
 
-    def look(self) -> None:
+    def detect_broken(self) -> None:
         """Start to detect all broken agents."""
         for each in self.all():
-            self._detect_again(each)
+            self._start_detection(each)
 
-    def follow(self, name: str, late: Again) -> None:
+    def replace_when_detected(self, name: str, late: Detect) -> None:
         """Replace a broken agent by the result of a detection that is still running."""
         self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, late))
 
@@ -138,22 +138,22 @@ class Registry:
         """Wait until all running detections have ended."""
         await asyncio.gather(*self._detections.values(), return_exceptions=True)
 
-    def _detect_again(self, registered: RegisteredAgent, *, now: bool = False) -> "asyncio.Future[None] | None":
+    def _start_detection(self, registered: RegisteredAgent, *, now: bool = False) -> "asyncio.Future[None] | None":
         """Return the running detection of a broken agent, and start it if necessary.
 
         Return None if the agent is not broken, or if its last detection was too recent; `now` ignores that.
         """
-        name, again = registered.info.name, registered.again
-        if again is None:
+        name, detect = registered.info.name, registered.detect
+        if detect is None:
             return None
         last = self._detected_at.get(name)
         if name not in self._detections and (now or last is None or time.monotonic() - last >= _MIN_INTERVAL):
-            self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, again))
+            self._detections[name] = asyncio.ensure_future(self._refresh_agent(name, detect))
         return self._detections.get(name)
 
-    async def _refresh_agent(self, name: str, again: Again) -> None:
+    async def _refresh_agent(self, name: str, detect: Detect) -> None:
         try:
-            detected = await again()
+            detected = await detect()
         finally:
             del self._detections[name]
             self._detected_at[name] = time.monotonic()
@@ -191,7 +191,7 @@ class Registry:
     def _reject_loop(self, registered: RegisteredAgent) -> RegisteredAgent:
         if registered.instance is None or registered.instance != self._instance:
             return registered
-        return replace(registered, agent=None, broken="its URL leads back to this gateway", again=None)
+        return replace(registered, agent=None, broken="its URL leads back to this gateway", detect=None)
 
     async def aclose(self) -> None:
         """Close connections to upstreams, and agents that wait for answers."""
@@ -227,63 +227,63 @@ async def connect(
     detector = Detector()
     named = {name: asyncio.ensure_future(_front(name, each, detector)) for name, each in settings.agents.items()}
     listed = [asyncio.ensure_future(_front_all(url, headers.get(url, {}), detector)) for url in servers]
-    imported = [look for name, look in named.items() if settings.agents[name].target is not None]
+    imported = [detection for name, detection in named.items() if settings.agents[name].target is not None]
     try:
         if looks := [*named.values(), *listed]:
             await asyncio.wait(looks, timeout=patience)
         await asyncio.gather(*imported)
     except BaseException:
-        for look in (*named.values(), *listed):
-            look.cancel()
+        for detection in (*named.values(), *listed):
+            detection.cancel()
         await detector.aclose()
         raise
-    late = _Late(detector)
+    late = _LateDetections(detector)
     agents_by_name: dict[str, RegisteredAgent] = {}
-    for name, look in named.items():
-        for each in late.take(look, partial(_wait_for, name, settings.agents[name])):
+    for name, detection in named.items():
+        for each in late.take(detection, partial(_wait_for, name, settings.agents[name])):
             agents_by_name[each.info.name] = each
     agents_by_name |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
     by_server = [
-        late.take(look, partial(_wait_for_all, url, headers.get(url, {})))
-        for url, look in zip(servers, listed, strict=True)
+        late.take(detection, partial(_wait_for_all, url, headers.get(url, {})))
+        for url, detection in zip(servers, listed, strict=True)
     ]
     agents_by_name |= _apart((each for agents in by_server for each in agents), agents_by_name)
     registry = Registry(agents_by_name.values(), settings.default_agent)
     for name, each in agents_by_name.items():
-        if each.again is not None and (look := late.looks.get(id(each.again))) is not None:
-            registry.follow(name, partial(late.finish, look))
+        if each.detect is not None and (detection := late.running.get(id(each.detect))) is not None:
+            registry.replace_when_detected(name, partial(late.finish, detection))
     await late.close_when_done()
     registry.describe()
     return registry
 
 
-class _Late:
+class _LateDetections:
     """Detections that continue after the startup, and the detector that they share."""
 
     def __init__(self, detector: Detector) -> None:
         self._detector = detector
-        self.looks: dict[int, asyncio.Future[Sequence[RegisteredAgent]]] = {}
-        """Running detections, by the `id` of the `again` function of the stand-in that each will replace."""
+        self.running: dict[int, asyncio.Future[Sequence[RegisteredAgent]]] = {}
+        """Running detections, by the `id` of the `detect` function of the stand-in that each will replace."""
 
     def take(
-        self, look: "asyncio.Future[Sequence[RegisteredAgent]]", instead: Callable[[], RegisteredAgent]
+        self, detection: "asyncio.Future[Sequence[RegisteredAgent]]", instead: Callable[[], RegisteredAgent]
     ) -> Sequence[RegisteredAgent]:
         """Return the result of a detection, or a stand-in while it is running."""
-        if look.done():
-            return look.result()
+        if detection.done():
+            return detection.result()
         stand_in = instead()
-        self.looks[id(stand_in.again)] = look
+        self.running[id(stand_in.detect)] = detection
         return [stand_in]
 
-    async def finish(self, look: "asyncio.Future[Sequence[RegisteredAgent]]") -> Sequence[RegisteredAgent]:
+    async def finish(self, detection: "asyncio.Future[Sequence[RegisteredAgent]]") -> Sequence[RegisteredAgent]:
         try:
-            return await look
+            return await detection
         finally:
-            self.looks = {again: each for again, each in self.looks.items() if each is not look}
+            self.running = {key: each for key, each in self.running.items() if each is not detection}
             await self.close_when_done()
 
     async def close_when_done(self) -> None:
-        if not self.looks:
+        if not self.running:
             await self._detector.aclose()
 
 
@@ -299,11 +299,11 @@ def _apart(agents: Iterable[RegisteredAgent], used_names: Container[str]) -> dic
     return by_name
 
 
-async def _look_again(
-    bound: float, look: Callable[[Detector], Awaitable[Sequence[RegisteredAgent]]]
+async def _with_new_detector(
+    bound: float, detect: Callable[[Detector], Awaitable[Sequence[RegisteredAgent]]]
 ) -> Sequence[RegisteredAgent]:
     async with Detector(bound=bound) as detector:
-        return await look(detector)
+        return await detect(detector)
 
 
 async def _front(name: str, settings: AgentSettings, detector: Detector) -> Sequence[RegisteredAgent]:
@@ -326,7 +326,7 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
     """Return a broken agent. It can be called if the settings give its protocol and its name."""
     if settings.target is not None:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
-    again = partial(_look_again, settings.timeout.total or _DETECTION_TIMEOUT, partial(_front, name, settings))
+    detect = partial(_with_new_detector, settings.timeout.total or _DETECTION_TIMEOUT, partial(_front, name, settings))
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     info, agent = AgentInfo(name=name), None
     if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
@@ -336,7 +336,7 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
             agent = server_pool([_server(upstream, at, info, settings, headers) for at in settings.servers])
         except _Broken as wrong:
             error = wrong
-    return RegisteredAgent(info, agent, str(error), instance=error.instance, again=again)
+    return RegisteredAgent(info, agent, str(error), instance=error.instance, detect=detect)
 
 
 def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAgent) -> RegisteredAgent:
@@ -359,14 +359,14 @@ async def _front_all(url: str, headers: Mapping[str, str], detector: Detector) -
         detected = await _detect_agents(detector, url, headers, None)
     except _Broken as error:
         return [_stand_in_for_all(url, headers, error)]
-    log.info("%s", detected.because)
+    log.info("%s", detected.summary)
     plain = AgentSettings(url=url)
     return [
         RegisteredAgent(
             info,
             server_pool([_server(detected.upstream, at, info, plain, headers)]),
             instance=detected.instance,
-            because=detected.because,
+            detection=detected.summary,
             server=url,
             describe=_describe_later(detected, at, info, headers) if len(detected.agents) <= _MAX_DESCRIBED else None,
         )
@@ -380,8 +380,8 @@ def _wait_for_all(url: str, headers: Mapping[str, str]) -> RegisteredAgent:
 
 def _stand_in_for_all(url: str, headers: Mapping[str, str], error: "_Broken") -> RegisteredAgent:
     info = AgentInfo(name=legal_name(urlsplit(url).netloc))
-    again = partial(_look_again, _DETECTION_TIMEOUT, partial(_front_all, url, headers))
-    return RegisteredAgent(info, None, str(error), instance=error.instance, server=url, again=again)
+    detect = partial(_with_new_detector, _DETECTION_TIMEOUT, partial(_front_all, url, headers))
+    return RegisteredAgent(info, None, str(error), instance=error.instance, server=url, detect=detect)
 
 
 class _Broken(Exception):
@@ -436,7 +436,7 @@ def _of_file(path: Path) -> ModuleType:
         return loaded
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
+        raise ImportError(f"{path} is not a Python file")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -483,16 +483,16 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
     if missing is not None:  # a server without the agent may have it later
         log.warning("server of an agent not usable agent=%s reason=%s", name, missing)
     info, first, detected = next(iter(by_url.values()))
-    servers: list[Server] = []
+    servers: list[FailoverServer] = []
     for url in settings.servers:
         server_info, at, server = by_url.get(url, (info, url, detected))
         servers.append(_server(server.upstream, at, server_info, settings, headers))
-    log.info("protocol detected agent=%s reason=%s", name, detected.because)
+    log.info("protocol detected agent=%s reason=%s", name, detected.summary)
     return RegisteredAgent(
         info,
         server_pool(servers),
         instance=detected.instance,
-        because=detected.because,
+        detection=detected.summary,
         describe=_describe_later(detected, first, info, headers),
     )
 
@@ -546,7 +546,7 @@ async def _detect_agents(detector: Detector, url: str, headers: Mapping[str, str
 
 def _server(
     upstream: Upstream, url: str, info: AgentInfo, settings: AgentSettings, headers: Mapping[str, str]
-) -> Server:
+) -> FailoverServer:
     """Return a server of an agent. Raises _Broken if the settings have invalid options."""
     for option, value in settings.options.items():
         allowed = upstream.options.get(option)
@@ -557,7 +557,7 @@ def _server(
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
     client = upstream.client(url, upstream.name_of(info), headers=headers, timeout=timeout, **settings.options)
-    return Server(url, client, protocol=upstream.protocol)
+    return FailoverServer(url, client, protocol=upstream.protocol)
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:

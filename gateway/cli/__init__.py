@@ -401,11 +401,11 @@ def check(
     With --across, the command runs the same scenarios through every protocol at the URLs and compares the results. It
     exits with 0 if all differences are declared losses.
     """
-    from babelgate.conformance.examine import Selection
+    from babelgate.conformance.examine import RequirementSelection
     from babelgate.gateway.cli.check import CheckOptions, compare, show_requirements
     from babelgate.gateway.cli.check import check as judge
 
-    selection = Selection(protocol, revision, only)
+    selection = RequirementSelection(protocol, revision, only)
     if is_list:
         show_requirements(selection)
         return 0

@@ -32,7 +32,7 @@ def add(target: str, path: Path, headers: Sequence[str], protocol: str | None) -
     header_values = dict(read_header(each) for each in headers)
     with asyncio.Runner() as runner:
         detected = runner.run(_detect(url, _expand_variables(header_values), protocol))
-    click.echo(detected.because, err=True)
+    click.echo(detected.summary, err=True)
     chosen = _choose_agents(detected, name, url, agent)
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     configured: Mapping[str, Any] = (read_file(path).get("agents") or {}) if before else {}
@@ -85,7 +85,7 @@ def _choose_agents(
         raise CliError(f"{url} has no agent {agent}; it has {names}")
     if name is not None and len(found) > 1:
         names = ", ".join(upstream.name_of(info) for info, _ in found)
-        raise CliError(f"{url} has several agents: say which is to be {name}, as in {name}={url}#agent; it has {names}")
+        raise CliError(f"{url} has several agents: choose one for {name}, as in {name}={url}#agent; it has {names}")
     chosen: list[tuple[str, dict[str, Any]]] = []
     for info, at in found:
         entry: dict[str, Any] = {"url": at, "protocol": upstream.protocol}
@@ -123,7 +123,7 @@ def insert_agents(text: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
         return f"{text}{lead}agents:\n{_lines(entries, '  ')}"
     if agents.flow_style:
         raise CliError(
-            "agents: is written on one line, in braces: write each agent on a line of its own, then run add again"
+            "agents: is written on one line, in braces: write each agent on a separate line, then run add again"
         )
     indent = " " * agents.value[0][0].start_mark.column
     lines = text.splitlines(keepends=True)

@@ -25,8 +25,8 @@ from babelgate.conformance.bench.report.html import html
 from babelgate.conformance.bench.report.terminal import terminal
 from babelgate.conformance.bench.result import AgentAbout, Header, Report, Settings, result_schema
 from babelgate.conformance.bench.run import Budget
-from babelgate.conformance.bench.server import Server, reach
-from babelgate.conformance.bench.session import JOURNAL, Session, begin, conduct, differences
+from babelgate.conformance.bench.server import AgentClient, reach
+from babelgate.conformance.bench.session import JOURNAL, BenchSession, begin, conduct, differences
 from babelgate.conformance.bench.suite import Suite, SuiteError, load_suite
 from babelgate.conformance.bench.task import task_schema
 from babelgate.gateway.cli.embedded import Embedded, Served, embedded_gateway
@@ -75,7 +75,7 @@ def bench(source: str, targets: Sequence[str], options: BenchOptions) -> int:
         found = [read_agent(text, configured, options.headers) for text in targets]
         folder = options.folder or Path(f"bench-{suite.name}-{datetime.now(UTC):%Y%m%d-%H%M%S}")
         if (folder / JOURNAL).exists():
-            hint = f"go on with it by --resume {folder}, or name another --out"
+            hint = f"continue it with --resume {folder}, or choose another --out"
             raise CliError(f"{folder} contains a bench already: {hint}", code=USAGE)
         settings = options.settings.model_copy(
             update={
@@ -94,7 +94,7 @@ def resume(folder: Path, options: BenchOptions) -> int:
         suite = _suite(header.source, header.suite_format).only((), [about.name for about in header.tasks])
         if changed := differences(header, suite):
             why = "; ".join(changed)
-            raise CliError(f"{folder}: it cannot go on, because it would be another bench: {why}", code=USAGE)
+            raise CliError(f"{folder}: cannot resume, because the bench has changed: {why}", code=USAGE)
         configured = configured_agents(options.config)
         found = [
             replace(read_agent(each.target, configured, options.headers), name=each.name) for each in header.agents
@@ -145,12 +145,14 @@ def _run_and_report(plan: _Plan, header: Header | None) -> int:
     try:
         plan.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CliError(f"--out {plan.folder}: it cannot be made: {error.strerror}", code=USAGE) from None
+        raise CliError(f"--out {plan.folder}: the folder cannot be created: {error.strerror}", code=USAGE) from None
     try:
         report = asyncio.run(_run(plan, header))
     except KeyboardInterrupt:
         again = shlex.join(["babelgate", "bench", "--resume", str(plan.folder)])
-        click.echo(f"\nbabelgate: interrupted. What was done is in {plan.folder}; go on with: {again}", err=True)
+        click.echo(
+            f"\nbabelgate: interrupted. The finished attempts are in {plan.folder}; continue with: {again}", err=True
+        )
         return 130
     _show(report, plan.folder)
     if plan.options.html is not None:
@@ -172,7 +174,7 @@ def _show(report: Report, folder: Path) -> None:
     for piece in terminal(report):
         console.print()
         console.print(piece)
-    click.echo(f"\nThe whole of it is in {folder}: report.html, report.md, result.json, result.csv.", err=True)
+    click.echo(f"\nThe full results are in {folder}: report.html, report.md, result.json, result.csv.", err=True)
 
 
 def _code(report: Report, plan: _Plan) -> int:
@@ -198,12 +200,14 @@ async def _run(plan: _Plan, header: Header | None) -> Report:
         abouts = [about for each in plan.agents for about in await _abouts(each, gateway, http, direct=each in direct)]
         _distinct(abouts)
         headers = {each.text: each.headers for each in direct}
-        contenders = [Contender(each.name, Server(each.url, http, headers.get(each.target, {}))) for each in abouts]
+        contenders = [
+            Contender(each.name, AgentClient(each.url, http, headers.get(each.target, {}))) for each in abouts
+        ]
         if header is None:
             header = begin(plan.suite, abouts, plan.settings, suite_format=plan.options.suite_format)
         for note in header.notes:
             click.echo(note, err=True)
-        session = Session(
+        session = BenchSession(
             plan.folder,
             header,
             plan.suite,
@@ -223,7 +227,7 @@ async def _is_direct(agent: AgentTarget, http: httpx.AsyncClient) -> bool:
     url = agent.url
     if url is None or agent.entry.get("agent") or agent.entry.get("protocol"):
         return False
-    return await Server(url, http, agent.headers).is_answering()
+    return await AgentClient(url, http, agent.headers).is_answering()
 
 
 def _gateway(plan: _Plan, agents: Sequence[AgentTarget]) -> AbstractAsyncContextManager[Embedded]:
@@ -239,7 +243,7 @@ async def _abouts(
     """Return the agents of a target. Raises CliError for an agent that does not work."""
     if direct:
         url = (agent.url or "").rstrip("/")
-        details = await Server(url, http, agent.headers).about()
+        details = await AgentClient(url, http, agent.headers).about()
         name = agent.name or legal_name(urlsplit(url).netloc)
         about = AgentAbout(name=name, target=agent.text, url=url, fronted=False, because="AIEF /ap/v1, called as it is")
         return [about.model_copy(update={key: details[key] for key in ("version", "description") if key in details})]
@@ -254,7 +258,7 @@ async def _abouts(
             target=agent.text,
             url=f"{gateway.url}/agent/{each.name}",
             fronted=True,
-            because=each.because,
+            because=each.detection,
             version=each.version,
             description=each.description,
         )

@@ -15,8 +15,8 @@ from babelgate.conformance.across.play import NothingToCompare, play
 from babelgate.conformance.across.report.text import lines as across_lines
 from babelgate.conformance.across.verdict import judge as compare_record
 from babelgate.conformance.baseline import BaselineError, read_baseline
-from babelgate.conformance.examine import Selection, SelectionError, examine
-from babelgate.conformance.probe import Opened, Options
+from babelgate.conformance.examine import RequirementSelection, SelectionError, examine
+from babelgate.conformance.probe import Opened, ProbeOptions
 from babelgate.conformance.report import FORMS, render
 from babelgate.conformance.report.text import MARKS, lines
 from babelgate.conformance.requirement import RequirementSet
@@ -38,7 +38,7 @@ NOT_SHOWN: Final = 3
 class CheckOptions:
     """Options of the command."""
 
-    selection: Selection = field(default_factory=Selection)
+    selection: RequirementSelection = field(default_factory=RequirementSelection)
     headers: Sequence[str] = ()
     other_headers: Sequence[str] = ()
     triggers: str | None = None
@@ -118,10 +118,10 @@ def _check_url(url: str) -> None:
         raise CliError(f"{hide_credentials(url)}: this is not a URL; give http://… or https://…", code=USAGE)
 
 
-def _probe_options(options: CheckOptions) -> Options:
+def _probe_options(options: CheckOptions) -> ProbeOptions:
     """Return the options of the probes. Raises TriggerError, and CliError."""
     texts = dict(_text(each) for each in options.texts)
-    return Options(
+    return ProbeOptions(
         headers=dict(read_header(each) for each in options.headers),
         other_headers=dict(read_header(each) for each in options.other_headers),
         triggers=read_triggers(options.triggers).with_texts(texts).without(options.never),
@@ -130,7 +130,7 @@ def _probe_options(options: CheckOptions) -> Options:
     )
 
 
-def show_requirements(selection: Selection) -> None:
+def show_requirements(selection: RequirementSelection) -> None:
     """Print the requirements (`--list`). Raises CliError."""
     try:
         chosen = selection.sets()

@@ -37,8 +37,8 @@ def connect_to_read(settings: Settings) -> Generator[Connection]:
             raise CliError(f"{settings.database_shown} cannot be read: {reason_of(error)}") from None
         if revision != HEAD:
             raise CliError(
-                f"{settings.database_shown} is of another release (revision {revision}, and this one has {HEAD}): "
-                "start the gateway of this release on it once, or use the release that it is of"
+                f"{settings.database_shown} belongs to another release (revision {revision}, this release has {HEAD}): "
+                "start a gateway of this release on it once to migrate it, or use the release that wrote it"
             )
         yield connection
 

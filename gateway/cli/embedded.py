@@ -38,7 +38,7 @@ class Served:
 
     name: str
     broken: str | None
-    because: str
+    detection: str
     version: str
     description: str
     server: str | None
@@ -88,7 +88,7 @@ async def embedded_gateway(
                 async with asyncio.timeout(_START):
                     line = await process.stdout.readline()
             if not line:
-                raise CliError(f"the gateway started for these agents does not start: {_reason(log)}")
+                raise CliError(f"cannot start the gateway of these agents: {_reason(log)}")
             reply = json.loads(line)
             yield Embedded(reply["url"], [Served(**each) for each in reply["agents"]])
         finally:
@@ -98,7 +98,7 @@ async def embedded_gateway(
 def _reason(log: IO[bytes]) -> str:
     log.seek(0)
     lines = log.read().decode(errors="replace").strip().splitlines()
-    return lines[-1].removeprefix("babelgate: ") if lines else "it said nothing"
+    return lines[-1].removeprefix("babelgate: ") if lines else "it logged nothing"
 
 
 async def _end(process: Process) -> None:
@@ -120,7 +120,7 @@ def _print_ready(gateway: Gateway) -> None:
         {
             "name": each.info.name,
             "broken": each.broken,
-            "because": each.because,
+            "detection": each.detection,
             "version": each.info.version,
             "description": each.info.description,
             "server": each.server,

@@ -68,7 +68,7 @@ class ClientConversation:
         upstream = next(each for each in UPSTREAMS if each.protocol == protocol)
         if whole and _EXTENSION not in upstream.options:
             named = ", ".join(each.protocol for each in UPSTREAMS if _EXTENSION in each.options)
-            raise ConversationError(f"{upstream.title} has no extension that would tell all; there is one in: {named}")
+            raise ConversationError(f"{upstream.title} does not have the Babelgate extension; use one of: {named}")
         options = {_EXTENSION: "on" if whole else "off"} if _EXTENSION in upstream.options else {}
         at = url + (upstream.own_path or "").format(agent=agent)
         self._client = upstream.client(at, agent, headers=bearer(key), **options)
@@ -126,7 +126,7 @@ def _words(error: FaultError, url: str) -> str:
         return f"no gateway answers at {url}: start one with babelgate serve, or name another with --url"
     if "answered 401" in error.fault.message:
         return "the gateway wants an API key: give one with --key or in BABELGATE_KEY"
-    return error.fault.message
+    return error.fault.message.replace("The agent's server answered", "The gateway answered", 1)
 
 
 def _read_event(event: Event) -> Output | None:

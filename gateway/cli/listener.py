@@ -80,7 +80,7 @@ def _why(host: str, port: int, error: OSError) -> str:
         case errno.EADDRINUSE:
             return f"port {port} of {host} is in use: stop what listens there, or choose another with --port"
         case errno.EACCES | errno.EPERM:
-            return f"port {port} of {host} may not be listened on by this user: choose another with --port, above 1023"
+            return f"port {port} of {host} needs rights that this user lacks: choose another with --port, above 1023"
         case errno.EADDRNOTAVAIL:
             return f"--host {host}: there is no such address on this machine"
         case _:

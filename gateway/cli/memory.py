@@ -49,7 +49,7 @@ class Trimmer:
         self._trimming: asyncio.Future[Any] | None = None
         """Task of the last trim. asyncio itself holds no reference to it."""
 
-    def look(self, open_connections: int) -> None:
+    def observe(self, open_connections: int) -> None:
         """Note the number of connections, and trim the heap in a thread if it has fallen by enough."""
         self._most = max(self._most, open_connections)
         now = self._clock()

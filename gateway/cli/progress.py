@@ -9,11 +9,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
 from babelgate.conformance.bench.report import words
-from babelgate.conformance.bench.run import Progress
+from babelgate.conformance.bench.run import BenchProgress
 
 
 @contextmanager
-def show_progress() -> Generator[Callable[[Progress], None]]:
+def show_progress() -> Generator[Callable[[BenchProgress], None]]:
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _line
@@ -22,7 +22,7 @@ def show_progress() -> Generator[Callable[[Progress], None]]:
     with Bar(*columns, console=console, transient=True) as bar:
         task = bar.add_task("bench", total=None, left="")
 
-        def tell(progress: Progress) -> None:
+        def tell(progress: BenchProgress) -> None:
             latest = progress.latest
             label = "" if latest is None else f"{words.MARKS[latest.outcome]} {latest.agent} {latest.task}"
             bar.update(
@@ -36,7 +36,7 @@ def show_progress() -> Generator[Callable[[Progress], None]]:
         yield tell
 
 
-def _line(progress: Progress) -> None:
+def _line(progress: BenchProgress) -> None:
     latest = progress.latest
     if latest is not None:
         why = "" if latest.has_passed else f": {latest.why}"
@@ -44,7 +44,7 @@ def _line(progress: Progress) -> None:
         click.echo(f"{progress.done}/{progress.total} {line}  {_remaining_text(progress)}".rstrip(), err=True)
 
 
-def _remaining_text(progress: Progress) -> str:
+def _remaining_text(progress: BenchProgress) -> str:
     if progress.left is None or progress.done == progress.total:
         return ""
     return f"about {words.seconds(progress.left)} left"

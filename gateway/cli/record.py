@@ -42,10 +42,10 @@ from babelgate.gateway.cli.listener import bind
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.run import ask_person, prompt_for
 from babelgate.gateway.cli.serve import Gateway, leave, open_gateway, serve_until_stopped, server_of
-from babelgate.gateway.cli.stop import Stop
+from babelgate.gateway.cli.stop import ShutdownController
 from babelgate.gateway.cli.target import AgentTarget, configured_agents, read_agent
 from babelgate.gateway.cli.wire import WireRecorder
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 
 _GRACE: Final = 2.0
@@ -144,7 +144,7 @@ async def _record(agent: AgentTarget, message: Message, options: RecordOptions, 
         return recording_of(records, found[0], importlib.metadata.version("babelgate"), exchanges)
 
 
-async def _converse(hub: Hub, name: str, message: Message, answers: Iterator[str]) -> Scope:
+async def _converse(hub: GatewayHub, name: str, message: Message, answers: Iterator[str]) -> Scope:
     receipt = await hub.submit(DEFAULT_OWNER, Submission(agent=name, input=RunInput(messages=(message,))))
     while await _status(hub, receipt) is RunStatus.PAUSED:
         interrupts = await hub.reads.open_interrupts(DEFAULT_OWNER, receipt.task_id)
@@ -156,7 +156,7 @@ async def _converse(hub: Hub, name: str, message: Message, answers: Iterator[str
 @asynccontextmanager
 async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerator[None]:
     ready = asyncio.Event()
-    stop = Stop(_GRACE)
+    stop = ShutdownController(_GRACE)
     server = server_of(gateway, listener, ready.set, stop)
     with stop.capture_signals():
         serving = Tasks().spawn(server.serve(sockets=[listener]), "gateway that is recorded")
@@ -171,10 +171,10 @@ async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerat
             await serving
 
 
-async def _call(hub: Hub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:
+async def _call(hub: GatewayHub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:
     """Call the agent through a client and return the scope of its task. A failure of the agent is recorded, too; any
     other error leaves no ended task."""
-    wrong = "the protocol's client made no task of it"
+    wrong = "the client of the protocol created no task for the input"
     try:
         questions = await _questions(line.send(message))
         while questions:
@@ -195,7 +195,7 @@ async def _questions(output: AsyncGenerator[Output]) -> list[Question]:
         return [each async for each in output if isinstance(each, Question)]
 
 
-async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
+async def _status(hub: GatewayHub, receipt: Receipt) -> RunStatus:
     """Return the status of a run after it has ended."""
     scope = Scope(receipt.thread_id, "run", receipt.run_id)
     async with aclosing(hub.reads.follow(DEFAULT_OWNER, scope, receipt.seq)) as batches:
@@ -203,7 +203,7 @@ async def _status(hub: Hub, receipt: Receipt) -> RunStatus:
             for each in batch:
                 if isinstance(each.event, RunEnded):
                     return each.event.status
-    raise CliError("the run did not come to an end")
+    raise CliError("the run did not end")
 
 
 def _question(interrupt: Interrupt) -> Question:

@@ -23,12 +23,12 @@ from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.cli.listener import base_url, bind, is_loopback, listen
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.memory import Trimmer, give_back_blocks
-from babelgate.gateway.cli.stop import Stop
+from babelgate.gateway.cli.stop import ShutdownController
 from babelgate.gateway.cli.target import read_targets
 from babelgate.gateway.cli.workers import serve_by_workers
 from babelgate.gateway.http.app import create_app, open_hub
 from babelgate.gateway.http.connection import HttpConnection, protocol_options, raise_open_files
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.load import ConfigError, advise, load
 from babelgate.gateway.settings.model import Settings
@@ -98,7 +98,7 @@ def start(
     With `strict`, at least one agent must work. A gateway with a configuration starts without one, too, because callers
     can still read their earlier runs. `headers` are sent to the server of each URL. Raises CliError.
     """
-    stop = Stop(settings.shutdown.grace, expire=leave)
+    stop = ShutdownController(settings.shutdown.grace, expire=leave)
     serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop)
     leave()
 
@@ -111,11 +111,11 @@ def serve_until_stopped(
     strict: bool,
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-    stop: Stop | None = None,
+    stop: ShutdownController | None = None,
 ) -> None:
     """Listen, call `ready`, and return after a signal. `more` are agents that are objects of this process. Raises
     CliError."""
-    stop = stop or Stop(settings.shutdown.grace)
+    stop = stop or ShutdownController(settings.shutdown.grace)
     with bind(settings.host, settings.port, shared=settings.workers > 1) as listener:
         set_up_logging(settings.log_level)
         raise_open_files()
@@ -156,7 +156,7 @@ class Gateway:
     settings: Settings
     url: str
     registry: Registry
-    hub: Hub
+    hub: GatewayHub
 
 
 async def _serve(
@@ -168,7 +168,7 @@ async def _serve(
     strict: bool,
     more: Mapping[str, object],
     headers: Mapping[str, Mapping[str, str]],
-    stop: Stop,
+    stop: ShutdownController,
 ) -> None:
     with ExitStack() as handlers:  # until the very end, because a second signal speeds that up, too
         async with open_gateway(
@@ -189,7 +189,7 @@ async def open_gateway(
     strict: bool,
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-    stop: Stop | None = None,
+    stop: ShutdownController | None = None,
 ) -> AsyncGenerator[Gateway]:
     """Start the hub and its agents, without listening yet. `stop` bounds the time of the shutdown. Raises CliError."""
     patience = _START + _START_PER_SERVER * (len(settings.agents) + len(servers))
@@ -217,24 +217,28 @@ async def open_gateway(
 
 
 def server_of(
-    gateway: Gateway, listener: socket.socket, ready: Callable[[], None], stop: Stop | None = None
-) -> "Server":
+    gateway: Gateway, listener: socket.socket, ready: Callable[[], None], stop: ShutdownController | None = None
+) -> "GatewayServer":
     """Return the gateway as a server, and start listening. Raises CliError."""
     app = create_app(gateway.hub, gateway.registry, gateway.settings)
     listen(listener)
-    return Server(
-        app, gateway.settings, ready=ready, hub=gateway.hub, stop=stop or Stop(gateway.settings.shutdown.grace)
+    return GatewayServer(
+        app,
+        gateway.settings,
+        ready=ready,
+        hub=gateway.hub,
+        stop=stop or ShutdownController(gateway.settings.shutdown.grace),
     )
 
 
-def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
+def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> GatewayHub:
     try:
         return open_hub(settings, registry, fetcher)
     except FaultError as error:
         raise CliError(error.fault.message, code=USAGE) from None
 
 
-async def _start(hub: Hub, settings: Settings) -> None:
+async def _start(hub: GatewayHub, settings: Settings) -> None:
     try:
         await hub.start()
     except FaultError as error:
@@ -245,10 +249,12 @@ async def _start(hub: Hub, settings: Settings) -> None:
         raise CliError(words) from None
 
 
-class Server(uvicorn.Server):
+class GatewayServer(uvicorn.Server):
     """Server of uvicorn with the shutdown of a gateway, and without its ten wake-ups per second."""
 
-    def __init__(self, app: Any, settings: Settings, *, ready: Callable[[], None], hub: Hub, stop: Stop) -> None:
+    def __init__(
+        self, app: Any, settings: Settings, *, ready: Callable[[], None], hub: GatewayHub, stop: ShutdownController
+    ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -274,7 +280,7 @@ class Server(uvicorn.Server):
         trimmer = Trimmer(asyncio.get_running_loop().time)
         while not self._stop.is_requested:
             await self.on_tick(0)
-            trimmer.look(len(self.server_state.connections))
+            trimmer.observe(len(self.server_state.connections))
             await self._stop.wait(1)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

@@ -24,7 +24,7 @@ _LOGGING: Final = 0.5
 """Seconds that the last line of the log may take if another thread holds its lock."""
 
 
-class Stop:
+class ShutdownController:
     """Shutdown of a gateway: one signal requests it, and a second one speeds it up.
 
     A separate thread handles signals and the deadline. So an agent that blocks the event loop cannot keep the process

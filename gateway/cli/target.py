@@ -49,7 +49,7 @@ def read_targets(texts: Iterable[str]) -> Targets:
         if not AGENT_NAME.fullmatch(name):
             raise _wrong(
                 text,
-                f"{name or 'nothing'} is no name for an agent (a-z, 0-9, - _ .): put one before it, as in my-agent=",
+                f"{name or 'nothing'} is not a valid agent name (a-z, 0-9, - _ .): put one in front, as in my-agent=",
             )
         if name in agents:
             raise _wrong(text, f"there is another agent {name}: give one of them another name, as in {name}-2=")
@@ -115,9 +115,9 @@ def read_agent(
     if wanted in configured:
         name, entry = named[1] if named else text, configured[wanted]
         if not AGENT_NAME.fullmatch(name):
-            raise _wrong(text, f"{name} is no name for an agent (a-z, 0-9, - _ .)")
+            raise _wrong(text, f"{name} is not a valid agent name (a-z, 0-9, - _ .)")
     elif not (wanted.startswith(("http://", "https://")) or _PYTHON.fullmatch(wanted)):
-        raise _wrong(text, f"this is neither a URL nor module:name, and no agent; there are {', '.join(configured)}")
+        raise _wrong(text, f"expected a URL, module:name or a configured agent; the agents are {', '.join(configured)}")
     else:
         read = read_targets([text])
         name, entry = next(iter(read.agents.items()), (None, {"url": next(iter(read.servers), "")}))

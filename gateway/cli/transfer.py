@@ -27,7 +27,7 @@ from babelgate.gateway.storage.blob_store import open_blobs
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.database import DatabaseError
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.transfer.export import Exported, Selection, export
+from babelgate.gateway.storage.transfer.export import Exported, ThreadSelection, export
 from babelgate.gateway.storage.transfer.form import OwnerLine, Reader, TransferError
 from babelgate.gateway.storage.transfer.restore import check_section, restore_owner, restore_thread
 
@@ -50,7 +50,7 @@ def export_threads(
     database: str | None,
 ) -> int:
     """Export threads to a file and return the exit code: 1 if a thread was left out. Raises CliError."""
-    selection = Selection(
+    selection = ThreadSelection(
         owners=frozenset(owners),
         threads=frozenset(each.lower() for each in threads),
         agents=frozenset(agents),
@@ -73,7 +73,7 @@ def export_threads(
                 selection,
                 release=version("babelgate"),
                 now=Clock().now(),
-                tell=tell,
+                on_progress=tell,
             )
             done = asyncio.run(exporting)
             file.flush()
@@ -112,14 +112,14 @@ def import_threads(path: Path, config: Path | None, database: str | None) -> int
         try:
             asyncio.run(_import(settings, file, done))
         except TransferError as error:
-            so_far = f"; {done.added} threads before were taken in, {done.same} were there already"
+            so_far = f"; {done.added} threads before this line were imported, {done.same} existed already"
             raise CliError(f"{path}: {error}{so_far if done.added or done.same else ''}") from None
         finally:
             for line in done.conflicts:
                 click.echo(f"conflict: {one_line(line)}", err=True)
     if done.live:
         click.echo(
-            f"{done.live} runs were at work or waited: the next gateway takes them up as after a crash", err=True
+            f"{done.live} runs were active or waiting: the next gateway recovers them as after a crash", err=True
         )
     added = _count(threads=done.added, records=done.records, files=done.files, **{_OTHERS: done.others_added})
     same = _count(threads=done.same, **{_OTHERS: done.others_same})

@@ -16,8 +16,8 @@ from babelgate.adapters.kit.client.answers import READ
 from babelgate.adapters.kit.client.calls import EVENT_HOOKS
 from babelgate.canonical.value import JsonObject
 from babelgate.conformance.wire.credentials import hide_credentials
-from babelgate.conformance.wire.exchange import Exchange, Frame, Redactor
-from babelgate.conformance.wire.sse import EventReader
+from babelgate.conformance.wire.exchange import Exchange, Redactor, SseFrame
+from babelgate.conformance.wire.sse import SseParser
 
 BODY: Final = 2**20
 """Maximum number of recorded bytes of a body, or of all events of a stream."""
@@ -97,7 +97,7 @@ class _RecordedExchange:
         self._cut = max(0, len(body) - BODY)
         self._asked = time.monotonic()
         self._at = self._asked - began
-        self._events: EventReader | None = None
+        self._events: SseParser | None = None
         self._room = BODY
         self._answer_cut = 0
 
@@ -107,7 +107,7 @@ class _RecordedExchange:
             (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw
         ]
         if self._exchange.is_stream:
-            self._events = EventReader()
+            self._events = SseParser()
         assert isinstance(response.stream, httpx.AsyncByteStream)
         response.stream = _RecordedStream(response.stream, self)
         response.extensions.pop(READ, None)  # the body must be read through the stream
@@ -155,7 +155,7 @@ class _RecordedExchange:
         return {**result, "is_ended": exchange.is_ended}
 
 
-def _event_as_json(frame: Frame, hide: _Hide) -> JsonObject:
+def _event_as_json(frame: SseFrame, hide: _Hide) -> JsonObject:
     return {"at": _micros(frame.at), "text": hide.text(frame.raw)}
 
 

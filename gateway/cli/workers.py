@@ -52,7 +52,7 @@ def serve_by_workers(settings: Settings, work: Work) -> None:
     if sys.platform != "linux":
         raise CliError(
             "workers: only Linux shares a port out among processes. Elsewhere start several gateways with "
-            "cluster: true, each on a port of its own, and a proxy in front of them.",
+            "cluster: true, each on its own port, and a proxy in front of them.",
             code=USAGE,
         )
     set_up_logging(settings.log_level, buffered=False)
@@ -250,7 +250,7 @@ class _Supervisor:
         if self._stopping:
             log.info("%s %s", who, how)
             if code and (worker.is_ready or code != -signal.SIGTERM) and self._problem is None:
-                self._problem = CliError(f"{who} {how} when it was to stop")
+                self._problem = CliError(f"{who} {how} during shutdown")
             return
         if not any(each.is_ready for each in self._workers):  # the worker has reported the reason
             self._problem = CliError(f"{who} {how}: the gateway could not be started", code=max(code, FAILED))
@@ -262,7 +262,7 @@ class _Supervisor:
         if worker.early_ends == _MAX_EARLY_ENDS:
             self._problem = CliError(
                 f"worker {worker.number} {how}, and has ended {_MAX_EARLY_ENDS} times in a row within "
-                f"{_EARLY_END:.0f} seconds of its start: the gateway gives up. What it said stands above."
+                f"{_EARLY_END:.0f} seconds of its start: the gateway stops. The log lines above have the reason."
             )
             self._stop()
             return

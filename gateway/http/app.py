@@ -17,10 +17,10 @@ from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import Registry
-from babelgate.gateway.composition import Options, create_hub
+from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.middleware import GatewayMiddleware
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -42,10 +42,10 @@ _STATUS: Final = {
 _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
 
 
-def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Hub:
+def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> GatewayHub:
     """Return a hub with the given settings, which is not started yet."""
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
-    options = Options(
+    options = HubOptions(
         limits=settings.limits,
         retention=settings.retention,
         patience=settings.recovery.patience,
@@ -84,7 +84,7 @@ def register(handlers: Sequence[Any]) -> Litestar:
 
 
 def create_app(
-    hub: Hub, registry: Registry, settings: Settings, register: Callable[[Sequence[Any]], Litestar] = register
+    hub: GatewayHub, registry: Registry, settings: Settings, register: Callable[[Sequence[Any]], Litestar] = register
 ) -> GatewayMiddleware:
     """Return the gateway as an ASGI application. The caller starts and stops the hub.
 
@@ -104,7 +104,7 @@ def create_app(
     )
 
 
-def _gateway_routes(hub: Hub, registry: Registry) -> Sequence[Any]:
+def _gateway_routes(hub: GatewayHub, registry: Registry) -> Sequence[Any]:
     """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
 
     @get("/")
@@ -130,7 +130,7 @@ def _gateway_routes(hub: Hub, registry: Registry) -> Sequence[Any]:
 
     @get("/readyz")
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        registry.look()
+        registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
         agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all()}

@@ -112,7 +112,7 @@ class ConnectionTable:
             return False
         if len(self._open) >= self.total:
             if not self._idle:
-                self._warn(now, f"{self.total} are open and at work (limits.connections.total)")
+                self._warn(now, f"{self.total} are open and active (limits.connections.total)")
                 return False
             oldest = cast("asyncio.Transport", next(iter(self._idle)))
             self.leave(oldest)
@@ -266,7 +266,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._table.enter(transport, self.client[0] if self.client else None, self.loop.time()):
             self._await("head")
         else:
-            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "There are too many connections; come back later.")
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, "There are too many connections; try again later.")
             transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -411,7 +411,7 @@ class HttpConnection(HttpToolsProtocol):
         if self._open_cycle() is not None:
             self._timer = self.loop.call_later(self._limits.head_timeout, self._late_head)
         elif self._framing:
-            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The headers of the request did not come in time.")
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The headers of the request did not arrive in time.")
         else:
             hang_up(self.transport)
 
@@ -429,7 +429,7 @@ class HttpConnection(HttpToolsProtocol):
             self._body = 0
             self._timer = self.loop.call_later(self._limits.body_timeout, self._late_body)
         else:
-            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The body of the request did not come in time.")
+            self.refuse(HTTPStatus.REQUEST_TIMEOUT, "The body of the request did not arrive in time.")
 
     def _open_cycle(self) -> RequestResponseCycle | None:
         """Return the newest request, if its response is not complete."""

@@ -174,8 +174,7 @@ class GatewayMiddleware:
             if not self._hosts.is_permitted(host, local):
                 raise FaultError(
                     FaultCode.FORBIDDEN,
-                    f"The gateway is not called {host[:100]!r}: add the name to hosts in the settings, "
-                    "or set public_url.",
+                    f"Unknown host {host[:100]!r}: add it to hosts in the settings, or set public_url.",
                 )
 
     def _called_hosts(self, scope: Scope, headers: Mapping[bytes, bytes]) -> list[bytes]:

@@ -16,7 +16,7 @@ from babelgate.canonical.replay import Diverged, ReplayCursor, agent_records
 from babelgate.canonical.state import RunStatus
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.runs.event_check import AnyEvent, EventValidator
-from babelgate.gateway.runs.lifecycle import Start
+from babelgate.gateway.runs.lifecycle import StartedRun
 
 Entry = tuple[Event, bytes]
 """A validated event, and its JSON."""
@@ -36,14 +36,14 @@ class Past:
     """True if the agent keeps its own state, in which messages have the ids that it assigns."""
 
 
-class Attempt:
+class AttemptFilter:
     """Filter between an agent and the log: takes the agent's events in order, and yields the entries to store.
 
     A stateful agent that is started again may continue from its own state. Then its first event is a `RunStarted` that
     names the void messages, and it repeats nothing.
     """
 
-    def __init__(self, start: Start, limit: int, output_limit: int, past: Past | None = None) -> None:
+    def __init__(self, start: StartedRun, limit: int, output_limit: int, past: Past | None = None) -> None:
         """Create an attempt.
 
         `limit` is the maximum size of one event, and `output_limit` that of all events of the run, as JSON in bytes.
@@ -105,7 +105,7 @@ class Attempt:
             return
         self._pending.append(event)
         try:
-            news = self._cursor.news(self._rename_message(event))
+            news = self._cursor.new_events(self._rename_message(event))
         except Diverged:
             if self._is_reattached:
                 raise

@@ -23,10 +23,10 @@ from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.pump import Pump
-from babelgate.gateway.runs.recovery import Recovery, start_of
+from babelgate.gateway.runs.recovery import RunRecovery, start_of
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.nodes import Adopted, Look, Nodes
+from babelgate.gateway.storage.nodes import Adopted, Heartbeat, Nodes
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.queries import LiveRun
 from babelgate.gateway.storage.transaction import Published
@@ -54,7 +54,7 @@ class Cluster:
         journal: Journal,
         name: str,
         engine: Engine,
-        recovery: Recovery,
+        recovery: RunRecovery,
         clock: Clock,
         *,
         lead: Callable[[int], None],
@@ -103,29 +103,32 @@ class Cluster:
 
     # Heartbeats
 
-    def _handle_beat(self, look: Look | None) -> None:
+    def _handle_beat(self, heartbeat: Heartbeat | None) -> None:
         # Without a heartbeat other nodes take this one for dead, and would take over every run that starts now.
-        self._engine.slots.pause(on=look is None)
-        if look is None:
+        self._engine.slots.pause(on=heartbeat is None)
+        if heartbeat is None:
             self.leads = False
             return
-        self._beats_as_leader = self._beats_as_leader + 1 if look.leads else 0
-        self.leads = look.leads
+        self._beats_as_leader = self._beats_as_leader + 1 if heartbeat.leads else 0
+        self.leads = heartbeat.leads
         self._beats += 1
-        if look.gone_nodes or look.adopted:
-            dead_nodes = ",".join(look.gone_nodes) or "-"
+        if heartbeat.gone_nodes or heartbeat.adopted:
+            dead_nodes = ",".join(heartbeat.gone_nodes) or "-"
             log.warning(
-                "runs taken over node=%s runs=%d dead_nodes=%s", self.nodes.name, len(look.adopted.runs), dead_nodes
+                "runs taken over node=%s runs=%d dead_nodes=%s",
+                self.nodes.name,
+                len(heartbeat.adopted.runs),
+                dead_nodes,
             )
-        if look.was_gone:
+        if heartbeat.was_considered_dead:
             log.warning(
                 "node was considered dead: other nodes keep the runs that they took over node=%s", self.nodes.name
             )
-        if look.adopted:
-            self._tasks.spawn(self._take_over(look.adopted), "takeover")
-        if look.was_gone or self._beats % _CHECK_INTERVAL == 0:
+        if heartbeat.adopted:
+            self._tasks.spawn(self._take_over(heartbeat.adopted), "takeover")
+        if heartbeat.was_considered_dead or self._beats % _CHECK_INTERVAL == 0:
             self._tasks.spawn(self._check_all(), "look")
-        if look.leads:
+        if heartbeat.leads:
             self._lead(self._beats_as_leader - 1)
 
     async def _take_over(self, adopted: Adopted) -> None:

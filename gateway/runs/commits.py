@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.expiry import Expiry
-from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.storage.notices import Remote
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Published
 
 
@@ -18,12 +18,12 @@ class CommitHandler:
     """
 
     def __init__(self) -> None:
-        self._reads: Reads
+        self._reads: JournalReads
         self._expiry: Expiry
-        self._threads: Threads
+        self._threads: ThreadCommands
         self._cluster: Cluster | None = None
 
-    def connect(self, reads: Reads, expiry: Expiry, threads: Threads, cluster: Cluster | None) -> None:
+    def connect(self, reads: JournalReads, expiry: Expiry, threads: ThreadCommands, cluster: Cluster | None) -> None:
         """Set the parts that follow commits."""
         self._reads, self._expiry, self._threads, self._cluster = reads, expiry, threads, cluster
 

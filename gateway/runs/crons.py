@@ -48,7 +48,7 @@ _MAX_WAIT: Final = 60.0
 """Longest time between two checks for due crons, in seconds: the system clock may have been set."""
 
 
-class Crons:
+class CronScheduler:
     """Scheduler and storage of crons."""
 
     def __init__(
@@ -82,7 +82,7 @@ class Crons:
     async def stop(self, seconds: float = STOPPING) -> None:
         await self._tasks.stop(seconds)
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Check for due crons now."""
         self._changed.set()
 
@@ -159,7 +159,7 @@ class Crons:
         scheduled = self._schedule(cron.replace(created_at=now, updated_at=now))
         await self._check(scheduled, webhook)
         await self._journal.write(create_cron, owner, scheduled)
-        self.look()
+        self.wake()
         return scheduled
 
     async def get(self, owner: str, cron_id: str) -> Cron | None:
@@ -173,7 +173,7 @@ class Crons:
             raise _not_found(cron_id)
         await self._check(self._apply(stored, changes), webhook)
         changed = await self._journal.write(self._change, owner, cron_id, changes)
-        self.look()
+        self.wake()
         return changed
 
     def _change(self, tx: Transaction, owner: str, cron_id: str, changes: Mapping[str, Any]) -> Cron:

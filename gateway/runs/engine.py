@@ -17,10 +17,10 @@ from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle
-from babelgate.gateway.runs.attempt import Attempt, Entry, Past
+from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
 from babelgate.gateway.runs.event_check import EventValidator
 from babelgate.gateway.runs.invocation import Invocations
-from babelgate.gateway.runs.lifecycle import Later, Moved, Outcome, Start
+from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
 from babelgate.gateway.runs.slots import Slots
@@ -93,7 +93,7 @@ class Engine:
         self._ending: set[RunKey] = set()
         """Runs whose ends are being written to the journal."""
         self._tasks = Tasks()
-        self._suspects: dict[RunKey, tuple[Start, str | None]] = {}
+        self._suspects: dict[RunKey, tuple[StartedRun, str | None]] = {}
         """Lost runs that may have crashed their process, each with the name of its node, until they are recovered."""
         self._recoveries = Tasks()
         self._withdrawals = Tasks()
@@ -113,7 +113,7 @@ class Engine:
         except BaseException:
             self.slots.release(agent)
             raise
-        if isinstance(claimed, Start):
+        if isinstance(claimed, StartedRun):
             self.begin(claimed)
             return
         self.slots.release(agent)
@@ -122,7 +122,7 @@ class Engine:
     # Pumps
 
     @property
-    def active(self) -> Sequence[Start]:
+    def active(self) -> Sequence[StartedRun]:
         """Runs with a running agent, without those that were abandoned."""
         return [pump.start for pump in self.pumps()]
 
@@ -131,7 +131,7 @@ class Engine:
         while self._tasks:
             await self._tasks.drain(60)
 
-    def begin(self, start: Start, past: Past | None = None) -> None:
+    def begin(self, start: StartedRun, past: Past | None = None) -> None:
         """Run the agent of a started run, in a slot that was already taken.
 
         `past` holds the earlier events of a recovered run, whose agent will repeat them.
@@ -161,7 +161,7 @@ class Engine:
         pump.task.cancel()
         if pump.timer is not None:
             pump.timer.cancel()
-        outcome = Outcome(RunStatus.CANCELLED, reason)
+        outcome = RunOutcome(RunStatus.CANCELLED, reason)
         pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, outcome)
 
     def forget_run(self, pk: int, run_id: str) -> None:
@@ -194,19 +194,19 @@ class Engine:
         is_known = (pk, run_id) in self._ending or (pk, run_id) in self._suspects
         return is_known or (pump is not None and not pump.detached)
 
-    def _abandon(self, pump: Pump, outcome: Outcome) -> None:
+    def _abandon(self, pump: Pump, outcome: RunOutcome) -> None:
         if pump.task is not None and not (pump.task.done() or pump.abandoned or self._stopping):
             pump.abandoned = pump.ended = True
             self._tasks.spawn(self._end(pump, outcome), f"abandon {pump.start.run.run_id}")
 
-    async def _drive(self, pump: Pump, past: Past | None) -> Outcome:
+    async def _drive(self, pump: Pump, past: Past | None) -> RunOutcome:
         """Store the agent's events until it ends, and return the outcome of the run."""
         start = pump.start
         pump.attempt = self._make_attempt(start, past)
         try:
             registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
         except FaultError as error:
-            return pump.expired or Outcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
+            return pump.expired or RunOutcome(RunStatus.ERROR, RunReason.FAULT, error.fault)
         except asyncio.CancelledError:
             return self._cancel_outcome(pump)
         except (Exception, SystemExit) as error:
@@ -214,19 +214,19 @@ class Engine:
                 return pump.expired
             log.exception("agent failed agent=%s run=%s", start.task.agent, start.run.run_id)
             message = f"{type(error).__name__}: {error}".encode("utf-8", "replace").decode()
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.AGENT_FAILED, message=message))
+            return RunOutcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.AGENT_FAILED, message=message))
         ended = pump.attempt.run_end
         if ended is None:
-            return Outcome()
+            return RunOutcome()
         if (
             ended.status is RunStatus.SUCCESS
             and (fault := await schema_error(registered.info, ended.output)) is not None
         ):
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
-        return Outcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
+            return RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault)
+        return RunOutcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
-    def _make_attempt(self, start: Start, past: Past | None) -> Attempt:
-        return Attempt(start, self._event_limit, self._output_limit, past)
+    def _make_attempt(self, start: StartedRun, past: Past | None) -> AttemptFilter:
+        return AttemptFilter(start, self._event_limit, self._output_limit, past)
 
     async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
         """Run the agent, or reattach to its server, and store its events.
@@ -288,11 +288,11 @@ class Engine:
         if pump.reason is not None or pump.task is None:
             return
         fault = Fault(code=FaultCode.AGENT_TIMEOUT, message=f"The agent did not end within {seconds:g} seconds")
-        pump.expired = Outcome(RunStatus.TIMEOUT, RunReason.FAULT, fault)
+        pump.expired = RunOutcome(RunStatus.TIMEOUT, RunReason.FAULT, fault)
         pump.task.cancel()
         pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, pump.expired)
 
-    def _cancel_outcome(self, pump: Pump) -> Outcome:
+    def _cancel_outcome(self, pump: Pump) -> RunOutcome:
         """Return the outcome of a run whose agent raised `CancelledError`.
 
         Re-raises the cancellation if the run is to be detached.
@@ -304,7 +304,7 @@ class Engine:
         if task is None or task.cancelling():
             raise asyncio.CancelledError
         fault = Fault(code=FaultCode.AGENT_FAILED, message="The agent awaited a task or future that was cancelled")
-        return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
+        return RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault)
 
     def _finish(self, pump: Pump) -> None:
         """Store the end of a run whose agent has ended, and release its slot."""
@@ -327,7 +327,7 @@ class Engine:
             return
         self._tasks.spawn(self._end(pump, outcome, releases=agent), f"end {pump.start.run.run_id}")
 
-    async def _end(self, pump: Pump, outcome: Outcome, releases: str | None = None) -> None:
+    async def _end(self, pump: Pump, outcome: RunOutcome, releases: str | None = None) -> None:
         """Store the remaining events and the end of a run, and queue its thread's next run.
 
         `releases` is the agent whose slot is released afterwards.
@@ -354,7 +354,7 @@ class Engine:
                 self.slots.release(releases)
         self.slots.offer_next(start.owner, start.thread_id, later)
 
-    async def _close_log(self, start: Start) -> list[Entry]:
+    async def _close_log(self, start: StartedRun) -> list[Entry]:
         """Return the events that end all messages, parts, tools and steps that are open in the log."""
         validator = EventValidator(start.task.agent, self._event_limit)
         records, _ = await self._invocations.of_run(start)
@@ -404,7 +404,7 @@ class Engine:
             pump.give_up_storing()
         await self._tasks.stop(max(0.1, until - asyncio.get_running_loop().time()))
 
-    async def recover(self, lost: Start, node: str | None = None) -> None:
+    async def recover(self, lost: StartedRun, node: str | None = None) -> None:
         """Continue a run that was running when the gateway process, or the `node` that executed it, ended.
 
         A run that cannot be continued is ended with a fault that states the reason. A run that may have crashed its
@@ -415,7 +415,7 @@ class Engine:
             return
         await self._recover_now(lost, node)
 
-    def _is_suspect(self, lost: Start) -> bool:
+    def _is_suspect(self, lost: StartedRun) -> bool:
         """Return True if the run is to be started again and may have crashed the process that ran it.
 
         A run that is reattached to a server becomes a suspect only after its second crash.
@@ -427,7 +427,7 @@ class Engine:
             return lost.crashes > 0
         return registered.idempotent and _may_run(registered)
 
-    def _find_configured(self, lost: Start) -> RegisteredAgent | None:
+    def _find_configured(self, lost: StartedRun) -> RegisteredAgent | None:
         try:
             return self._find(lost.task.agent)
         except FaultError:  # removed from the configuration since
@@ -456,7 +456,7 @@ class Engine:
             if pump is not None and pump.task is not None:
                 await asyncio.wait((pump.task,), timeout=_SUSPECT_DELAYS[lost.crashes > 0])
 
-    async def _recover_now(self, lost: Start, node: str | None) -> None:
+    async def _recover_now(self, lost: StartedRun, node: str | None) -> None:
         while True:
             try:
                 await self._recover(lost, node)
@@ -464,7 +464,7 @@ class Engine:
                 continue
             return
 
-    async def _recover(self, lost: Start, node: str | None) -> None:
+    async def _recover(self, lost: StartedRun, node: str | None) -> None:
         records, seq = await self._invocations.of_run(lost)
         registered = self._find_configured(lost)
         attaches = _is_bound(lost) and registered is not None and _may_attach(registered)
@@ -472,7 +472,7 @@ class Engine:
         if lost.crashes + 1 >= self._attempts:
             message = (
                 f"The process of the gateway ended {lost.crashes + 1} times while it ran this, so it is not started "
-                "again. If the run did not cause it, send the request again; limits.attempts says how often."
+                "again. If the run did not cause this, send the request again. limits.attempts is the maximum."
             )
         elif (
             registered is not None
@@ -481,7 +481,7 @@ class Engine:
         ):
             await self._resume(lost, seq, Past(records, reattached=attaches, stateful=registered.info.stateful))
             return
-        outcome = Outcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.GATEWAY_RESTARTED, message=message))
+        outcome = RunOutcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.GATEWAY_RESTARTED, message=message))
         validator = EventValidator(lost.task.agent, self._event_limit)
         validator.replay(records)
         closing = validator.close()
@@ -490,7 +490,7 @@ class Engine:
         if attaches:
             self._withdrawals.spawn(self._withdraw(lost), f"withdraw {lost.run.run_id}")
 
-    async def _withdraw(self, lost: Start) -> None:
+    async def _withdraw(self, lost: StartedRun) -> None:
         """Cancel a run on its agent's server, where it continues although it has ended here.
 
         Retries while the server does not answer.
@@ -514,7 +514,7 @@ class Engine:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _MAX_RETRY_DELAY)
 
-    async def _attach_and_leave(self, start: Start, registered: RegisteredAgent) -> None:
+    async def _attach_and_leave(self, start: StartedRun, registered: RegisteredAgent) -> None:
         """Attach to a run on its server again, and cancel it by closing its events."""
         events = cast("Reattachable", registered.agent).reattach(await self._invocations.make(start, registered.info))
         try:
@@ -523,13 +523,13 @@ class Engine:
         finally:
             await close_events(events, detach=False)
 
-    async def _resume(self, lost: Start, seq: int, past: Past) -> None:
+    async def _resume(self, lost: StartedRun, seq: int, past: Past) -> None:
         start = await self._journal.write(lifecycle.restart, lost, seq)
         self.slots.take(start.task.agent)
         self.begin(start, past)
 
 
-def _is_bound(lost: Start) -> bool:
+def _is_bound(lost: StartedRun) -> bool:
     """Return True if the agent's server has an id for the run or for its task."""
     return bool(lost.run.upstream.get("run") or lost.run.upstream.get("task"))
 
@@ -539,19 +539,19 @@ def _may_attach(registered: RegisteredAgent) -> bool:
 
     This includes a server that does not answer now and is retried.
     """
-    return isinstance(registered.agent, Reattachable) or (registered.agent is None and registered.again is not None)
+    return isinstance(registered.agent, Reattachable) or (registered.agent is None and registered.detect is not None)
 
 
 def _may_run(registered: RegisteredAgent) -> bool:
     """Return True if the agent can run, now or when its server answers again."""
-    return registered.agent is not None or registered.again is not None
+    return registered.agent is not None or registered.detect is not None
 
 
 def _restart_message(node: str | None = None) -> str:
     of_node = "" if node is None else f"'s node {node}"
     return (
-        f"The gateway{of_node} stopped while the agent was at work, and the agent can neither be asked for "
-        "the rest nor be started again safely. Send the request again, or declare the agent idempotent."
+        f"The gateway{of_node} stopped during the run. The rest of the run cannot be read from the agent, and the "
+        "agent may not be started again. Send the request again, or set idempotent: true on the agent."
     )
 
 

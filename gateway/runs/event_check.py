@@ -110,7 +110,7 @@ class EventValidator:
             FaultError: agent_invalid.
         """
         if self.ended is not None:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent said {_kind(event)} after it had ended its run")
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent sent {_kind(event)} after the end of its run")
         if type(event) is PartDelta:  # first: most events of a long answer are deltas
             return self.add_text(event) or self._record_delta(event)
         if isinstance(event, RunEnded):
@@ -119,7 +119,7 @@ class EventValidator:
         try:
             filled = self._fill_ids(event)
         except (AttributeError, TypeError) as error:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}") from error
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent sent a malformed {_kind(event)}") from error
         entry = self._validate(filled)
         self._keep(filled)
         is_named = isinstance(event, StateSaved) and event.checkpoint_id is not None
@@ -145,7 +145,7 @@ class EventValidator:
         try:
             filled, message = self._delta(event)
         except (AttributeError, TypeError) as error:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a malformed part_delta") from error
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent sent a malformed part_delta") from error
         entry = self._validate(filled)
         message.open_parts[filled.index or 0] += len(filled.text)
         return entry
@@ -243,21 +243,21 @@ class EventValidator:
             body = encode_event(event)
             event = cast("AnyEvent", decode_event(body))
         except msgspec.ValidationError as error:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a malformed {_kind(event)}: {error}") from error
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent sent a malformed {_kind(event)}: {error}") from error
         except NotJson as error:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave {error}") from error
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent sent {error}") from error
         except (RecursionError, ValueError, AttributeError, TypeError) as error:
-            text = f"The agent gave a {_kind(event)} that lacks required fields or is not JSON"
+            text = f"The agent sent a {_kind(event)} that lacks required fields or is not JSON"
             raise FaultError(FaultCode.AGENT_INVALID, text) from error
         if len(body) > self.limit:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
-                f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
+                f"The agent sent a {event.kind} that is larger than the limit of {self.limit} bytes",
             )
         if self._size + len(body) > self.output_limit:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
-                f"The agent said more in one run than the limit of {self.output_limit} bytes (limits.output)",
+                f"The events of the run are larger than the limit of {self.output_limit} bytes (limits.output)",
             )
         self._size += len(body)
         return event, body
@@ -269,7 +269,7 @@ class EventValidator:
         except FaultError as error:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
-                f"The agent gave a {event.kind} that is larger than the limit of {self.limit} bytes",
+                f"The agent sent a {event.kind} that is larger than the limit of {self.limit} bytes",
             ) from error
 
     def _fill_ids(self, event: Event) -> Event:
@@ -291,7 +291,7 @@ class EventValidator:
                 return event
             case _:
                 raise FaultError(
-                    FaultCode.AGENT_INVALID, f"The agent gave a {_kind(event)}, which only the gateway may append"
+                    FaultCode.AGENT_INVALID, f"The agent sent a {_kind(event)}, which only the gateway may append"
                 )
 
     def _message_event(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded) -> Event:
@@ -304,7 +304,7 @@ class EventValidator:
             case PartAdded():
                 message = self._message(event.message_id, event.kind)
                 if event.open and event.part.kind not in _GROWING:
-                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave an open {event.part.kind} part")
+                    raise FaultError(FaultCode.AGENT_INVALID, f"The agent sent an open {event.part.kind} part")
                 return event.replace(message_id=message.message_id, index=message.parts)
             case PartEnded():
                 message = self._message(event.message_id, event.kind)
@@ -372,7 +372,7 @@ class EventValidator:
             return next(reversed(self._messages.values()))
         message = self._messages.get(message_id or "")
         if message is None:
-            raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a {kind} outside an open message")
+            raise FaultError(FaultCode.AGENT_INVALID, f"The agent sent a {kind} outside an open message")
         return message
 
     def _delta(self, event: PartDelta) -> tuple[PartDelta, _Message]:
@@ -382,11 +382,11 @@ class EventValidator:
         if index is None:
             index = message.newest
         if index is None or index not in message.open_parts:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent gave a part_delta for a part that is not open")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent sent a part_delta for a part that is not open")
         if message.open_parts[index] + len(event.text) > self.limit:
             raise FaultError(
                 FaultCode.AGENT_INVALID,
-                f"The agent gave a part, piece by piece, that is larger than the limit of {self.limit} bytes",
+                f"The agent sent a part in pieces that together are larger than the limit of {self.limit} bytes",
             )
         filled = PartDelta(extra=event.extra, message_id=message.message_id, index=index, text=event.text)
         return filled, message

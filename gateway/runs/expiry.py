@@ -203,6 +203,6 @@ def _expire(tx: Transaction, owner: str, thread_id: str, pk: int) -> None:
     state = tx.need_thread(owner, thread_id)
     if state.pk != pk:
         return
-    fault = Fault(code=FaultCode.EXPIRED, message="Nobody answered in time.")
+    fault = Fault(code=FaultCode.EXPIRED, message="No answer arrived in time.")
     for task in [task for task in state.tasks.values() if task.is_waiting]:
         lifecycle.give_up(tx, state, task.task_id, TaskState.FAILED, fault)

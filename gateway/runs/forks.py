@@ -10,9 +10,9 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.history import ORIGIN_AGENT, Origin, Revision, StateHistory
 from babelgate.canonical.hub import Fork, Submission
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.runs.thread_commands import say
+from babelgate.gateway.runs.thread_commands import append_messages
 from babelgate.gateway.storage import checkpoints
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
@@ -27,7 +27,7 @@ class Base(NamedTuple):
     """Seq of the newest record of the thread that starts from it; 0 if that thread has to be created."""
 
 
-async def find_base(reads: Reads, owner: str, ask: Submission) -> tuple[Submission, Base | None]:
+async def find_base(reads: JournalReads, owner: str, ask: Submission) -> tuple[Submission, Base | None]:
     """Resolve the fork of a submission.
 
     If the fork is on the same thread, return the submission with the checkpoint that its run starts from, and None.
@@ -69,7 +69,7 @@ def _origin(history: StateHistory, revision: Revision) -> dict[str, str]:
     return {} if task is None or origin.changed or not origin.ids else {**origin.ids, ORIGIN_AGENT: task.agent}
 
 
-async def _find_source(reads: Reads, owner: str, fork: Fork, target: str | None) -> tuple[str, str | None]:
+async def _find_source(reads: JournalReads, owner: str, fork: Fork, target: str | None) -> tuple[str, str | None]:
     """Return the thread that a fork starts from, and the run after which it starts, if the fork names a run or task.
 
     Raises not_found, and conflict for a run that has not ended.
@@ -97,11 +97,11 @@ async def _find_source(reads: Reads, owner: str, fork: Fork, target: str | None)
     return run.thread_id, run.run_id
 
 
-async def _history(reads: Reads, owner: str, thread_id: str) -> StateHistory:
+async def _history(reads: JournalReads, owner: str, thread_id: str) -> StateHistory:
     return await reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
 
 
-async def _need_unused(reads: Reads, owner: str, thread_id: str) -> int:
+async def _need_unused(reads: JournalReads, owner: str, thread_id: str) -> int:
     """Return the seq of a thread without history, or 0 if there is no such thread. Raises invalid if it has history."""
     try:
         history = await _history(reads, owner, thread_id)
@@ -137,7 +137,7 @@ def put_base(tx: Transaction, state: ThreadState, base: Base, checkpoint_id: str
         tx.connection, owner, base.thread_id, state.thread.thread_id, until=revision.checkpoint_id
     )
     is_copied = revision.checkpoint_id in copied
-    say(tx, state, revision.messages)
+    append_messages(tx, state, revision.messages)
     saved = StateSaved(
         checkpoint_id=revision.checkpoint_id if is_copied else checkpoint_id,
         source="fork",

@@ -12,9 +12,9 @@ from babelgate.canonical.fold import Fold
 from babelgate.canonical.history import Origin, Revision, StateHistory
 from babelgate.canonical.hub import Snapshot
 from babelgate.canonical.message import FilePart, Message
-from babelgate.canonical.replay import standing
+from babelgate.canonical.replay import without_voided
 from babelgate.canonical.thread import Interrupt, Run
-from babelgate.gateway.runs.lifecycle import Start
+from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.run_rows import bound_runs
@@ -23,7 +23,7 @@ from babelgate.gateway.storage.subscription import LogReader
 S = TypeVar("S", bound=Snapshot)
 
 
-class Transcript:
+class ThreadTranscript:
     """Messages of a thread in conversation order, which is the order in which its runs started.
 
     In the log, an input that waited precedes the answers that it waited for. An input that still waits is not part of
@@ -47,8 +47,8 @@ class Transcript:
     def size(self) -> int:
         return self.fold.size
 
-    def copy(self) -> "Transcript":
-        duplicate = Transcript(self.fold.thread_id, self.fold.owner)
+    def copy(self) -> "ThreadTranscript":
+        duplicate = ThreadTranscript(self.fold.thread_id, self.fold.owner)
         duplicate.fold, duplicate.branches = self.fold.copy(), self.branches
         duplicate.started, duplicate._turns = dict(self.started), list(self._turns)
         return duplicate
@@ -90,7 +90,7 @@ class Invocations:
         self._reader = reader
         self._blobs = blobs
 
-    async def make(self, start: Start, info: AgentInfo) -> Invocation:
+    async def make(self, start: StartedRun, info: AgentInfo) -> Invocation:
         """Return the invocation of a run's agent, with its files, its history, and the ids of its upstream."""
         task, run = start.task, start.run
         created = start.created or await self._run_input(start)
@@ -137,7 +137,7 @@ class Invocations:
                 call = replace(call, history=await self._history(start, created))
         return call
 
-    async def _bound_runs(self, start: Start) -> Sequence[Run]:
+    async def _bound_runs(self, start: StartedRun) -> Sequence[Run]:
         """Return the agent's runs on the thread that have ids of the upstream.
 
         Skips the query if the whole log is in memory and this is the thread's only run.
@@ -147,24 +147,28 @@ class Invocations:
             return (start.run,)
         return await self._journal.query(bound_runs, start.pk, start.task.agent)
 
-    async def _history(self, start: Start, created: RunCreated) -> tuple[Message, ...]:
+    async def _history(self, start: StartedRun, created: RunCreated) -> tuple[Message, ...]:
         """Return the messages of the thread before the run started.
 
         If callers created revisions or branches, these are the messages of the revision that the run starts from.
         """
-        transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
+        transcript = await self._snapshot(
+            start, ThreadTranscript, partial(ThreadTranscript, start.thread_id, start.owner)
+        )
         if not transcript.branches:
             return transcript.messages_except(start.run.run_id)
         _, revision = await self._start_state(start, created, transcript)
         return () if revision is None else revision.messages
 
-    async def _origin(self, start: Start, created: RunCreated) -> Origin:
+    async def _origin(self, start: StartedRun, created: RunCreated) -> Origin:
         """Return the ids by which the agent's server knows the state that the run starts from.
 
         The result is empty if the thread is too large to be loaded: most agents do not need the ids and can still run.
         """
         try:
-            transcript = await self._snapshot(start, Transcript, partial(Transcript, start.thread_id, start.owner))
+            transcript = await self._snapshot(
+                start, ThreadTranscript, partial(ThreadTranscript, start.thread_id, start.owner)
+            )
             history, revision = await self._start_state(start, created, transcript)
         except FaultError as error:
             if error.fault.code is not FaultCode.TOO_LARGE:
@@ -173,7 +177,7 @@ class Invocations:
         return Origin() if revision is None else history.origin(revision, start.task.agent)
 
     async def _start_state(
-        self, start: Start, created: RunCreated, transcript: Transcript
+        self, start: StartedRun, created: RunCreated, transcript: ThreadTranscript
     ) -> tuple[StateHistory, Revision | None]:
         """Return the state history before the run started, and the revision that the run starts from."""
         started = transcript.started.get(start.run.run_id, start.run.first_seq)
@@ -182,7 +186,7 @@ class Invocations:
         )
         return history, history.head if created.checkpoint is None else history.get(created.checkpoint)
 
-    async def _states(self, start: Start) -> StateHistory:
+    async def _states(self, start: StartedRun) -> StateHistory:
         """Return the state history of the thread, or an empty one if the thread is too large.
 
         With an empty history, states are logged whole and not as differences.
@@ -195,14 +199,14 @@ class Invocations:
                 raise
             return empty()
 
-    async def _snapshot(self, start: Start, name: Hashable, empty: Callable[[], S], until: int | None = None) -> S:
+    async def _snapshot(self, start: StartedRun, name: Hashable, empty: Callable[[], S], until: int | None = None) -> S:
         return await self._reader.snapshot(start.owner, start.thread_id, name, empty, until=until)
 
-    async def of_run(self, start: Start) -> tuple[list[Record], int]:
+    async def of_run(self, start: StartedRun) -> tuple[list[Record], int]:
         """Return the records of a run that are not void, and the seq up to which the log was read."""
         records = await self.span(start.pk, start.run.first_seq - 1)
         seq = records[-1].seq if records else 0
-        return standing(record for record in records if record.run_id == start.run.run_id), seq
+        return without_voided(record for record in records if record.run_id == start.run.run_id), seq
 
     async def span(self, pk: int, after: int = 0) -> list[Record]:
         """Return all records of a thread behind a seq."""
@@ -212,7 +216,7 @@ class Invocations:
             after = page[-1].seq
         return records
 
-    async def _run_input(self, start: Start) -> RunCreated:
+    async def _run_input(self, start: StartedRun) -> RunCreated:
         seq = start.run.first_seq
         for record in await self._journal.page(start.pk, seq - 1, 1):
             if isinstance(record.event, RunCreated):
@@ -228,9 +232,9 @@ class Invocations:
         parts = [await self._blobs.load(part) if isinstance(part, FilePart) else part for part in message.parts]
         return message.replace(parts=tuple(parts))
 
-    async def _task_records(self, start: Start) -> Sequence[Record]:
+    async def _task_records(self, start: StartedRun) -> Sequence[Record]:
         records = await self.span(start.pk, start.task.first_seq - 1)
-        of_task = standing(record for record in records if record.task_id == start.task.task_id)
+        of_task = without_voided(record for record in records if record.task_id == start.task.task_id)
         return [await self._with_input(record) for record in of_task]
 
     async def _with_input(self, record: Record) -> Record:
@@ -241,12 +245,12 @@ class Invocations:
         return record.replace(event=record.event.replace(messages=messages))
 
 
-def _is_first(start: Start, runs: Sequence[Run]) -> bool:
+def _is_first(start: StartedRun, runs: Sequence[Run]) -> bool:
     """Return True if this is the agent's first run on the thread, so that it remembers no earlier message."""
     return all(run.run_id == start.run.run_id or run.started_at is None or run.removed for run in runs)
 
 
-def _is_since(seq: int, start: Start, runs: Sequence[Run]) -> bool:
+def _is_since(seq: int, start: StartedRun, runs: Sequence[Run]) -> bool:
     """Return True if a seq is later than the creation of the agent's last other run on the thread."""
     return seq > max((run.first_seq for run in runs if run.run_id != start.run.run_id), default=0)
 

@@ -31,7 +31,7 @@ from babelgate.gateway.storage.run_rows import count_crashes
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
 
 
-class Start(msgspec.Struct, frozen=True):
+class StartedRun(msgspec.Struct, frozen=True):
     """A run that was started. A pump executes it after the commit."""
 
     owner: str
@@ -59,7 +59,7 @@ class Later(msgspec.Struct, frozen=True):
     """Time until the run is due, in microseconds."""
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class RunOutcome(msgspec.Struct, frozen=True):
     """Result of an activation, as the pump observed it. A success with open questions becomes a pause."""
 
     status: RunStatus = RunStatus.SUCCESS
@@ -81,7 +81,7 @@ _CHANGING: Final = frozenset((RunStarted, InterruptRaised))
 """Events of an agent that need more than an append: they close questions, or may get a new id."""
 
 
-def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> Start | Later | None:
+def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> StartedRun | Later | None:
     """Start the thread's next run if `agent` executes it.
 
     If another agent executes it, or it is not due yet, return when to start it and with which agent. Return None if no
@@ -98,7 +98,7 @@ def start(tx: Transaction, owner: str, thread_id: str, agent: str) -> Start | La
 
 def begin(
     tx: Transaction, state: ThreadState, run: Run, created: RunCreated | None = None, *, resumed: bool = False
-) -> Start:
+) -> StartedRun:
     """Append the start of a run's next attempt. `resumed` is true if it continues a lost attempt."""
     task = state.tasks[run.task_id]
     attempt = run.attempt + 1
@@ -108,7 +108,7 @@ def begin(
         tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=run.task_id)
     owner, thread_id = state.thread.owner, state.thread.thread_id
     task, run = state.tasks[run.task_id], state.runs[run.run_id]
-    return Start(
+    return StartedRun(
         owner, thread_id, task, run, state.pk, created, state.thread.last_edit_seq, state.thread.changed_values
     )
 
@@ -147,7 +147,7 @@ def _find_next(tx: Transaction, state: ThreadState) -> Later | None:
 
 
 def append(
-    tx: Transaction, start: Start, events: Sequence[tuple[Event, bytes]], files: Sequence[FilePart] = ()
+    tx: Transaction, start: StartedRun, events: Sequence[tuple[Event, bytes]], files: Sequence[FilePart] = ()
 ) -> None:
     """Append events of a running run.
 
@@ -159,7 +159,7 @@ def append(
 def _append_events(
     tx: Transaction,
     state: ThreadState,
-    start: Start,
+    start: StartedRun,
     events: Sequence[tuple[Event, bytes]],
     files: Sequence[FilePart] = (),
 ) -> None:
@@ -172,7 +172,7 @@ def _append_events(
         encoded: bytes | None = body
         if isinstance(event, RunStarted):  # the agent starts over, and asks its questions again
             close_questions(tx, state, task_id)
-        if isinstance(event, InterruptRaised) and tx.has_asked(owner, task_id, event.interrupt_id or ""):
+        if isinstance(event, InterruptRaised) and tx.has_question(owner, task_id, event.interrupt_id or ""):
             event, encoded = _renumber_question(tx, owner, task_id, event), None
         tx.append(state, event, task_id=task_id, run_id=run_id, attempt=start.run.attempt, body=encoded)
     for part in files:
@@ -182,12 +182,12 @@ def _append_events(
 def _renumber_question(tx: Transaction, owner: str, task_id: str, question: InterruptRaised) -> InterruptRaised:
     """Return a question with a unique id: an earlier question of the task has the id that the agent chose."""
     number = 2
-    while tx.has_asked(owner, task_id, f"{question.interrupt_id}-{number}"):
+    while tx.has_question(owner, task_id, f"{question.interrupt_id}-{number}"):
         number += 1
     return question.replace(interrupt_id=f"{question.interrupt_id}-{number}")
 
 
-def _fence_attempt(tx: Transaction, start: Start) -> ThreadState:
+def _fence_attempt(tx: Transaction, start: StartedRun) -> ThreadState:
     """Return the thread of a running attempt. Raises conflict if the attempt is no longer the running one."""
     state = tx.thread(start.owner, start.thread_id)
     if state is not None and state.pk != start.pk:  # erased, and created again with the same ids
@@ -208,8 +208,8 @@ def _check_unmoved(state: ThreadState, seq: int | None) -> None:
 
 def end(
     tx: Transaction,
-    start: Start,
-    outcome: Outcome,
+    start: StartedRun,
+    outcome: RunOutcome,
     closing: Sequence[tuple[Event, bytes]] = (),
     files: Sequence[FilePart] = (),
     seq: int | None = None,
@@ -340,7 +340,7 @@ def live_of(state: ThreadState, task_id: str) -> list[Run]:
     return [run for run in state.runs.values() if run.task_id == task_id]
 
 
-def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
+def restart(tx: Transaction, lost: StartedRun, seq: int | None = None) -> StartedRun:
     """Start the next attempt of a run whose process has ended.
 
     The attempt continues where the lost one stopped, unless its agent produces other events than before. If `seq` is
@@ -354,7 +354,7 @@ def restart(tx: Transaction, lost: Start, seq: int | None = None) -> Start:
     )
 
 
-def release(tx: Transaction, starts: Sequence[Start]) -> None:
+def release(tx: Transaction, starts: Sequence[StartedRun]) -> None:
     """Record that this process stops, and that these runs did not crash it.
 
     Decrements the number of crashes, because `restart` will count one.

@@ -20,7 +20,7 @@ from babelgate.canonical.agent import AgentInfo
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json
 from babelgate.gateway.runs import schema_check
-from babelgate.gateway.runs.schema_check import TooLong, find_error, is_costly
+from babelgate.gateway.runs.schema_check import StepLimitExceeded, find_error, is_costly
 
 log = logging.getLogger("babelgate.output")
 
@@ -97,7 +97,7 @@ async def _find_error(schema: Any, value: Json, *, trusted: bool = False) -> str
     if (trusted or not is_costly(schema)) and len(to_json(value)) <= _MAX_LOCAL_SIZE:
         try:
             return find_error(schema, value, _MAX_LOCAL_STEPS)
-        except TooLong:
+        except StepLimitExceeded:
             pass
         except (Unresolvable, ArithmeticError) as error:
             raise _Unchecked(f"it cannot be followed: {error}") from error

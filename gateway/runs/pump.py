@@ -18,8 +18,8 @@ from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import RunReason, RunStatus
 from babelgate.gateway.runs import lifecycle
-from babelgate.gateway.runs.attempt import Attempt, Entry
-from babelgate.gateway.runs.lifecycle import Outcome, Start, TakenOver
+from babelgate.gateway.runs.attempt import AttemptFilter, Entry
+from babelgate.gateway.runs.lifecycle import RunOutcome, StartedRun, TakenOver
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
@@ -52,10 +52,10 @@ class Pump:
 
     journal: Journal
     blobs: Blobs
-    start: Start
+    start: StartedRun
     channel: Channel
-    task: "asyncio.Task[Outcome] | None" = None
-    attempt: Attempt | None = None
+    task: "asyncio.Task[RunOutcome] | None" = None
+    attempt: AttemptFilter | None = None
     reason: RunReason | None = None
     """Reason for which the run is being stopped."""
     buffer: list[Entry] = field(default_factory=list[Entry])
@@ -81,7 +81,7 @@ class Pump:
     """True if the run has ended without its agent, or continues on another node."""
     detached: bool = False
     """True if the run is left to the next start of the gateway, or to another node."""
-    expired: Outcome | None = None
+    expired: RunOutcome | None = None
     """Outcome of a run that exceeded its time limit."""
     timer: asyncio.TimerHandle | None = None
     """Timer of the run's time limit, or of the grace period after a cancel."""
@@ -100,16 +100,16 @@ class Pump:
         return self.start.pk, self.start.run.run_id
 
     @property
-    def stop_outcome(self) -> Outcome | None:
+    def stop_outcome(self) -> RunOutcome | None:
         """Outcome of a run that was stopped; None if it was not."""
         if self.reason is not None:
-            return Outcome(RunStatus.CANCELLED, self.reason)
+            return RunOutcome(RunStatus.CANCELLED, self.reason)
         if self.expired is None and self.refused is not None:
-            fault = Fault(code=self.refused.fault.code, message="The gateway could not store what the agent said.")
-            return Outcome(RunStatus.ERROR, RunReason.FAULT, fault)
+            fault = Fault(code=self.refused.fault.code, message="The gateway could not store the events of the agent.")
+            return RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault)
         return self.expired
 
-    async def take(self, attempt: Attempt, events: AsyncIterator[Event]) -> None:
+    async def take(self, attempt: AttemptFilter, events: AsyncIterator[Event]) -> None:
         """Store the agent's events until it ends. Raises agent_invalid."""
         repeated = 0
         async for event in events:
@@ -193,7 +193,9 @@ class Pump:
             return event if part is event.part else event.replace(part=part)
         except FaultError as error:
             if error.fault.blame == "caller":
-                raise FaultError(FaultCode.AGENT_INVALID, f"The agent gave a file: {error.fault.message}") from error
+                raise FaultError(
+                    FaultCode.AGENT_INVALID, f"The agent sent an invalid file: {error.fault.message}"
+                ) from error
             raise
 
     async def _wait_for_room(self) -> None:

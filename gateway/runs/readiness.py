@@ -46,7 +46,7 @@ class Readiness:
             self._probe_task = self._tasks.spawn(self._probe(), "probe")
         await asyncio.wait((self._probe_task,), timeout=_TIMEOUT)
         if not self._probe_task.done():
-            return f"the database or the store of files does not answer within {_TIMEOUT:g} seconds"
+            return f"the database or the file store does not answer within {_TIMEOUT:g} seconds"
         return None if self._probe_task.cancelled() else self._probe_task.result()
 
     async def _probe(self) -> str | None:

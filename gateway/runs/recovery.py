@@ -8,7 +8,7 @@ from babelgate.canonical.state import RunStatus
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.engine import Engine
-from babelgate.gateway.runs.lifecycle import Start
+from babelgate.gateway.runs.lifecycle import StartedRun
 from babelgate.gateway.runs.webhooks import Deliverer
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.queries import Due, LiveRun
@@ -16,7 +16,7 @@ from babelgate.gateway.storage.queries import Due, LiveRun
 log = logging.getLogger("babelgate.recovery")
 
 
-class Recovery:
+class RunRecovery:
     """Recovery of runs and webhooks, at startup and after a takeover."""
 
     def __init__(
@@ -64,6 +64,6 @@ class Recovery:
             self._deliverer.resume(due)
 
 
-def start_of(run_row: LiveRun) -> Start:
+def start_of(run_row: LiveRun) -> StartedRun:
     """Return the start of a running run, from its row."""
-    return Start(run_row.owner, run_row.thread_id, run_row.task, run_row.run, run_row.pk, crashes=run_row.crashes)
+    return StartedRun(run_row.owner, run_row.thread_id, run_row.task, run_row.run, run_row.pk, crashes=run_row.crashes)

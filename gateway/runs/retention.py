@@ -31,7 +31,7 @@ _PAUSE_FACTOR: Final = 4
 """Pause after a transaction, as a multiple of its duration."""
 
 
-class Retention:
+class RetentionSweep:
     """Periodic sweep that erases what the retention policy does not keep."""
 
     def __init__(

@@ -29,7 +29,7 @@ _MAX_CPU_SECONDS: Final = 10
 _remaining_steps = [0]
 
 
-class TooLong(Exception):
+class StepLimitExceeded(Exception):
     """The check exceeds its number of steps."""
 
 
@@ -37,7 +37,7 @@ def _with_bound(check: Keyword) -> Keyword:
     def step(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[Any] | None:
         _remaining_steps[0] -= 1
         if _remaining_steps[0] < 0:
-            raise TooLong
+            raise StepLimitExceeded
         return check(validator, value, instance, schema)
 
     return step
@@ -53,14 +53,14 @@ def find_error(schema: Any, value: Any, steps: int) -> str | None:
     """Return the first mismatch between a value and a schema, in one line, or None if the value matches.
 
     Raises:
-        TooLong: The check needs more than `steps` keywords, or a `$ref` refers to itself.
+        StepLimitExceeded: The check needs more than `steps` keywords, or a `$ref` refers to itself.
         referencing.exceptions.Unresolvable: The target of a `$ref` is not in the schema.
     """
     _remaining_steps[0] = steps
     try:
         error: Any = next(_Validator(schema, registry=_EMPTY).iter_errors(value), None)
     except RecursionError as loop:
-        raise TooLong from loop
+        raise StepLimitExceeded from loop
     if error is None:
         return None
     where = f" at {error.json_path}" if error.json_path != "$" else ""

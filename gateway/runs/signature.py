@@ -26,7 +26,7 @@ class Signer:
             try:
                 self._key = base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
             except binascii.Error as error:
-                raise FaultError(FaultCode.INVALID, "webhook_secret: what follows whsec_ is not base64") from error
+                raise FaultError(FaultCode.INVALID, "webhook_secret: expected base64 after whsec_") from error
         else:
             self._key = secret.encode()
 

@@ -20,7 +20,7 @@ from babelgate.gateway.runs.invocation import upstream_of
 from babelgate.gateway.runs.uploads import keep_messages
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.run_rows import bound_runs
 
 
@@ -28,7 +28,7 @@ class StateUpdates:
     """State updates of callers."""
 
     def __init__(
-        self, journal: Journal, reads: Reads, blobs: Blobs, reach: Callable[[str], Awaitable[RegisteredAgent]]
+        self, journal: Journal, reads: JournalReads, blobs: Blobs, reach: Callable[[str], Awaitable[RegisteredAgent]]
     ) -> None:
         self._journal = journal
         self._reads = reads

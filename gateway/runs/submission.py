@@ -29,7 +29,7 @@ from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.canonical.thread import Task, next_run_id
 from babelgate.gateway.runs.forks import Base, check_unused, put_base, put_state
 from babelgate.gateway.runs.lifecycle import (
-    Start,
+    StartedRun,
     begin,
     close_questions,
     drop_pending,
@@ -40,7 +40,7 @@ from babelgate.gateway.runs.lifecycle import (
     waiting_reason,
     waiting_state,
 )
-from babelgate.gateway.runs.thread_commands import say
+from babelgate.gateway.runs.thread_commands import append_messages
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.blob_uses import use_blobs
 from babelgate.gateway.storage.transaction import ThreadState, Transaction
@@ -60,7 +60,7 @@ class Ids(msgspec.Struct, frozen=True):
     """Checkpoint id of a revision that a state change creates."""
 
 
-class Stop(NamedTuple):
+class RunStop(NamedTuple):
     """A running run that has to be stopped, and the reason."""
 
     pk: int
@@ -75,8 +75,8 @@ class Submitted(msgspec.Struct, frozen=True):
     receipt: Receipt
     pk: int
     """Key of the thread."""
-    start: Start | None
-    stop: Stop | None = None
+    start: StartedRun | None
+    stop: RunStop | None = None
     """A running run that the multitask strategy replaces."""
     idle: bool = False
     """True if no run is running on the thread, so that the new run waits only for its agent."""
@@ -86,7 +86,7 @@ class Cancelled(msgspec.Struct, frozen=True):
     """Outcome of a cancel: the task, and the run to stop, if one is running."""
 
     task: Task
-    stop: Stop | None
+    stop: RunStop | None
 
 
 def submit(
@@ -189,7 +189,7 @@ def _append_base(tx: Transaction, state: ThreadState, ask: Submission, ids: Ids,
 
     Return the submission with the checkpoint of that state.
     """
-    say(tx, state, ask.history)
+    append_messages(tx, state, ask.history)
     if base is None and not ask.state:
         return ask
     checkpoint = ask.input.checkpoint
@@ -272,21 +272,21 @@ def _followed_task(state: ThreadState, ask: Submission) -> Task | None:
     if task.is_waiting:
         raise FaultError(FaultCode.CONFLICT, f"Task {ask.follow_up} waits for an answer")
     if task.agent != ask.agent:
-        raise FaultError(FaultCode.INVALID, f"Task {ask.follow_up} is one of agent {task.agent}, not of {ask.agent}")
+        raise FaultError(FaultCode.INVALID, f"Task {ask.follow_up} belongs to agent {task.agent}, not to {ask.agent}")
     return task
 
 
-def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> Stop | None:
+def _make_room(tx: Transaction, state: ThreadState, ask: Submission) -> RunStop | None:
     """Apply the multitask strategy to the active runs, and return the running run that has to stop, if any."""
     active = list(state.runs.values())
     if active and ask.strategy == "reject":
         raise FaultError(FaultCode.CONFLICT, "The thread is busy: a run on it has not ended", reason=BUSY)
-    stop: Stop | None = None
+    stop: RunStop | None = None
     if ask.strategy in ("interrupt", "rollback"):
         reason = RunReason.SUPERSEDED if ask.strategy == "interrupt" else RunReason.ROLLED_BACK
         for run in active:
             if run.status is RunStatus.RUNNING:
-                stop = Stop(state.pk, run.run_id, reason)
+                stop = RunStop(state.pk, run.run_id, reason)
                 if state.tasks[run.task_id].state is not TaskState.CANCELLING:
                     cancelling = TaskChanged(state=TaskState.CANCELLING, rollback=ask.strategy == "rollback")
                     tx.append(state, cancelling, task_id=run.task_id)
@@ -363,7 +363,7 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
             run_id=run_id,
         )
     tx.append(state, TaskChanged(state=TaskState.WORKING), task_id=task.task_id)
-    started: Start | None = None
+    started: StartedRun | None = None
     remaining = state.open_interrupts(task.task_id)
     if remaining:  # an answer that leaves other questions open is a run that does not activate the agent
         tx.append(state, RunStarted(attempt=1, node=task.agent), task_id=task.task_id, run_id=run_id, attempt=1)
@@ -413,7 +413,7 @@ def cancel(tx: Transaction, owner: str, task_id: str, *, rollback: bool = False)
     runs = live_of(state, task_id)
     running = next((run for run in runs if run.status is RunStatus.RUNNING), None)
     reason = RunReason.ROLLED_BACK if rollback else RunReason.CALLER
-    stop = None if running is None else Stop(state.pk, running.run_id, reason)
+    stop = None if running is None else RunStop(state.pk, running.run_id, reason)
     if task.state is TaskState.CANCELLING:
         return Cancelled(task, stop)
     tx.append(state, TaskChanged(state=TaskState.CANCELLING, rollback=rollback), task_id=task_id)

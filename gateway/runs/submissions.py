@@ -22,13 +22,13 @@ from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.forks import Base, find_base
 from babelgate.gateway.runs.submission import Cancelled, Ids, Submitted
-from babelgate.gateway.runs.threads import Threads
+from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import keep_messages
 from babelgate.gateway.runs.webhooks import Deliverer
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.size import check_size
 
 _MAX_DELAY: Final = 2**62
@@ -68,12 +68,12 @@ class Submissions:
     def __init__(
         self,
         journal: Journal,
-        reads: Reads,
+        reads: JournalReads,
         blobs: Blobs,
         find_agent: Callable[[str], RegisteredAgent],
         reach_agent: Callable[[str], Awaitable[RegisteredAgent]],
         engine: Engine,
-        threads: Threads,
+        threads: ThreadCommands,
         deliverer: Deliverer,
         fetcher: Fetcher,
         limits: Limits,
@@ -117,7 +117,7 @@ class Submissions:
         if submission.history:
             submission = replace(submission, history=await keep_messages(self._blobs, submission.history))
         if submission.state and submission.follow_up is not None:
-            raise FaultError(FaultCode.INVALID, "The state cannot be changed for a task that is at work.")
+            raise FaultError(FaultCode.INVALID, "The state cannot be changed while the task is running.")
         if submission.state and info.stateful:
             return await self._submit_with_state(owner, submission, base)
         is_fork = base is not None or bool(submission.state)
@@ -212,7 +212,7 @@ class Submissions:
     ) -> None:
         submitted = None if commit.exception() is not None else commit.result()
         if submitted is not None and webhook is not None:
-            self._deliverer.follow(owner, replace(webhook, task_id=submitted.receipt.task_id))
+            self._deliverer.start_delivery(owner, replace(webhook, task_id=submitted.receipt.task_id))
         if submitted is not None and submitted.stop is not None:
             self._engine.stop_run(*submitted.stop)
         if submitted is not None and submitted.start is not None:

@@ -19,7 +19,7 @@ class Sweeper:
     """Background task that removes unnamed files and expired items, in turn."""
 
     def __init__(
-        self, journal: Journal, blobs: Blobs, store: items.Store, clock: Clock, leads: Callable[[], bool]
+        self, journal: Journal, blobs: Blobs, store: items.ItemStore, clock: Clock, leads: Callable[[], bool]
     ) -> None:
         """Create the task. `leads` returns True on the node of a cluster that sweeps."""
         self._journal = journal

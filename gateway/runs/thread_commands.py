@@ -108,7 +108,7 @@ def upload(tx: Transaction, owner: str, thread_id: str, added: ArtifactAdded, af
 def update(tx: Transaction, owner: str, update: StateUpdate, checkpoint_id: str) -> None:
     """Append the messages of a state update, and then its revision. Raises not_found, conflict."""
     state = need_idle_thread(tx, owner, update.thread_id)
-    say(tx, state, update.messages)
+    append_messages(tx, state, update.messages)
     saved = StateSaved(
         checkpoint_id=checkpoint_id,
         parent_id=update.checkpoint,
@@ -147,7 +147,7 @@ def save(
     tx.append(state, chosen)
 
 
-def say(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
+def append_messages(tx: Transaction, state: ThreadState, messages: Sequence[Message]) -> None:
     """Append messages that belong to no run, such as those of a conversation held elsewhere."""
     for message in messages:
         for event in whole_message(message):
@@ -185,7 +185,7 @@ def copy(
         parent = by_id.get(revision.parent_id or "")
         before = {} if parent is None else {message.message_id: message for message in parent.messages}
         message_ids = {message.message_id for message in revision.messages}
-        say(tx, state, [message for message in revision.messages if message.message_id not in before])
+        append_messages(tx, state, [message for message in revision.messages if message.message_id not in before])
         base_id = None if parent is None else names[parent.checkpoint_id]
         difference = (
             None if parent is None or base_id is None else state_change(base_id, parent.values, revision.values)

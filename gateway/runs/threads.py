@@ -19,7 +19,7 @@ from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage import deletion, pruning
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.size import check_size
 
 
@@ -30,13 +30,13 @@ class PausedCalls(Protocol):
         """Drop the paused call of a task that has ended."""
 
 
-class Threads:
+class ThreadCommands:
     """Commands on threads. What a commit changes in memory is done even if the caller disconnects."""
 
     def __init__(
         self,
         journal: Journal,
-        reads: Reads,
+        reads: JournalReads,
         engine: Engine,
         uploads: Uploads,
         state_updates: StateUpdates,

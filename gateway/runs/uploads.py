@@ -16,7 +16,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.runs import thread_commands
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 
 
 async def keep_messages(blobs: Blobs, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -30,7 +30,7 @@ async def keep_messages(blobs: Blobs, messages: Sequence[Message]) -> tuple[Mess
 class Uploads:
     """Uploads of files to threads."""
 
-    def __init__(self, journal: Journal, reads: Reads, blobs: Blobs) -> None:
+    def __init__(self, journal: Journal, reads: JournalReads, blobs: Blobs) -> None:
         self._journal = journal
         self._reads = reads
         self._blobs = blobs

@@ -34,7 +34,7 @@ from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.queries import Due, due_webhook, webhook_node
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Transaction
 from babelgate.gateway.storage.unavailable import Unstored, keep_trying
 from babelgate.gateway.storage.webhook_rows import (
@@ -114,7 +114,7 @@ class Deliverer:
     def __init__(
         self,
         journal: Journal,
-        reads: Reads,
+        reads: JournalReads,
         fetcher: Fetcher,
         writers: Mapping[str, WriterFactory],
         protocols: Mapping[str, str],
@@ -144,7 +144,7 @@ class Deliverer:
 
     # Start and stop of deliveries
 
-    def follow(self, owner: str, webhook: Webhook) -> None:
+    def start_delivery(self, owner: str, webhook: Webhook) -> None:
         """Deliver to a new or changed webhook, from its cursor until its task ends.
 
         A delivery that is running continues, and one that waits reads the database now.
@@ -426,7 +426,9 @@ class Deliverer:
 class WebhookRegistry:
     """Commands of callers on the webhooks of a task."""
 
-    def __init__(self, journal: Journal, reads: Reads, fetcher: Fetcher, deliverer: Deliverer, limits: Limits) -> None:
+    def __init__(
+        self, journal: Journal, reads: JournalReads, fetcher: Fetcher, deliverer: Deliverer, limits: Limits
+    ) -> None:
         self._journal = journal
         self._reads = reads
         self._fetcher = fetcher
@@ -443,7 +445,7 @@ class WebhookRegistry:
 
     def _follow(self, owner: str, webhook: Webhook, commit: "asyncio.Future[None]") -> None:
         if commit.exception() is None:
-            self._deliverer.follow(owner, webhook)
+            self._deliverer.start_delivery(owner, webhook)
 
     async def delete(self, owner: str, task_id: str, webhook_id: str) -> bool:
         """Implement `babelgate.canonical.hub.Hub.delete_webhook`."""

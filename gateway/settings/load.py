@@ -19,14 +19,16 @@ from pydantic_settings.exceptions import SettingsError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.advice import find_doubts, find_missing_files
 from babelgate.gateway.settings.model import Settings
-from babelgate.gateway.settings.place import Place, format_location, keys_of
+from babelgate.gateway.settings.place import SourceFinder, format_location, keys_of
 
 FILE: Final = Path("babelgate.yaml")
 """Default path of the file, in the working directory."""
 
 _MAX_VALUES: Final = 100_000
 """Maximum number of values in a file, with aliases expanded. Chosen: an agent has at most about thirty."""
-_UNREADABLE: Final = "this cannot be read as the number, date or other thing that it is written as"
+_UNREADABLE: Final = (
+    "the value is not valid for the type that its YAML syntax gives it, such as a date or a number: put it in quotes"
+)
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)+'|"(?:[^"\\]|\\.)+\"""")
 _VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -72,7 +74,7 @@ def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None
         raise ConfigError(*missing)
 
 
-def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, Place]:
+def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObject, SourceFinder]:
     flag_values = dict(flags or {})
     variables = _variables()
     file = read_file(path) if path is not None else {}
@@ -81,7 +83,7 @@ def _read(path: Path | None, flags: Mapping[str, Any] | None) -> tuple[JsonObjec
         merged["agents"] = {**(merged.get("agents") or {}), **flag_values["agents"]}
     elif not merged.get("agents"):
         merged.pop("agents", None)
-    return merged, Place(path, file, variables, flag_values)
+    return merged, SourceFinder(path, file, variables, flag_values)
 
 
 # The file
@@ -96,7 +98,7 @@ class _Loader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key: object = self.construct_object(key_node, deep=True)  # pyright: ignore[reportUnknownMemberType]
             if isinstance(key, Hashable) and key in keys:
-                raise yaml.constructor.ConstructorError(None, None, "this key stands twice", key_node.start_mark)
+                raise yaml.constructor.ConstructorError(None, None, "this key occurs twice", key_node.start_mark)
             if isinstance(key, Hashable):
                 keys.add(key)
         return super().construct_mapping(node, deep)

@@ -193,11 +193,11 @@ def _owner(value: str) -> str:
 Owner = Annotated[str, AfterValidator(_owner)]
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
-class Timeout(Section):
+class Timeout(SettingsSection):
     """Timeouts of an agent, in seconds. A plain number sets `total`."""
 
     connect: Seconds = 5.0
@@ -237,7 +237,7 @@ class _Protocols:
         return {"type": "string", "enum": cls.names()}
 
 
-class AgentSettings(Section):
+class AgentSettings(SettingsSection):
     """One agent. It needs exactly one of these keys: `python` or `graph` for an agent in this process, `url` or `urls`
     for a server."""
 
@@ -298,7 +298,7 @@ class AgentSettings(Section):
             if not TOKEN.fullmatch(name):
                 raise ValueError(f"entry {number} is not the name of a header")
             if name.lower() in _NOT_FORWARDED:
-                raise ValueError(f"{name} is the gateway's own: callers' keys, hosts and lengths are not sent on")
+                raise ValueError(f"{name} is reserved: the gateway does not forward callers' keys, hosts and lengths")
         return tuple(name.lower() for name in names)
 
     @model_validator(mode="after")
@@ -331,13 +331,13 @@ def _demo() -> dict[str, AgentSettings]:
     return {name: AgentSettings(python=f"babelgate.gateway.demo:{name}") for name in DEMO}
 
 
-class Network(Section):
+class Network(SettingsSection):
     allow: Networks = ()
     """Non-public addresses and networks that the gateway may call when a caller names a URL (webhooks, session
     messages)."""
 
 
-class Queue(Section):
+class Queue(SettingsSection):
     """Maximum numbers of queued runs. Beyond them, a run is rejected with a time after which to retry."""
 
     agent: PositiveInt = 1000
@@ -350,7 +350,7 @@ class Queue(Section):
     to the same limit."""
 
 
-class Connections(Section):
+class Connections(SettingsSection):
     """Maximum numbers of open connections. Beyond them, a new connection replaces the oldest idle one, or is rejected
     if none is idle."""
 
@@ -361,7 +361,7 @@ class Connections(Section):
     Connections from this machine and from `trusted_proxies` are not counted."""
 
 
-class Limits(Section):
+class Limits(SettingsSection):
     """Limits. A size is a number of bytes, or text such as 64MB. A time is a number of seconds."""
 
     body: Size = 64 * 2**20
@@ -418,7 +418,7 @@ class Limits(Section):
     queue: Queue = Queue()
 
 
-class Shutdown(Section):
+class Shutdown(SettingsSection):
     """Shutdown after SIGTERM or Ctrl-C."""
 
     grace: Period = 30.0
@@ -427,7 +427,7 @@ class Shutdown(Section):
     second SIGTERM ends the process within a second."""
 
 
-class Recovery(Section):
+class Recovery(SettingsSection):
     """Recovery of runs that were running when the gateway ended."""
 
     patience: Period = 60.0
@@ -436,7 +436,7 @@ class Recovery(Section):
     server answers."""
 
 
-class Retention(Section):
+class Retention(SettingsSection):
     """Retention of threads and webhooks. Without a value they are kept until a caller deletes them."""
 
     threads: Period | None = None
@@ -460,7 +460,7 @@ class Retention(Section):
 Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(_parse_list)]
 
 
-class Webhooks(Section):
+class Webhooks(SettingsSection):
     """Retries of webhook deliveries."""
 
     retries: Periods = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)

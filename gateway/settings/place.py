@@ -22,7 +22,7 @@ from babelgate.gateway.settings.model import Settings
 _NAME: Final = re.compile(r"[\w.-]{1,63}")
 
 
-class Place:
+class SourceFinder:
     """Finder of the source of a wrong value: the first of flags, variables and file that has the key."""
 
     def __init__(self, path: Path | None, file: JsonObject, variables: JsonObject, flags: JsonObject) -> None:

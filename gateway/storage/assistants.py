@@ -27,7 +27,7 @@ from babelgate.gateway.storage.transaction import Transaction
 _ROW, _VERSION = table_of(AssistantRow), table_of(AssistantVersionRow)
 
 
-class Assistants:
+class AssistantStore:
     def __init__(self, journal: Journal, clock: Clock, limits: Limits) -> None:
         self._journal = journal
         self._clock = clock

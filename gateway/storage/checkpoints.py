@@ -59,7 +59,7 @@ class Attached(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Write:
+class PendingWrite:
     task_id: str
     idx: int
     """Index of the write in its task. A later write with the same negative index replaces the earlier one; with any
@@ -83,7 +83,7 @@ class ChannelValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredCheckpoint:
     ns: str
     checkpoint_id: str
     parent_id: str | None
@@ -95,13 +95,13 @@ class Stored:
     values: Sequence[ChannelValue] = ()
     """Channel values. When written, the new ones; when read, all of them, each followed by the values that it is a
     difference to."""
-    writes: Sequence[Write] = ()
+    writes: Sequence[PendingWrite] = ()
     """Pending writes, in the order in which the next step applies them."""
 
 
 def find(
     connection: Connection, owner: str, thread_id: str, ns: str, checkpoint_id: str | None = None
-) -> Stored | None:
+) -> StoredCheckpoint | None:
     """Return one checkpoint of a namespace, or the newest if no id is given. Return None if it does not exist."""
     checkpoints = page(connection, owner, thread_id, ns, checkpoint_id=checkpoint_id, limit=1)
     return checkpoints[0] if checkpoints else None
@@ -116,7 +116,7 @@ def page(
     checkpoint_id: str | None = None,
     before: str | None = None,
     limit: int,
-) -> list[Stored]:
+) -> list[StoredCheckpoint]:
     """Return up to `limit` checkpoints of a namespace, newest first. `ns` = None selects all namespaces."""
     table = _CHECKPOINT
     wanted = select(table).where(table.c.owner == owner, table.c.thread_id == thread_id)
@@ -130,14 +130,14 @@ def page(
     return [_decode_checkpoint(connection, row) for row in rows]
 
 
-def _decode_checkpoint(connection: Connection, row: Row[Any]) -> Stored:
+def _decode_checkpoint(connection: Connection, row: Row[Any]) -> StoredCheckpoint:
     table = _WRITE
     writes = connection.execute(
         select(table.c.task_id, table.c.idx, table.c.task_path, table.c.channel, table.c.form, table.c.body)
         .where(*(table.c[name] == getattr(row, name) for name in _OF_CHECKPOINT))
         .order_by(table.c.task_path, table.c.task_id, table.c.idx)
     )
-    return Stored(
+    return StoredCheckpoint(
         ns=row.ns,
         checkpoint_id=row.checkpoint_id,
         parent_id=row.parent_id,
@@ -147,7 +147,7 @@ def _decode_checkpoint(connection: Connection, row: Row[Any]) -> Stored:
         channels=None if row.channels is None else _CHANNELS.decode(row.channels),
         values=_read_values(connection, row),
         writes=[
-            Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body)
+            PendingWrite(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body)
             for task_id, idx, task_path, channel, form, body in writes
         ],
     )
@@ -165,7 +165,7 @@ def _read_values(connection: Connection, row: Row[Any]) -> list[ChannelValue]:
     ]
 
 
-def put(connection: Connection, owner: str, thread_id: str, checkpoint: Stored) -> None:
+def put(connection: Connection, owner: str, thread_id: str, checkpoint: StoredCheckpoint) -> None:
     """Store a checkpoint and its new channel values. Its pending writes are stored by `put_writes`."""
     key = {"owner": owner, "thread_id": thread_id, "ns": checkpoint.ns, "checkpoint_id": checkpoint.checkpoint_id}
     for table in (_CHECKPOINT, _VALUE):
@@ -192,7 +192,7 @@ def put_writes(
     thread_id: str,
     ns: str,
     checkpoint_id: str,
-    writes: Sequence[Write],
+    writes: Sequence[PendingWrite],
     run_id: str | None,
 ) -> None:
     table = _WRITE

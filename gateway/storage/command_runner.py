@@ -11,7 +11,7 @@ from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.shared import SharedTransaction, Stale
 from babelgate.gateway.storage.transaction import Transaction
 from babelgate.gateway.storage.unavailable import Unstored
-from babelgate.gateway.storage.write_queue import Write
+from babelgate.gateway.storage.write_queue import QueuedCommand
 from babelgate.gateway.storage.writer_link import is_unstorable
 
 log = logging.getLogger("babelgate.journal")
@@ -32,7 +32,7 @@ class CommandRunner:
         self._database = database
         self._tx = tx
 
-    def run(self, write: Write) -> Outcome:
+    def run(self, write: QueuedCommand) -> Outcome:
         """Run a command without a savepoint, and return its result or fault.
 
         Nearly all commands succeed, or fail before they change anything. Raises Spoiled for the others.
@@ -49,7 +49,7 @@ class CommandRunner:
                 raise
             raise Spoiled from error
 
-    def run_in_savepoint(self, connection: Connection, write: Write) -> Outcome:
+    def run_in_savepoint(self, connection: Connection, write: QueuedCommand) -> Outcome:
         """Run a command in a savepoint, and return its result or fault. A failure removes only its own changes."""
         tx = self._tx
         tx.seal()
@@ -69,7 +69,7 @@ class CommandRunner:
         connection.exec_driver_sql("RELEASE command")
         return result, None
 
-    def run_or_raise_stale(self, write: Write) -> Outcome:
+    def run_or_raise_stale(self, write: QueuedCommand) -> Outcome:
         """Run a command. Raises Stale if it failed because another gateway has changed a thread that it read."""
         try:
             return self.run(write)

@@ -221,8 +221,8 @@ def migrate(connection: Connection, prepare: Prepare | None = None, *, shared: b
             safe_url = hide_password(connection.engine.url.render_as_string(hide_password=False))
             raise FaultError(
                 FaultCode.CONFLICT,
-                f"{safe_url} is of a newer release of Babelgate than this one: it has "
-                f"the revision {current}, and this release knows those up to {HEAD}. Install the newer release, or "
+                f"{safe_url} was written by a newer release of Babelgate: it has "
+                f"revision {current}, and this release supports revisions up to {HEAD}. Install the newer release, or "
                 "choose another --database.",
             )
     from alembic import command

@@ -154,7 +154,7 @@ def remove_run(tx: Transaction, owner: str, run_id: str) -> int:
         raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is {run.status}: cancel it first")
     state = tx.need_thread(owner, thread_id)
     if run.task_id in state.tasks:
-        raise FaultError(FaultCode.CONFLICT, f"Run {run_id} is of a task that has not ended: cancel it first")
+        raise FaultError(FaultCode.CONFLICT, f"Run {run_id} belongs to a task that has not ended: cancel it first")
     tx.append(state, RunRemoved(run_id=run_id, why="deleted"), task_id=run.task_id)
     tx.flush()
     connection = tx.connection

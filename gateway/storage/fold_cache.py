@@ -73,8 +73,8 @@ class SnapshotCache:
             if snapshot.size > self._largest:
                 raise FaultError(
                     FaultCode.TOO_LARGE,
-                    f"The thread holds more than {self._largest} bytes (limits.thread), too much to be shown, or told "
-                    "to an agent, as a whole. Its runs can be looked at one by one.",
+                    f"The thread is larger than {self._largest} bytes (limits.thread), so it cannot be read as a whole "
+                    "or sent to an agent. Read its runs one by one.",
                     limit=self._largest,
                 )
         if self._forgotten == forgotten:

@@ -10,7 +10,7 @@ from babelgate.gateway.storage.command_runner import CommandRunner, Spoiled
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.shared import SharedTransaction
 from babelgate.gateway.storage.transaction import Transaction
-from babelgate.gateway.storage.write_queue import Commit, HandOver, Result, Write, refuse_all
+from babelgate.gateway.storage.write_queue import CommandResult, Commit, HandOver, QueuedCommand, refuse_all
 from babelgate.gateway.storage.writer_link import WriterLink
 
 _TRIES: Final = 12
@@ -31,7 +31,7 @@ class GroupCommit:
         self._commands = CommandRunner(database, tx)
         self._hand_over = hand_over
 
-    def commit(self, group: list[Write]) -> None:
+    def commit(self, group: list[QueuedCommand]) -> None:
         """Run a group of commands in one transaction, and hand over the outcome.
 
         If a command fails after a change, the group is rolled back and repeated with a savepoint around each command,
@@ -59,21 +59,23 @@ class GroupCommit:
             outcome = refuse_all(group)
         self._hand_over(outcome)
 
-    def _commit_together(self, connection: Connection, group: Sequence[Write], outcome: Commit) -> None:
+    def _commit_together(self, connection: Connection, group: Sequence[QueuedCommand], outcome: Commit) -> None:
         tx = self._tx
         with self._database.writing(connection):
             tx.begin(connection)
-            outcome.results = [Result(write, *self._commands.run(write)) for write in group]
+            outcome.results = [CommandResult(write, *self._commands.run(write)) for write in group]
             with self._database.together(connection):
                 outcome.published = tx.finish()
             outcome.changed = tx.changed
 
-    def _commit_one_by_one(self, connection: Connection, group: Sequence[Write], outcome: Commit) -> None:
+    def _commit_one_by_one(self, connection: Connection, group: Sequence[QueuedCommand], outcome: Commit) -> None:
         tx = self._tx
         with self._database.writing(connection):
             tx.forget()
             tx.begin(connection)
-            outcome.results = [Result(write, *self._commands.run_in_savepoint(connection, write)) for write in group]
+            outcome.results = [
+                CommandResult(write, *self._commands.run_in_savepoint(connection, write)) for write in group
+            ]
             outcome.published, outcome.changed = tx.finish(), tx.changed
 
 
@@ -93,7 +95,7 @@ class SharedGroupCommit:
         self.races = 0
         """Number of transactions that were repeated because another gateway committed first."""
 
-    def commit(self, group: list[Write]) -> None:
+    def commit(self, group: list[QueuedCommand]) -> None:
         """Run a group of commands like `GroupCommit.commit`.
 
         A part of the group that lost a race is repeated. If a command fails, the group is divided until the command is
@@ -128,19 +130,23 @@ class SharedGroupCommit:
                 self._hand_over(outcome)
             tries = 0
 
-    def _commit_part(self, connection: Connection, part: Sequence[Write], outcome: Commit, *, reserves: bool) -> None:
+    def _commit_part(
+        self, connection: Connection, part: Sequence[QueuedCommand], outcome: Commit, *, reserves: bool
+    ) -> None:
         tx = self._tx
         with self._database.writing(connection):
             tx.begin(connection)
             tx.reserves = reserves
-            outcome.results = [Result(write, *self._commands.run_or_raise_stale(write)) for write in part]
+            outcome.results = [CommandResult(write, *self._commands.run_or_raise_stale(write)) for write in part]
             with self._database.together(connection):
                 outcome.published = tx.finish()
             outcome.remotes = tx.remotes
             tx.confirm()
         self._link.note_success()
 
-    def _refuse(self, error: Exception, part: list[Write], parts: Sequence[list[Write]], outcome: Commit) -> None:
+    def _refuse(
+        self, error: Exception, part: list[QueuedCommand], parts: Sequence[list[QueuedCommand]], outcome: Commit
+    ) -> None:
         """Refuse a part and all parts after it. The part itself waits if the outcome of its commit is unknown."""
         remaining = _join(part, parts)
         self._link.note_failure(error, len(remaining))
@@ -149,13 +155,13 @@ class SharedGroupCommit:
             remaining = remaining[len(part) :]
         self._hand_over(refuse_all(remaining))
 
-    def _fail(self, write: Write, error: Exception) -> None:
+    def _fail(self, write: QueuedCommand, error: Exception) -> None:
         """Hand over the fault of one command."""
         cause = error.__cause__ if isinstance(error, Spoiled) else None
         fault = self._commands.fault_of(cause if isinstance(cause, Exception) else error)
-        self._hand_over(Commit(results=[Result(write, None, fault)]))
+        self._hand_over(Commit(results=[CommandResult(write, None, fault)]))
 
 
-def _join(part: list[Write], parts: Sequence[list[Write]]) -> list[Write]:
+def _join(part: list[QueuedCommand], parts: Sequence[list[QueuedCommand]]) -> list[QueuedCommand]:
     """Return the commands of a part and of the parts that remain on the stack after it, in order."""
     return [write for each in (part, *reversed(parts)) for write in each]

@@ -71,7 +71,7 @@ _INSERT: Final = insert(_ITEM)
 _SWEEP: Final = delete(_ITEM).where(tuple_(*_KEY).in_(_EXPIRED))
 
 
-class Store:
+class ItemStore:
     def __init__(self, journal: Journal, clock: Clock, limit: int) -> None:
         """Create a store over a journal. `limit` = maximum size of one value, in bytes."""
         self._journal = journal

@@ -41,8 +41,8 @@ from babelgate.gateway.storage.row_cache import Row
 from babelgate.gateway.storage.shared import SharedTransaction
 from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored, keep_trying
-from babelgate.gateway.storage.write_queue import Commit, Write
-from babelgate.gateway.storage.writer import Writer
+from babelgate.gateway.storage.write_queue import Commit, QueuedCommand
+from babelgate.gateway.storage.writer import JournalWriter
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -66,7 +66,7 @@ def _read_row(connection: Connection, kind: type[Row], owner: str, row_id: str) 
 
 
 _WITHOUT_TRANSACTION: Final = frozenset[Callable[..., object]](
-    (queries.thread_key, queries.standing, queries.task, queries.run, _read_row, read_page, read_sized_page)
+    (queries.thread_key, queries.log_position, queries.task, queries.run, _read_row, read_page, read_sized_page)
 )
 """Reads that need no transaction, which would cost two more round trips to a server. They execute one statement, or
 otherwise read only data that never changes."""
@@ -101,7 +101,9 @@ class Journal:
         self._publisher = Publisher(self.channels, on_commit)
         self._remote_commits = RemoteCommits(self.channels, () if on_remote is None else (on_remote,))
         self._notifier = Notifier(self.node, self.database) if shared else None
-        self._writer = Writer(self.database, clock or Clock(), self._hand_over, node=self.node if shared else None)
+        self._writer = JournalWriter(
+            self.database, clock or Clock(), self._hand_over, node=self.node if shared else None
+        )
         self._readers = ReaderPool(self.database, _WITHOUT_TRANSACTION)
         self._created: CreatedIds = {}
         self._closed = False
@@ -209,7 +211,7 @@ class Journal:
         if self._closed:
             done.set_exception(FaultError(FaultCode.SHUTTING_DOWN, "The gateway is shutting down."))
         else:
-            self._writer.put(Write(command, args, named, done))
+            self._writer.put(QueuedCommand(command, args, named, done))
         return done
 
     async def write_patiently(
@@ -231,9 +233,9 @@ class Journal:
         if self._notifier is not None:
             self._notifier.add(commit.remotes)
 
-    def add_hearer(self, hearer: Callable[[Sequence[Remote]], None]) -> None:
+    def add_listener(self, listener: Callable[[Sequence[Remote]], None]) -> None:
         """Register a function that receives notices of other gateways, before `on_remote` does."""
-        self._remote_commits.add_hearer(hearer)
+        self._remote_commits.add_listener(listener)
 
     # Reading
 

@@ -280,7 +280,7 @@ def _cursor(text: str) -> tuple[int, str]:
             raise ValueError
         task_id.encode()
     except (ValueError, TypeError, RecursionError):
-        raise FaultError(FaultCode.INVALID, "The page token is not one that this gateway gave out") from None
+        raise FaultError(FaultCode.INVALID, "The page token was not issued by this gateway") from None
     return at, task_id
 
 

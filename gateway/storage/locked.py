@@ -22,5 +22,5 @@ class Entering(Locked):
             self,
             FaultCode.CONFLICT,
             f"{what}: another gateway of the cluster is starting, and has not finished within {waited}. It may be "
-            "bringing the tables to its release. Start this gateway again when that one is ready.",
+            "migrating the tables to its release. Start this gateway again when that one is ready.",
         )

@@ -32,9 +32,9 @@ log = logging.getLogger("babelgate.node")
 
 BEAT: Final = 2.0
 """Seconds from one heartbeat to the next. Chosen."""
-GONE: Final = 8.0
+DEAD_AFTER: Final = 8.0
 """Seconds without a heartbeat after which a node counts as gone. Chosen."""
-_SEEN: Final = 2 * BEAT
+_OBSERVATION_TIME: Final = 2 * BEAT
 """Minimum seconds for which a node must have observed that another one sends no heartbeat.
 
 After a pause in its heartbeats it starts again: a node that was stopped, or cut off from the database, may have missed
@@ -68,12 +68,12 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Heartbeat:
     """Result of one heartbeat."""
 
     leads: bool
     """True if this node is the leader: the living node with the lowest id, which does the work of the whole cluster."""
-    was_gone: bool = False
+    was_considered_dead: bool = False
     """True if the other nodes counted this one as gone. They may have taken over its runs."""
     gone_nodes: Sequence[str] = ()
     """Names of the nodes that were found to be gone."""
@@ -90,13 +90,13 @@ class Watch:
     _last_heartbeats: dict[str, tuple[int, float]] = field(default_factory=dict[str, tuple[int, float]])
     """Last heartbeat of each node, and time of the steady clock at which it was first observed, by node id."""
 
-    def find_gone(self, now: float, nodes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int]]:
+    def find_dead(self, now: float, nodes: Sequence[tuple[str, int, int]]) -> list[tuple[str, int]]:
         """Return the nodes that are gone, with the time of their last heartbeat.
 
         Each node is given by its id, its last heartbeat and the age of that, in microseconds of the database's clock.
         `now` is this node's steady clock, in seconds.
         """
-        if now - self._observed_at > _SEEN:
+        if now - self._observed_at > _OBSERVATION_TIME:
             self._last_heartbeats.clear()
         self._observed_at = now
         earlier, self._last_heartbeats = self._last_heartbeats, {}
@@ -106,7 +106,7 @@ class Watch:
             if last_heartbeat != heartbeat:
                 since = now
             self._last_heartbeats[node_id] = heartbeat, since
-            if age > GONE * 1e6 and now - since >= _SEEN:
+            if age > DEAD_AFTER * 1e6 and now - since >= _OBSERVATION_TIME:
                 missing.append((node_id, heartbeat))
         return missing
 
@@ -115,16 +115,18 @@ class Nodes:
     """Membership of this gateway in its cluster. Heartbeats have a separate thread and connection, so that neither a
     long transaction nor a busy event loop delays them."""
 
-    def __init__(self, database: Database, node_id: str, name: str, tell: Callable[[Look | None], None]) -> None:
+    def __init__(
+        self, database: Database, node_id: str, name: str, on_heartbeat: Callable[[Heartbeat | None], None]
+    ) -> None:
         """Create the membership of a node. `join` makes it effective.
 
-        `tell` is called on the event loop with the result of each heartbeat. It is called with None if no heartbeat
-        succeeds and the other nodes will soon count this one as gone.
+        `on_heartbeat` is called on the event loop with the result of each heartbeat. It is called with None if no
+        heartbeat succeeds and the other nodes will soon count this one as gone.
         """
         self.node_id = node_id
         self.name = name
         self._database = database
-        self._tell = tell
+        self._on_heartbeat = on_heartbeat
         self.adopts = True
         """True if heartbeats take over runs without a living node. False for a node that is about to leave."""
         self._watch = Watch()
@@ -155,15 +157,17 @@ class Nodes:
         self._loop = asyncio.get_running_loop()
         self._engine = self._database.open_writer()
         try:
-            look = await asyncio.to_thread(self.beat)
+            heartbeat = await asyncio.to_thread(self.beat)
         except BaseException:
             self._dispose()
             raise
         log.info("node joined node=%s id=%s", self.name, self.node_id)
-        adopted = look.adopted
-        while look.adopted:  # one transaction takes over a limited number
-            look = await asyncio.to_thread(self.beat)
-            adopted = Adopted((*adopted.runs, *look.adopted.runs), (*adopted.webhooks, *look.adopted.webhooks))
+        adopted = heartbeat.adopted
+        while heartbeat.adopted:  # one transaction takes over a limited number
+            heartbeat = await asyncio.to_thread(self.beat)
+            adopted = Adopted(
+                (*adopted.runs, *heartbeat.adopted.runs), (*adopted.webhooks, *heartbeat.adopted.webhooks)
+            )
         return adopted
 
     def start(self) -> None:
@@ -210,7 +214,7 @@ class Nodes:
             if monotonic() - self._handled_at > _STUCK:
                 continue
             try:
-                look = self.beat()
+                heartbeat = self.beat()
             except Exception as error:
                 if not isinstance(error, DBAPIError):
                     failures.note(error)
@@ -224,24 +228,24 @@ class Nodes:
                 log.warning("heartbeat restored node=%s", self.name)
             self._lost = False
             if not self._ends.is_set():
-                self._loop.call_soon_threadsafe(self._handle, look)
+                self._loop.call_soon_threadsafe(self._handle, heartbeat)
 
     def _watch_beats(self) -> None:
         """Pause this node in time if no heartbeat succeeds: the statement of one may hang instead of failing."""
         if self._ends.is_set():
             return
-        if monotonic() - self._succeeded_at >= GONE - BEAT:
-            self._tell(None)
-            if monotonic() - self._aborted_at >= GONE - BEAT and (engine := self._engine) is not None:
+        if monotonic() - self._succeeded_at >= DEAD_AFTER - BEAT:
+            self._on_heartbeat(None)
+            if monotonic() - self._aborted_at >= DEAD_AFTER - BEAT and (engine := self._engine) is not None:
                 self._aborted_at = monotonic()
                 self._database.abort(engine)  # a new connection may get through
         self._loop.call_later(BEAT / 2, self._watch_beats)
 
-    def _handle(self, look: Look) -> None:
+    def _handle(self, heartbeat: Heartbeat) -> None:
         self._handled_at = monotonic()
-        self._tell(look)
+        self._on_heartbeat(heartbeat)
 
-    def beat(self) -> Look:
+    def beat(self) -> Heartbeat:
         """Send a heartbeat, look at those of the other nodes, and take over from nodes that are gone.
 
         Raises DBAPIError.
@@ -256,10 +260,10 @@ class Nodes:
             nodes = connection.execute(select(_NODE.c.node_id, _NODE.c.name, _NODE.c.seen_at, age)).all()
         self._names |= {node.node_id: node.name for node in nodes}
         others = [(node.node_id, node.seen_at, node.age) for node in nodes if node.node_id != self.node_id]
-        missing = self._watch.find_gone(monotonic(), others)
+        missing = self._watch.find_dead(monotonic(), others)
         adopted, names = self.take_over(connection, missing) if self.adopts else (Adopted(), ())
-        first = min(node.node_id for node in nodes if node.age <= GONE * 1e6 or node.node_id == self.node_id)
-        return Look(first == self.node_id, not updated, names, adopted)
+        first = min(node.node_id for node in nodes if node.age <= DEAD_AFTER * 1e6 or node.node_id == self.node_id)
+        return Heartbeat(first == self.node_id, not updated, names, adopted)
 
     def take_over(self, connection: Connection, missing: Sequence[tuple[str, int]]) -> tuple[Adopted, tuple[str, ...]]:
         """Take over runs and webhooks without a living node. Return them, and the names of the nodes that are gone.
@@ -317,7 +321,7 @@ class Nodes:
         if self._connection is None:
             connection = self._engine.connect()
             # A node that freezes while it holds `_LOCK` would keep all others from taking over.
-            connection.exec_driver_sql(f"SET idle_in_transaction_session_timeout = {int(GONE * 1000)}")
+            connection.exec_driver_sql(f"SET idle_in_transaction_session_timeout = {int(DEAD_AFTER * 1000)}")
             connection.commit()
             self._connection = connection
         return self._connection

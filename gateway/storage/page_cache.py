@@ -27,7 +27,7 @@ _CONTENT: Final = 3
 _SEQ: Final = attrgetter("seq")
 
 
-class Page:
+class RecordPage:
     """Consecutive records of a thread."""
 
     __slots__ = ("_sizes", "after", "loaded_at", "records", "weight")
@@ -85,12 +85,12 @@ class PageCache:
         self._load = load
         self._most = most
         self._size = 0
-        self._blocks: OrderedDict[tuple[int, int], list[Page]] = OrderedDict()
+        self._blocks: OrderedDict[tuple[int, int], list[RecordPage]] = OrderedDict()
         """Pages of each block, by key of the thread and number of the block."""
-        self._loading: dict[tuple[int, int, int], asyncio.Task[tuple[Page, bool]]] = {}
+        self._loading: dict[tuple[int, int, int], asyncio.Task[tuple[RecordPage, bool]]] = {}
         """Queries in progress, by key of the thread, `after` and `until`."""
 
-    async def get(self, pk: int, after: int, until: int | None = None, *, since: float | None = None) -> Page:
+    async def get(self, pk: int, after: int, until: int | None = None, *, since: float | None = None) -> RecordPage:
         """Return a page with the next record after a sequence number. It is empty if no record follows up to `until`.
 
         `since` = earliest time, of the event loop, at which the page may have been loaded.
@@ -101,7 +101,7 @@ class PageCache:
         end = (after // BLOCK + 1) * BLOCK
         key = (pk, after, end if until is None else min(end, until))
         if key[2] <= after:
-            return Page(after, (), ())
+            return RecordPage(after, (), ())
         loading = self._loading.get(key)
         if loading is not None:
             page, is_whole = await asyncio.shield(loading)
@@ -113,7 +113,7 @@ class PageCache:
         loading.add_done_callback(lambda done: self._keep(key, done))
         return (await asyncio.shield(loading))[0]
 
-    def find(self, pk: int, after: int, *, since: float | None = None) -> Page | None:
+    def find(self, pk: int, after: int, *, since: float | None = None) -> RecordPage | None:
         """Return a cached page with the next record, or None."""
         block = (pk, after // BLOCK)
         for page in self._blocks.get(block, ()):
@@ -122,14 +122,14 @@ class PageCache:
                 return page
         return None
 
-    async def _read(self, pk: int, after: int, until: int) -> tuple[Page, bool]:
+    async def _read(self, pk: int, after: int, until: int) -> tuple[RecordPage, bool]:
         """Return a page, and True if it is whole: no record can follow between its last one and `until`."""
         loaded_at = asyncio.get_running_loop().time()
         records, sizes, is_cut = await self._load(pk, after, until)
-        page = Page(after, records, sizes, loaded_at)
+        page = RecordPage(after, records, sizes, loaded_at)
         return page, bool(records) and (is_cut or page.last == until)
 
-    def _keep(self, key: tuple[int, int, int], done: "asyncio.Task[tuple[Page, bool]]") -> None:
+    def _keep(self, key: tuple[int, int, int], done: "asyncio.Task[tuple[RecordPage, bool]]") -> None:
         is_current = self._loading.get(key) is done
         if is_current:
             del self._loading[key]

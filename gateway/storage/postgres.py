@@ -216,8 +216,8 @@ class Postgres:
         if number is None:
             raise FaultError(
                 FaultCode.CONFLICT,
-                "pooler: it does not lead to the database and schema that are written to. Its search_path is not that "
-                "of database, or its server is another one, or a replica.",
+                "pooler: it does not lead to the database and schema of database. Its search_path differs from that "
+                "of database, or it leads to another server or to a replica.",
             )
 
     def _engine(self, url: URL, connections: int, begin: str, **more: Any) -> Engine:
@@ -295,8 +295,8 @@ class Postgres:
         if self._shared and not expands and not _is_alone(connection):
             raise FaultError(
                 FaultCode.CONFLICT,
-                f"{self._safe_url} is of another release, and gateways of that one use it. Stop them all before the "
-                "first one of this release is started.",
+                f"{self._safe_url} belongs to another release, and gateways of that release use it. Stop them all "
+                "before the first gateway of this release is started.",
             )
 
     def claim(self, connection: Connection) -> None:
@@ -311,7 +311,8 @@ class Postgres:
             if last != self._me:
                 raise FaultError(
                     FaultCode.CONFLICT,
-                    f"{self._safe_url} was used by another gateway while this one had lost it. Restart this one.",
+                    f"{self._safe_url} was used by another gateway while this one was not connected to it. "
+                    "Restart this gateway.",
                 )
         else:
             connection.execute(meta.delete().where(is_writer | meta.c.name.startswith(_COMMIT)))

@@ -13,7 +13,7 @@ from babelgate.canonical.history import StateHistory
 from babelgate.canonical.hub import Scope
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.storage import checkpoints
-from babelgate.gateway.storage.reads import Reads
+from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.short_form import shorten
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import EventRow
@@ -32,7 +32,7 @@ class Plan:
     """Events in their new form, by sequence number."""
 
 
-async def make_plan(reads: Reads, owner: str, thread_id: str) -> Plan | None:
+async def make_plan(reads: JournalReads, owner: str, thread_id: str) -> Plan | None:
     """Return a plan, or None if there is nothing to prune. Raises not_found, and too_large above `limits.thread`."""
     history = await reads.snapshot(owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner))
     pruning = history.find_needed()

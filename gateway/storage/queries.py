@@ -42,7 +42,7 @@ def thread(connection: Connection, owner: str, thread_id: str) -> Thread | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class LogPosition:
     """Position of a thread's log, as a reader of one scope needs it."""
 
     pk: int
@@ -53,21 +53,21 @@ class Standing:
     """True if more records may follow in the scope."""
 
 
-def standing(connection: Connection, owner: str, scope: Scope) -> Standing | None:
+def log_position(connection: Connection, owner: str, scope: Scope) -> LogPosition | None:
     """Return the position of a log for a scope, or None if there is no such thread."""
     sql, of_thread = sql_of(connection.dialect), (owner, scope.thread_id)
     if scope.kind == "thread":
         rows = sql.thread_standing.run(connection, of_thread)
-        return Standing(*rows[0], is_open=True) if rows else None
+        return LogPosition(*rows[0], is_open=True) if rows else None
     statement = sql.task_standing if scope.kind == "task" else sql.run_standing
     rows = statement.run(connection, (*of_thread, scope.id))
     if not rows:
         return None
     pk, end, body = rows[0]
     if body is None:
-        return Standing(pk, end, is_open=False)
+        return LogPosition(pk, end, is_open=False)
     has_ended = decode_row(Task, body).is_terminal if scope.kind == "task" else decode_row(Run, body).has_ended
-    return Standing(pk, end, is_open=not has_ended)
+    return LogPosition(pk, end, is_open=not has_ended)
 
 
 def task(connection: Connection, owner: str, task_id: str) -> Task | None:

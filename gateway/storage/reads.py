@@ -33,7 +33,7 @@ from babelgate.gateway.storage.turns import find_records, find_turns, read_turns
 T = TypeVar("T")
 
 
-class Reads(LogReader):
+class JournalReads(LogReader):
     """Implementation of `babelgate.canonical.hub.Reads`: rows, lists and files, and the logs of `LogReader`."""
 
     async def task(self, owner: str, task_id: str) -> Task:

@@ -19,10 +19,10 @@ ReadEnds = Callable[[Sequence[int]], Awaitable[Mapping[int, int]]]
 class RemoteCommits:
     """Receiver of the notices of other gateways. It passes them to the writer, to channels and to other functions."""
 
-    def __init__(self, channels: Channels, hearers: Iterable[Callable[[Sequence[Remote]], None]]) -> None:
-        """Pass notices to channels and to `hearers`. `start` begins to listen."""
+    def __init__(self, channels: Channels, listeners: Iterable[Callable[[Sequence[Remote]], None]]) -> None:
+        """Pass notices to channels and to `listeners`. `start` begins to listen."""
         self._channels = channels
-        self._hearers = [*hearers]
+        self._listeners = [*listeners]
         self._listener: Listener | None = None
 
     async def start(self, node: str, listen: Listen, note: Note, read_ends: ReadEnds) -> None:
@@ -37,9 +37,9 @@ class RemoteCommits:
         if self._listener is not None:
             await self._listener.stop()
 
-    def add_hearer(self, hearer: Callable[[Sequence[Remote]], None]) -> None:
+    def add_listener(self, listener: Callable[[Sequence[Remote]], None]) -> None:
         """Register a function that receives notices before all others."""
-        self._hearers.insert(0, hearer)
+        self._listeners.insert(0, listener)
 
     def _receive(self, remotes: Sequence[Remote]) -> None:
         for remote in remotes:
@@ -50,8 +50,8 @@ class RemoteCommits:
                 self._channels.close(remote.pk)
             else:
                 self._channels.note(remote.pk, remote.seq)
-        for hearer in self._hearers:
-            hearer(remotes)
+        for listener in self._listeners:
+            listener(remotes)
 
     async def _look_for_missed(self) -> None:
         """Find commits of other gateways whose notices did not arrive.

@@ -96,7 +96,7 @@ class S3Blobs(Blobs):
         try:
             await self._probe.list("probe").collect_async()  # pyright: ignore[reportUnknownMemberType] - of Arrow, not used
         except (BaseError, OSError) as error:
-            return f"the store of files fails: {_reason(error)}"
+            return f"the file store fails: {_reason(error)}"
         return None
 
     def put_file(self, file: IO[bytes], blob: str) -> None:
@@ -208,7 +208,7 @@ def _faults(what: str, *, missing: bool = False) -> Generator[None]:
 
 def _fault(what: str, error: Exception) -> FaultError:
     log.error("file store could not %s error=%s", what, _reason(error))
-    return FaultError(FaultCode.UNAVAILABLE, f"The gateway could not {what}: the store of files fails.")
+    return FaultError(FaultCode.UNAVAILABLE, f"The gateway could not {what}: the file store fails.")
 
 
 def _reason(error: Exception) -> str:

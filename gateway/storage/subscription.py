@@ -31,7 +31,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.live import Channel
 from babelgate.gateway.storage.log_pages import read_ends, read_tasks
 from babelgate.gateway.storage.notices import Remote
-from babelgate.gateway.storage.page_cache import Page, PageCache
+from babelgate.gateway.storage.page_cache import PageCache, RecordPage
 from babelgate.gateway.storage.shared import REWRITES
 from babelgate.gateway.storage.transaction import Erased, Published
 
@@ -83,7 +83,7 @@ class LogReader:
         self._pages = PageCache(journal.sized_page)
         self.snapshots = SnapshotCache(largest, rewrites=REWRITES if self._shared else ())
         if self._shared:
-            journal.add_hearer(self._handle_remotes)
+            journal.add_listener(self._handle_remotes)
 
     # Open tasks and runs, and keys of threads: updated on the loop, before readers receive a commit
 
@@ -179,7 +179,7 @@ class LogReader:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> Page | None:
+    async def _read_page(self, pk: int, after: int, until: int | None, begun: float) -> RecordPage | None:
         """Return the page with the next record, or None if there is none. `begun` = start of the read, in loop time."""
         since = max(begun, self._now() - _FRESH) if self._shared else None
         page = await self._pages.get(pk, after, until, since=since)
@@ -371,7 +371,7 @@ class LogReader:
             if not self._shared:
                 return pk, channel, True
             try:
-                found = await self._journal.query(queries.standing, owner, scope)
+                found = await self._journal.query(queries.log_position, owner, scope)
             except BaseException:
                 channel.readers -= 1
                 raise

@@ -34,19 +34,19 @@ def _partial(where: str, in_postgresql: str | None = None) -> dict[str, Any]:
     return {"sqlite_where": text(where), "info": {"postgresql_where": in_postgresql or where}}
 
 
-class Row(SQLModel):
+class TableRow(SQLModel):
     @declared_attr.directive
     def __tablename__(cls) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - SQLAlchemy's way to name tables
         """Return the name of the table: `blob_use` for `BlobUseRow`."""
         return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__.removesuffix("Row")).lower()
 
 
-class MetaRow(Row, table=True):
+class MetaRow(TableRow, table=True):
     name: str = Field(primary_key=True)
     value: str
 
 
-class NodeRow(Row, table=True):
+class NodeRow(TableRow, table=True):
     """A gateway that shares the database with others."""
 
     node_id: str = Field(primary_key=True)
@@ -57,7 +57,7 @@ class NodeRow(Row, table=True):
     """Time of the last heartbeat by the database's clock, because the clocks of machines differ."""
 
 
-class ThreadRow(Row, table=True):
+class ThreadRow(TableRow, table=True):
     __table_args__ = (
         Index("thread_id", "owner", "thread_id", unique=True),
         Index("thread_created", "owner", "created_at"),
@@ -83,7 +83,7 @@ class ThreadRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class TombstoneRow(Row, table=True):
+class TombstoneRow(TableRow, table=True):
     """An erased thread, whose id is not assigned again."""
 
     owner: str = Field(primary_key=True)
@@ -91,7 +91,7 @@ class TombstoneRow(Row, table=True):
     at: int = Field(sa_type=BigInteger)
 
 
-class TallyRow(Row, table=True):
+class TallyRow(TableRow, table=True):
     """Number of rows of an owner, which lists return in addition to their page. Triggers update it."""
 
     __table_args__ = {"sqlite_with_rowid": False}
@@ -104,13 +104,13 @@ class TallyRow(Row, table=True):
     rows: int
 
 
-class RemnantRow(Row, table=True):
+class RemnantRow(TableRow, table=True):
     """A long thread that was erased, and whose log is deleted in steps. Until then its key is not assigned again."""
 
     thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
 
 
-class EventRow(Row, table=True):
+class EventRow(TableRow, table=True):
     """A record of a log. Rows are stored in the order of the key, so that a page of a thread is one sequential read."""
 
     __table_args__ = {"sqlite_with_rowid": False}
@@ -124,7 +124,7 @@ class EventRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class TaskRow(Row, table=True):
+class TaskRow(TableRow, table=True):
     __table_args__ = (
         Index("task_changed", "owner", "changed_at", "task_id"),
         Index("task_thread", "thread_pk"),
@@ -147,7 +147,7 @@ class TaskRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class RunRow(Row, table=True):
+class RunRow(TableRow, table=True):
     __table_args__ = (
         # One running run per thread: the database enforces this rule, too.
         Index(
@@ -182,7 +182,7 @@ class RunRow(Row, table=True):
     Writing the row of the run does not."""
 
 
-class InterruptRow(Row, table=True):
+class InterruptRow(TableRow, table=True):
     __table_args__ = (
         Index(
             "interrupt_open",
@@ -204,7 +204,7 @@ class InterruptRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class AliasRow(Row, table=True):
+class AliasRow(TableRow, table=True):
     """The name that a protocol has for a thread."""
 
     __table_args__ = (Index("alias_thread", "owner", "thread_id"),)
@@ -216,7 +216,7 @@ class AliasRow(Row, table=True):
     thread_id: str
 
 
-class BlobUseRow(Row, table=True):
+class BlobUseRow(TableRow, table=True):
     """A stored file that a thread names. A blob is readable only through such a thread, and swept when none is left."""
 
     __table_args__ = (Index("blob_use_blob", "blob"),)
@@ -226,7 +226,7 @@ class BlobUseRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class WebhookRow(Row, table=True):
+class WebhookRow(TableRow, table=True):
     """A URL to which the events of a task are posted, and how far they were delivered."""
 
     __table_args__ = (Index("webhook_due", "task_id", **_partial("done IS 0", "done IS FALSE")),)
@@ -252,7 +252,7 @@ class WebhookRow(Row, table=True):
     """Time of the last failed attempt, if the schedule of retries is exhausted. The webhook is then `done`, too."""
 
 
-class ItemRow(Row, table=True):
+class ItemRow(TableRow, table=True):
     """An item of the key-value store.
 
     `namespace` has a dot after every label, so that a prefix of labels is a range of the key. The value is the last
@@ -279,7 +279,7 @@ class ItemRow(Row, table=True):
     value: bytes = Field(sa_type=LargeBinary)
 
 
-class CheckpointRow(Row, table=True):
+class CheckpointRow(TableRow, table=True):
     """State of a graph after one of its steps (`babelgate.gateway.storage.checkpoints`).
 
     Within a namespace, the ids sort in order of creation.
@@ -303,7 +303,7 @@ class CheckpointRow(Row, table=True):
     values are in the body, as before revision 0011."""
 
 
-class CheckpointValueRow(Row, table=True):
+class CheckpointValueRow(TableRow, table=True):
     """Value of a graph's channel that changed with a checkpoint, whole or as a difference."""
 
     owner: str = Field(primary_key=True)
@@ -317,7 +317,7 @@ class CheckpointValueRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class CheckpointWriteRow(Row, table=True):
+class CheckpointWriteRow(TableRow, table=True):
     """Write of a graph's node on top of a checkpoint, before the checkpoint of its step exists."""
 
     __table_args__ = (Index("checkpoint_write_run", "owner", "run_id"),)
@@ -336,7 +336,7 @@ class CheckpointWriteRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class AssistantRow(Row, table=True):
+class AssistantRow(TableRow, table=True):
     """An assistant, in the version that is in use."""
 
     owner: str = Field(primary_key=True)
@@ -344,14 +344,14 @@ class AssistantRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class AssistantVersionRow(Row, table=True):
+class AssistantVersionRow(TableRow, table=True):
     owner: str = Field(primary_key=True)
     assistant_id: str = Field(primary_key=True)
     version: int = Field(primary_key=True)
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class CronRow(Row, table=True):
+class CronRow(TableRow, table=True):
     """A schedule of runs. The index finds those that are due without reading the others."""
 
     __table_args__ = (Index("cron_due", "next_run", **_partial("next_run IS NOT NULL")),)
@@ -363,7 +363,7 @@ class CronRow(Row, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
-class ThreadValueRow(Row, table=True):
+class ThreadValueRow(TableRow, table=True):
     """Values of a thread's state as of one record, without messages (`babelgate.gateway.storage.thread_values`)."""
 
     thread_pk: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))

@@ -58,7 +58,7 @@ _ALL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ValueMatches:
     """Result of a search by values."""
 
     matching: set[int]
@@ -67,7 +67,7 @@ class Found:
     """Keys and ids of the threads without a current row."""
 
 
-def find(connection: Connection, owner: str, values: JsonObject) -> Found:
+def find(connection: Connection, owner: str, values: JsonObject) -> ValueMatches:
     """Return an owner's threads that have these members, and those for which the index has no current row."""
     matching: set[int] = set()
     unknown: list[tuple[int, str]] = []
@@ -83,7 +83,7 @@ def find(connection: Connection, owner: str, values: JsonObject) -> Found:
             unknown.append((pk, thread_id))
         elif has_members(decode(body), values):
             matching.add(pk)
-    return Found(matching, unknown)
+    return ValueMatches(matching, unknown)
 
 
 def _needles(values: JsonObject) -> Iterator[bytes]:

@@ -284,7 +284,7 @@ class Transaction:
             self._discount(owner, run_id)
             self._starts.pop((state.pk, run_id), None)
 
-    def fold_anew(self, pk: int, owner: str, thread_id: str, records: Iterator[Record]) -> None:
+    def rebuild_rows(self, pk: int, owner: str, thread_id: str, records: Iterator[Record]) -> None:
         """Write the task, run and question rows of a thread from its log. Such rows must not exist yet."""
         first = next(records)
         state = ThreadState(pk=pk, thread=thread_after(thread_created(thread_id, owner, first), first))
@@ -350,7 +350,7 @@ class Transaction:
         found = self.sql.run.run(self.connection, (owner, run_id))
         return (decode_row(Run, found[0][0]), found[0][2]) if found else None
 
-    def has_asked(self, owner: str, task_id: str, interrupt_id: str) -> bool:
+    def has_question(self, owner: str, task_id: str, interrupt_id: str) -> bool:
         """Return True if the task has a question with this id, open or answered."""
         if (owner, task_id, interrupt_id) in self._rows.interrupts:
             return True
@@ -648,7 +648,7 @@ class Transaction:
         """Return the numbers of runs that wait for the agent, and of runs of the owner that wait."""
         if self._waiting is None:
             self._waiting = self._count_rows()
-        return self._waiting.look(owner, agent, self.now())
+        return self._waiting.count(owner, agent, self.now())
 
     def _count(self, owner: str, run_id: str, agent: str, start_after: int | None) -> None:
         if self._waiting is not None:

@@ -34,7 +34,8 @@ class Unsettled(FaultError):
     def __init__(self) -> None:
         super().__init__(
             FaultCode.UNAVAILABLE,
-            "The gateway stopped before the database answered: this may be stored. Look before you send it again.",
+            "The gateway stopped before the database answered: this may have been stored. Check before you send it "
+            "again.",
             retry_after=RETRY_AFTER,
         )
 

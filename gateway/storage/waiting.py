@@ -61,7 +61,7 @@ class WaitingRuns:
         elif agent is not None:
             self._change(owner, agent, -1)
 
-    def look(self, owner: str, agent: str, now: int) -> Waiting:
+    def count(self, owner: str, agent: str, now: int) -> Waiting:
         while self._starts and self._starts[0][0] <= now:
             _, its_owner, run_id = heappop(self._starts)
             its_agent, is_delayed = self._runs.get((its_owner, run_id), (None, False))

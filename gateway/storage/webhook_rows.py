@@ -18,7 +18,7 @@ _HOOK, _TASK = table_of(WebhookRow), table_of(TaskRow)
 _DELETED_AT_ONCE: Final = 200
 """Maximum number of webhooks that one transaction deletes. Chosen."""
 _IS_DELIVERED: Final = {"failures": 0, "next_try": None, "reason": None}
-BEGINS_AGAIN: Final = {**_IS_DELIVERED, "done": False, "given_up_at": None}
+RESTARTED: Final = {**_IS_DELIVERED, "done": False, "given_up_at": None}
 """Values of a webhook whose schedule starts again, at its cursor."""
 
 
@@ -59,7 +59,7 @@ def retry_webhooks(tx: Transaction, wanted: str | None) -> Sequence[tuple[str, s
     rows = tx.connection.execute(select(*keys).where(failed, *named).order_by(*keys)).all()
     for owner, task_id, webhook_id in rows:
         this = (_HOOK.c.owner == owner, _HOOK.c.task_id == task_id, _HOOK.c.webhook_id == webhook_id)
-        tx.connection.execute(update(_HOOK).where(*this).values(**BEGINS_AGAIN, node=None))
+        tx.connection.execute(update(_HOOK).where(*this).values(**RESTARTED, node=None))
     return [(task_id, webhook_id) for _, task_id, webhook_id in rows]
 
 
@@ -124,11 +124,11 @@ def insert_webhook(tx: Transaction, state: ThreadState, task_id: str, hook: Webh
     is_active = registered is not None and (not registered.done or registered.given_up_at is not None)
     if registered is not None and is_active and (registered.dialect, registered.url) == (hook.dialect, hook.url):
         if registered.body != body or registered.failures or registered.done:
-            tx.connection.execute(update(table).where(same).values(**BEGINS_AGAIN, body=body, node=tx.node))
+            tx.connection.execute(update(table).where(same).values(**RESTARTED, body=body, node=tx.node))
         return
     count = tx.connection.execute(select(func.count()).select_from(table).where(of_task)).scalar_one()
     if registered is None and count >= most:
-        raise FaultError(FaultCode.INVALID, f"A task has at most {most} webhooks, and this one has that many")
+        raise FaultError(FaultCode.INVALID, f"The task already has {most} webhooks, the maximum: delete one first")
     tx.connection.execute(table.delete().where(same))
     tx.connection.execute(
         table.insert(),

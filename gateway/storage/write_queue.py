@@ -16,7 +16,7 @@ _GROUP = 512
 
 
 @dataclass(slots=True, eq=False)
-class Write:
+class QueuedCommand:
     """A command with its arguments, and the future of its caller."""
 
     command: Callable[..., Any]
@@ -29,10 +29,10 @@ class Write:
 
 
 @dataclass(slots=True, eq=False)
-class Result:
+class CommandResult:
     """Return value or error of one command."""
 
-    write: Write
+    write: QueuedCommand
     value: Any
     error: BaseException | None
 
@@ -43,7 +43,7 @@ class Commit:
 
     published: Sequence[Published] = ()
     changed: Sequence[RowChange] = ()
-    results: Sequence[Result] = ()
+    results: Sequence[CommandResult] = ()
     remotes: Sequence[Remote] = ()
 
 
@@ -51,31 +51,31 @@ HandOver = Callable[[Commit], None]
 """Function that publishes an outcome and resolves the futures of its commands. It takes calls from any thread."""
 
 
-def refuse(results: Iterable[Result]) -> Commit:
+def refuse(results: Iterable[CommandResult]) -> Commit:
     """Return the outcome of a group that is known not to be stored, from results that were never handed over."""
-    return Commit(results=[Result(each.write, None, Unstored()) for each in results])
+    return Commit(results=[CommandResult(each.write, None, Unstored()) for each in results])
 
 
-def refuse_all(writes: Iterable[Write]) -> Commit:
+def refuse_all(writes: Iterable[QueuedCommand]) -> Commit:
     """Return the outcome of a group that is known not to be stored."""
-    return refuse(Result(write, None, None) for write in writes)
+    return refuse(CommandResult(write, None, None) for write in writes)
 
 
 class WriteQueue:
     """Queue of commands, in the order in which they arrive from any thread."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Write | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[QueuedCommand | None] = queue.SimpleQueue()
         self._is_ending = False
 
-    def put(self, write: Write) -> None:
+    def put(self, write: QueuedCommand) -> None:
         self._queue.put(write)
 
     def end(self) -> None:
         """Make `take_group` return None after the commands that are queued now."""
         self._queue.put(None)
 
-    def take_group(self, timeout: float | None) -> list[Write] | None:
+    def take_group(self, timeout: float | None) -> list[QueuedCommand] | None:
         """Wait for queued commands and return them, or None at the end.
 
         Return an empty list if there are none within `timeout` seconds. None = no timeout.

@@ -18,7 +18,7 @@ from babelgate.gateway.storage.shared import SharedTransaction
 from babelgate.gateway.storage.statements import sql_of, table_of
 from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.transaction import Transaction, latest_pk
-from babelgate.gateway.storage.write_queue import HandOver, Write, WriteQueue, refuse_all
+from babelgate.gateway.storage.write_queue import HandOver, QueuedCommand, WriteQueue, refuse_all
 from babelgate.gateway.storage.writer_link import WriterLink
 
 log = logging.getLogger("babelgate.journal")
@@ -27,7 +27,7 @@ RETRY_DELAY: Final = 1.0
 """Seconds from one attempt to reconnect to the next, while no commands are queued."""
 
 
-class Writer:
+class JournalWriter:
     """The one writer of a journal."""
 
     def __init__(self, database: Database, clock: Clock, hand_over: HandOver, *, node: str | None) -> None:
@@ -83,7 +83,7 @@ class Writer:
         """Number of transactions that were repeated because another gateway committed first."""
         return self._commits.races if isinstance(self._commits, SharedGroupCommit) else 0
 
-    def put(self, write: Write) -> None:
+    def put(self, write: QueuedCommand) -> None:
         """Queue a command. Takes calls from any thread."""
         self._queue.put(write)
 
@@ -105,7 +105,7 @@ class Writer:
         self._is_abandoned = True
         self.link.abort()
 
-    def _run(self, commit: Callable[[list[Write]], None]) -> None:
+    def _run(self, commit: Callable[[list[QueuedCommand]], None]) -> None:
         failures = Failures("the writer of the journal")
         while (group := self._take_group()) is not None:
             if self._is_abandoned:
@@ -121,7 +121,7 @@ class Writer:
         if not self._is_abandoned:
             self.link.leave()
 
-    def _take_group(self) -> list[Write] | None:
+    def _take_group(self) -> list[QueuedCommand] | None:
         """Wait for queued commands and return them, or None at the end.
 
         While the connection is lost, return an empty list after `RETRY_DELAY`, so that the writer reconnects.
@@ -136,7 +136,7 @@ def _rebuild_rows(tx: Transaction) -> None:
         connection.execute(table_of(row).delete())
     threads = connection.execute(select(thread.c.pk, thread.c.owner, thread.c.thread_id)).all()
     for pk, owner, thread_id in threads:
-        tx.fold_anew(pk, owner, thread_id, _records(connection, pk))
+        tx.rebuild_rows(pk, owner, thread_id, _records(connection, pk))
     log.info("threads of an earlier release folded again count=%d", len(threads))
 
 

@@ -9,7 +9,7 @@ from babelgate.canonical.fault import FaultError
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.transaction import Transaction
 from babelgate.gateway.storage.unavailable import Unsettled, reason_of
-from babelgate.gateway.storage.write_queue import Commit, HandOver, Result, Write, refuse, refuse_all
+from babelgate.gateway.storage.write_queue import CommandResult, Commit, HandOver, QueuedCommand, refuse, refuse_all
 
 log = logging.getLogger("babelgate.journal")
 
@@ -45,7 +45,7 @@ class WriterLink:
     def is_lost(self) -> bool:
         return self.connection is None or self._database.is_lost(self.connection)
 
-    def ready(self, tx: Transaction, group: Sequence[Write]) -> Connection | None:
+    def ready(self, tx: Transaction, group: Sequence[QueuedCommand]) -> Connection | None:
         """Return the connection, and reconnect if it was lost.
 
         If that fails, refuse the group, of which no command has run, and return None.
@@ -112,7 +112,9 @@ class WriterLink:
     def give_up_unclear(self) -> None:
         """Send the callers of a commit whose outcome is unknown an error that says so. Called when the writer ends."""
         if self._unclear is not None:
-            self._hand_over(Commit(results=[Result(each.write, None, Unsettled()) for each in self._unclear.results]))
+            self._hand_over(
+                Commit(results=[CommandResult(each.write, None, Unsettled()) for each in self._unclear.results])
+            )
 
     def leave(self) -> None:
         """Remove the rows that only this gateway needs. Called when the writer ends."""

@@ -9,21 +9,21 @@ import pytest
 
 from bench.chart import draw
 from bench.compare import MARK, choose_jobs, main
-from bench.comparison import BARE, BARE_WORK, GATEWAY, Comparison, Measured, load, report, rows, save
-from bench.server import Figures
+from bench.comparison import BARE, BARE_WORK, GATEWAY, Measured, ServerComparison, load, report, rows, save
+from bench.server import LoadFigures
 
 SVG: Final = "{http://www.w3.org/2000/svg}"
 
-COMPARISON: Final = Comparison(
+COMPARISON: Final = ServerComparison(
     date="2026-01-02T03:04:05+00:00",
     machine={"cores": 2, "Python": "3.11.7"},
     versions={GATEWAY: "0.1.0", "acp-sdk": "acp-sdk 1.0.3"},
     connections=16,
     measured=[
-        Measured("Calls", BARE_WORK, BARE, 4000, [Figures(2000, 0.25, 4), Figures(4000, 0.25, 2)]),
-        Measured("Calls", "ACP run", GATEWAY, 400, [Figures(200, 1, 50), Figures(600, 2, 30)]),
-        Measured("Calls", "ACP run", "acp-sdk", 200, [Figures(100, 4, 90), Figures(200, 4, 70)]),
-        Measured("Streams", "A <stream>", GATEWAY, 16, [Figures(50, 8, 300), Figures(50, 8, 300)]),
+        Measured("Calls", BARE_WORK, BARE, 4000, [LoadFigures(2000, 0.25, 4), LoadFigures(4000, 0.25, 2)]),
+        Measured("Calls", "ACP run", GATEWAY, 400, [LoadFigures(200, 1, 50), LoadFigures(600, 2, 30)]),
+        Measured("Calls", "ACP run", "acp-sdk", 200, [LoadFigures(100, 4, 90), LoadFigures(200, 4, 70)]),
+        Measured("Streams", "A <stream>", GATEWAY, 16, [LoadFigures(50, 8, 300), LoadFigures(50, 8, 300)]),
     ],
     missing={"langgraph dev": "no environment .peers/langgraph"},
 )
@@ -32,7 +32,7 @@ COMPARISON: Final = Comparison(
 def test_ratios_are_calculated_round_by_round() -> None:
     bare, gateway, acp, stream = rows(COMPARISON)
     assert (bare.bare, bare.rate_ratio, bare.cpu_ratio) == (1, None, None)
-    assert (gateway.figures, gateway.bare) == (Figures(400, 1.5, 40), 6)
+    assert (gateway.figures, gateway.bare) == (LoadFigures(400, 1.5, 40), 6)
     assert gateway.drift == (1, 2)
     assert (gateway.rate_ratio, gateway.cpu_ratio) == (None, None)
     assert (acp.rate_ratio, acp.cpu_ratio) == (2.5, 0.375)
@@ -51,8 +51,11 @@ def test_the_report_has_all_tables_and_the_omissions() -> None:
 
 
 def test_a_cpu_time_of_zero_has_no_ratio() -> None:
-    measured = [Measured("T", "w", GATEWAY, 1, [Figures(1, 1, 1)]), Measured("T", "w", "other", 1, [Figures(1, 0, 1)])]
-    assert rows(Comparison("", {}, {}, 1, measured))[1].cpu_ratio is None
+    measured = [
+        Measured("T", "w", GATEWAY, 1, [LoadFigures(1, 1, 1)]),
+        Measured("T", "w", "other", 1, [LoadFigures(1, 0, 1)]),
+    ]
+    assert rows(ServerComparison("", {}, {}, 1, measured))[1].cpu_ratio is None
 
 
 def test_a_chart_has_a_bar_for_each_row() -> None:

@@ -32,7 +32,7 @@ from babelgate.canonical.event import (
     UpstreamBound,
 )
 from babelgate.canonical.message import ReasoningPart, RefusalPart
-from babelgate.canonical.replay import Diverged, ReplayCursor, agent_events, is_same_event, replay_plan, standing
+from babelgate.canonical.replay import Diverged, ReplayCursor, agent_events, is_same_event, replay_plan, without_voided
 from tests import strategies
 
 IDS = ("message_id", "index", "call_id", "step_id", "artifact_id", "interrupt_id", "checkpoint_id")
@@ -51,7 +51,7 @@ def without_ids(event: Event) -> Event:
 def rest(events: Iterable[Event], earlier: Sequence[Event], **options: bool) -> list[Event]:
     """Return the events that are new to a cursor which replays the earlier ones."""
     before = ReplayCursor(earlier, **options)
-    new = [news for event in events for news in before.news(event)]
+    new = [news for event in events for news in before.new_events(event)]
     before.end()
     return new
 
@@ -126,7 +126,7 @@ def test_a_different_event_is_a_divergence(events: list[Event], data: st.DataObj
 
 def test_an_incomplete_repetition_is_a_divergence():
     earlier: list[Event] = [Custom(name="a"), Custom(name="b")]
-    with pytest.raises(FaultError, match="ended after 1 of the 2 events") as raised:
+    with pytest.raises(FaultError, match="ended after 1 of 2 logged events") as raised:
         rest([Custom(name="a")], earlier)
     assert raised.value.fault.code is FaultCode.AGENT_NOT_REPLAYABLE
 
@@ -243,7 +243,7 @@ def test_a_plan_begins_with_the_run_of_the_input():
     assert story.message_ids == {"m1", "q1"}
 
 
-def test_a_follow_up_has_its_own_plan():
+def test_a_follow_up_has_a_separate_plan():
     story = replay_plan(story_log(), "i2")
     assert story is not None
     assert story.first.run_id == "r2"
@@ -258,7 +258,7 @@ def test_incomplete_records_have_no_plan():
 
 def test_an_empty_cursor_passes_everything():
     cursor = ReplayCursor(())
-    assert cursor.news(Custom()) == [Custom()]
+    assert cursor.new_events(Custom()) == [Custom()]
     assert cursor.is_over
     cursor.end()
 
@@ -287,7 +287,7 @@ def test_only_the_rest_of_a_text_is_new(earlier: list[str], again: list[str], ne
         PartAdded(part=TextPart(text=""), open=True),
         *(PartDelta(text=text) for text in again),
     ]
-    assert [news for event in events for news in cursor.news(event)] == [PartDelta(text=text) for text in new]
+    assert [news for event in events for news in cursor.new_events(event)] == [PartDelta(text=text) for text in new]
 
 
 def test_a_whole_part_completes_an_open_one():
@@ -296,8 +296,8 @@ def test_a_whole_part_completes_an_open_one():
         PartAdded(message_id="m", index=0, part=TextPart(text="Hel"), open=True),
     ]
     cursor = ReplayCursor(earlier, closed=False)
-    assert cursor.news(MessageStarted()) == []
-    assert cursor.news(PartAdded(part=TextPart(text="Hello"))) == [
+    assert cursor.new_events(MessageStarted()) == []
+    assert cursor.new_events(PartAdded(part=TextPart(text="Hello"))) == [
         PartDelta(message_id="m", index=0, text="lo"),
         PartEnded(message_id="m", index=0),
     ]
@@ -322,17 +322,17 @@ def test_a_difference_is_detected_at_once(again: list[Event]):
     ]
     cursor = ReplayCursor(earlier, closed=False)
     for event in again[:-1]:
-        assert cursor.news(event) == []
+        assert cursor.new_events(event) == []
     with pytest.raises(Diverged):
-        cursor.news(again[-1])
+        cursor.new_events(again[-1])
 
 
 def test_an_ended_text_cannot_grow():
     earlier: list[Event] = [MessageStarted(), PartAdded(part=TextPart(text="a")), MessageEnded()]
     cursor = ReplayCursor(earlier, closed=False)
-    assert cursor.news(MessageStarted()) == []
-    with pytest.raises(Diverged, match="more than"):
-        cursor.news(PartAdded(part=TextPart(text="ab"), open=True))
+    assert cursor.new_events(MessageStarted()) == []
+    with pytest.raises(Diverged, match="longer than"):
+        cursor.new_events(PartAdded(part=TextPart(text="ab"), open=True))
 
 
 def test_new_ids_are_replaced_by_those_of_the_log():
@@ -382,7 +382,7 @@ def test_losses_and_bindings_match_in_any_order():
 
 @given(strategies.records())
 def test_records_without_a_restart_all_count(records: list[Record]):
-    assert standing(records) == records
+    assert without_voided(records) == records
 
 
 def test_a_restart_voids_earlier_records():
@@ -401,7 +401,7 @@ def test_a_restart_voids_earlier_records():
     records = [Record(seq, seq, "t", *each) for seq, each in enumerate(log, start=1)]
     assert [e.name for e in agent_events(records, "r1") if isinstance(e, Custom)] == ["3", "4"]
     assert [e.name for e in agent_events(records) if isinstance(e, Custom)] == ["other", "3", "4"]
-    assert len([r for r in standing(records) if isinstance(r.event, RunStarted)]) == 4
+    assert len([r for r in without_voided(records) if isinstance(r.event, RunStarted)]) == 4
 
 
 def test_a_restart_voids_only_the_messages_it_names():
@@ -415,4 +415,4 @@ def test_a_restart_voids_only_the_messages_it_names():
         (2, RunStarted(attempt=2, void=("b",))),
     ]
     records = [Record(seq, seq, "t", "r1", *each) for seq, each in enumerate(log, start=1)]
-    assert [record.seq for record in standing(records)] == [1, 2, 5, 7]
+    assert [record.seq for record in without_voided(records)] == [1, 2, 5, 7]

@@ -9,15 +9,15 @@ from sqlalchemy.exc import OperationalError
 
 from babelgate.canonical import Receipt, Task, TaskState
 from babelgate.canonical.state import TERMINAL
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.storage import nodes, queries
-from tests.gateway.hubs import OWNER, House, within
+from tests.gateway.hubs import OWNER, HubFactory, within
 from tests.postgres import empty, url_of
 
 _TIMES = {"BEAT": 0.05, "_SEEN": 0.1}
 """Settings of the heartbeat, in seconds."""
-_GONE = nodes.GONE
+_LEASE = nodes.GONE
 _SOON = 0.4
 """Seconds without a heartbeat after which a silent node counts as gone.
 
@@ -25,7 +25,7 @@ Not less, because the other nodes may be silent for that long on a busy machine.
 """
 
 
-async def reached(hub: Hub, receipt: Receipt, *wanted: TaskState) -> Task:
+async def reached(hub: GatewayHub, receipt: Receipt, *wanted: TaskState) -> Task:
     """Wait until the task in the database is in one of the states, and return it.
 
     Any node may have changed the state.
@@ -41,37 +41,37 @@ async def reached(hub: Hub, receipt: Receipt, *wanted: TaskState) -> Task:
     return await within(look(), f"one of {wanted}")
 
 
-async def ended(hub: Hub, receipt: Receipt) -> Task:
+async def ended(hub: GatewayHub, receipt: Receipt) -> Task:
     return await reached(hub, receipt, *TERMINAL)
 
 
 class Nodes:
-    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, house: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         self._house = house
         self._monkeypatch = monkeypatch
 
-    async def start(self, name: str, *agents: RegisteredAgent, **settings: Any) -> Hub:
+    async def start(self, name: str, *agents: RegisteredAgent, **settings: Any) -> GatewayHub:
         return await self._house.start(*agents, cluster=name, **settings)
 
-    async def stop(self, hub: Hub) -> None:
+    async def stop(self, hub: GatewayHub) -> None:
         await self._house.stop(hub)
 
-    def look_no_more(self, *hubs: Hub) -> None:
+    def look_no_more(self, *hubs: GatewayHub) -> None:
         """Make the nodes rely on notices alone for the commits of others."""
         for hub in hubs:
             assert hub.cluster is not None
             self._monkeypatch.setattr(hub.cluster, "_check_all", _look_at_nothing)
 
-    def silence(self, hub: Hub) -> None:
+    def silence(self, hub: GatewayHub) -> None:
         """Let the node run without heartbeats, so that the others take it for gone."""
         assert hub.cluster is not None
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", _refuse)
         self._monkeypatch.setattr(nodes, "GONE", _SOON)
 
-    def hear(self, hub: Hub) -> None:
+    def resume_heartbeats(self, hub: Hub) -> None:
         """Let the node send heartbeats again."""
         assert hub.cluster is not None
-        self._monkeypatch.setattr(nodes, "GONE", _GONE)
+        self._monkeypatch.setattr(nodes, "GONE", _LEASE)
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", type(hub.cluster.nodes).beat.__get__(hub.cluster.nodes))
 
 
@@ -87,6 +87,6 @@ async def cluster(tmp_path: Path, postgres_tables: str, monkeypatch: pytest.Monk
     empty(postgres_tables)
     for name, seconds in _TIMES.items():
         monkeypatch.setattr(nodes, name, seconds)
-    house = House(tmp_path, url_of(postgres_tables))
+    house = HubFactory(tmp_path, url_of(postgres_tables))
     yield Nodes(house, monkeypatch)
     await house.close()

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from babelgate.conformance.judge import judge
-from babelgate.conformance.probe import Options
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.report.model import SetReport
 from babelgate.conformance.requirement import Requirement, load_set
 from babelgate.conformance.verdict import Result, Verdict
@@ -39,11 +39,11 @@ async def judged(
     server: Server,
     app: ScriptedServer,
     selected: Callable[[Requirement], bool] = lambda _: True,
-    options: Options | None = None,
+    options: ProbeOptions | None = None,
 ) -> SetReport:
     async with serving(app) as url:
         chosen = load_set(server.set)
-        return await judge(chosen, url + server.path, options or server.options, is_told=True, selected=selected)
+        return await judge(chosen, url + server.path, options or server.options, is_requested=True, selected=selected)
 
 
 def concerns(violation: Violation) -> Callable[[Requirement], bool]:

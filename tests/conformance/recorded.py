@@ -5,11 +5,11 @@ import json
 import os
 from typing import Any
 
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 from docs.traceability import RUNS, recorded
 
 
-def assert_recorded(agent: str, report: Report, accept: bool) -> None:
+def assert_recorded(agent: str, report: CheckReport, accept: bool) -> None:
     """Assert that the verdicts are the recorded ones. `pytest --accept` records them, `make docs` writes the pages."""
     current = {
         each.set.name: {result.requirement.name: str(result.verdict) for result in each.results} for each in report.sets

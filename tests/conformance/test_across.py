@@ -22,8 +22,8 @@ from babelgate.conformance.across.report.html import html
 from babelgate.conformance.across.report.markdown import markdown
 from babelgate.conformance.across.report.text import lines
 from babelgate.conformance.across.scenario import SCENARIOS
-from babelgate.conformance.across.verdict import Verdict, judge
-from babelgate.conformance.probe import Options
+from babelgate.conformance.across.verdict import AcrossVerdict, judge
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 from babelgate.conformance.wire.http import Unanswered
@@ -56,21 +56,21 @@ def as_it_is(protocol: str, path: str, value: Any) -> Any:
     return value
 
 
-async def compare(url: str, *only: str, baseline: dict[str, str] | None = None) -> Verdict:
-    return judge(await play([url], Options(triggers=read_triggers("demo")), only=only), baseline)
+async def compare(url: str, *only: str, baseline: dict[str, str] | None = None) -> AcrossVerdict:
+    return judge(await play([url], ProbeOptions(triggers=read_triggers("demo")), only=only), baseline)
 
 
-async def compare_bent(gateway: Running, bend: Bend, *only: str, **options: Any) -> Verdict:
+async def compare_bent(gateway: Running, bend: Bend, *only: str, **options: Any) -> AcrossVerdict:
     async with bending(gateway.url, bend, **options) as url:
         return await compare(url, *only)
 
 
-def ids(verdict: Verdict) -> set[str]:
+def ids(verdict: AcrossVerdict) -> set[str]:
     """Return the ids of the differences between separate runs."""
     return {each.id.removeprefix("across/") for each in verdict.against if not each.is_shared}
 
 
-def declared_ids(verdict: Verdict) -> set[str]:
+def declared_ids(verdict: AcrossVerdict) -> set[str]:
     found = (each for each in verdict.findings if each.difference.declared and not each.is_shared)
     return {each.id.removeprefix("across/") for each in found}
 
@@ -239,7 +239,7 @@ def mangling_bend(seed: int) -> Bend:
 
 async def test_server_with_malformed_answers_fails_every_scenario(gateway: Running) -> None:
     async with bending(gateway.url, mangling_bend(1)) as url:
-        options = Options(triggers=read_triggers("demo"), timeout=1.0)
+        options = ProbeOptions(triggers=read_triggers("demo"), timeout=1.0)
         verdict = judge(await play([url], options, only=["plain", "approval", "files", "fail"]))
     assert {each.scenario for each in verdict.against} == {"plain", "approval", "files", "fail"}
     for report in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
@@ -308,7 +308,7 @@ async def test_report_of_a_difference_contains_both_wire_forms(gateway: Running)
 async def test_reports_contain_no_keys(tmp_path: Path) -> None:
     headers = {"Authorization": "Bearer alices-secret"}
     async with running(tmp_path, keys={"alice": "alices-secret"}) as gateway:
-        options = Options(headers=headers, triggers=read_triggers("demo"))
+        options = ProbeOptions(headers=headers, triggers=read_triggers("demo"))
         verdict = judge(await play([gateway.url], options, only=["plain", "files"]))
     assert verdict.is_same and verdict.played == 2
     for report in ("\n".join(lines(verdict)), markdown(verdict), html(verdict), document(verdict)):
@@ -317,7 +317,7 @@ async def test_reports_contain_no_keys(tmp_path: Path) -> None:
 
 async def test_scenario_without_a_trigger_is_skipped(gateway: Running) -> None:
     triggers = Triggers({"plain": Trigger("Hello", agent="echo"), "files": Trigger("", is_never=True)})
-    verdict = judge(await play([gateway.url], Options(triggers=triggers)))
+    verdict = judge(await play([gateway.url], ProbeOptions(triggers=triggers)))
     played = {each.scenario.name for each in verdict.record.played if each.shots}
     assert played == {"plain", "turns"}
     skipped = {each.scenario.name: each.skipped for each in verdict.record.played}
@@ -328,7 +328,7 @@ async def test_scenario_without_a_trigger_is_skipped(gateway: Running) -> None:
 
 async def test_several_urls_are_compared(gateway: Running) -> None:
     urls = [f"{gateway.url}/a2a/echo", f"{gateway.url}/acp", f"{gateway.url}/agent/echo/ap/v1"]
-    record = await play(urls, Options(), only=["plain"])
+    record = await play(urls, ProbeOptions(), only=["plain"])
     assert record.protocols[:4] == ["acp", "a2a-0.3", "a2a-1.0", "aief"]
     assert judge(record).is_same
 
@@ -336,11 +336,11 @@ async def test_several_urls_are_compared(gateway: Running) -> None:
 async def test_comparison_needs_two_protocols(gateway: Running) -> None:
     async with bending(gateway.url, as_it_is, only="/acp/") as url:
         with pytest.raises(NothingToCompare, match="ACP; two protocols are needed"):
-            await play([url], Options())
+            await play([url], ProbeOptions())
     with pytest.raises(NothingToCompare, match="no scenario matches lunch; the scenarios are plain,"):
-        await play([gateway.url], Options(), only=["lunch"])
+        await play([gateway.url], ProbeOptions(), only=["lunch"])
     with bound_socket() as unused, pytest.raises(Unanswered):
-        await play([f"http://127.0.0.1:{unused.getsockname()[1]}"], Options())
+        await play([f"http://127.0.0.1:{unused.getsockname()[1]}"], ProbeOptions())
 
 
 async def exit_code(*arguments: str) -> int:
@@ -407,9 +407,9 @@ async def table(text: str) -> AsyncGenerator[Artifact]:
 AGENTS = {agent.__name__: agent for agent in (two, again, notes, large, number, table)}
 
 
-async def compare_agent(url: str, agent: str, **triggers: Trigger) -> Verdict:
+async def compare_agent(url: str, agent: str, **triggers: Trigger) -> AcrossVerdict:
     chosen = {"plain": Trigger("Go", agent=agent), "stream": Trigger("Go", agent=agent), **triggers}
-    return judge(await play([url], Options(triggers=Triggers(chosen)), only=[*chosen]))
+    return judge(await play([url], ProbeOptions(triggers=Triggers(chosen)), only=[*chosen]))
 
 
 async def test_different_forms_of_the_same_content_are_equal(tmp_path: Path) -> None:

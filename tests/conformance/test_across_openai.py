@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from babelgate.conformance.across.play import play
 from babelgate.conformance.across.report.text import lines
-from babelgate.conformance.across.verdict import Verdict, judge
-from babelgate.conformance.probe import Options
+from babelgate.conformance.across.verdict import AcrossVerdict, judge
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.trigger import Trigger, Triggers
 from tests.conformance.servers import openai_chat, openai_responses
 from tests.serving import serving
@@ -26,8 +26,8 @@ class Both:
     chat: str
     responses: str
 
-    async def compare(self, *only: str) -> Verdict:
-        options = Options(headers=KEY, triggers=TRIGGERS)
+    async def compare(self, *only: str) -> AcrossVerdict:
+        options = ProbeOptions(headers=KEY, triggers=TRIGGERS)
         return judge(await play([self.chat, self.responses], options, only=only))
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from babelgate.conformance.examine import Selection, examine
-from babelgate.conformance.probe import Options
+from babelgate.conformance.examine import RequirementSelection, examine
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.protocols.a2a.discovery import WELL_KNOWN, own_url_of, sibling_of
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers import (
     a2a_0_3,
@@ -22,9 +22,9 @@ from tests.serving import serving
 SERVERS = (acp_0_2.SERVER, mcp_2025_11_25.SERVER, mcp_2026_07_28.SERVER, openai_chat.SERVER, openai_responses.SERVER)
 
 
-async def examined(server: Server, path: str, *only: str, protocol: str = "") -> tuple[str, Report]:
+async def examined(server: Server, path: str, *only: str, protocol: str = "") -> tuple[str, CheckReport]:
     async with serving(server.make("")) as url:
-        return url, await examine(url + path, Selection(protocol, only=only), server.options)
+        return url, await examine(url + path, RequirementSelection(protocol, only=only), server.options)
 
 
 @pytest.mark.parametrize("server", SERVERS, ids=lambda each: each.set)
@@ -73,7 +73,7 @@ async def test_card_with_grpc_alone_is_refused_with_the_reason(card: dict[str, o
             return Answer(body=card)
 
     async with serving(GrpcAlone()) as url:
-        report = await examine(url, Selection("a2a"), Options())
+        report = await examine(url, RequirementSelection("a2a"), ProbeOptions())
     assert not report.sets
     assert "the card offers GRPC alone, and GRPC is not judged" in report.refused[name]
 
@@ -83,8 +83,8 @@ async def test_card_with_grpc_and_others_is_judged_by_the_others(server: Server)
     _, report = await examined(server, server.path, "*/rest.not-found", protocol="a2a")
     (found,) = report.sets
     assert [each.verdict for each in found.results] == [Verdict.PASS]
-    assert "HTTP+JSON at " in found.because
-    assert "GRPC is not judged" in found.because
+    assert "HTTP+JSON at " in found.evidence
+    assert "GRPC is not judged" in found.evidence
 
 
 @pytest.mark.parametrize(

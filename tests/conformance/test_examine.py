@@ -14,10 +14,10 @@ import pytest_asyncio
 from jsonschema import Draft202012Validator
 
 from babelgate.conformance.baseline import apply
-from babelgate.conformance.examine import Selection, SelectionError, examine
-from babelgate.conformance.probe import Options
+from babelgate.conformance.examine import RequirementSelection, SelectionError, examine
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.report import FORMS, render
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.report.text import lines
 from babelgate.conformance.requirement import load_set, set_names
 from babelgate.conformance.trigger import BEHAVIOURS
@@ -34,36 +34,36 @@ pytestmark = pytest.mark.slow
 SECRET = "open-sesame-4711"
 
 
-async def examined(violation: str = "", **selection: Any) -> Report:
+async def examined(violation: str = "", **selection: Any) -> CheckReport:
     server = a2a_1_0.SERVER
-    options = Options(
+    options = ProbeOptions(
         headers={**server.options.headers, "X-Secret": SECRET},
         other_headers=server.options.other_headers,
         triggers=server.options.triggers,
         timeout=server.options.timeout,
     )
     async with serving(server.make(violation)) as url:
-        return await examine(url + server.path, Selection(**selection), options)
+        return await examine(url + server.path, RequirementSelection(**selection), options)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def right() -> Report:
+async def right() -> CheckReport:
     return await examined()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def wrong() -> Report:
+async def wrong() -> CheckReport:
     """Report of an agent that breaks cancel.ended."""
     return await examined("ended tasks are cancelled")
 
 
-def test_protocol_of_an_agent_is_detected(right: Report) -> None:
+def test_protocol_of_an_agent_is_detected(right: CheckReport) -> None:
     assert [each.set.name for each in right.sets] == ["a2a-1.0"]
     assert right.is_conformant
     assert right.sets[0].passes == right.sets[0].applicable > 0
 
 
-def test_every_report_format_is_valid_and_contains_no_secret(wrong: Report) -> None:
+def test_every_report_format_is_valid_and_contains_no_secret(wrong: CheckReport) -> None:
     assert not wrong.is_conformant
     forms = {form: render(wrong, form) for form in FORMS}
     for form, text in forms.items():
@@ -78,7 +78,7 @@ def test_every_report_format_is_valid_and_contains_no_secret(wrong: Report) -> N
     assert json.loads(forms["badge"])["color"] != "brightgreen"
 
 
-def test_page_loads_no_resources(right: Report) -> None:
+def test_page_loads_no_resources(right: CheckReport) -> None:
     class Loads(HTMLParser):
         found: list[str]
 
@@ -93,7 +93,7 @@ def test_page_loads_no_resources(right: Report) -> None:
     assert reader.found == []
 
 
-def test_baseline_accepts_failures_and_reports_stale_entries(wrong: Report) -> None:
+def test_baseline_accepts_failures_and_reports_stale_entries(wrong: CheckReport) -> None:
     expected = apply({"a2a-1.0/cancel.ended": "known", "acp-0.2/other": "of another set"}, wrong.sets[0])
     assert expected.is_conformant
     stale = apply({"a2a-1.0/cancel.ended": "known", "a2a-1.0/send.waits": "no more"}, wrong.sets[0])
@@ -101,7 +101,7 @@ def test_baseline_accepts_failures_and_reports_stale_entries(wrong: Report) -> N
     assert not stale.is_conformant
 
 
-def test_failed_requirement_has_its_exchanges_as_evidence(wrong: Report) -> None:
+def test_failed_requirement_has_its_exchanges_as_evidence(wrong: CheckReport) -> None:
     (failed,) = [each for each in wrong.sets[0].results if each.verdict is Verdict.FAIL]
     assert failed.exchange is not None and b'"CancelTask"' in failed.exchange.body
     assert failed.expected.startswith("the error TASK_NOT_CANCELABLE")
@@ -110,7 +110,7 @@ def test_failed_requirement_has_its_exchanges_as_evidence(wrong: Report) -> None
 
 async def test_server_without_a_supported_protocol_is_not_judged() -> None:
     async with serving(Dead()) as url:
-        report = await examine(url, Selection(), Options())
+        report = await examine(url, RequirementSelection(), ProbeOptions())
     assert not report.sets and not report.is_conformant
     assert "there is no agent card" in report.refused["a2a-1.0"]
 
@@ -206,14 +206,14 @@ async def test_timeout_report_suggests_a_longer_timeout() -> None:
                 return
         await inner(scope, receive, send)
 
-    options = Options(headers=server.options.headers, triggers=server.options.triggers, timeout=0.2)
+    options = ProbeOptions(headers=server.options.headers, triggers=server.options.triggers, timeout=0.2)
     async with serving(late) as url:
-        report = await examine(url + server.path, Selection("a2a", "1.0", ("cancel.ended",)), options)
+        report = await examine(url + server.path, RequirementSelection("a2a", "1.0", ("cancel.ended",)), options)
     report_text = "\n".join(lines(report))
     assert "got no answer in time. If your agent needs longer, pass --timeout 60." in report_text
 
 
-def test_page_starts_with_failures_and_filters_by_verdict(wrong: Report) -> None:
+def test_page_starts_with_failures_and_filters_by_verdict(wrong: CheckReport) -> None:
     page = render(wrong, "html")
     (judged,) = wrong.sets
     heads = [part.partition("</code>")[0] for part in page.split("<details class=")[1:] if "<summary><b>" in part]

@@ -8,9 +8,9 @@ import pytest
 
 from babelgate.adapters.openai.codec.model import format_of, tools_of
 from babelgate.canonical import Invocation, UseTool
-from babelgate.conformance.examine import Selection, examine
-from babelgate.conformance.probe import Options
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.examine import RequirementSelection, examine
+from babelgate.conformance.probe import ProbeOptions
+from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
 from babelgate.conformance.verdict import Verdict
 from babelgate.gateway import demo
@@ -22,16 +22,16 @@ pytestmark = pytest.mark.slow
 BOB = {"Authorization": "Bearer bobs-secret"}
 ALICE = {"Authorization": "Bearer alices-secret"}
 KEYS = {"alice": "alices-secret", "bob": "bobs-secret"}
-UNOWNED = Options(triggers=read_triggers("demo"))
-OWNED = Options(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
+UNOWNED = ProbeOptions(triggers=read_triggers("demo"))
+OWNED = ProbeOptions(headers=ALICE, other_headers=BOB, triggers=read_triggers("demo"))
 
 
-async def judged(folder: Path, protocol: str, options: Options, path: str, **settings: Any) -> Report:
+async def judged(folder: Path, protocol: str, options: ProbeOptions, path: str, **settings: Any) -> CheckReport:
     async with running(folder, **settings) as gateway:
-        return await examine(f"{gateway.url}{path}", Selection(protocol), options)
+        return await examine(f"{gateway.url}{path}", RequirementSelection(protocol), options)
 
 
-def wrong(report: Report) -> list[str]:
+def wrong(report: CheckReport) -> list[str]:
     return [
         f"{each.requirement.id}: {each.verdict}: {each.expected}: {each.actual}"
         for of in report.sets
@@ -52,7 +52,7 @@ async def test_demo_agents_conform_to_a2a_of_both_versions(tmp_path: Path, accep
 async def test_gateway_without_private_addresses_fails_no_push_requirement(tmp_path: Path) -> None:
     """Test the default settings of `babelgate serve`, which allow no private address, without working DNS."""
     async with running(tmp_path, network={"allow": []}) as gateway:
-        chosen = Selection("a2a", only=("push.*",))
+        chosen = RequirementSelection("a2a", only=("push.*",))
         report = await examine(f"{gateway.url}/a2a/echo", chosen, UNOWNED)
     assert [f"{each.requirement.id}: {each.expected}" for of in report.sets for each in of.broken()] == []
 
@@ -110,8 +110,8 @@ async def test_demo_agents_conform_to_mcp_of_both_versions(tmp_path: Path, accep
     assert [each for each in wrong(report) if not each.startswith(expected)] == []
     assert_recorded("babelgate", report, accept)
     async with running(tmp_path, keys=KEYS) as gateway:
-        owned = await examine(f"{gateway.url}/mcp", Selection("mcp", "2026-07-28", ("*/question.*",)), OWNED)
-        guarded = await examine(f"{gateway.url}/mcp", Selection("mcp", only=("*/http.origin",)), OWNED)
+        owned = await examine(f"{gateway.url}/mcp", RequirementSelection("mcp", "2026-07-28", ("*/question.*",)), OWNED)
+        guarded = await examine(f"{gateway.url}/mcp", RequirementSelection("mcp", only=("*/http.origin",)), OWNED)
     [only] = owned.sets
     assert "second-caller" in only.capabilities
     assert wrong(owned) == []
@@ -135,11 +135,11 @@ async def test_agent_with_tools_conforms_to_open_responses(tmp_path: Path, accep
     agents = {"suite": suite, "fail": demo.fail, "slow": demo.slow}
     named = {"plain": "suite", "stream": "suite", "fail": "fail", "calls": "suite", "data": "suite"}
     triggers = {name: Trigger("Hello, agent", agent=agent) for name, agent in named.items()}
-    options = Options(
+    options = ProbeOptions(
         headers=ALICE, other_headers=BOB, triggers=Triggers({**triggers, "long": Trigger("30", agent="slow")})
     )
     async with running(tmp_path, agents, keys=KEYS) as gateway:
-        report = await examine(f"{gateway.url}/v1", Selection("openai", "responses"), options)
+        report = await examine(f"{gateway.url}/v1", RequirementSelection("openai", "responses"), options)
     assert [each.set.name for each in report.sets] == ["openai-responses"]
     assert wrong(report) == []
     assert_recorded("babelgate", report, accept)

@@ -4,16 +4,16 @@ from dataclasses import replace
 from typing import Final
 
 from babelgate.conformance.judge import judge
-from babelgate.conformance.probe import Probes, Suite
-from babelgate.conformance.protocols.acp.target import Ctx, Server, open_server
-from babelgate.conformance.report.model import Report
+from babelgate.conformance.probe import Probes, ProbeSuite
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, open_server
+from babelgate.conformance.report.model import CheckReport
 from babelgate.conformance.report.text import lines
 from babelgate.conformance.requirement import load_set
 from babelgate.conformance.verdict import Verdict
 from tests.conformance.servers.acp_0_2 import SERVER
 from tests.serving import serving
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add
@@ -31,7 +31,7 @@ async def sends_an_invalid_request(ctx: Ctx) -> None:
     assert exchange.status == 200
 
 
-SUITE: Final[Suite[Server]] = Suite(open_server, probes)
+SUITE: Final[ProbeSuite[AcpTarget]] = ProbeSuite(open_server, probes)
 
 
 async def test_judge_error_is_no_failure_of_the_agent() -> None:
@@ -49,6 +49,6 @@ async def test_judge_error_is_no_failure_of_the_agent() -> None:
     mistake, request = (each.expected for each in report.results)
     assert "KeyError" in mistake
     assert "of the check breaks" in request and "createRun.request" in request
-    text = "\n".join(lines(Report(url, [report], 0.0, "0")))
+    text = "\n".join(lines(CheckReport(url, [report], 0.0, "0")))
     assert "Errors of the check, not of the agent" in text
     assert "✗" not in text

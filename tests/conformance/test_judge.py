@@ -121,6 +121,15 @@ async def test_conforming_server_passes_every_requirement(server: Server) -> Non
 
 
 @every_server
+async def test_behaviours_the_agent_never_shows_are_not_applicable(server: Server) -> None:
+    triggers = server.options.triggers.without(set(BEHAVIOURS) - {"plain"})
+    report = await judged(server, server.make(""), options=replace(server.options, triggers=triggers))
+    assert report.outcome is not Outcome.NOT_CONFORMANT
+    not_shown = [each for each in report.results if each.requirement.probe and each.verdict is Verdict.NOT_OBSERVED]
+    assert [f"{each.requirement.id}: {each.expected}" for each in not_shown] == []
+
+
+@every_server
 @pytest.mark.timeout(300)
 async def test_trigger_without_effect_fails_no_requirement(server: Server) -> None:
     """Test an agent that gives a plain answer to every input."""

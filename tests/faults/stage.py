@@ -22,15 +22,15 @@ from babelgate.adapters.langchain.client import resume
 from babelgate.canonical import Answers, Ask, Fold, Invocation, Message, Receipt, Record, Run, Scope, Submission
 from babelgate.canonical.event import PartAdded, PartDelta
 from babelgate.gateway.agents import failover as fleets
-from babelgate.gateway.agents.failover import Breaker, Server, ServerPool, server_pool
+from babelgate.gateway.agents.failover import Breaker, FailoverServer, ServerPool, server_pool
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests.adapters.openai.model import Answer, serve
 from tests.faults.proxy import Proxy, proxied
 from tests.gateway.invariant import check_log
-from tests.given import make
 from tests.running import Running, running
+from tests.submissions import make
 
 OWNER: Final = "default"
 BOUND: Final = 30.0
@@ -201,7 +201,7 @@ class Stage:
         check_log(records)
         return Outcome(await hub.reads.run(OWNER, receipt.run_id), records, receipt)
 
-    async def heard(self, receipt: Receipt, text: str) -> None:
+    async def wait_for_text(self, receipt: Receipt, text: str) -> None:
         """Wait until the gateway has received the text from the agent."""
         hub, scope = self.front.hub, Scope(receipt.thread_id, "run", receipt.run_id)
         received = ""
@@ -306,12 +306,12 @@ def _watched(stage: Stage, names: tuple[str, ...], registry: Registry) -> list[R
         wire = WIRES[name]
         upstream = next(each for each in UPSTREAMS if each.protocol == wire.protocol)
 
-        def server(proxy: Proxy, wire: Wire = wire, upstream: Upstream = upstream) -> Server:
+        def server(proxy: Proxy, wire: Wire = wire, upstream: Upstream = upstream) -> FailoverServer:
             url = proxy.url + wire.path.format(agent="tell")
             timeout = httpx.Timeout(2, read=PATIENCE)
             client = upstream.client(url, "two" if wire.models else "tell", headers={}, timeout=timeout)
             breaker = Breaker(failures=2, cooldown=COOLDOWN, clock=lambda: stage.now)
-            return Server(url, client, breaker, upstream.protocol)
+            return FailoverServer(url, client, breaker, upstream.protocol)
 
         several = [stage.proxy(name)] if wire.models else [stage.proxies["one"], stage.proxies["two"]]
         for number, proxies in enumerate(([stage.proxy(name)], several), 1):

@@ -29,7 +29,7 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.event import LossNoted, MessageEnded, MessageStarted, PartAdded, RunEnded
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.fidelity.measure import EXTENDED, WAYS, Way
 from tests.fidelity.unserved import UNSERVED
@@ -69,9 +69,9 @@ class Branching:
 
 @dataclass(frozen=True)
 class Chain:
-    hub: Hub
+    hub: GatewayHub
     """Hub of the gateway in front."""
-    behind: Hub
+    behind: GatewayHub
     agent: Branching
 
 

@@ -12,7 +12,7 @@ import pytest_asyncio
 from babelgate.adapters.a2a import client as client_module
 from babelgate.adapters.a2a.agents.interface import Interface
 from babelgate.adapters.a2a.client import Client, discover
-from babelgate.adapters.a2a.client.binding import Binding, create_binding
+from babelgate.adapters.a2a.client.binding import ClientBinding, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.canonical import DataPart, Event, FilePart, Message, Part, Record, RunStatus, TextPart
 from babelgate.canonical.agent import DETACH
@@ -56,7 +56,7 @@ class Way:
         return Client(f"{self.server.url}/{name}", interface=self.interface(name))
 
     @asynccontextmanager
-    async def binding(self, name: str) -> AsyncGenerator[Binding]:
+    async def binding(self, name: str) -> AsyncGenerator[ClientBinding]:
         """Yield the binding to an agent, without a client around it."""
         upstream = HttpClient()
         yield create_binding(upstream, self.interface(name), "")

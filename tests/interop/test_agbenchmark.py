@@ -20,8 +20,8 @@ from babelgate.conformance.bench.attempt import Contender
 from babelgate.conformance.bench.price import Prices
 from babelgate.conformance.bench.result import AgentAbout, Report, Settings
 from babelgate.conformance.bench.run import Budget
-from babelgate.conformance.bench.server import Server, reach
-from babelgate.conformance.bench.session import Session, begin, conduct
+from babelgate.conformance.bench.server import AgentClient, reach
+from babelgate.conformance.bench.session import BenchSession, begin, conduct
 from babelgate.conformance.bench.suite import Suite
 from tests.interop.peers import peer_python
 from tests.running import Running, running
@@ -144,9 +144,9 @@ async def run_bench(folder: Path, suite: Suite, gateway: Running, *names: str, *
     async with reach() as http:
         urls = {name: f"{gateway.url}/agent/{name}" for name in names}
         abouts = [AgentAbout(name=name, target=url, url=url, fronted=False) for name, url in urls.items()]
-        contenders = [Contender(name, Server(url, http)) for name, url in urls.items()]
+        contenders = [Contender(name, AgentClient(url, http)) for name, url in urls.items()]
         header = begin(suite, abouts, Settings(**settings), suite_format="agbenchmark")
-        session = Session(folder, header, suite, contenders, Prices({}), Budget())
+        session = BenchSession(folder, header, suite, contenders, Prices({}), Budget())
         return await conduct(session, lambda _: None)
 
 

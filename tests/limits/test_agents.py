@@ -51,7 +51,7 @@ async def test_too_large_a_total_output_fails_without_blocking_others(tmp_path: 
     async with strained(tmp_path, agents=python_agents("much")) as gateway, gateway.watched() as strain:
         state = await ask(gateway, "much")
     assert state["__error__"]["error"] == "AgentInvalidError"
-    assert "more in one run than the limit of 67108864 bytes" in state["__error__"]["message"]
+    assert "larger than the limit of 67108864 bytes (limits.output)" in state["__error__"]["message"]
     strain.check(memory=250 * MB)
 
 

@@ -24,6 +24,6 @@ async def test_a_run_over_the_output_limit_keeps_its_output(tmp_path: Path) -> N
         for caller_class in CALLERS:
             view = await caller_class(gateway.http, "talks").send("hi")
             assert view.state == "failed", caller_class.name
-            assert f"The agent said more in one run than the limit of {LIMIT} bytes" in view.fault, caller_class.name
+            assert f"The events of the run are larger than the limit of {LIMIT} bytes" in view.fault, caller_class.name
             task = await gateway.http.get(f"/a2a/talks/tasks/{view.task_id}", headers=V1)
             assert FIRST in task.text, caller_class.name

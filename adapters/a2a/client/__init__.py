@@ -21,7 +21,7 @@ from babelgate.adapters.a2a.agents.interface import (
     find_interface,
     is_card,
 )
-from babelgate.adapters.a2a.client.binding import Binding, Replies, create_binding
+from babelgate.adapters.a2a.client.binding import ClientBinding, Replies, create_binding
 from babelgate.adapters.a2a.client.http import HttpClient
 from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS
 from babelgate.adapters.a2a.frameworks.agentstack import STREAMING
@@ -32,7 +32,7 @@ from babelgate.adapters.a2a.request import losses, request
 from babelgate.adapters.a2a.wire import replies as w
 from babelgate.adapters.a2a.wire.requests import find_activated
 from babelgate.adapters.a2a.wire.task import PROTOCOL
-from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, MAX_FAILURES, POLL_TIMEOUT, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, MAX_FAILURES, POLL_TIMEOUT, Backoff, time_limit
 from babelgate.adapters.kit.client.blame import blaming_the_agent
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.calls import Connection
@@ -91,9 +91,9 @@ class _Server:
         self._url = url
         self._agent = agent
         self._interface = interface
-        self.binding: Binding | None = None
+        self.binding: ClientBinding | None = None
 
-    async def load_binding(self) -> Binding:
+    async def load_binding(self) -> ClientBinding:
         """Return the binding that the agent's card declares. The card is read at the first call."""
         if self.binding is None:
             interface = self._interface
@@ -117,7 +117,7 @@ class _Run(UpstreamRun):
         self._refused: FaultError | None = None
         """Error by which the server refused the message, before its first event."""
 
-    async def _binding(self) -> Binding:
+    async def _binding(self) -> ClientBinding:
         """Return the binding with the extensions of this run: those that the caller activated, tools, and streaming."""
         binding, uris = await self._server.load_binding(), [*find_activated(self._call.input.extra)]
         if binding.accepts_tools and self._call.tools:
@@ -139,7 +139,7 @@ class _Run(UpstreamRun):
     async def stages(self) -> AsyncGenerator[Stage]:
         reader, task_id = self._reader, self._call.upstream.get("task")
         if task_id is None and (self._is_attached or self._call.answers):
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this task")
         if self._is_attached:
             yield self._recall()
         else:
@@ -217,7 +217,7 @@ class _Run(UpstreamRun):
     async def _note_loss(self, feature: str, how: str) -> Stage:
         yield self._reader.note(feature, how)
 
-    async def _send(self, binding: Binding, past: Sequence[Record]) -> Stage:
+    async def _send(self, binding: ClientBinding, past: Sequence[Record]) -> Stage:
         """Send the message, and return the events of the server's replies, until the stream or the run ends."""
         reader, self._refused = self._reader, None
         self._adopt(binding)
@@ -248,7 +248,7 @@ class _Run(UpstreamRun):
                 raise
         yield reader.close()
 
-    async def _check_progress(self, binding: Binding, refused: FaultError) -> Stage:
+    async def _check_progress(self, binding: ClientBinding, refused: FaultError) -> Stage:
         """Get a task whose answer was refused, and return its events if it no longer waits. Raises `refused` otherwise.
 
         The task may have received its credentials another way (specification 1.0, 7.6), or an answer whose response was
@@ -257,7 +257,7 @@ class _Run(UpstreamRun):
         if not self._call.answers or refused.fault.code is FaultCode.AGENT_TIMEOUT:
             raise refused
         try:
-            async with in_time(POLL_TIMEOUT):
+            async with time_limit(POLL_TIMEOUT):
                 task = await binding.get(self._call.upstream["task"], self._call.upstream.get("context"))
             events = self._read(task)
         except FaultError:
@@ -266,7 +266,7 @@ class _Run(UpstreamRun):
             raise refused
         yield events
 
-    async def _poll(self, binding: Binding, *, is_once: bool = False) -> Stage:
+    async def _poll(self, binding: ClientBinding, *, is_once: bool = False) -> Stage:
         """Get the task repeatedly, and return what is new, until it stops. `is_once`: until the server has answered."""
         backoff, get_task = Backoff(FIRST_WAIT, LAST_WAIT), partial(_get_task, self._reader, binding)
         while True:
@@ -280,7 +280,7 @@ class _Run(UpstreamRun):
                 backoff.reset()
             await backoff.wait()
 
-    async def _subscribe(self, binding: Binding) -> Stage:
+    async def _subscribe(self, binding: ClientBinding) -> Stage:
         """Subscribe to the task, whose stream begins with the whole task (specification 1.0, 3.1.6).
 
         The streams of a2a-sdk 0.3.26 do not. They would leave a gap, so the client polls the task instead.
@@ -303,15 +303,15 @@ class _Run(UpstreamRun):
                             await listener.drain()
                             return
 
-    def _adopt(self, binding: Binding) -> None:
+    def _adopt(self, binding: ClientBinding) -> None:
         interface = binding.interface
         self._reader.habits = Habits(binding.rule, interface.answers_in_status, interface.repeats_answer)
 
-    def _catch_up(self, binding: Binding) -> Stage:
+    def _catch_up(self, binding: ClientBinding) -> Stage:
         reader = self._reader
         return catch_up(reader.records, partial(self._replay, binding), lambda: reader.is_stopped)
 
-    async def _replay(self, binding: Binding, start: int) -> Stage:
+    async def _replay(self, binding: ClientBinding, start: int) -> Stage:
         reader = self._reader
         assert reader.task_id is not None
         async with (
@@ -326,7 +326,7 @@ class _Run(UpstreamRun):
                     if reader.is_stopped or reader.records.behind:
                         return
 
-    async def _read_with_files(self, binding: Binding, reply: Json) -> Sequence[Event]:
+    async def _read_with_files(self, binding: ClientBinding, reply: Json) -> Sequence[Event]:
         events = self._read(reply)
         return await with_files(events, binding.file)
 
@@ -351,7 +351,7 @@ class _Listener:
     running task, because some servers take a disconnect for a cancel.
     """
 
-    def __init__(self, reader: EventReader, binding: Binding, replies: Replies) -> None:
+    def __init__(self, reader: EventReader, binding: ClientBinding, replies: Replies) -> None:
         self._reader = reader
         self._binding = binding
         self._replies = replies
@@ -434,9 +434,9 @@ class _Listener:
             await asyncio.wait((checking,))
 
 
-async def _get_task(reader: EventReader, binding: Binding) -> tuple[Json]:
+async def _get_task(reader: EventReader, binding: ClientBinding) -> tuple[Json]:
     assert reader.task_id is not None
-    async with in_time(POLL_TIMEOUT):
+    async with time_limit(POLL_TIMEOUT):
         return (await binding.get(reader.task_id, reader.context_id),)
 
 
@@ -465,7 +465,7 @@ async def _read_card(http: HttpClient, url: str) -> tuple[JsonObject, Interface 
     for index, candidate in enumerate(candidates):
         try:
             async with (
-                in_time(POLL_TIMEOUT),
+                time_limit(POLL_TIMEOUT),
                 http.open_response("GET", candidate, accept=_JSON) as response,
             ):
                 card = await http.json(response, CARD_LIMIT)

@@ -94,7 +94,7 @@ class Replies:
         await self._frames.aclose()
 
 
-class Binding(ABC):
+class ClientBinding(ABC):
     """One interface of an A2A server, with the headers of its requests."""
 
     rule: DataRule = "any"
@@ -155,7 +155,7 @@ class Binding(ABC):
     def _headers_from(self, start: int | None) -> dict[str, str]:
         return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
-    def fallback(self, error: FaultError) -> "Binding | None":
+    def fallback(self, error: FaultError) -> "ClientBinding | None":
         """Return the binding to try after an error, or None.
 
         The server may not know the method or the version (specification 1.0, 3.6.2 and 5.4), or may have no streams
@@ -173,7 +173,7 @@ class Binding(ABC):
 _NO_VERSION: Final = "VERSION_NOT_SUPPORTED"
 
 
-def create_binding(http: HttpClient, interface: Interface, agent: str) -> Binding:
+def create_binding(http: HttpClient, interface: Interface, agent: str) -> ClientBinding:
     if interface.rest:
         dialect = v1_0.Codec if interface.version == "1.0" else v0_3_rest.Codec
         return _Rest(http, interface, dialect("", agent))
@@ -181,7 +181,7 @@ def create_binding(http: HttpClient, interface: Interface, agent: str) -> Bindin
     return _JsonRpc(http, interface, dialect("", agent))
 
 
-class _JsonRpc(Binding):
+class _JsonRpc(ClientBinding):
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(http, interface, dialect)
         self._methods = _METHODS_1_0 if interface.version == "1.0" else _METHODS_0_3
@@ -243,10 +243,10 @@ def _result(value: Json) -> Json:
 def _decode_error_response(value: Json) -> FaultError:
     if isinstance(value, dict):
         return decode_error(value)
-    return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is no object")
+    return FaultError(FaultCode.AGENT_INVALID, "The agent breaks its protocol: an answer is not a JSON object")
 
 
-class _Rest(Binding):
+class _Rest(ClientBinding):
     def __init__(self, http: HttpClient, interface: Interface, dialect: Dialect) -> None:
         super().__init__(http, interface, dialect)
         # Path prefixes in the protocol buffers: `/v1` in 0.3; `/{tenant}` in 1.0.1, if the interface has a tenant.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 from babelgate.adapters.a2a.frameworks import FRAMEWORKS, ag2, kagent
-from babelgate.adapters.a2a.frameworks.framework import AnswerWriter, Question, QuestionReader
+from babelgate.adapters.a2a.frameworks.framework import AnswerWriter, FrameworkQuestion, QuestionReader
 from babelgate.canonical import DataPart, Part, TextPart
 from babelgate.canonical.event import InterruptAnswered
 from babelgate.canonical.json import as_object
@@ -33,7 +33,7 @@ _IS_ANSWER: Final = [framework.is_answer for framework in FRAMEWORKS if framewor
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class AnswerMessage:
     """Answer to one or more questions: what its message contains."""
 
     parts: tuple[Part, ...] = ()
@@ -44,12 +44,12 @@ class Reply:
 # Questions
 
 
-def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Question]:
+def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[FrameworkQuestion]:
     """Return the questions of a status message in a framework's form, if it has any.
 
     The other parts of the message go to the first question.
     """
-    questions: list[Question] = []
+    questions: list[FrameworkQuestion] = []
     others: list[Part] = []
     for part in parts:
         in_part = _read_part(part)
@@ -63,15 +63,15 @@ def decode_asked(parts: Sequence[Part], metadata: JsonObject | None) -> list[Que
     return [_with_words(question, tuple(others) if index == 0 else ()) for index, question in enumerate(questions)]
 
 
-def decode_calls(name: str | None, parts: Sequence[Part]) -> list[Question]:
+def decode_calls(name: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
     """Return the questions in an artifact in a framework's form; none if any part is something else."""
-    return next(filter(None, (reader(name, parts) for reader in _ARTIFACT_READERS)), list[Question]())
+    return next(filter(None, (reader(name, parts) for reader in _ARTIFACT_READERS)), list[FrameworkQuestion]())
 
 
-def _read_part(part: Part) -> list[Question]:
+def _read_part(part: Part) -> list[FrameworkQuestion]:
     if not isinstance(part, DataPart) or not isinstance(part.data, dict):
         return []
-    return next(filter(None, (reader(part) for reader in _QUESTION_READERS)), list[Question]())
+    return next(filter(None, (reader(part) for reader in _QUESTION_READERS)), list[FrameworkQuestion]())
 
 
 def is_waiting(part: Part) -> bool:
@@ -86,7 +86,7 @@ def genai_mark(part: Part) -> str | None:
     return next((key for key in _GENAI_MARKS if key in part.metadata), None)
 
 
-def _with_words(question: Question, others: tuple[Part, ...]) -> Question:
+def _with_words(question: FrameworkQuestion, others: tuple[Part, ...]) -> FrameworkQuestion:
     """Return the question with the other parts of its message: callers of most protocols see only text.
 
     A form with `words` means that its framework words the question twice. The message's own text is used, unless it
@@ -108,7 +108,7 @@ def _with_words(question: Question, others: tuple[Part, ...]) -> Question:
 # Answers
 
 
-def encode_answers(answers: Iterable[tuple[JsonObject, InterruptAnswered]]) -> Reply:
+def encode_answers(answers: Iterable[tuple[JsonObject, InterruptAnswered]]) -> AnswerMessage:
     """Return one message with the answers to questions that all have a `form`."""
     parts: list[Part] = []
     results: list[Json] = []
@@ -129,7 +129,7 @@ def encode_answers(answers: Iterable[tuple[JsonObject, InterruptAnswered]]) -> R
     if results:
         parts.append(ag2.encode_results(results))
         extensions[ag2.CLIENT_TOOLS] = None
-    return Reply(tuple(parts), metadata, tuple(extensions))
+    return AnswerMessage(tuple(parts), metadata, tuple(extensions))
 
 
 def _merge(first: JsonObject, second: JsonObject) -> JsonObject:

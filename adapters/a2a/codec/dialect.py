@@ -121,7 +121,7 @@ def decode_part(part: w.Part, field: str, data: "DataRule" = "any") -> TextPart 
         raise invalid(field, "A part has exactly one of text, data and a file (raw, url or file).")
     kind = {"raw": "file", "url": "file"}.get(present[0], present[0])
     if part.kind not in (None, "", kind):
-        raise invalid(f"{field}.kind", f"The part says it is {part.kind!r}, and holds {kind}.")
+        raise invalid(f"{field}.kind", f"The part has the kind {part.kind!r}, but contains {kind}.")
     if kind == "file":
         return _decode_file(part, field)
     if kind == "text":

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from babelgate.adapters.a2a.frameworks.framework import DecodedContent, Framework, Question
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent, Framework, FrameworkQuestion
 from babelgate.canonical import CallerTool, DataPart, Part, ToolCallPart
 from babelgate.canonical.json import as_object, as_text
 from babelgate.canonical.value import Json, JsonObject
@@ -27,9 +27,9 @@ def encode_results(results: list[Json]) -> DataPart:
     return DataPart(data={"results": results}, media_type=_RESULT)
 
 
-def _read_calls(_: str | None, parts: Sequence[Part]) -> list[Question]:
+def _read_calls(_: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
     """Return the calls of the caller's tools in an artifact; none if any part is something else."""
-    questions: list[Question] = []
+    questions: list[FrameworkQuestion] = []
     for part in parts:
         call = as_object(part.data) if isinstance(part, DataPart) and part.media_type == _CALL else {}
         call_id, name, value = as_text(call.get("id")), as_text(call.get("name")), call.get("arguments")
@@ -37,7 +37,9 @@ def _read_calls(_: str | None, parts: Sequence[Part]) -> list[Question]:
             return []
         arguments = value if isinstance(value, str) else json.dumps(value or {}, ensure_ascii=False)
         call_part = ToolCallPart(call_id=call_id, name=name, arguments=arguments, side="caller")
-        questions.append(Question((call_part,), call_id, form={"as": "tool_result", "id": call_id, "name": name}))
+        questions.append(
+            FrameworkQuestion((call_part,), call_id, form={"as": "tool_result", "id": call_id, "name": name})
+        )
     return questions
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from babelgate.adapters.a2a.frameworks.framework import (
     DecodedContent,
     Framework,
-    Question,
+    FrameworkQuestion,
     ToolUse,
     cite,
     describe_call,
@@ -81,7 +81,7 @@ def is_trajectory(key: str) -> bool:
 # Questions
 
 
-def _read_form(key: str, form: JsonObject) -> list[Question]:
+def _read_form(key: str, form: JsonObject) -> list[FrameworkQuestion]:
     fields = {as_text(field.get("id")): field for field in objects_in(form.get("fields"))}
     kinds = {name: as_text(field.get("type")) for name, field in fields.items()}
     properties: JsonObject = {name: _field_schema(field) for name, field in fields.items()}
@@ -91,7 +91,7 @@ def _read_form(key: str, form: JsonObject) -> list[Question]:
     words = "\n".join(filter(None, (as_text(form.get("title")), as_text(form.get("description")))))
     answer_form: JsonObject = {"as": "values", "uri": key, "fields": kinds, "required": required, "words": True}
     answer_form["options"] = {name: _options(field) for name, field in fields.items() if _options(field)}
-    return [Question(text_parts(words or "The agent asks for a form."), None, form, schema, form=answer_form)]
+    return [FrameworkQuestion(text_parts(words or "The agent asks for a form."), None, form, schema, form=answer_form)]
 
 
 def _field_schema(field: JsonObject) -> JsonObject:
@@ -120,16 +120,16 @@ def _options(field: JsonObject) -> dict[str, str]:
     return {as_text(option.get("id")): as_text(option.get("label")) for option in objects_in(field.get("options"))}
 
 
-def _read_approval(key: str, request: JsonObject) -> list[Question]:
+def _read_approval(key: str, request: JsonObject) -> list[FrameworkQuestion]:
     form: JsonObject = {"as": "decision", "uri": key, "words": True}
     schema = enum_schema("decision", "approve", "reject")
-    return [Question(_describe_request(request), None, request, schema, "approval", form)]
+    return [FrameworkQuestion(_describe_request(request), None, request, schema, "approval", form)]
 
 
-def _read_tool_call(key: str, request: JsonObject) -> list[Question]:
+def _read_tool_call(key: str, request: JsonObject) -> list[FrameworkQuestion]:
     form: JsonObject = {"as": "action", "uri": key, "words": True}
     schema = enum_schema("action", "accept", "reject")
-    return [Question(_describe_request(request), None, request, schema, "approval", form)]
+    return [FrameworkQuestion(_describe_request(request), None, request, schema, "approval", form)]
 
 
 def _describe_request(request: JsonObject) -> tuple[TextPart, ...]:
@@ -141,20 +141,20 @@ def _describe_request(request: JsonObject) -> tuple[TextPart, ...]:
     return (TextPart(text="\n".join(filter(None, lines)) or "The agent asks for an approval."),)
 
 
-def _read_authorization(key: str, request: JsonObject) -> list[Question]:
+def _read_authorization(key: str, request: JsonObject) -> list[FrameworkQuestion]:
     form: JsonObject = {"as": "redirect_uri", "uri": key, "words": True}
     words = as_text(request.get("authorization_endpoint_url")) or "The agent asks for an authorization."
-    return [Question(text_parts(words), None, request, None, "auth", form)]
+    return [FrameworkQuestion(text_parts(words), None, request, None, "auth", form)]
 
 
-def _read_secrets(key: str, request: JsonObject) -> list[Question]:
+def _read_secrets(key: str, request: JsonObject) -> list[FrameworkQuestion]:
     demands = as_object(request.get("secret_demands"))
     properties: JsonObject = {name: {"type": "string"} for name in demands}
     schema: JsonObject = {"type": "object", "properties": properties, "required": list(properties)}
     form: JsonObject = {"as": "secrets", "uri": key, "names": list(properties), "words": True}
     if not demands:
         return []
-    return [Question(text_parts("The agent asks for secrets."), None, request, schema, "auth", form)]
+    return [FrameworkQuestion(text_parts("The agent asks for secrets."), None, request, schema, "auth", form)]
 
 
 # Answers

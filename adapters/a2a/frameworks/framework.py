@@ -66,7 +66,7 @@ class DecodedContent:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class FrameworkQuestion:
     """A question of the agent to its caller."""
 
     parts: tuple[Part, ...]
@@ -81,7 +81,7 @@ class Question:
 
 MetadataReader = Callable[[DecodedContent, Json, JsonObject], None]
 """Adds to the content what one key of metadata says. Receives the content, the key's value and all of the metadata."""
-QuestionReader = Callable[[str, JsonObject], list[Question]]
+QuestionReader = Callable[[str, JsonObject], list[FrameworkQuestion]]
 """Returns the questions in one key of a status message's metadata. Receives the key and its value."""
 AnswerWriter = Callable[[JsonObject, Json], DataPart | JsonObject]
 """Returns the answer to a question. Receives its `form` and the value, which is None if the caller declined. The result
@@ -113,9 +113,9 @@ class Framework:
     # Questions
     is_waiting: Callable[[DataPart], bool] | None = None
     """True for a tool call that waits for the caller."""
-    read_question: Callable[[DataPart], list[Question]] | None = None
+    read_question: Callable[[DataPart], list[FrameworkQuestion]] | None = None
     """Returns the questions in a data part of a status message."""
-    read_artifact_questions: Callable[[str | None, Sequence[Part]], list[Question]] | None = None
+    read_artifact_questions: Callable[[str | None, Sequence[Part]], list[FrameworkQuestion]] | None = None
     """Returns the questions in an artifact, by its name and parts. They are asked when the task stops."""
     question_endings: Mapping[str, QuestionReader] = field(default_factory=dict[str, QuestionReader])
     """Readers of questions, by the end of a key in the metadata of a status message."""

@@ -7,7 +7,7 @@ from babelgate.adapters.a2a.frameworks.framework import (
     CONFIRMED,
     DecodedContent,
     Framework,
-    Question,
+    FrameworkQuestion,
     ToolUse,
     as_words,
     describe_call,
@@ -69,7 +69,7 @@ def _read_call(content: DecodedContent, call: JsonObject) -> None:
         content.tools.append(ToolUse(call_id, name, ended=True, value=call.get("response"), error=error))
 
 
-def _read_confirmation(part: DataPart) -> list[Question]:
+def _read_confirmation(part: DataPart) -> list[FrameworkQuestion]:
     """Return the question in a tool call that waits for a confirmation."""
     data = as_object(part.data)
     call, details = as_object(data.get("request")), data.get("confirmationDetails")
@@ -77,7 +77,9 @@ def _read_confirmation(part: DataPart) -> list[Question]:
     if not call_id or not isinstance(details, dict) or data.get("status") != "awaiting_approval":
         return []
     words = describe_call(name, as_object(call.get("args")))
-    return [Question(text_parts(words), call_id, data, CONFIRMED, "approval", {"as": "outcome", "id": call_id})]
+    return [
+        FrameworkQuestion(text_parts(words), call_id, data, CONFIRMED, "approval", {"as": "outcome", "id": call_id})
+    ]
 
 
 def _write_outcome(form: JsonObject, value: Json) -> DataPart:

@@ -6,7 +6,7 @@ from babelgate.adapters.a2a.frameworks.framework import (
     CONFIRMED,
     DecodedContent,
     Framework,
-    Question,
+    FrameworkQuestion,
     ToolUse,
     as_count,
     cite,
@@ -118,7 +118,7 @@ def is_waiting(part: DataPart) -> bool:
     return part.metadata.get("adk_is_long_running") is True
 
 
-def read_waiting_call(part: DataPart, mark: str) -> list[Question]:
+def read_waiting_call(part: DataPart, mark: str) -> list[FrameworkQuestion]:
     """Return the question in a tool call that waits for its response.
 
     `mark` is the key of the part's metadata that names its type: the response needs the same key.
@@ -136,16 +136,16 @@ def read_waiting_call(part: DataPart, mark: str) -> list[Question]:
             # The hint does not contain the arguments of the confirmed tool.
             call = as_object(args.get("originalFunctionCall"))
             words = "\n".join(filter(None, (hint, describe_call(call.get("name"), call.get("args"))))) or name
-            return [Question(text_parts(words), call_id, args, CONFIRMED, "approval", form)]
+            return [FrameworkQuestion(text_parts(words), call_id, args, CONFIRMED, "approval", form)]
         case "adk_request_input":
             schema = as_object(args.get("response_schema")) or None
             words = as_text(args.get("message")) or name
-            return [Question(text_parts(words), call_id, args.get("payload"), schema, form=form)]
+            return [FrameworkQuestion(text_parts(words), call_id, args.get("payload"), schema, form=form)]
         case "adk_request_credential":
-            return [Question(text_parts("The agent asks for credentials."), call_id, args, None, "auth", form)]
+            return [FrameworkQuestion(text_parts("The agent asks for credentials."), call_id, args, None, "auth", form)]
         case _:
             words = describe_call(name, args)
-            return [Question(text_parts(words), call_id, {"name": name, "args": args}, form=form)]
+            return [FrameworkQuestion(text_parts(words), call_id, {"name": name, "args": args}, form=form)]
 
 
 def _write_function_response(form: JsonObject, value: Json) -> DataPart:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from babelgate.adapters.a2a.frameworks.framework import Framework, Question, describe_call, text_parts
+from babelgate.adapters.a2a.frameworks.framework import Framework, FrameworkQuestion, describe_call, text_parts
 from babelgate.adapters.a2a.frameworks.google_adk import read_waiting_call
 from babelgate.adapters.kit.client.consent import is_yes
 from babelgate.canonical import DataPart
@@ -23,11 +23,11 @@ _APPROVED: Final[JsonObject] = {
 }
 
 
-def _read_waiting_call(part: DataPart) -> list[Question]:
+def _read_waiting_call(part: DataPart) -> list[FrameworkQuestion]:
     return read_waiting_call(part, PART_TYPE) or read_waiting_call(part, _OLD_PART_TYPE)
 
 
-def _read_request(key: str, request: JsonObject) -> list[Question]:
+def _read_request(key: str, request: JsonObject) -> list[FrameworkQuestion]:
     """Return the questions of an agent or of one of its subagents. Answers carry the ids of the outer request."""
     nested = as_object(request.get("nested"))
     subagent = as_text(nested.get("subagent_name"))
@@ -43,22 +43,22 @@ def _read_request(key: str, request: JsonObject) -> list[Question]:
             return []
 
 
-def _approval(key: str, tool: JsonObject, hint: str, subagent: str, nested_calls: list[str]) -> Question:
+def _approval(key: str, tool: JsonObject, hint: str, subagent: str, nested_calls: list[str]) -> FrameworkQuestion:
     tool_id, call = as_text(tool.get("id")), describe_call(tool.get("name"), tool.get("args"))
     inner = [f"{subagent}: {nested}" if subagent else nested for nested in nested_calls if nested and nested != call]
     words = "\n".join(filter(None, (hint, call, *inner)))
     form: JsonObject = {"as": "approvals", "uri": key, "id": tool_id}
-    return Question(text_parts(words), tool_id or None, tool, _APPROVED, "approval", form)
+    return FrameworkQuestion(text_parts(words), tool_id or None, tool, _APPROVED, "approval", form)
 
 
-def _user_question(key: str, request_id: Json, number: int, entry: JsonObject, subagent: str) -> Question:
+def _user_question(key: str, request_id: Json, number: int, entry: JsonObject, subagent: str) -> FrameworkQuestion:
     form: JsonObject = {"as": "answers", "uri": key, "id": request_id, "number": number}
     choices = [choice for choice in as_list(entry.get("choices")) if isinstance(choice, str)]
     schema: JsonObject | None = {"type": "string", "enum": choices} if choices else None
     if schema is not None and entry.get("multiple") is True:
         schema = {"type": "array", "items": schema}
     words = ": ".join(filter(None, (subagent, as_text(entry.get("question")))))
-    return Question(text_parts(words), None, entry, schema, form=form)
+    return FrameworkQuestion(text_parts(words), None, entry, schema, form=form)
 
 
 def _write_approval(form: JsonObject, value: Json) -> JsonObject:

@@ -7,7 +7,7 @@ Answers to several questions are a data part `{"resume": [{"id", "value"}, …]}
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from babelgate.adapters.a2a.frameworks.framework import DecodedContent, Framework, Question, ToolUse, as_words
+from babelgate.adapters.a2a.frameworks.framework import DecodedContent, Framework, FrameworkQuestion, ToolUse, as_words
 from babelgate.canonical import DataPart, Part
 from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
@@ -33,7 +33,7 @@ def _read_results(content: DecodedContent, part: DataPart) -> bool:
     return bool(uses)
 
 
-def read_question(part: Part) -> Question | None:
+def read_question(part: Part) -> FrameworkQuestion | None:
     """Return the question in a data part, without words; None if the part is something else."""
     data = part.data if isinstance(part, DataPart) else None
     if not isinstance(data, dict) or not {"id", "value"} <= set(data) <= _QUESTION:
@@ -41,7 +41,7 @@ def read_question(part: Part) -> Question | None:
     question_id, schema = data["id"], data.get("schema") or data.get("response_schema")
     if not isinstance(question_id, str) or not question_id:
         return None
-    return Question((), question_id, data["value"], schema if isinstance(schema, dict) else None)
+    return FrameworkQuestion((), question_id, data["value"], schema if isinstance(schema, dict) else None)
 
 
 def write_question(question_id: str, value: Json, schema: JsonObject | None = None) -> DataPart:

@@ -5,7 +5,7 @@ from typing import Final
 from babelgate.adapters.a2a.frameworks.framework import (
     DecodedContent,
     Framework,
-    Question,
+    FrameworkQuestion,
     ToolUse,
     as_words,
     enum_schema,
@@ -60,7 +60,7 @@ def _read_artifact(content: DecodedContent, artifact_id: str, _: str | None) -> 
         content.is_all_thought = True
 
 
-def _read_interrupt(_: str, shared: JsonObject) -> list[Question]:
+def _read_interrupt(_: str, shared: JsonObject) -> list[FrameworkQuestion]:
     """Return the permission or the questions that the agent asks for.
 
     A message cannot answer them: the server takes answers only by its own methods, `a2a.interrupt.permission.reply` and
@@ -76,10 +76,10 @@ def _read_interrupt(_: str, shared: JsonObject) -> list[Question]:
         words = ": ".join(filter(None, (as_text(details.get("permission")), ", ".join(patterns))))
         schema = enum_schema("reply", "once", "always", "reject")
         parts = text_parts(words or "The agent asks for a permission.")
-        return [Question(parts, request_id, interrupt, schema, "approval")]
+        return [FrameworkQuestion(parts, request_id, interrupt, schema, "approval")]
     questions = objects_in(details.get("questions"))
     words = "\n".join(filter(None, map(_with_options, questions))) or "The agent asks."
-    return [Question(text_parts(words), request_id, interrupt, _ANSWERS_IN_ORDER if questions else None)]
+    return [FrameworkQuestion(text_parts(words), request_id, interrupt, _ANSWERS_IN_ORDER if questions else None)]
 
 
 def _with_options(question: JsonObject) -> str:

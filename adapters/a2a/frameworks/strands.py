@@ -2,22 +2,22 @@
 
 from typing import Final
 
-from babelgate.adapters.a2a.frameworks.framework import Framework, Question, text_parts
+from babelgate.adapters.a2a.frameworks.framework import Framework, FrameworkQuestion, text_parts
 from babelgate.canonical import DataPart
 from babelgate.canonical.json import as_object, as_text, objects_in
 from babelgate.canonical.value import Json, JsonObject
 
 
-def _read_interrupts(part: DataPart) -> list[Question]:
+def _read_interrupts(part: DataPart) -> list[FrameworkQuestion]:
     """Return the interrupts in a data part. The text of its message names all of them (`words`)."""
     data = as_object(part.data)
-    questions: list[Question] = []
+    questions: list[FrameworkQuestion] = []
     for interrupt in objects_in(data.get("interrupts")) if set(data) == {"interrupts"} else ():
         interrupt_id, reason = as_text(interrupt.get("interruptId")), interrupt.get("reason")
         if interrupt_id:
             words = text_parts(reason if isinstance(reason, str) else as_text(interrupt.get("name")))
             form: JsonObject = {"as": "interruptResponse", "id": interrupt_id, "words": True}
-            questions.append(Question(words, interrupt_id, reason, form=form))
+            questions.append(FrameworkQuestion(words, interrupt_id, reason, form=form))
     return questions
 
 

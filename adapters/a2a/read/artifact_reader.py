@@ -7,7 +7,7 @@ from typing import Final
 from babelgate.adapters.a2a.codec.marks import decode_artifact
 from babelgate.adapters.a2a.frameworks.framework import DecodedContent
 from babelgate.adapters.a2a.read.activity import Activity
-from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, Piece, is_file, kind_of, metadata_of, rest
+from babelgate.adapters.a2a.read.artifacts import ArtifactPiece, ArtifactTracker, is_file, kind_of, metadata_of, rest
 from babelgate.adapters.a2a.read.parts import a2a_members, as_extra, has_content
 from babelgate.adapters.a2a.read.questions import QuestionTracker
 from babelgate.adapters.a2a.read.run_state import RunState
@@ -30,7 +30,7 @@ class _Delivery:
     """True if the parts continue the artifact. Otherwise they are all of it, and some may be known."""
     last: bool | None
     """True if no further part of the artifact follows; None if the server does not state it."""
-    piece: Piece | None
+    piece: ArtifactPiece | None
     """Marks of the update that brought the artifact; None if it came in a task, or is not shown in pieces."""
     citations: Sequence[AnnotationPart]
     """Citations of the artifact's text."""
@@ -92,7 +92,7 @@ class ArtifactReader:
         *,
         append: bool,
         last: bool | None,
-        piece: Piece | None = None,
+        piece: ArtifactPiece | None = None,
         citations: Sequence[AnnotationPart] = (),
     ) -> None:
         """Add the events of an artifact.

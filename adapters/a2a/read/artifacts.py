@@ -14,7 +14,7 @@ from babelgate.canonical.value import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ArtifactPiece:
     """Form of an artifact update, to be shown unchanged to callers of A2A."""
 
     last: bool

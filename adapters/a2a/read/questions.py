@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from babelgate.adapters.a2a.codec.asks import Reply, decode_asked, decode_calls, encode_answers, is_answer
+from babelgate.adapters.a2a.codec.asks import AnswerMessage, decode_asked, decode_calls, encode_answers, is_answer
 from babelgate.adapters.a2a.codec.marks import is_thought
-from babelgate.adapters.a2a.frameworks.framework import Question
+from babelgate.adapters.a2a.frameworks.framework import FrameworkQuestion
 from babelgate.adapters.a2a.frameworks.langgraph_api import INTERRUPT, is_resume, read_question, write_answers
 from babelgate.adapters.a2a.read.parts import a2a_members, as_extra
 from babelgate.adapters.a2a.wire import replies as w
@@ -21,13 +21,15 @@ from babelgate.canonical.event import InterruptAnswered, InterruptRaised
 from babelgate.canonical.value import Json, JsonObject
 
 
-def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only_named: bool = False) -> list[Question]:
+def questions(
+    parts: Sequence[Part], metadata: JsonObject | None = None, *, only_named: bool = False
+) -> list[FrameworkQuestion]:
     """Return the questions in a status message.
 
     Each question with an id ends with the data part that names it. A message without ids is one question, unless it has
     a framework's form. With `only_named`, the list is empty if any part belongs to no id.
     """
-    with_ids: list[Question] = []
+    with_ids: list[FrameworkQuestion] = []
     words: list[Part] = []
     for part in parts:
         named = read_question(part)
@@ -49,10 +51,10 @@ def questions(parts: Sequence[Part], metadata: JsonObject | None = None, *, only
     if in_form := decode_asked([part for part in parts if not is_thought(part)], metadata):
         return in_form
     data = [part.data for part in words if isinstance(part, DataPart)]
-    return [Question(tuple(words), value=data[0] if len(data) == 1 else None, schema=schema)]
+    return [FrameworkQuestion(tuple(words), value=data[0] if len(data) == 1 else None, schema=schema)]
 
 
-def _questions_in_artifact(name: str | None, parts: Sequence[Part]) -> list[Question]:
+def _questions_in_artifact(name: str | None, parts: Sequence[Part]) -> list[FrameworkQuestion]:
     """Return the questions in an artifact, which are asked when the task stops for them; none in most artifacts."""
     named = questions(parts, only_named=True) if name == INTERRUPT else []
     return named or decode_calls(name, parts)
@@ -62,7 +64,7 @@ class QuestionTracker:
     """Questions of one run: those asked before, and those held back until the task stops for them."""
 
     def __init__(self) -> None:
-        self.held: Sequence[Question] = ()
+        self.held: Sequence[FrameworkQuestion] = ()
         """Questions in artifacts, which the task has not stopped for."""
         self.marks: set[str] = set()
         """Times and message ids of questions that were asked before."""
@@ -96,7 +98,7 @@ class QuestionTracker:
             self.held = [*calls, *(each for each in new if each.id not in known_ids)]
         return bool(new)
 
-    def ask(self, in_status: Sequence[Question]) -> Sequence[Question]:
+    def ask(self, in_status: Sequence[FrameworkQuestion]) -> Sequence[FrameworkQuestion]:
         """Return the questions that a status asks: the held ones, unless those in the status have ids.
 
         The text of the status goes to the first question.
@@ -124,7 +126,9 @@ def as_parts(value: Json) -> tuple[Part, ...]:
     return () if value is None else (DataPart(data=value),)
 
 
-def decode_interrupts(status: w.TaskStatus, asking: Sequence[Question], *, auth: bool) -> list[InterruptRaised]:
+def decode_interrupts(
+    status: w.TaskStatus, asking: Sequence[FrameworkQuestion], *, auth: bool
+) -> list[InterruptRaised]:
     """Return the events of the questions, each with the message id and the time that identify its status."""
     message = status.message or w.Message()
     mark: JsonObject = {}
@@ -149,7 +153,7 @@ def decode_interrupts(status: w.TaskStatus, asking: Sequence[Question], *, auth:
     return events
 
 
-def replies(call: Invocation, past: Sequence[Record]) -> Reply:
+def replies(call: Invocation, past: Sequence[Record]) -> AnswerMessage:
     """Return the message that answers the task's questions.
 
     A single answer is the caller's message, and several answers name their questions. An answer to a question in a
@@ -163,17 +167,17 @@ def replies(call: Invocation, past: Sequence[Record]) -> Reply:
     caller_parts = tuple(part for message in call.messages for part in message.parts)
     if any("form" in each for each in questions_asked):
         if any(map(is_answer, caller_parts)):
-            return Reply(caller_parts)
+            return AnswerMessage(caller_parts)
         return encode_answers(
             (each["form"], answer) for each, answer in zip(questions_asked, call.answers, strict=True) if "form" in each
         )
     ids = [each.get("id") for each in questions_asked]
     if len(call.answers) > 1 and all(ids):
         values = ((str(question_id), answer.value) for question_id, answer in zip(ids, call.answers, strict=True))
-        return Reply((write_answers(values),))
+        return AnswerMessage((write_answers(values),))
     if len(call.answers) == 1 and caller_parts and _is_whole_answer(caller_parts, call.answers[0]):
-        return Reply(caller_parts)
-    return Reply(
+        return AnswerMessage(caller_parts)
+    return AnswerMessage(
         tuple(
             TextPart(text=answer.value) if isinstance(answer.value, str) else DataPart(data=answer.value)
             for answer in call.answers

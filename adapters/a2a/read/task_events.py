@@ -12,7 +12,7 @@ from typing import Final
 
 from babelgate.adapters.a2a.read.activity import Activity
 from babelgate.adapters.a2a.read.artifact_reader import ArtifactReader
-from babelgate.adapters.a2a.read.artifacts import ArtifactTracker, Piece
+from babelgate.adapters.a2a.read.artifacts import ArtifactPiece, ArtifactTracker
 from babelgate.adapters.a2a.read.messages import MessageReader
 from babelgate.adapters.a2a.read.mirror import Mirror, update_members
 from babelgate.adapters.a2a.read.parts import decode_reply, decode_state, gateway_members, is_from_caller
@@ -207,7 +207,7 @@ class EventReader:
             case w.TaskArtifactUpdateEvent():
                 self._bind(self.task_id or reply.taskId, self.context_id or reply.contextId)
                 self._status.read_author({**(reply.metadata or {}), **(reply.artifact.metadata or {})})
-                piece = Piece(reply.lastChunk is True, members=update_members(reply))
+                piece = ArtifactPiece(reply.lastChunk is True, members=update_members(reply))
                 self._artifacts.read(
                     reply.artifact,
                     append=reply.append is True,

@@ -103,12 +103,12 @@ def check_version(call: Call, version: str) -> None:
         requested = f"version {call.version!r}" if call.version else "no version, which means 0.3"
         raise a2a_error(
             "VERSION_NOT_SUPPORTED",
-            f"This is a method of A2A 1.0, and the request says {requested}. Send the header A2A-Version: 1.0.",
+            f"This is a method of A2A 1.0, but the request has {requested}. Send the header A2A-Version: 1.0.",
         )
     # a2a-sdk 1.3.0 answers -32603 here.
     if version == "0.3" and major not in ("", "0"):
         raise a2a_error(
-            "INVALID_REQUEST", f"This is a method of A2A 0.3, and the request says version {call.version!r}."
+            "INVALID_REQUEST", f"This is a method of A2A 0.3, but the request has version {call.version!r}."
         )
 
 

@@ -13,8 +13,8 @@ from babelgate.adapters.a2a.write.recorded import RecordedWriter
 from babelgate.adapters.a2a.write.task_events import EventWriter
 from babelgate.adapters.kit.extension import URI, envelope
 from babelgate.adapters.kit.server.encoding import LargeJson, TextTemplate, encode
-from babelgate.adapters.kit.server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.fanout import PAST_RECORDS, EncodedRecord, Encoder, FanoutCache, Follower
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.canonical import Hub, Receipt, Record, Scope, Task, TaskState, TextPart
 from babelgate.canonical.event import (
     LossNoted,
@@ -67,7 +67,7 @@ def _open_records(
 ) -> aclosing[AsyncGenerator[Sequence[Record]]]:
     """Return the task's records after seq `after`, as a context that closes the reader on exit."""
     records = hub.reads.follow(owner, Scope.task(task), after, inline=True)
-    return aclosing(tell_states_whole(hub, owner, task.thread_id, records) if extended else records)
+    return aclosing(complete_states(hub, owner, task.thread_id, records) if extended else records)
 
 
 _OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta, PartEnded, MessageEnded)
@@ -110,7 +110,7 @@ async def fold_task(hub: Hub, owner: str, task: Task, context_id: str, *, extend
     """Return a writer that has read the whole log of the task."""
     writer = (RecordedWriter if extended else EventWriter)(task, context_id)
     log = hub.reads.log(owner, Scope.task(task), task.first_seq - 1, inline=True)
-    async for records in tell_states_whole(hub, owner, task.thread_id, log) if extended else log:
+    async for records in complete_states(hub, owner, task.thread_id, log) if extended else log:
         for record in records:
             writer.write(record)
     return writer
@@ -246,7 +246,7 @@ class TaskStream:
     def _log(self, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
         """Return the task's records after seq `after` that are in the log now."""
         records = self.hub.reads.log(self.owner, Scope.task(self.task), after, inline=True)
-        whole = tell_states_whole(self.hub, self.owner, self.task.thread_id, records)
+        whole = complete_states(self.hub, self.owner, self.task.thread_id, records)
         return aclosing(whole if self.extended else records)
 
     async def _again(self, seq: int) -> Encoder:
@@ -291,7 +291,7 @@ class TaskStream:
                     for place, record in enumerate(batch, 1):
                         encoder.skip(record)
                         recent.append(record)
-                        del recent[:-SEEN]
+                        del recent[:-PAST_RECORDS]
                         if due(record):
                             ready.append(encoder.snapshot(history_length))
                             follower = self._join(encoder, recent, started_run=True)
@@ -329,7 +329,7 @@ class TaskStream:
                         continue
                     encoder.skip(record)
                     recent.append(record)
-                    del recent[:-SEEN]
+                    del recent[:-PAST_RECORDS]
                     if (
                         start is not None
                         and record.seq >= start

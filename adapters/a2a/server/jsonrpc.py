@@ -16,7 +16,7 @@ from babelgate.adapters.kit.json import ABSENT, read_json
 from babelgate.adapters.kit.server.encoding import LargeJson, json_response
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.fault_headers import fault_headers
-from babelgate.adapters.kit.server.jsonrpc import PARSE_ERROR, Method, Reply, dispatch, envelope, table
+from babelgate.adapters.kit.server.jsonrpc import PARSE_ERROR, JsonRpcReply, Method, dispatch, envelope, table
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.kit.server.sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
@@ -72,7 +72,7 @@ METHODS: Final = table(
 )
 
 
-def _version_of(reply: Reply, requested: str) -> str:
+def _version_of(reply: JsonRpcReply, requested: str) -> str:
     """Return the version in whose format an error is encoded: the method's, else the one that the caller requested."""
     # Methods of 1.0 are in PascalCase, those of 0.x have a slash (specification 1.0, 9.4; 0.3, 3.5.6). No name is in
     # both, so one URL serves both.
@@ -86,7 +86,7 @@ def _version_of(reply: Reply, requested: str) -> str:
 _REASONS: Final = {-32700: "PARSE_ERROR", -32600: "INVALID_REQUEST", -32601: "METHOD_NOT_FOUND"}
 
 
-def _error(reply: Reply, fault: Fault, requested: str) -> Response[Any]:
+def _error(reply: JsonRpcReply, fault: Fault, requested: str) -> Response[Any]:
     if reply.code in _REASONS:
         fault = fault.replace(details={**fault.details, "a2a": _REASONS[reply.code]})
     body = to_json(envelope(reply.id, error=error_object(fault, _version_of(reply, requested))))
@@ -102,7 +102,7 @@ async def _one(data: bytes) -> AsyncGenerator[bytes]:
     yield data
 
 
-async def _frames(reply: Reply, stream: Stream, requested: str) -> AsyncGenerator[bytes]:
+async def _frames(reply: JsonRpcReply, stream: Stream, requested: str) -> AsyncGenerator[bytes]:
     """Yield the frames of a stream, in which each event is a complete response with the id of the request."""
     # Specification 1.0, 9.4.2; 0.3, 7.2.1.
     head = b'{"jsonrpc":"2.0","id":%b,"result":' % to_json(reply.id)
@@ -119,7 +119,7 @@ async def _frames(reply: Reply, stream: Stream, requested: str) -> AsyncGenerato
             yield frame(to_json(envelope(reply.id, error=object_)))
 
 
-def _frame_all(reply: Reply, head: bytes, events: Sequence[bytes | LargeJson]) -> Iterator[bytes | LargeFrame]:
+def _frame_all(reply: JsonRpcReply, head: bytes, events: Sequence[bytes | LargeJson]) -> Iterator[bytes | LargeFrame]:
     small = [event for event in events if isinstance(event, bytes)]
     if len(small) == len(events):
         yield frames(small, before=head, after=b"}")
@@ -140,7 +140,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
         except FaultError as error:
             if error.fault.code is FaultCode.TOO_LARGE:
                 raise
-            return _error(Reply(code=PARSE_ERROR), error.fault, context.version)
+            return _error(JsonRpcReply(code=PARSE_ERROR), error.fault, context.version)
         reply = await dispatch(None if body is ABSENT else body, METHODS, context)
         if reply is None:
             # JSON-RPC 2.0, 4.1: a notification is not answered. a2a-sdk 1.3.0 does answer it.

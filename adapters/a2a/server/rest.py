@@ -36,7 +36,7 @@ A2A_JSON: Final = "application/a2a+json"
 
 
 @dataclass(frozen=True, slots=True)
-class Binding:
+class RestGeneration:
     """Path prefix, dialect and parameter names of one generation."""
 
     prefix: str
@@ -47,8 +47,8 @@ class Binding:
     """Name of the parameter for the id of a push config's task."""
 
 
-V1_0: Final = Binding("", v1_0.Codec, config_id="id", task_of_config="taskId")
-V0_3: Final = Binding("/v1", v0_3_rest.Codec, config_id="pushNotificationConfigId", task_of_config="id")
+V1_0: Final = RestGeneration("", v1_0.Codec, config_id="id", task_of_config="taskId")
+V0_3: Final = RestGeneration("/v1", v0_3_rest.Codec, config_id="pushNotificationConfigId", task_of_config="id")
 
 
 def encode_fault(fault: Fault, *, old: bool) -> JsonObject:
@@ -85,7 +85,9 @@ async def _frames(dialect: Dialect, stream: Stream) -> AsyncGenerator[bytes]:
             yield frame(to_json(encode_fault(error.fault, old=dialect.version == "0.3")))
 
 
-async def _answer(call: Call, binding: Binding, operate: Operation, params: JsonObject, media: str) -> Response[Any]:
+async def _answer(
+    call: Call, binding: RestGeneration, operate: Operation, params: JsonObject, media: str
+) -> Response[Any]:
     # Paths of 0.3 are below `/v1` (its protocol buffer's annotations), those of 1.0 below the base (specification 1.0,
     # 11.3).
     check_version(call, binding.dialect.version)
@@ -112,7 +114,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     return [handler for binding in (V1_0, V0_3) for handler in _routes(hub, lines, binding)]
 
 
-def _routes(hub: Hub, lines: FanoutCache, binding: Binding) -> Sequence[ControllerRouterHandler]:
+def _routes(hub: Hub, lines: FanoutCache, binding: RestGeneration) -> Sequence[ControllerRouterHandler]:
     base = f"/a2a/{{agent:str}}{binding.prefix}"
 
     async def run(request: AnyRequest, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:
@@ -159,12 +161,14 @@ def _task_routes(base: str, run: _Run) -> Sequence[ControllerRouterHandler]:
         if verb == "subscribe":
             # GET in the protocol buffer, POST in the text of the specification: clients send both.
             return await run(request, agent, operation.subscribe, {"id": task_id})
-        raise FaultError(FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: it is cancel or subscribe.")
+        raise FaultError(
+            FaultCode.NOT_FOUND, f"Unknown operation {verb[:100]!r} on a task: expected cancel or subscribe."
+        )
 
     return [send, stream, list_tasks, task]
 
 
-def _config_routes(base: str, binding: Binding, run: _Run) -> Sequence[ControllerRouterHandler]:
+def _config_routes(base: str, binding: RestGeneration, run: _Run) -> Sequence[ControllerRouterHandler]:
     @post(f"{base}/tasks/{{task_id:str}}/pushNotificationConfigs", status_code=200)
     async def create_config(request: AnyRequest, agent: FromPath[str], task_id: FromPath[str]) -> Response[Any]:
         body = await _body(request)

@@ -10,7 +10,7 @@ from babelgate.adapters.a2a.write.pieces import (
     EMPTY,
     OpenArtifact,
     OpenMessage,
-    Origin,
+    PieceOrigin,
     artifact_extra,
     chunk_mark,
     is_plain_text,
@@ -76,7 +76,7 @@ class ArtifactWriter:
         self._output_count += 1
         artifact_id = f"output-{self._output_count}"
         artifact = Artifact(artifact_id=artifact_id, name="output", metadata={"babelgate": {"kind": "output"}})
-        opened = self._artifacts[artifact_id] = OpenArtifact(artifact, Origin(record.run_id))
+        opened = self._artifacts[artifact_id] = OpenArtifact(artifact, PieceOrigin(record.run_id))
         opened.parts.append(DataPart(data=event.output))
         return (self._update(opened.value(), append=False, last=True),)
 
@@ -229,7 +229,7 @@ class ArtifactWriter:
                 members=members,
             )
             opened = self._artifacts[shown_id] = self._files[artifact_id] = OpenArtifact(
-                artifact, Origin(record.run_id)
+                artifact, PieceOrigin(record.run_id)
             )
         mark = chunk_mark(event)
         if mark is None:

@@ -19,7 +19,7 @@ EMPTY: Final = TextPart(text="")
 """Part of an artifact or message without content: each must have a part (specification 1.0, 4.1.4 and 4.1.7)."""
 
 
-class Origin(msgspec.Struct, frozen=True):
+class PieceOrigin(msgspec.Struct, frozen=True):
     """The run, and the message in it, that something comes from."""
 
     run_id: str | None = None
@@ -36,7 +36,7 @@ class OpenArtifact:
 
     artifact: Artifact
     """The artifact without its parts."""
-    origin: Origin
+    origin: PieceOrigin
     is_void: bool = False
     """True if a restart has voided the artifact, and nothing has replaced it."""
     parts: list[Part] = field(default_factory=list[Part])
@@ -63,7 +63,7 @@ class OpenMessage:
     """A message of the agent while it is open."""
 
     started: MessageStarted
-    origin: Origin
+    origin: PieceOrigin
     parts: list[Part] = field(default_factory=list[Part])
     deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
     """Text that is not joined yet, by index of its part."""

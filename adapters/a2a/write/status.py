@@ -1,7 +1,7 @@
 """Status and history of a task."""
 
 from babelgate.adapters.a2a.wire.task import Status, StatusUpdate, derived_id
-from babelgate.adapters.a2a.write.pieces import Origin
+from babelgate.adapters.a2a.write.pieces import PieceOrigin
 from babelgate.adapters.a2a.write.summary import TaskSummary
 from babelgate.canonical import Message, Part, Record
 from babelgate.canonical.event import RunStarted
@@ -14,9 +14,9 @@ class StatusWriter:
     def __init__(self, summary: TaskSummary, status: Status) -> None:
         self.status = status
         self._summary = summary
-        self._origin = Origin()
+        self._origin = PieceOrigin()
         """Origin of the status's message."""
-        self._history: list[tuple[Message, Origin]] = []
+        self._history: list[tuple[Message, PieceOrigin]] = []
         self._place = 0
         """Index in the history at which the status's message belongs once another status follows."""
 
@@ -25,11 +25,11 @@ class StatusWriter:
         """Messages before the current status's one."""
         return tuple(message for message, _ in self._history)
 
-    def add(self, message: Message, origin: Origin) -> None:
+    def add(self, message: Message, origin: PieceOrigin) -> None:
         """Add a message to the history."""
         self._history.append((message, origin))
 
-    def write(self, status: Status, origin: Origin, foreign: JsonObject | None = None) -> StatusUpdate:
+    def write(self, status: Status, origin: PieceOrigin, foreign: JsonObject | None = None) -> StatusUpdate:
         """Change the status, and return the update.
 
         `foreign` has the `metadata` and the unknown members (`own`) of another server's update.
@@ -54,7 +54,7 @@ class StatusWriter:
     ) -> StatusUpdate:
         """Change the status's message to what the agent does. Answers are artifacts (specification 1.0, 3.7)."""
         message = self.message(record, (part,), metadata)
-        return self.write(Status(self.status.state, record.at, message), Origin(record.run_id, message_id))
+        return self.write(Status(self.status.state, record.at, message), PieceOrigin(record.run_id, message_id))
 
     def message(self, record: Record, parts: tuple[Part, ...], metadata: JsonObject) -> Message:
         """Return a message for a status. Its id is the same whenever the record is written."""

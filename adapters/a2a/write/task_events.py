@@ -24,7 +24,7 @@ from babelgate.adapters.a2a.wire.task import (
 from babelgate.adapters.a2a.write import activity
 from babelgate.adapters.a2a.write.artifacts import ArtifactWriter
 from babelgate.adapters.a2a.write.mirrored import Mirrored, message_of
-from babelgate.adapters.a2a.write.pieces import EMPTY, OpenMessage, Origin, artifact_extra
+from babelgate.adapters.a2a.write.pieces import EMPTY, OpenMessage, PieceOrigin, artifact_extra
 from babelgate.adapters.a2a.write.status import StatusWriter
 from babelgate.adapters.a2a.write.summary import TaskSummary
 from babelgate.adapters.a2a.write.tools import ToolWriter
@@ -147,7 +147,9 @@ class EventWriter:
             case MessageStarted(extra=extra) if self._mirrored.has_shown(extra):
                 pass
             case MessageStarted():
-                self._messages[event.message_id or ""] = OpenMessage(event, Origin(record.run_id, event.message_id))
+                self._messages[event.message_id or ""] = OpenMessage(
+                    event, PieceOrigin(record.run_id, event.message_id)
+                )
             case TaskCreated():
                 self._status.status = Status(TaskState.SUBMITTED, record.at)
                 self._summary.begin(event.metadata)
@@ -159,7 +161,7 @@ class EventWriter:
                 self._artifacts.begin_run()
                 self._tools.clear()
                 for message in event.messages:
-                    self._status.add(self._add_references(message), Origin())
+                    self._status.add(self._add_references(message), PieceOrigin())
                 self._references = ()
             case InterruptRaised():
                 self._questions[event.interrupt_id or ""] = event
@@ -191,7 +193,7 @@ class EventWriter:
             self._tools.clear()
         if not artifacts and not is_status_void:
             return ()
-        update = self._status.write(Status(self.status.state, record.at), Origin())
+        update = self._status.write(Status(self.status.state, record.at), PieceOrigin())
         return [update, *self._artifacts.write_void(artifacts)]
 
     def _change_state(self, event: TaskChanged, record: Record) -> Sequence[Update]:
@@ -209,7 +211,7 @@ class EventWriter:
         status = Status(event.state, record.at, message, foreign.get("status") or {})
         if event.state in TERMINAL and not self._mirrored.is_relayed:
             foreign = {"metadata": activity.encode_usage(self._summary.usage)}
-        return (self._status.write(status, Origin(), foreign),)
+        return (self._status.write(status, PieceOrigin(), foreign),)
 
     def _ask(self, record: Record) -> Message:
         """Return one message with all open questions.
@@ -241,7 +243,7 @@ class EventWriter:
         self.losses[Loss(feature=feature, how=SHOWN_IN_METADATA)] = None
         foreign: JsonObject = {"metadata": {"babelgate": {"event": encode_said(event)}}}
         status = Status(self.status.state, record.at, members=self.status.members)
-        return (self._status.write(status, Origin(), foreign),)
+        return (self._status.write(status, PieceOrigin(), foreign),)
 
     # Tools and thoughts
 

@@ -16,10 +16,10 @@ from babelgate.adapters.acp.agents import decode_agents, is_announced
 from babelgate.adapters.acp.client.http import HttpClient, run_path
 from babelgate.adapters.acp.client.losses import losses
 from babelgate.adapters.acp.codec.messages import dump_sent, encode_answer, encode_input, requested_agent
-from babelgate.adapters.acp.codec.parts import View, extra_of
+from babelgate.adapters.acp.codec.parts import EncodingContext, extra_of
 from babelgate.adapters.acp.read.run_events import ACTIVATION, EventReader, decode_event
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, parse_answer
-from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TIMEOUT, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import FIRST_WAIT, LAST_WAIT, POLL_TIMEOUT, Backoff, time_limit
 from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.calls import Connection
@@ -106,7 +106,7 @@ class _Run(UpstreamRun):
         """Yield the stages of the run."""
         run_id = self._call.upstream.get("run") if self._is_attached or self._call.answers else None
         if run_id is None and (self._is_attached or self._call.answers):
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this run")
         if self._http.extended and (self._is_attached or self._call.answers):
             self._recall(await self._call.past())
         if self._call.answers:
@@ -159,7 +159,7 @@ class _Run(UpstreamRun):
         manifest. Return False if the manifest cannot be read."""
         if self._http.answers_extended is None:
             with suppress(FaultError):
-                async with in_time(POLL_TIMEOUT):
+                async with time_limit(POLL_TIMEOUT):
                     manifest = await self._http.get(f"/agents/{quote(self._agent, safe='')}")
                 return is_announced(manifest)
         return self._http.answers_extended is True
@@ -274,7 +274,7 @@ class _Run(UpstreamRun):
         shows."""
         assert self._reader.run_id is not None
         path = run_path(self._reader.run_id)
-        async with in_time(POLL_TIMEOUT):
+        async with time_limit(POLL_TIMEOUT):
             run = _run(await self._http.get(path))
         response = await self._http.get(f"{path}/events")
         listed = response.get("events") if isinstance(response, dict) else None
@@ -301,9 +301,9 @@ class _Run(UpstreamRun):
     # Requests
 
     @property
-    def _view(self) -> View:
+    def _view(self) -> EncodingContext:
         """The ids that messages are encoded with."""
-        return View(run_id=self._call.task_id, session_id=self._call.thread_id, agent=self._agent)
+        return EncodingContext(run_id=self._call.task_id, session_id=self._call.thread_id, agent=self._agent)
 
     def _create(self) -> bytes:
         """Return the body that creates the run."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final, cast
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.parts import View, decode_part, encode_parts, extra_of, own_of
+from babelgate.adapters.acp.codec.parts import EncodingContext, decode_part, encode_parts, extra_of, own_of
 from babelgate.adapters.kit.extension import named_question
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.kit.time import encode_time
@@ -48,7 +48,7 @@ def decode_role(role: str, agent: str | None) -> tuple[Role, str | None]:
 # Messages
 
 
-def encode_message(message: Message, view: View, at: int | None = None) -> w.Message:
+def encode_message(message: Message, view: EncodingContext, at: int | None = None) -> w.Message:
     """Return a whole message in its wire form. `at` is its time, unless the message has its own."""
     wire = w.Message(role=encode_role(message.role, message.name, view.agent), parts=encode_parts(message.parts, view))
     members = message_members(message.extra, metadata=message.metadata)
@@ -130,7 +130,7 @@ def requested_agent(extra: Extra) -> str | None:
 # Questions and answers
 
 
-def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
+def encode_question(event: InterruptRaised, view: EncodingContext, at: int) -> JsonObject:
     """Return a question as `await_request`. The SDK's clients support only a message, so the data and the schema are
     parts of it."""
     parts = list(event.message.parts)
@@ -142,7 +142,7 @@ def encode_question(event: InterruptRaised, view: View, at: int) -> JsonObject:
     return {**extra_of(event.extra), "type": "message", "message": encode_message(message, view, at).model_dump()}
 
 
-def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: View) -> JsonObject:
+def encode_questions(questions: Sequence[tuple[InterruptRaised, int]], view: EncodingContext) -> JsonObject:
     """Return the open questions as the only `await_request` of a run (components.schemas.Run). It shows the oldest
     question. If there are others, or if one requests credentials, a member of the gateway lists them all. `int` is the
     time of each question."""
@@ -200,7 +200,7 @@ def decode_question(await_request: JsonObject | None, *, agent: str | None = Non
     )
 
 
-def encode_answer(call: Invocation, view: View, answers: Sequence[JsonObject] = ()) -> JsonObject:
+def encode_answer(call: Invocation, view: EncodingContext, answers: Sequence[JsonObject] = ()) -> JsonObject:
     """Return `await_resume`: one message with all answers. `answers` are those to the questions of a gateway like this
     one, with the questions' ids."""
     parts = [part for message in call.messages for part in message.parts]
@@ -228,7 +228,7 @@ def decode_answer(await_resume: JsonObject) -> tuple[Json, Message]:
     return value, Message(role="user", parts=(DataPart(data=value),))
 
 
-def encode_input(call: Invocation, view: View) -> list[w.Message]:
+def encode_input(call: Invocation, view: EncodingContext) -> list[w.Message]:
     """Return the input of a run. The history is included only if the hub supplied it: agents that remember get none."""
     messages: list[w.Message] = []
     for message in (*call.history, *call.input_messages):

@@ -38,7 +38,7 @@ part controls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class EncodingContext:
     """Values other than the records that determine an encoding."""
 
     run_id: str
@@ -48,8 +48,8 @@ class View:
     base_url: str = ""
 
 
-_NOWHERE: Final = View(run_id="", session_id="", agent="")
-"""View for encodings that do not depend on it."""
+_NOWHERE: Final = EncodingContext(run_id="", session_id="", agent="")
+"""Context for encodings that do not depend on it."""
 
 
 def resource_url(base_url: str, resource_id: str) -> str:
@@ -89,7 +89,7 @@ def has_part(extra: Extra) -> bool:
     return _PART in extra
 
 
-def is_said_before(extra: Extra) -> bool:
+def is_repetition(extra: Extra) -> bool:
     """Return True if an earlier part or event covers the wire part."""
     return _PART in extra and extra[_PART] is None
 
@@ -136,7 +136,7 @@ def trajectory(
     )
 
 
-def encode_part(part: Part, view: View) -> w.MessagePart:
+def encode_part(part: Part, view: EncodingContext) -> w.MessagePart:
     """Return a part in its wire form."""
     wire = _with_extra(as_received(_encode(part, view), part.extra), part.extra)
     return mark(wire, metadata=part.metadata, **_marks(part))
@@ -161,14 +161,14 @@ def _marks(part: Part) -> JsonObject:
             return {}
 
 
-def encode_parts(parts: Iterable[Part], view: View) -> list[w.MessagePart]:
+def encode_parts(parts: Iterable[Part], view: EncodingContext) -> list[w.MessagePart]:
     """Return the parts of one message in their wire form. The result of a tool call gets the name of its tool."""
     wire_parts: list[w.MessagePart] = []
     names: dict[str, str] = {}
     for part in parts:
         if isinstance(part, ToolCallPart):
             names[part.call_id] = part.name
-        if is_said_before(part.extra):
+        if is_repetition(part.extra):
             continue
         encoded = encode_part(part, view)
         if isinstance(part, ToolResultPart) and isinstance(encoded.metadata, w.Trajectory):
@@ -177,7 +177,7 @@ def encode_parts(parts: Iterable[Part], view: View) -> list[w.MessagePart]:
     return wire_parts
 
 
-def _encode(part: Part, view: View) -> w.MessagePart:
+def _encode(part: Part, view: EncodingContext) -> w.MessagePart:
     match part:
         case TextPart() | RefusalPart():
             return w.MessagePart(content_type=part.media_type or "text/plain", content=part.text)
@@ -218,7 +218,7 @@ def _with_extra(part: w.MessagePart, extra: Extra) -> w.MessagePart:
     return part.model_copy(update=unknown)
 
 
-def _encode_file(part: FilePart, view: View) -> w.MessagePart:
+def _encode_file(part: FilePart, view: EncodingContext) -> w.MessagePart:
     media_type = part.media_type or "application/octet-stream"
     if part.inline is None:
         url = part.url

@@ -11,7 +11,7 @@ from babelgate.adapters.acp.codec.generic import Key, decode_generic, join_piece
 from babelgate.adapters.acp.codec.parts import part_extra
 from babelgate.adapters.acp.errors import decode_fault
 from babelgate.adapters.acp.read.gateway_members import place_of, text_member
-from babelgate.adapters.acp.read.open_message import OpenMessage
+from babelgate.adapters.acp.read.open_message import OpenWireMessage
 from babelgate.adapters.acp.read.run_state import RunState
 from babelgate.canonical import ReasoningPart
 from babelgate.canonical.event import (
@@ -42,7 +42,7 @@ class GenericReader:
 
     __slots__ = ("_call", "_is_unsent", "_message", "_run", "key")
 
-    def __init__(self, run: RunState, message: OpenMessage) -> None:
+    def __init__(self, run: RunState, message: OpenWireMessage) -> None:
         self.key: Key | None = None
         """Kind of the last piece; None if something else has followed it."""
         self._run = run

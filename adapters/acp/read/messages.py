@@ -6,7 +6,7 @@ parts, too (SDK 1.0.3, server/executor.py).
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.read.generic import GenericReader
-from babelgate.adapters.acp.read.open_message import OpenMessage
+from babelgate.adapters.acp.read.open_message import OpenWireMessage
 from babelgate.adapters.acp.read.parts import PartReader
 from babelgate.adapters.acp.read.tools import ToolReader
 
@@ -16,7 +16,7 @@ class MessageReader:
 
     __slots__ = ("_generic", "_message", "_parts", "_tools", "count")
 
-    def __init__(self, message: OpenMessage, parts: PartReader, tools: ToolReader, generic: GenericReader) -> None:
+    def __init__(self, message: OpenWireMessage, parts: PartReader, tools: ToolReader, generic: GenericReader) -> None:
         self.count = 0
         """Number of the messages that were completed."""
         self._message = message

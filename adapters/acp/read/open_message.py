@@ -11,7 +11,7 @@ from babelgate.canonical.event import MessageEnded, MessageStarted, Native, Part
 from babelgate.canonical.value import JsonObject
 
 
-class OpenMessage:
+class OpenWireMessage:
     """The wire message that has begun, and the canonical message that begins with the first part for it.
 
     A wire message may contain only artifacts and tool calls, which are no parts of a canonical message.

@@ -13,7 +13,7 @@ from babelgate.adapters.acp.read.gateway_members import (
     text_member,
     with_blob,
 )
-from babelgate.adapters.acp.read.open_message import OpenMessage
+from babelgate.adapters.acp.read.open_message import OpenWireMessage
 from babelgate.adapters.acp.read.run_state import RunState
 from babelgate.adapters.acp.read.tools import ToolReader
 from babelgate.canonical import Feature, FilePart, RefusalPart, TextPart, ToolCallPart, ToolResultPart
@@ -31,7 +31,7 @@ class PartReader:
 
     __slots__ = ("_message", "_run", "_tools")
 
-    def __init__(self, run: RunState, message: OpenMessage, tools: ToolReader) -> None:
+    def __init__(self, run: RunState, message: OpenWireMessage, tools: ToolReader) -> None:
         self._run = run
         self._message = message
         self._tools = tools

@@ -10,7 +10,7 @@ from babelgate.adapters.acp.codec.parts import own_of
 from babelgate.adapters.acp.errors import decode_error
 from babelgate.adapters.acp.read.generic import GenericReader
 from babelgate.adapters.acp.read.messages import MessageReader
-from babelgate.adapters.acp.read.open_message import OpenMessage
+from babelgate.adapters.acp.read.open_message import OpenWireMessage
 from babelgate.adapters.acp.read.parts import PartReader
 from babelgate.adapters.acp.read.run_state import RunState
 from babelgate.adapters.acp.read.tools import ToolReader
@@ -57,7 +57,7 @@ class EventReader:
         self._bound: dict[str, str] = {}
         """The server's ids that were reported."""
         run = self._run = RunState(agent)
-        message, tools = OpenMessage(run), ToolReader(run)
+        message, tools = OpenWireMessage(run), ToolReader(run)
         self._parts = PartReader(run, message, tools)
         self._generic = GenericReader(run, message)
         self._messages = MessageReader(message, self._parts, tools, self._generic)

@@ -1,7 +1,7 @@
 """Trajectories of tools → tool calls."""
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.parts import is_said_before, part_extra, unwrap_value
+from babelgate.adapters.acp.codec.parts import is_repetition, part_extra, unwrap_value
 from babelgate.adapters.acp.read.run_state import RunState
 from babelgate.canonical import ToolCallPart
 from babelgate.canonical.event import ToolEnded, ToolStarted
@@ -21,7 +21,7 @@ class ToolReader:
     def read(self, step: w.Trajectory, call: ToolCallPart) -> None:
         """Add the events of a trajectory. The first one shows its wire part, unless its content shows it."""
         events = self._run.events
-        is_shown = is_said_before(call.extra)
+        is_shown = is_repetition(call.extra)
         extra = call.extra if is_shown else part_extra({"metadata": step.model_dump()}, call.extra)
         tool_input: Json = None if step.tool_input is None else unwrap_value(step.tool_input)
         # Both the input and the output may be null (components.schemas.TrajectoryMetadata).

@@ -16,10 +16,10 @@ from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.agents import encode_agent, labels, preferred_name
 from babelgate.adapters.acp.carries import VERSION
 from babelgate.adapters.acp.codec.messages import decode_answer, decode_message, request_extra, request_metadata
-from babelgate.adapters.acp.codec.parts import View, extra_of, resource_url
+from babelgate.adapters.acp.codec.parts import EncodingContext, extra_of, resource_url
 from babelgate.adapters.acp.errors import MISMATCH, encode_fault
 from babelgate.adapters.acp.server.follow import RunStream
-from babelgate.adapters.acp.write.session import SessionUrls, Transcript
+from babelgate.adapters.acp.write.session import SessionTranscript, SessionUrls
 from babelgate.adapters.kit.extension import (
     START_HEADER,
     answer_messages,
@@ -33,7 +33,7 @@ from babelgate.adapters.kit.headers import is_preferred, read_line
 from babelgate.adapters.kit.json import DEFAULT_VALUES, parse, read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import LargeJson, encode, json_response
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.handlers import Handlers
@@ -300,7 +300,7 @@ class Server(Handlers):
         """Return a run."""
         who = caller(request)
         tasks, view = await self._find(who, request)
-        extended = is_asked(request)
+        extended = is_activated(request)
         writer = await RunStream(self._hub, who.owner, tasks, view, extended=extended).snapshot()
         headers = {
             **run_headers(tasks[-1], writer.run_id),
@@ -332,7 +332,7 @@ class Server(Handlers):
         after = _number(request, "after", 0) or 0
         tasks, view = await self._find(who, request)
         last = tasks[-1].last_seq
-        extended = is_asked(request)
+        extended = is_activated(request)
         start = _integer(request.headers.get(START_HEADER), START_HEADER, 0) if extended else None
         stream = RunStream(
             self._hub,
@@ -359,7 +359,7 @@ class Server(Handlers):
             b'{"events":[]}', _dump_events(stream.events()), name="events", headers=headers, more_headers=losses
         )
 
-    async def _find(self, who: Caller, request: AnyRequest) -> tuple[Sequence[Task], View]:
+    async def _find(self, who: Caller, request: AnyRequest) -> tuple[Sequence[Task], EncodingContext]:
         """Return the tasks of a run, and the view of its messages. Raises not_found."""
         task_id = _uuid(request.path_params["run_id"], "run_id")
         try:
@@ -369,9 +369,9 @@ class Server(Handlers):
         tasks = chain if len(chain) > 1 and self._continuable(chain[0].agent) else chain[:1]
         return tasks, self._view(who, tasks[0])
 
-    def _view(self, who: Caller, task: Task) -> View:
+    def _view(self, who: Caller, task: Task) -> EncodingContext:
         """Return the view of a task's messages."""
-        return View(
+        return EncodingContext(
             run_id=task.task_id,
             session_id=task.thread_id,
             agent=self._advertised_name(task.agent),
@@ -443,9 +443,9 @@ class Server(Handlers):
             return None
         return next((entry.message for entry in entries if entry.resource_id == resource_id), None)
 
-    async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> Transcript:
+    async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> SessionTranscript:
         """Return the transcript of a session or a task."""
-        transcript = Transcript(scope.thread_id, base_url=who.base_url, advertised=self._advertised_name)
+        transcript = SessionTranscript(scope.thread_id, base_url=who.base_url, advertised=self._advertised_name)
         async for records in self._hub.reads.log(who.owner, scope, inline=inline):
             for record in records:
                 transcript.apply(record)
@@ -553,7 +553,7 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
     more = body.model_extra or {}
     if w.OWN in more:
         return decode_request(more.pop(w.OWN))
-    return ExtensionRequest() if is_asked(request) else None
+    return ExtensionRequest() if is_activated(request) else None
 
 
 def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:

@@ -10,14 +10,14 @@ from typing import Final
 from pydantic import BaseModel
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.parts import View
+from babelgate.adapters.acp.codec.parts import EncodingContext
 from babelgate.adapters.acp.write.recorded import RecordedWriter
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.kit.server.encoding import encode
-from babelgate.adapters.kit.server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache
+from babelgate.adapters.kit.server.fanout import PAST_RECORDS, EncodedRecord, Encoder, FanoutCache
 from babelgate.adapters.kit.server.passages import split_passages
 from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.canonical import Hub, Record, Scope, Task
 from babelgate.canonical.event import TaskChanged
 
@@ -30,7 +30,7 @@ class RunStream:
         hub: Hub,
         owner: str,
         tasks: Sequence[Task],
-        view: View,
+        view: EncodingContext,
         *,
         show_after: int = 0,
         stop_after: int = 0,
@@ -104,7 +104,7 @@ class RunStream:
         """Return the records with whole states if the caller reads the records themselves."""
         if not self._extended:
             return batches
-        return tell_states_whole(self._hub, self._owner, self._tasks[0].thread_id, batches)
+        return complete_states(self._hub, self._owner, self._tasks[0].thread_id, batches)
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
         """Yield the bytes of the stream."""
@@ -117,7 +117,7 @@ class RunStream:
     async def follow(self, lines: FanoutCache) -> AsyncGenerator[Sequence[bytes | LargeFrame]]:
         """Yield the events as frames, in batches as they arrive, until the run stops."""
         encoder = _Encoder(self.writer)
-        past: deque[Record] = deque(maxlen=SEEN)
+        past: deque[Record] = deque(maxlen=PAST_RECORDS)
         async for record in self._before():
             past.append(record)
             if visible := self._visible_frames(encoder.write(record), (record,)):
@@ -179,7 +179,7 @@ class RunStream:
         return self.writer
 
 
-def _writer(view: View, *, extended: bool) -> EventWriter:
+def _writer(view: EncodingContext, *, extended: bool) -> EventWriter:
     return RecordedWriter(view) if extended else EventWriter(view)
 
 

@@ -15,11 +15,11 @@ from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.carries import CARRIES
 from babelgate.adapters.acp.codec.messages import encode_role, message_members
 from babelgate.adapters.acp.codec.parts import (
-    View,
+    EncodingContext,
     as_received,
     encode_part,
     has_part,
-    is_said_before,
+    is_repetition,
     mark,
     part_of,
     trajectory,
@@ -141,7 +141,7 @@ class _OpenMessage:
 class MessageEncoder:
     """Encoder of a run's messages. Feed it the events in order."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: EncodingContext) -> None:
         self.view = view
         self.at = 0
         """Time of the current record."""
@@ -216,7 +216,7 @@ class MessageEncoder:
 
     def _message_started(self, event: MessageStarted) -> None:
         message_id = event.message_id or ""
-        if is_said_before(event.extra):
+        if is_repetition(event.extra):
             return
         self._speakers[message_id] = event
         if event.metadata:
@@ -281,7 +281,7 @@ class MessageEncoder:
             progress_parts.append(event.part)
             return
         part = event.part
-        if is_said_before(part.extra):
+        if is_repetition(part.extra):
             return
         self._switch_to(message_id)
         key = (message_id, event.index or 0)
@@ -443,7 +443,7 @@ class MessageEncoder:
         joined = _join_parts(parts)
         sizes = [size for size in map(_size, parts) if size is not None]
         for number, part in enumerate(joined):
-            if is_said_before(part.extra):
+            if is_repetition(part.extra):
                 continue
             wire = encode_part(part, self.view)
             # SDK 1.0.3: an Artifact is a MessagePart with a name.

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.parts import View, own_of
+from babelgate.adapters.acp.codec.parts import EncodingContext, own_of
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.kit.extension import URI, Slice, envelope
 from babelgate.canonical import Record
@@ -13,7 +13,7 @@ class RecordedWriter(EventWriter):
     """Writer that sends each record before its ACP events, because clients stop reading at the event that ends a
     run."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: EncodingContext) -> None:
         super().__init__(view)
         self._slice = Slice()
         self._seq = 0

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final, cast
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import OF_RUN, encode_questions, requested_agent
-from babelgate.adapters.acp.codec.parts import View, extra_of
+from babelgate.adapters.acp.codec.parts import EncodingContext, extra_of
 from babelgate.adapters.acp.errors import encode_error
 from babelgate.adapters.acp.write.messages import MessageEncoder
 from babelgate.adapters.kit.time import encode_time
@@ -58,7 +58,7 @@ def _unknown(extra: Extra, model: type[w.Run] | w.GenericEvent) -> JsonObject:
 class EventWriter:
     """Writer of one run. Feed it all records of a task; those of the tasks that continue it may follow."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: EncodingContext) -> None:
         self.view = view
         self.status: w.Status = "created"
         self.run_id: str | None = None

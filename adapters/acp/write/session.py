@@ -10,7 +10,7 @@ from typing import Final
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import encode_message
-from babelgate.adapters.acp.codec.parts import View, extra_of, resource_url
+from babelgate.adapters.acp.codec.parts import EncodingContext, extra_of, resource_url
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.canonical import Fold, Message, Record, TextPart
 from babelgate.canonical.event import (
@@ -41,7 +41,7 @@ class Entry:
 class _Group:
     """The messages of one task."""
 
-    view: View
+    view: EncodingContext
     writer: EventWriter
     messages: list[w.Message] = field(default_factory=list[w.Message])
     output: list[w.Message] = field(default_factory=list[w.Message])
@@ -67,7 +67,7 @@ class _Group:
         self.output.extend(new)
 
     @classmethod
-    def of(cls, view: View) -> "_Group":
+    def of(cls, view: EncodingContext) -> "_Group":
         """Return an empty group."""
         return cls(view, EventWriter(view))
 
@@ -149,13 +149,13 @@ class SessionUrls:
         for record in records:
             if isinstance(record.event, TaskCreated):
                 agent = self._advertised(record.event.agent)
-                group = _Group.of(View(run_id=task_id, session_id=self._thread_id, agent=agent))
+                group = _Group.of(EncodingContext(run_id=task_id, session_id=self._thread_id, agent=agent))
             if group is not None:
                 group.write(record)
         return 0 if group is None else len(group.complete())
 
     def urls(self, base_url: str) -> list[str]:
-        """Return the URLs, which equal those of a `Transcript`."""
+        """Return the URLs, which equal those of a `SessionTranscript`."""
         urls: list[str] = []
         number = 0
         for key, entry in self._entries.items():
@@ -183,7 +183,7 @@ def _size_of(record: Record) -> int:
             return _ENTRY_OVERHEAD + len(encode_event(event))
 
 
-class Transcript:
+class SessionTranscript:
     """Messages of a session. Feed it the records of the thread, or of one of its tasks, in order."""
 
     def __init__(self, thread_id: str, *, base_url: str, advertised: Callable[[str], str]) -> None:
@@ -199,7 +199,7 @@ class Transcript:
         """Add the next record."""
         event = record.event
         if isinstance(event, TaskCreated):
-            view = View(
+            view = EncodingContext(
                 run_id=event.task_id,
                 session_id=self._thread_id,
                 agent=self._advertised(event.agent),
@@ -218,7 +218,9 @@ class Transcript:
 
     def entries(self) -> Iterator[Entry]:
         """Yield the session's entries in order."""
-        plain = View(run_id=self._thread_id, session_id=self._thread_id, agent="agent", base_url=self._base_url)
+        plain = EncodingContext(
+            run_id=self._thread_id, session_id=self._thread_id, agent="agent", base_url=self._base_url
+        )
         number = 0
         for key, group in self._groups.items():
             if isinstance(group, _Group):

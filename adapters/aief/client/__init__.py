@@ -13,7 +13,7 @@ import httpx
 
 from babelgate.adapters.aief.agents import decode_info
 from babelgate.adapters.aief.client.http import HttpClient
-from babelgate.adapters.aief.client.task import Task
+from babelgate.adapters.aief.client.task import UpstreamTask
 from babelgate.adapters.aief.read import StepEvents, StepReader
 from babelgate.adapters.aief.request import answer_body, files_of, first_step_body, input_losses, task_body, turn_body
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT
@@ -92,7 +92,7 @@ class _Run(UpstreamRun):
         self._limits = limits
         self._call = call
         until = asyncio.get_running_loop().time() + limits.seconds
-        self._task = Task(http, reader, until, limits.file_limit)
+        self._task = UpstreamTask(http, reader, until, limits.file_limit)
         self._latest: StepEvents | None = None
         """Events of the latest step."""
         self._previous_run = call.upstream.get(ACTIVATION)
@@ -108,7 +108,7 @@ class _Run(UpstreamRun):
         """
         task_id = self._call.upstream.get("task" if self._call.answers else "context")
         if self._call.answers and not task_id:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this task")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this task")
         if task_id:
             yield self._resume_task(task_id)
         if self._latest is None:

@@ -100,7 +100,7 @@ async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
         async with bound:
             yield
     except TimeoutError as error:
-        raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent took longer than its run may last") from error
+        raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent exceeded the time limit of its run") from error
 
 
 async def _message(response: httpx.Response) -> str:

@@ -39,7 +39,7 @@ _TOO_MUCH: Final = f"files beyond the first {MAX_BYTES} bytes were not fetched"
 _UNLISTED: Final = "the list of files could not be read"
 
 
-class Task:
+class UpstreamTask:
     """The part of a task that belongs to one run."""
 
     def __init__(self, http: HttpClient, reader: StepReader, deadline: float, file_limit: int) -> None:
@@ -259,5 +259,5 @@ def _newest_step(response: Json, previous_run: str | None) -> str | None:
 def _segment(wire_id: str) -> str:
     """Return an id as a path segment. Raises agent_invalid for ids that would change the path."""
     if wire_id in (".", ".."):
-        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server gave an id that cannot be part of a URL")
+        raise FaultError(FaultCode.AGENT_INVALID, "The agent's server sent an id that cannot be part of a URL")
     return quote(wire_id, safe="")

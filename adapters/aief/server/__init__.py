@@ -28,7 +28,7 @@ from babelgate.adapters.aief.codec import (
 from babelgate.adapters.aief.errors import encode_fault
 from babelgate.adapters.aief.server.upload import decode_key, decode_upload
 from babelgate.adapters.aief.wire import types as w
-from babelgate.adapters.aief.write.task import Next, Place, TaskView
+from babelgate.adapters.aief.write.task import Next, StepPosition, TaskView
 from babelgate.adapters.kit.aside import aside
 from babelgate.adapters.kit.extension import (
     START_HEADER,
@@ -44,11 +44,11 @@ from babelgate.adapters.kit.extension import Request as ExtensionRequest
 from babelgate.adapters.kit.json import ABSENT, read_bytes, read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import EncodedList, LargeJson, encode, json_response
-from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Pieces, each, list_response
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.canonical import (
     AgentInfo,
     Answers,
@@ -166,7 +166,7 @@ class Server(Handlers):
         task_input = {"agent": agent, "input": body.input, "additional_input": body.additional_input or {}}
         thread = await self._hub.create_thread(who.owner, ThreadChange(extra={"aief": task_input}))
         view = await self._view(who, thread.thread_id, agent)
-        headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))}
+        headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_activated(request))}
         return _json(view.task_with_steps(), headers)
 
     async def list_tasks(self, request: AnyRequest) -> Response[Any]:
@@ -196,7 +196,7 @@ class Server(Handlers):
     async def get_task(self, request: AnyRequest) -> Response[Any]:
         """Return a task with its steps."""
         view = await self._find(request)
-        headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))}
+        headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_activated(request))}
         return _json(view.task_with_steps(), headers)
 
     def _resolve_request(self, request: AnyRequest) -> tuple[Caller, str, str]:
@@ -236,7 +236,9 @@ class Server(Handlers):
             w.dump(shell), each(steps), name="steps", headers={"Babelgate-Thread": view.thread_id}
         )
 
-    async def _page_of_steps(self, request: AnyRequest, first: int, size: int) -> tuple[TaskView, list[Place], int]:
+    async def _page_of_steps(
+        self, request: AnyRequest, first: int, size: int
+    ) -> tuple[TaskView, list[StepPosition], int]:
         """Return a view with the steps of a page, the places of these steps, and the total number of steps. If no agent
         has marked steps, each run is one step, and only the runs of the page are read."""
         who, thread_id, agent = self._resolve_request(request)
@@ -249,7 +251,7 @@ class Server(Handlers):
         view = TaskView(thread_id, agent, runs.records)
         answer_places = view.answer_places()
         ahead = max(0, first - runs.total)
-        run_places = [Place(run_id, run_id) for run_id in runs.run_ids]
+        run_places = [StepPosition(run_id, run_id) for run_id in runs.run_ids]
         return (
             view,
             [*run_places, *answer_places[ahead : ahead + size - len(run_places)]],
@@ -296,7 +298,7 @@ class Server(Handlers):
         """Return the records of a run after the requested one, up to the limit of a slice."""
         page = Slice()
         log = self._hub.reads.log(who.owner, Scope(thread_id, "run", run_id), activation.start, inline=True)
-        async with aclosing(tell_states_whole(self._hub, who.owner, thread_id, log)) as batches:
+        async with aclosing(complete_states(self._hub, who.owner, thread_id, log)) as batches:
             async for records in batches:
                 for record in records:
                     page.add(record)
@@ -457,7 +459,7 @@ class Server(Handlers):
             w.dump(shell),
             each(encoded),
             name="artifacts",
-            headers={"Babelgate-Thread": view.thread_id, **confirm(active=is_asked(request))},
+            headers={"Babelgate-Thread": view.thread_id, **confirm(active=is_activated(request))},
         )
 
     async def upload_artifact(self, request: AnyRequest) -> Response[Any]:
@@ -475,7 +477,7 @@ class Server(Handlers):
         view = await self._find(request)
         artifact_id: str = request.path_params["artifact_id"]
         artifact = view.artifact(artifact_id)
-        if artifact is None and is_asked(request):  # a record of the extension may reference the file by its hash
+        if artifact is None and is_activated(request):  # a record of the extension may reference the file by its hash
             return await answer_file(self._hub, request, artifact_id)
         if artifact is None:
             raise _not_found("artifact", artifact_id)
@@ -516,7 +518,7 @@ class _Activation:
         input_object = (body.additional_input if body is not None else None) or {}
         if URI in input_object:
             extension = decode_request(input_object.pop(URI))
-        elif is_asked(request):
+        elif is_activated(request):
             extension = ExtensionRequest()
         else:
             return None

@@ -173,7 +173,7 @@ def _add(texts: _ByMessage[list[str]], message_id: str, text: str) -> None:
 
 
 @dataclass(slots=True)
-class Progress:
+class StepProgress:
     """Progress of a run, without its content: sufficient for a caller that waits for a step."""
 
     steps: int = 1
@@ -204,9 +204,9 @@ class Progress:
             case _:
                 pass
 
-    def copy(self) -> "Progress":
+    def copy(self) -> "StepProgress":
         """Return an independent copy."""
-        return Progress(self.steps, self.marked, self.ended, dict(self._open))
+        return StepProgress(self.steps, self.marked, self.ended, dict(self._open))
 
     def is_over(self, number: int) -> bool:
         """Return True if a step has ended. Numbers count from 0."""
@@ -220,7 +220,7 @@ class RunSteps:
     def __init__(self, created: RunCreated, at: int) -> None:
         self.created = created
         self.segments = [Segment(at)]
-        self.progress = Progress()
+        self.progress = StepProgress()
         self.questions: tuple[Interrupt, ...] = ()
         """Questions that were open when the run paused."""
         self.losses: dict[Loss, None] = {}

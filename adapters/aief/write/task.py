@@ -13,7 +13,7 @@ from uuid import UUID, uuid5
 from babelgate.adapters.aief.codec import COSTS, artifact_id, encode_artifact, input_of
 from babelgate.adapters.aief.errors import encode_error
 from babelgate.adapters.aief.wire import types as w
-from babelgate.adapters.aief.write.steps import Progress, RunSteps
+from babelgate.adapters.aief.write.steps import RunSteps, StepProgress
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.time import encode_time
 from babelgate.canonical import (
@@ -60,7 +60,7 @@ class Next:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StepPosition:
     """Position of a step: in a run that was begun, or in one that a POST would create."""
 
     step_id: str
@@ -267,9 +267,9 @@ class TaskView:
         """Return True if a step has ended."""
         return run_id in self._run_steps and self._run_steps[run_id].progress.is_over(number)
 
-    def progress(self, run_id: str) -> Progress:
+    def progress(self, run_id: str) -> StepProgress:
         """Return the progress of a run, as a copy to continue."""
-        return self._run_steps[run_id].progress.copy() if run_id in self._run_steps else Progress()
+        return self._run_steps[run_id].progress.copy() if run_id in self._run_steps else StepProgress()
 
     def unfinished_step(self) -> tuple[str, int] | None:
         """Return the step that a POST requested and that is still running. After a restart, the gateway finds it with
@@ -309,23 +309,23 @@ class TaskView:
 
     # Steps
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[StepPosition]:
         """Return the positions of the steps that were begun, in the order of their runs, followed by those that a POST
         can create."""
         places = [
-            Place(step_id(run.run_id, number), run.run_id, number)
+            StepPosition(step_id(run.run_id, number), run.run_id, number)
             for run, work in self._visible_runs()
             for number in range(len(work.segments))
         ]
         if not places:
-            places.append(Place(self._first_id()))
+            places.append(StepPosition(self._first_id()))
         return [*places, *self.answer_places()]
 
-    def answer_places(self) -> list[Place]:
+    def answer_places(self) -> list[StepPosition]:
         """Return the positions of the steps that would answer waiting tasks."""
-        return [Place(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting_tasks()]
+        return [StepPosition(next_run_id(run.run_id), after=run.run_id) for run, _ in self._waiting_tasks()]
 
-    def at(self, place: Place) -> w.Step:
+    def at(self, place: StepPosition) -> w.Step:
         """Return the step at a position, in its wire form."""
         if place.run_id is not None:
             return self.step(place.run_id, place.number)

@@ -80,7 +80,7 @@ class Body:
                 piece = self._inflating.decompress(self._compressed, _PIECE)
             except zlib.error as error:
                 raise FaultError(
-                    FaultCode.AGENT_INVALID, "The agent's server gave an answer that cannot be decompressed"
+                    FaultCode.AGENT_INVALID, "The agent's server sent an answer that cannot be decompressed"
                 ) from error
             self._compressed = self._inflating.unconsumed_tail
             if piece:

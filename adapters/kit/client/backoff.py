@@ -75,7 +75,7 @@ class Backoff:
 
 
 @asynccontextmanager
-async def in_time(seconds: float) -> AsyncGenerator[None]:
+async def time_limit(seconds: float) -> AsyncGenerator[None]:
     """Limit the time of a block. Raises agent_timeout after `seconds`."""
     try:
         async with asyncio.timeout(seconds):

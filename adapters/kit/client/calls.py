@@ -84,9 +84,9 @@ class Calls(ABC):
         self._timeout = DEFAULT_TIMEOUT if timeout is None else timeout
         # Importing aiohttp takes 9 MB and 0.1 s, which a gateway without remote agents does not need. Not on the first
         # call, which would block the event loop.
-        from babelgate.adapters.kit.client.transport import Transport
+        from babelgate.adapters.kit.client.transport import HttpTransport
 
-        self._transport = Transport
+        self._transport = HttpTransport
         self._shared = http
         self._owned: httpx.AsyncClient | None = None
 

@@ -23,7 +23,7 @@ HEADER_LIMIT: Final = 64 * 1024
 _ERRORS: Final = (aiohttp.ClientError, OSError)
 
 
-class Transport(httpx.AsyncBaseTransport):
+class HttpTransport(httpx.AsyncBaseTransport):
     """HTTP/1.1 transport for one event loop, without a proxy and without a limit on concurrent connections. `limits`
     says how many idle connections stay open, and for how long."""
 
@@ -100,7 +100,7 @@ class _Protocol(ResponseHandler):
             body.set_exception(aiohttp.ClientOSError(*exc.args))
         elif body.exception() is None and not body.is_eof():
             # aiohttp closed the connection itself, and the reader would wait without end.
-            body.set_exception(aiohttp.ClientPayloadError("The rest of the body is no HTTP"))
+            body.set_exception(aiohttp.ClientPayloadError("The rest of the body is not valid HTTP"))
 
 
 class _Connector(aiohttp.TCPConnector):
@@ -155,7 +155,7 @@ class _Body(aiohttp.Payload):
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
         """Raise TypeError: the body can be read only once, when it is sent."""
-        raise TypeError("It is read once, when it is sent")
+        raise TypeError("The body of the request can be read only once, when it is sent")
 
 
 class _Stream(httpx.AsyncByteStream):

@@ -22,7 +22,7 @@ _TYPE_LENGTH: Final = 255
 """Maximum length of a media type, in characters. RFC 6838, section 4.2: at most 127 for each of its two names."""
 
 
-def is_asked(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+def is_activated(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     """Return True if the request activates the extension."""
     return is_named(connection.headers.get(HEADER))
 

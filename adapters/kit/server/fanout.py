@@ -19,7 +19,7 @@ from babelgate.canonical import Record
 
 AHEAD: Final = 256
 """Default of `FanoutLimits.ahead`."""
-SEEN: Final = AHEAD + 1
+PAST_RECORDS: Final = AHEAD + 1
 """Number of the newest past records that a reader needs when it joins a line."""
 
 
@@ -31,7 +31,7 @@ class FanoutLimits:
     """Maximum number of encoded records."""
     bytes: int = 4 * 1024 * 1024
     """Maximum size of the encoded records, in bytes."""
-    alone: int = 32 * 1024
+    single_reader_bytes: int = 32 * 1024
     """Maximum size while only the caller that started the run follows it, in bytes. Chosen: such a run rarely has a
     second follower, and each of them would otherwise hold up to `bytes`."""
     ahead: int = AHEAD
@@ -183,7 +183,7 @@ class FanoutCache:
             else:
                 line = None
         if line is None:
-            size = self._limits.alone if started_run else self._limits.bytes
+            size = self._limits.single_reader_bytes if started_run else self._limits.bytes
             line = self._lines[view] = _Line(encoder, seq, self._limits.records, size)
             return Follower(line, None, rebuild)
         line.most = self._limits.bytes

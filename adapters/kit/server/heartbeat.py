@@ -44,7 +44,7 @@ class Monitor:
         """Record that a send has ended."""
         self._sending_since, self._beaten_at = None, _timer().now
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """End the stream if a send takes too long, or send a heartbeat if one is due."""
         if self._sending_since is not None:
             if now - self._sending_since >= SEND_TIMEOUT:
@@ -89,7 +89,7 @@ class _Timer:
         self._handle = None
         now = self.now
         for monitor in list(self._monitors):
-            monitor.look(now)
+            monitor.check(now)
         if self._monitors:
             self._set(min(_PERIOD, *(monitor.interval or _PERIOD for monitor in self._monitors)))
 

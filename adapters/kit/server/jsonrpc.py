@@ -33,7 +33,7 @@ Table = dict[str, Callable[..., Any]]
 """Methods by name, in the form that the library calls."""
 
 
-class Reply(msgspec.Struct, frozen=True):
+class JsonRpcReply(msgspec.Struct, frozen=True):
     """The response to a request: a result or a fault. `code` is set if JSON-RPC itself defines the error."""
 
     id: RequestId = None
@@ -69,11 +69,11 @@ def envelope(reply_id: RequestId, **member: Any) -> JsonObject:
     return {"jsonrpc": "2.0", "id": reply_id, **member}
 
 
-def _invalid(reply_id: RequestId, method: str, message: str) -> Reply:
-    return Reply(reply_id, method, fault=Fault(code=FaultCode.INVALID, message=message), code=INVALID_REQUEST)
+def _invalid(reply_id: RequestId, method: str, message: str) -> JsonRpcReply:
+    return JsonRpcReply(reply_id, method, fault=Fault(code=FaultCode.INVALID, message=message), code=INVALID_REQUEST)
 
 
-def _check_request(request: Json) -> Reply | dict[str, Any]:
+def _check_request(request: Json) -> JsonRpcReply | dict[str, Any]:
     """Return the request in the form that the library accepts, or a reply that describes the error. The reply has the
     id whenever it can be read."""
     # JSON-RPC 2.0, section 6, defines batches; A2A does not use them (a2a-sdk 1.3.0 also responds with -32600).
@@ -103,11 +103,11 @@ def _check_request(request: Json) -> Reply | dict[str, Any]:
     return checked
 
 
-async def dispatch(request: Json, methods: Table, context: Any) -> Reply | None:
+async def dispatch(request: Json, methods: Table, context: Any) -> JsonRpcReply | None:
     """Call the method that the request names, and return its reply. Return None for a notification, which is executed
     and gets no response."""
     checked = _check_request(request)
-    if isinstance(checked, Reply):
+    if isinstance(checked, JsonRpcReply):
         return checked
     reply_id: RequestId = checked.get("id")
     name: str = checked["method"]
@@ -116,14 +116,14 @@ async def dispatch(request: Json, methods: Table, context: Any) -> Reply | None:
     if "id" not in checked:
         return None
     if hasattr(outcome, "_value"):
-        return Reply(reply_id, name, result=outcome._value.result)
+        return JsonRpcReply(reply_id, name, result=outcome._value.result)
     error = outcome._error
     if isinstance(error.data, Fault):
-        return Reply(reply_id, name, fault=error.data)
+        return JsonRpcReply(reply_id, name, fault=error.data)
     return _library_error(reply_id, name, error.code)
 
 
-def _library_error(reply_id: RequestId, name: str, code: int) -> Reply:
+def _library_error(reply_id: RequestId, name: str, code: int) -> JsonRpcReply:
     """Return the reply for an error of the library itself. Its data is dropped, because it may quote an internal
     exception."""
     match code:
@@ -133,4 +133,4 @@ def _library_error(reply_id: RequestId, name: str, code: int) -> Reply:
             message, fault_code = 'The member "params" must be an object.', FaultCode.INVALID
         case _:
             message, fault_code, code = "Something went wrong in the gateway.", FaultCode.INTERNAL, -32603
-    return Reply(reply_id, name, fault=Fault(code=fault_code, message=message), code=code)
+    return JsonRpcReply(reply_id, name, fault=Fault(code=fault_code, message=message), code=code)

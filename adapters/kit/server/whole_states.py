@@ -9,7 +9,7 @@ from babelgate.canonical import Hub, Record, StateHistory
 from babelgate.canonical.event import Event, Native, StateSaved, StepStarted
 
 
-async def tell_states_whole(
+async def complete_states(
     hub: Hub, owner: str, thread_id: str, batches: AsyncGenerator[Sequence[Record]]
 ) -> AsyncGenerator[Sequence[Record]]:
     """Yield the batches with such states replaced by whole ones. `batches` begin at the first record that the readers

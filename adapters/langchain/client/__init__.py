@@ -10,8 +10,8 @@ from babelgate.adapters.kit.client.driver import ReattachableClient, UpstreamRun
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.langchain.client.discovery import describe, discover
 from babelgate.adapters.langchain.client.http import HttpClient
-from babelgate.adapters.langchain.client.run import Run
-from babelgate.adapters.langchain.client.server import Server
+from babelgate.adapters.langchain.client.run import LangGraphRun
+from babelgate.adapters.langchain.client.server import UpstreamServer
 from babelgate.adapters.langchain.client.thread import update_state
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.canonical import FaultCode, FaultError, Invocation
@@ -39,17 +39,17 @@ class Client(ReattachableClient[HttpClient]):
         **connection: Unpack[Connection],
     ) -> None:
         super().__init__(HttpClient(url, **connection))
-        self._server = Server(self._http, agent, dialect, extension=extension == "on")
+        self._server = UpstreamServer(self._http, agent, dialect, extension=extension == "on")
 
     async def aclose(self) -> None:
         await self._server.aclose()
         await super().aclose()
 
     def start(self, call: Invocation) -> UpstreamRun:
-        return Run(self._server, call, is_attached=False)
+        return LangGraphRun(self._server, call, is_attached=False)
 
     def find(self, call: Invocation) -> UpstreamRun:
-        return Run(self._server, call, is_attached=True)
+        return LangGraphRun(self._server, call, is_attached=True)
 
     async def update_state(
         self, call: Invocation, *, removed_ids: Sequence[str] = (), as_node: str | None = None

@@ -10,7 +10,7 @@ from babelgate.canonical.event import UpstreamBound
 
 
 @dataclass(slots=True)
-class Attempt:
+class UpstreamRunState:
     """State of one run on an upstream server."""
 
     reader: EventReader

@@ -224,7 +224,7 @@ class ResumableStream:
             raise
         if result is not None and not isinstance(result, dict):
             raise FaultError(
-                FaultCode.AGENT_INVALID, "The agent breaks its protocol: what its run has left behind is no object"
+                FaultCode.AGENT_INVALID, "The agent breaks its protocol: the result of its run is not a JSON object"
             )
         self.run = await self._fetch_run() or self.run
         return result

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from babelgate.adapters.kit.client.answers import parse_answer
-from babelgate.adapters.kit.client.backoff import in_time
+from babelgate.adapters.kit.client.backoff import time_limit
 from babelgate.adapters.kit.client.blame import blaming_the_agent, decode_reply
 from babelgate.adapters.kit.client.blobs import with_files
 from babelgate.adapters.kit.client.driver import Stage, UpstreamRun
@@ -26,9 +26,9 @@ from babelgate.adapters.kit.extension import (
     split_uploads,
     without_start,
 )
-from babelgate.adapters.langchain.client.attempt import Attempt
+from babelgate.adapters.langchain.client.attempt import UpstreamRunState
 from babelgate.adapters.langchain.client.resume import NOT_THERE, ResumableStream
-from babelgate.adapters.langchain.client.server import Server
+from babelgate.adapters.langchain.client.server import UpstreamServer
 from babelgate.adapters.langchain.client.thread import place
 from babelgate.adapters.langchain.client.urls import Layout, Route, check_id
 from babelgate.adapters.langchain.codec.stream_modes import EVENTS, RECORDS, has_events_mode
@@ -57,14 +57,14 @@ LOOK_TIMEOUT: Final = 10.0
 """Timeout of looking for a run whose creation was not confirmed, in seconds."""
 
 
-class Run(UpstreamRun):
+class LangGraphRun(UpstreamRun):
     """A run that is created or, with `is_attached`, found on the server."""
 
-    def __init__(self, server: Server, call: Invocation, *, is_attached: bool) -> None:
+    def __init__(self, server: UpstreamServer, call: Invocation, *, is_attached: bool) -> None:
         self._server = server
         self._call = call
         self._is_attached = is_attached
-        self._work = Attempt(EventReader(), Route("langgraph", None))
+        self._work = UpstreamRunState(EventReader(), Route("langgraph", None))
         self._records = RecordReader(of_run=True)
         """Reader of the records sent with the Babelgate extension."""
         self._follower = self._follow()
@@ -118,7 +118,7 @@ class Run(UpstreamRun):
                     continue
                 if self._server.has_extension and has_start(self._call) and is_refusal(refusal):
                     self._call = without_start(self._call)
-                    self._work = Attempt(EventReader(), Route("langgraph", None))
+                    self._work = UpstreamRunState(EventReader(), Route("langgraph", None))
                     await self._prepare_to_create()
                     self._work.notes.append(LossNoted(feature=Feature.FORK, how=NOT_FORKED))
                     continue
@@ -159,7 +159,7 @@ class Run(UpstreamRun):
         server, call = self._server, self._call
         run_id = call.upstream.get("run")
         if run_id is None:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this run")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this run")
         dialect = await server.detect_dialect()
         await server.fetch_schemas()
         if dialect == "agent-protocol":
@@ -276,7 +276,7 @@ class Run(UpstreamRun):
         if error.fault.code is not FaultCode.AGENT_UNREACHABLE or self._work.route.run_id is not None:
             return False
         with suppress(FaultError):
-            async with in_time(LOOK_TIMEOUT):
+            async with time_limit(LOOK_TIMEOUT):
                 self._work.route.run_id = await self._find_run()
         return self._work.route.run_id is not None
 
@@ -421,9 +421,7 @@ class Run(UpstreamRun):
             case "error":
                 raise FaultError.of(decode_error(None))
             case _:
-                raise FaultError(
-                    FaultCode.AGENT_INVALID, f"The agent's run has a status that is unknown: {status[:50]}"
-                )
+                raise FaultError(FaultCode.AGENT_INVALID, f"The agent's run has an unknown status: {status[:50]}")
 
     async def _read_values(self, outcome: Json) -> tuple[Json, Json] | None:
         """Return the state at the end, and the messages if the server sends them separately.

@@ -27,7 +27,7 @@ BACKGROUND_TIMEOUT: Final = 60.0
 """Timeout of fetching the schemas in the background, in seconds. Chosen."""
 
 
-class Server:
+class UpstreamServer:
     """An upstream server, together with one of its agents."""
 
     def __init__(self, http: HttpClient, agent: str, dialect: Dialect | None, *, extension: bool) -> None:

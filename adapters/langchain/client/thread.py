@@ -5,7 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 from babelgate.adapters.kit.client.blame import decode_reply
-from babelgate.adapters.langchain.client.attempt import Attempt
+from babelgate.adapters.langchain.client.attempt import UpstreamRunState
 from babelgate.adapters.langchain.client.http import HttpClient
 from babelgate.adapters.langchain.client.resume import NOT_THERE
 from babelgate.adapters.langchain.client.urls import Layout, Route, check_id
@@ -18,7 +18,9 @@ from babelgate.canonical.feature import Feature
 from babelgate.canonical.json import as_object
 
 
-async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layout, *, forks: bool = False) -> None:
+async def place(
+    http: HttpClient, work: UpstreamRunState, call: Invocation, layout: Layout, *, forks: bool = False
+) -> None:
     """Set the route of a run: the server's thread that it goes into. `forks`: a new thread begins with the state of
     another one. Raises agent_invalid if the run answers a question, but the server never reported the thread's id."""
     work.route = Route(layout, None)
@@ -26,7 +28,7 @@ async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layou
         # The thread where this task asked. Another task of the conversation may have continued in a copy.
         thread_id = call.upstream.get("task")
         if thread_id is None:
-            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never gave the id of this thread")
+            raise FaultError(FaultCode.AGENT_INVALID, "The agent's server never sent the id of this thread")
         work.route.thread_id = thread_id
         return
     thread_id = call.upstream.get("thread")
@@ -40,7 +42,7 @@ async def place(http: HttpClient, work: Attempt, call: Invocation, layout: Layou
     await _begin_thread(http, work, call, forks=forks)
 
 
-async def _begin_thread(http: HttpClient, work: Attempt, call: Invocation, *, forks: bool) -> None:
+async def _begin_thread(http: HttpClient, work: UpstreamRunState, call: Invocation, *, forks: bool) -> None:
     """Start a new thread for the run. The run sends the earlier messages along, unless the thread begins with a state
     that has them."""
     work.forks = forks
@@ -95,7 +97,7 @@ async def update_state(
     if thread_id is None:
         raise FaultError(
             FaultCode.UNSUPPORTED,
-            "The agent's server keeps the state, and has no thread for it yet: run the agent first.",
+            "The agent's server has no state for this thread yet: run the agent first.",
         )
     path = f"{Route('langgraph', thread_id).thread}/state"
     try:

@@ -26,7 +26,7 @@ def check_id(text: str) -> str:
     another path."""
     if not _ID.fullmatch(text):
         raise FaultError(
-            FaultCode.AGENT_INVALID, f"The agent's server gave an id that cannot be part of a URL: {text[:50]!r}"
+            FaultCode.AGENT_INVALID, f"The agent's server sent an id that cannot be part of a URL: {text[:50]!r}"
         )
     return text
 

@@ -4,8 +4,8 @@ that of OpenAPI 0.1.6. One body satisfies both layouts. Messages are next to the
 from typing import Final
 
 from babelgate.adapters.langchain.codec.interrupts import encode_interrupts
+from babelgate.adapters.langchain.codec.message import encode_agent_protocol_message as encode_message
 from babelgate.adapters.langchain.codec.message import encode_request
-from babelgate.adapters.langchain.codec.message import encode_said as encode_message
 from babelgate.adapters.langchain.codec.state import (
     format_time,
     kwargs_of,

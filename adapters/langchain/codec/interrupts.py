@@ -71,7 +71,7 @@ def encode_interrupts(questions: Sequence[Interrupt]) -> list[JsonObject]:
     return interrupts
 
 
-def encode_asked(questions: Sequence[Interrupt]) -> list[JsonObject]:
+def encode_graph_questions(questions: Sequence[Interrupt]) -> list[JsonObject]:
     """Return as interrupts the questions that a graph asks. Breakpoints are left out: LangGraph shows one only as the
     next node."""
     return encode_interrupts([question for question in questions if not question.interrupt_id.startswith(BREAKPOINT)])

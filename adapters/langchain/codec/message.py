@@ -132,7 +132,7 @@ def decode_message(wire: Json) -> Message:
 def _decode(wire: JsonObject) -> Message:
     wire_role = _role(wire)
     if wire_role in _REMOVES:
-        raise FaultError(FaultCode.INVALID, "A remove message is taken by an update of the state, not here.")
+        raise FaultError(FaultCode.INVALID, "A remove message is allowed only in an update of the state.")
     role = ROLES.get(wire_role)
     if role is None:
         accepted = "user, human, assistant, ai, system, developer, tool, function"
@@ -261,7 +261,7 @@ _AGENT_PROTOCOL_ROLES: Final[Mapping[Role, str]] = {
 """Role of a message in the Agent Protocol, by canonical role."""
 
 
-def encode_said(message: Message) -> JsonObject:
+def encode_agent_protocol_message(message: Message) -> JsonObject:
     """Return a message in the Agent Protocol's own form (OpenAPI 0.1.6, components.schemas.Message), which has a role.
     Everything that this schema has no member for is added as further members."""
     wire: JsonObject = {

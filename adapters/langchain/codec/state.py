@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from babelgate.adapters.langchain.codec.interrupts import encode_asked
+from babelgate.adapters.langchain.codec.interrupts import encode_graph_questions
 from babelgate.adapters.langchain.codec.message import (
     decode_message,
     decode_messages,
+    encode_agent_protocol_message,
     encode_message,
     encode_request,
-    encode_said,
     is_message,
     removed_id,
 )
@@ -76,7 +76,7 @@ def run_status(run: Run) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class StateInput:
     """Input of a run: messages and other data."""
 
     messages: tuple[Message, ...] = ()
@@ -84,7 +84,7 @@ class Input:
     """Members of the input other than messages, or an input that has no messages."""
 
 
-def decode_input(value: Json) -> Input:
+def decode_input(value: Json) -> StateInput:
     """Decode the input of a run.
 
     Messages are in the member `messages`, or the input is a list of them, or it is a string, the caller's text.
@@ -92,14 +92,14 @@ def decode_input(value: Json) -> Input:
     invalid.
     """
     if isinstance(value, str):
-        return Input(messages=(decode_message(value),))
+        return StateInput(messages=(decode_message(value),))
     if isinstance(value, list) and value and all(is_message(item) for item in value):
-        return Input(messages=decode_messages(value))
+        return StateInput(messages=decode_messages(value))
     if isinstance(value, dict) and "messages" in value:
         other_members: JsonObject = {key: member for key, member in value.items() if key != "messages"}
         messages = decode_messages(value["messages"])
-        return Input(messages=messages, data=other_members if other_members or not messages else None)
-    return Input(data=value)
+        return StateInput(messages=messages, data=other_members if other_members or not messages else None)
+    return StateInput(data=value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def state_messages(revision: Revision) -> list[JsonObject] | None:
     merged: dict[str | int, Message] = {}
     for place, message in enumerate((*decoded, *revision.messages)):
         merged[place if message.message_id is None else message.message_id] = message
-    return [encode_said(message) for message in merged.values()]
+    return [encode_agent_protocol_message(message) for message in merged.values()]
 
 
 def encode_checkpoint(thread_id: str, checkpoint_id: str | None, ns: tuple[str, ...] = ()) -> JsonObject | None:
@@ -256,7 +256,7 @@ def encode_state(
         "created_at": format_time(revision.at),
         "checkpoint": encode_checkpoint(thread_id, revision.checkpoint_id, revision.ns),
         "parent_checkpoint": encode_checkpoint(thread_id, revision.parent_id, revision.ns),
-        "interrupts": encode_asked(revision.questions),
+        "interrupts": encode_graph_questions(revision.questions),
         "checkpoint_id": revision.checkpoint_id,
         "parent_checkpoint_id": revision.parent_id,
     }
@@ -285,7 +285,7 @@ def encode_tasks(revision: Revision, then: Sequence[Revision] = (), inner: Inner
                 # langgraph 1.2 has this path for a task that is triggered by an edge.
                 "path": ["__pregel_pull", node],
                 "error": None if error is None else f"{error['error']}: {error['message']}",
-                "interrupts": [] if tasks else encode_asked(revision.questions),
+                "interrupts": [] if tasks else encode_graph_questions(revision.questions),
                 "checkpoint": None,
                 "state": None,
                 "result": None if after is None else result_of(revision, after),
@@ -328,7 +328,7 @@ def thread_status(view: ThreadView, head: Revision | None) -> ThreadStatus:
 
 def _thread_interrupts(view: ThreadView, history: StateHistory | None, head: Revision | None) -> JsonObject:
     """Return the open questions of an interrupted thread, by task id."""
-    interrupts = [] if history is None else encode_asked(history.fold.open_interrupts())
+    interrupts = [] if history is None else encode_graph_questions(history.fold.open_interrupts())
     if head is None or not interrupts or view.status != "interrupted":
         return {}
     # langgraph-api 0.16.7 lists them by the id of the task that asks.
@@ -413,7 +413,11 @@ def wait_result(history: StateHistory, run: Run) -> JsonObject:
         return {"__error__": encode_error(run.fault)}
     revision = revision_of(history, run)
     values = encode_values(revision)
-    if run.status is RunStatus.PAUSED and revision is not None and (interrupts := encode_asked(revision.questions)):
+    if (
+        run.status is RunStatus.PAUSED
+        and revision is not None
+        and (interrupts := encode_graph_questions(revision.questions))
+    ):
         # langgraph-api 0.16.7 and aegra 0.11.0.
         values["__interrupt__"] = interrupts
     return values

@@ -39,7 +39,7 @@ _SEQ_LIMIT: Final = 2**63
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
+class StreamParameters:
     """Parameters of an encoding, apart from the records."""
 
     thread_id: str

@@ -12,7 +12,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
-from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec.agent_protocol import encode_agent, encode_schemas
@@ -73,7 +73,7 @@ _FIELDS: Final = frozenset(
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = Agents(hub)
+    server = AssistantHandlers(hub)
     one = "/assistants/{assistant_id:str}"
     return [
         post(both("/agents/search"), status_code=200)(server.search_agents),
@@ -94,7 +94,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Agents(Handlers):
+class AssistantHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
@@ -110,7 +110,7 @@ class Agents(Handlers):
         return _page(agents, body)
 
     async def get_agent(self, request: AnyRequest) -> Response[Any]:
-        return answer(encode_agent(self._agent(request)), headers=confirm(active=is_asked(request)))
+        return answer(encode_agent(self._agent(request)), headers=confirm(active=is_activated(request)))
 
     async def file(self, request: AnyRequest) -> Response[Any]:
         """Return a file that records of the extension name by its hash."""
@@ -284,7 +284,7 @@ class Agents(Handlers):
         schemas = {name: own_schemas.get(name) for name in _SCHEMAS}
         # Agents of the gateway have a `config_schema`, which `context_schema` replaced in langgraph 0.6.
         body = {"graph_id": info.name, **schemas, "context_schema": None}
-        return answer(body, headers=confirm(active=is_asked(request)))
+        return answer(body, headers=confirm(active=is_activated(request)))
 
     async def subgraphs(self, request: AnyRequest) -> Response[Any]:
         agent = self._hub.introspectable_agent((await self._path_agent(request)).name)
@@ -339,7 +339,9 @@ class Agents(Handlers):
             raise FaultError(FaultCode.NOT_FOUND, f"Assistant with ID {text[:100]} not found")
         if agent is None:
             names = ", ".join(info.name for info in self._visible_agents(request))
-            message = f"Invalid assistant: {text[:100]!r}. It is no UUID, and none of the registered graphs: {names}"
+            message = (
+                f"Invalid assistant: {text[:100]!r}. It is neither a UUID nor one of the registered graphs: {names}"
+            )
             raise FaultError(FaultCode.INVALID, message)
         return agent
 

@@ -25,7 +25,7 @@ _NONE_MATCHES: Final = (
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = Cancels(hub)
+    server = CancelHandlers(hub)
     run = "/threads/{thread_id:str}/runs/{run_id:str}"
     alone = "/runs/{run_id:str}"
     return [
@@ -36,7 +36,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Cancels(Handlers):
+class CancelHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 

@@ -66,7 +66,7 @@ _PROTOCOL: Final = "langgraph"
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = Crons(hub)
+    server = CronHandlers(hub)
     one = "/runs/crons/{cron_id:str}"
     return [
         post(["/runs/crons", "/threads/{thread_id:str}/runs/crons"], status_code=200)(server.create),
@@ -91,7 +91,7 @@ async def submit(hub: Hub, owner: str, cron: Cron, run_id: str) -> None:
     await launch.start()
 
 
-class Crons(Handlers):
+class CronHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 

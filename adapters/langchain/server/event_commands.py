@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 from babelgate.adapters.kit.aside import TimeSlice
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.langchain.codec import state
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.codec.subscription import get_member, strings
 from babelgate.adapters.langchain.errors.encode import fault_text
 from babelgate.adapters.langchain.server.answers import select_members
@@ -175,7 +175,8 @@ class Commands:
 
     async def _inject(self, _: JsonObject) -> tuple[JsonObject, int]:
         raise Refused(
-            "not_supported", "A message cannot be put into a run. Send run.start: its input waits behind the run."
+            "not_supported",
+            "A run that has started takes no messages. Send run.start: its input is queued behind the run.",
         )
 
     # Reading
@@ -186,7 +187,7 @@ class Commands:
         run = await self._run_to_show(get_member(params, "run_id"))
         previous = await self._hub.reads.last_begun(self._owner, self._thread_id, ended_before=run.last_seq)
         begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
-        view = View(thread_id=self._thread_id, owner=self._owner, run_id=run.run_id, modes=())
+        view = StreamParameters(thread_id=self._thread_id, owner=self._owner, run_id=run.run_id, modes=())
         history = await read_history(self._hub, self._owner, self._thread_id, begins)
         events = ThreadEvents(view, _no_event, history)
         async with aclosing(self._hub.reads.log(self._owner, Scope(self._thread_id), begins)) as batches:
@@ -217,7 +218,7 @@ class Commands:
         history = await read_history(self._hub, self._owner, self._thread_id)
         revision = history.head if not ns else next(history.newest(ns), None)
         if ns and revision is None:
-            raise Refused("no_such_namespace", f"Nothing is known of the state of {'|'.join(ns)[:100]}")
+            raise Refused("no_such_namespace", f"There is no known state of {'|'.join(ns)[:100]}")
         keys = params.get("keys")
         names = None if keys is None else strings(keys, "keys")
         result: JsonObject = {"values": select_members(state.encode_values(revision), names)}
@@ -252,7 +253,7 @@ class Commands:
         runs = list(history.fold.runs.values())
         body: JsonObject = {"checkpoint_id": checkpoint, "input": params.get("input")}
         if not runs:
-            raise Refused("no_such_run", "There has been no run on this thread, so no agent to go on with.")
+            raise Refused("no_such_run", "The thread has had no run, so there is no agent that could continue.")
         result, seq = await self._launch(runs[-1].agent, params, body)
         return {**result, "thread_id": self._thread_id}, seq
 

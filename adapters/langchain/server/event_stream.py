@@ -22,7 +22,7 @@ from babelgate.adapters.kit.server.encoding import as_bytes, encode
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
 from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, POLICY, Disconnected, detect_disconnect
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.codec.subscription import Subscription, get_member, parse_subscription
 from babelgate.adapters.langchain.server.answers import answer
 from babelgate.adapters.langchain.server.create_run import bad_request
@@ -43,7 +43,7 @@ _MAX_SUBSCRIPTIONS: Final = 100
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = Events(hub)
+    server = EventHandlers(hub)
     thread = "/threads/{thread_id:str}"
     streams = [*both(f"{thread}/stream/events"), *both(f"{thread}/stream")]
     return [
@@ -53,7 +53,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Events(Handlers):
+class EventHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
@@ -67,7 +67,7 @@ class Events(Handlers):
             raise error if view.dialect == "agent-protocol" else bad_request(error.fault.message) from error
         return stream_response(self._frames(view, subscription), {"Babelgate-Thread": view.thread_id})
 
-    async def _frames(self, view: View, subscription: Subscription) -> AsyncGenerator[bytes]:
+    async def _frames(self, view: StreamParameters, subscription: Subscription) -> AsyncGenerator[bytes]:
         if not await self._hub.reads.await_thread(view.owner, view.thread_id):
             return
         history, time_slice = await _history_before(self._hub, view, subscription.since), TimeSlice()
@@ -76,7 +76,7 @@ class Events(Handlers):
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
-                    ready += [frame_of(e.data, id=str(e.seq), event=e.method) for e in events.tell(record)]
+                    ready += [frame_of(e.data, id=str(e.seq), event=e.method) for e in events.encode(record)]
                     if time_slice.is_used_up:
                         async with aclosing(pieces_of(ready)) as pieces:
                             async for piece in pieces:
@@ -124,8 +124,8 @@ _WEBSOCKET_COMMANDS: Final = {
 """Commands that are only available on a WebSocket."""
 
 
-def _view(connection: Connection) -> View:
-    return View(
+def _view(connection: Connection) -> StreamParameters:
+    return StreamParameters(
         thread_id=path_id(connection, "thread"),
         owner=owner_of(connection),
         run_id=None,
@@ -135,7 +135,7 @@ def _view(connection: Connection) -> View:
     )
 
 
-async def _history_before(hub: Hub, view: View, since: int | None) -> StateHistory:
+async def _history_before(hub: Hub, view: StreamParameters, since: int | None) -> StateHistory:
     """Return the thread as it was at the end of the last run before the event `since`, or before the newest run.
 
     The events after it can be derived from there. The history is empty at the thread's start, and for a thread that is
@@ -155,7 +155,7 @@ async def _history_before(hub: Hub, view: View, since: int | None) -> StateHisto
         return empty
 
 
-async def _batches(hub: Hub, view: View, after: int) -> AsyncGenerator[Sequence[Record]]:
+async def _batches(hub: Hub, view: StreamParameters, after: int) -> AsyncGenerator[Sequence[Record]]:
     """Yield the records of the thread after a seq."""
     async with aclosing(hub.reads.follow(view.owner, Scope(view.thread_id), after, inline=True)) as batches:
         try:
@@ -175,7 +175,7 @@ class _Conversation:
     """One WebSocket: receives commands, and sends their responses and events. An event is sent once, even if several
     subscriptions include it. A new subscription receives the earlier events."""
 
-    def __init__(self, hub: Hub, socket: WebSocket[Any, Any, Any], view: View) -> None:
+    def __init__(self, hub: Hub, socket: WebSocket[Any, Any, Any], view: StreamParameters) -> None:
         self._hub = hub
         self._socket = socket
         self._view = view
@@ -209,7 +209,7 @@ class _Conversation:
                     async for batch in batches:
                         async with self._send_lock:
                             for record in batch:
-                                for event in self._events.tell(record):
+                                for event in self._events.encode(record):
                                     await self._send(await _text_of(event))
                                 self._sent_seq = record.seq
             with detect_disconnect():
@@ -303,7 +303,7 @@ class _Conversation:
                     for record in batch:
                         if record.seq > self._sent_seq:
                             return
-                        for event in events.tell(record):
+                        for event in events.encode(record):
                             yield await _text_of(event)
                         if time_slice.is_used_up:
                             await time_slice.pause()

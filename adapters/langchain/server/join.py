@@ -9,14 +9,14 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.adapters.kit.server.sse import frame
 from babelgate.adapters.langchain.codec.stream_modes import (
     Dialect,
-    View,
+    StreamParameters,
     parse_event_id,
     parse_modes,
     parse_thread_modes,
@@ -25,7 +25,7 @@ from babelgate.adapters.langchain.server.answers import answer, ids, run_paths
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import find_path_run, thread_not_found
 from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
-from babelgate.adapters.langchain.server.stream import EventId, RunStream, stream_response
+from babelgate.adapters.langchain.server.stream import EventId, RunFrameStream, stream_response
 from babelgate.adapters.langchain.server.wait import body_of, error_body, keep_alive, outcome
 from babelgate.canonical import FaultCode, FaultError, Hub, Run
 from babelgate.canonical.thread import Loss
@@ -36,7 +36,7 @@ _NOT_FOUND: Final = frame(b'{"error":"HTTPException","message":"404: Run not fou
 
 
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
-    server = Joins(hub, lines)
+    server = JoinHandlers(hub, lines)
     run = "/threads/{thread_id:str}/runs/{run_id:str}"
     alone = "/runs/{run_id:str}"
     return [
@@ -47,7 +47,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Joins(Handlers):
+class JoinHandlers(Handlers):
     def __init__(self, hub: Hub, lines: FanoutCache) -> None:
         self._hub = hub
         self._lines = lines
@@ -70,7 +70,7 @@ class Joins(Handlers):
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
     async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
-        owner, extended = owner_of(request), is_asked(request)
+        owner, extended = owner_of(request), is_activated(request)
         paths = {**run_paths(run.thread_id, run.run_id, below), **confirm(active=extended)}
         if run.has_ended:
             # Nothing to wait for: one response, whose headers include the losses.
@@ -99,14 +99,14 @@ class Joins(Handlers):
             # langgraph-api 0.16.7: a stream with one event, for which langgraph-sdk 0.4.14 raises an error.
             return Response(_NOT_FOUND, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         view = await self._view(request, run)
-        run_stream, after = RunStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
+        run_stream, after = RunFrameStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
         frames, begins = await run_stream.enter(after)
         cancelling_frames = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
         paths = run_paths(run.thread_id, run.run_id, _reconnect_path(begins))
         headers = {**ids(run), **paths, **confirm(active=view.extended)}
         return stream_response(cancelling_frames, headers)
 
-    async def _view(self, request: AnyRequest, run: Run) -> View:
+    async def _view(self, request: AnyRequest, run: Run) -> StreamParameters:
         owner, dialect = owner_of(request), dialect_of(request)
         created = await self._hub.reads.run_input(owner, run)
         request_extra: JsonObject = created.extra.get("langgraph") or {}
@@ -116,7 +116,7 @@ class Joins(Handlers):
             # A client that reconnects requests the path without its parameters, and expects the same frames.
             modes = kwargs.get("stream_mode")
             dialect = request_extra.get("dialect") or dialect
-        return View(
+        return StreamParameters(
             thread_id=run.thread_id,
             owner=owner,
             run_id=run.run_id,
@@ -124,7 +124,7 @@ class Joins(Handlers):
             created_at=run.created_at,
             dialect=dialect,
             subgraphs=bool(kwargs.get("subgraphs")),
-            extended=is_asked(request),
+            extended=is_activated(request),
         )
 
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:
@@ -140,7 +140,7 @@ class Joins(Handlers):
             thread = await self._hub.reads.thread(owner, thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
-        view = View(
+        view = StreamParameters(
             thread_id=thread_id,
             owner=owner,
             run_id=None,
@@ -149,7 +149,7 @@ class Joins(Handlers):
             dialect=dialect_of(request),
         )
         path = f"/threads/{thread_id}"
-        frames, begins = await RunStream(self._hub, view, self._lines).enter(after)
+        frames, begins = await RunFrameStream(self._hub, view, self._lines).enter(after)
         location = f"{path}/{_reconnect_path(begins)}"
         headers = {"Babelgate-Thread": thread_id, "Location": location, "Content-Location": path}
         return stream_response(frames, headers)

@@ -16,12 +16,12 @@ from pydantic import TypeAdapter
 from babelgate.adapters.kit.json import read_json, validate
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.listed import Pieces, list_response
 from babelgate.adapters.langchain.codec import agent_protocol, state
-from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
+from babelgate.adapters.langchain.codec.stream_modes import Dialect, StreamParameters
 from babelgate.adapters.langchain.server.answers import answer, ids, pagination, run_paths, select_members
 from babelgate.adapters.langchain.server.create_run import Started, prepare
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
@@ -42,7 +42,7 @@ from babelgate.adapters.langchain.server.parameters import (
     uuid,
     words,
 )
-from babelgate.adapters.langchain.server.stream import RunStream, stream_response
+from babelgate.adapters.langchain.server.stream import RunFrameStream, stream_response
 from babelgate.adapters.langchain.server.wait import body_of, keep_alive, outcome
 from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunCreate, RunSearch
 from babelgate.canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
@@ -69,7 +69,7 @@ _FIELDS: Final = frozenset(
 
 
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
-    server = Runs(hub, lines)
+    server = RunHandlers(hub, lines)
     runs = "/threads/{thread_id:str}/runs"
     return [
         post([*both(runs), *both("/runs")], status_code=200)(server.create),
@@ -82,7 +82,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Runs(Handlers):
+class RunHandlers(Handlers):
     def __init__(self, hub: Hub, lines: FanoutCache) -> None:
         self._hub = hub
         self._lines = lines
@@ -108,7 +108,7 @@ class Runs(Handlers):
     async def create_wait(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
-        extended = launch.extended or is_asked(request)
+        extended = launch.extended or is_activated(request)
         wait = partial(outcome, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
         pieces = keep_alive(lambda: body_of(wait(after=receipt.seq, extended=extended)))
         # langgraph-sdk 0.4.14 requests `Location` when its connection breaks.
@@ -122,8 +122,8 @@ class Runs(Handlers):
     async def create_stream(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
-        extended = launch.extended or is_asked(request)
-        view = View(
+        extended = launch.extended or is_activated(request)
+        view = StreamParameters(
             thread_id=receipt.thread_id,
             owner=launch.owner,
             run_id=receipt.run_id,
@@ -133,7 +133,7 @@ class Runs(Handlers):
             subgraphs=launch.subgraphs,
             extended=extended,
         )
-        frames = await RunStream(self._hub, view, self._lines, receipt.seq).after((0, -1), started_run=True)
+        frames = await RunFrameStream(self._hub, view, self._lines, receipt.seq).after((0, -1), started_run=True)
         cancelling_frames = DisconnectNotifier(
             frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)
         )

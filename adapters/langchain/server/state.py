@@ -55,7 +55,7 @@ _MAX_DEPTH: Final = 16
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = States(hub)
+    server = StateHandlers(hub)
     state = "/threads/{thread_id:str}/state"
     history = "/threads/{thread_id:str}/history"
     return [
@@ -68,7 +68,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class States(Handlers):
+class StateHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 

@@ -25,7 +25,7 @@ this path."""
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = Memory(hub)
+    server = StoreHandlers(hub)
     return [
         put(both("/store/items"), status_code=200)(server.put),
         get(both("/store/items"))(server.get),
@@ -38,7 +38,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Memory(Handlers):
+class StoreHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from babelgate.adapters.kit.aside import TimeSlice
-from babelgate.adapters.kit.server.fanout import SEEN, EncodedRecord, Encoder, FanoutCache, Follower
+from babelgate.adapters.kit.server.fanout import PAST_RECORDS, EncodedRecord, Encoder, FanoutCache, Follower
 from babelgate.adapters.kit.server.sse import EventStream, LargeFrame, event_stream, pieces_of
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.kit.server.whole_states import complete_states
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.server.lookup import read_history
 from babelgate.adapters.langchain.write.run_frames import EventWriter
 from babelgate.canonical import Hub, Record, Scope
@@ -37,11 +37,11 @@ class _Encoder:
 
 
 @dataclass(frozen=True, slots=True)
-class RunStream:
+class RunFrameStream:
     """One reader's stream of a run, or of a thread over its runs."""
 
     hub: Hub
-    view: View
+    view: StreamParameters
     lines: FanoutCache
     begins: int = 0
     """A seq before the run's first record. Records up to it do not belong to the run and are not read again."""
@@ -68,7 +68,7 @@ class RunStream:
         if self.view.extended:
             return await self.after((0, -1)), (0, -1)
         encoder = await self._encoder()
-        past: deque[Record] = deque(maxlen=SEEN)
+        past: deque[Record] = deque(maxlen=PAST_RECORDS)
         async with aclosing(self._logged_records()) as records:
             async for record in records:
                 encoder.write(record)
@@ -100,7 +100,7 @@ class RunStream:
         run."""
         if not self.view.extended:
             return records
-        return tell_states_whole(self.hub, self.view.owner, self.view.thread_id, records)
+        return complete_states(self.hub, self.view.owner, self.view.thread_id, records)
 
     async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
         time_slice = TimeSlice()

@@ -67,7 +67,7 @@ _PATH_STEP: Final = re.compile(r"\.?([^.\[\]]+)|\[(-?\d{1,9})\]")
 
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
-    server = Threads(hub)
+    server = ThreadHandlers(hub)
     return [
         post(both("/threads"), status_code=200)(server.create),
         post(both("/threads/search"), status_code=200)(server.search),
@@ -80,7 +80,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-class Threads(Handlers):
+class ThreadHandlers(Handlers):
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from babelgate.adapters.kit.extension import URI, Slice
 from babelgate.adapters.kit.server.encoding import encode_in_pieces
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.langchain.codec import agent_protocol, state
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.errors.encode import encode_error
@@ -140,7 +140,7 @@ async def _read_records(hub: Hub, owner: str, thread_id: str, run_id: str) -> Js
     """Return an envelope of the Babelgate extension with the first records of the run, as many as fit."""
     envelope = Slice()
     log = hub.reads.log(owner, Scope(thread_id, "run", run_id), 0)
-    async with aclosing(tell_states_whole(hub, owner, thread_id, log)) as batches:
+    async with aclosing(complete_states(hub, owner, thread_id, log)) as batches:
         async for batch in batches:
             for record in batch:
                 envelope.add(record)

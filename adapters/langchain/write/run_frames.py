@@ -12,8 +12,8 @@ from babelgate.adapters.kit.extension import URI, envelope
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame_of
 from babelgate.adapters.langchain.codec.content import encode_block
-from babelgate.adapters.langchain.codec.interrupts import encode_asked, encode_interrupts
-from babelgate.adapters.langchain.codec.message import encode_message, encode_said, encode_usage
+from babelgate.adapters.langchain.codec.interrupts import encode_graph_questions, encode_interrupts
+from babelgate.adapters.langchain.codec.message import encode_agent_protocol_message, encode_message, encode_usage
 from babelgate.adapters.langchain.codec.state import (
     encode_metadata,
     encode_tasks,
@@ -23,7 +23,7 @@ from babelgate.adapters.langchain.codec.state import (
     result_of,
     state_messages,
 )
-from babelgate.adapters.langchain.codec.stream_modes import RECORDS, View, base_mode, parse_modes
+from babelgate.adapters.langchain.codec.stream_modes import RECORDS, StreamParameters, base_mode, parse_modes
 from babelgate.adapters.langchain.errors.encode import encode_error
 from babelgate.adapters.langchain.write.message_chunks import Chunks
 from babelgate.canonical import FaultError, Message, Record, Revision, RunStatus, StateHistory, TaskState
@@ -64,7 +64,7 @@ class EventWriter:
     shown may have begun before that end.
     """
 
-    def __init__(self, view: View, history: StateHistory | None = None) -> None:
+    def __init__(self, view: StreamParameters, history: StateHistory | None = None) -> None:
         self.view = view
         self.done = False
         """True once the end of the run was written. Always False for a whole thread."""
@@ -219,7 +219,7 @@ class EventWriter:
     # What frames hold
 
     def _message(self, message: Message) -> JsonObject:
-        return encode_message(message) if self.view.dialect == "langgraph" else encode_said(message)
+        return encode_message(message) if self.view.dialect == "langgraph" else encode_agent_protocol_message(message)
 
     def _values(self, revision: Revision | None) -> JsonObject:
         values = encode_values(revision)
@@ -332,7 +332,9 @@ class EventWriter:
 
     def _write_interrupts(self, revision: Revision | None, questions: Sequence[Interrupt]) -> None:
         """Write the questions of a run. They are sent even to readers that requested neither values nor updates."""
-        interrupts = encode_asked(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
+        interrupts = (
+            encode_graph_questions(questions) if self.view.dialect == "langgraph" else encode_interrupts(questions)
+        )
         # langgraph-api 0.16.7 and aegra 0.11.0 send them in both modes, @langchain/langgraph-api 0.0.40 only in
         # `updates`.
         payload = {"__interrupt__": interrupts}

@@ -14,7 +14,7 @@ from babelgate.adapters.langchain.codec.content import decode_arguments
 from babelgate.adapters.langchain.codec.interrupts import encode_interrupts
 from babelgate.adapters.langchain.codec.message import TYPES, encode_usage
 from babelgate.adapters.langchain.codec.places import Namespace, Places
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.errors.encode import encode_error
 from babelgate.adapters.langchain.write.content_blocks import Blocks
 from babelgate.adapters.langchain.write.run_frames import EventWriter, Payload, encode_artifact
@@ -99,7 +99,7 @@ class ThreadEvents(EventWriter):
     that end.
     """
 
-    def __init__(self, view: View, wanted: Wanted, history: StateHistory | None = None) -> None:
+    def __init__(self, view: StreamParameters, wanted: Wanted, history: StateHistory | None = None) -> None:
         super().__init__(view, history)
         self.places = Places()
         self._is_wanted = wanted
@@ -109,7 +109,7 @@ class ThreadEvents(EventWriter):
         self._started_calls: set[str] = set()
         """Ids of the calls that have begun in the run."""
 
-    def tell(self, record: Record) -> Sequence[ThreadEvent]:
+    def encode(self, record: Record) -> Sequence[ThreadEvent]:
         """Return the wanted events of a record."""
         self._events = []
         self.write(record)

@@ -50,4 +50,4 @@ def decode_state(state: str, tool: str) -> str:
 
 
 def _changed_id() -> FaultError:
-    return FaultError(FaultCode.INVALID, "This gateway has given no run this id.")
+    return FaultError(FaultCode.INVALID, "No run of this gateway has this id.")

@@ -9,7 +9,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.mcp.errors import encode_fault
-from babelgate.adapters.mcp.server.transport import Transport
+from babelgate.adapters.mcp.server.transport import TransportHandlers
 from babelgate.canonical import Fault, Hub
 
 __all__ = ("PATH", "answer_fault", "routes")
@@ -19,7 +19,7 @@ PATH: Final = "/mcp"
 
 def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     """Return the route handlers of the endpoint."""
-    transport = Transport(hub)
+    transport = TransportHandlers(hub)
     return [
         post(PATH, status_code=200)(transport.post),
         get(PATH)(transport.get),

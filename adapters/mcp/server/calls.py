@@ -14,9 +14,9 @@ from babelgate.adapters.kit.json import validate
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.disconnect import accept, task_canceller
 from babelgate.adapters.kit.server.own_files import resolve_own_files
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.mcp import wire as w
-from babelgate.adapters.mcp.agents import Tool, encode_resume, resume_name, tools_of
+from babelgate.adapters.mcp.agents import AgentTool, encode_resume, resume_name, tools_of
 from babelgate.adapters.mcp.codec.arguments import decode_arguments, decode_data, thread_of
 from babelgate.adapters.mcp.codec.questions import (
     CAPABILITIES,
@@ -126,17 +126,17 @@ class MissingCapability(Exception):
     """Raised if the caller does not declare a capability that the call requires."""
 
     def __init__(self, capabilities: JsonObject) -> None:
-        super().__init__("The client does not declare what this call needs.")
+        super().__init__("The client does not declare a capability that this call needs.")
         self.capabilities = capabilities
 
 
-class Calls:
+class ToolCalls:
     """Tools, calls and tasks of one gateway."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    def _tools(self, who: Caller) -> dict[str, Tool]:
+    def _tools(self, who: Caller) -> dict[str, AgentTool]:
         """Return the tools by name; below the URL of one agent, only its tool."""
         infos = self._hub.agents()
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
@@ -174,7 +174,7 @@ class Calls:
 
     # Runs
 
-    async def _start(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> JsonObject:
+    async def _start(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> JsonObject:
         """Submit a run and return its result."""
         submission = await self._submission(who, tool, arguments, peer)
         if peer.is_polling:
@@ -184,7 +184,7 @@ class Calls:
             who, tool, _writer(receipt.task, receipt.task.first_seq - 1, receipt.run_id, peer), peer
         )
 
-    async def _conclude(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
+    async def _conclude(self, who: Caller, tool: AgentTool, writer: ResultWriter, peer: Peer) -> JsonObject:
         """Return the result of a run. If it takes longer and the caller polls, return its task instead."""
         if not peer.is_polling:
             await self._follow(who, writer, peer)
@@ -200,7 +200,7 @@ class Calls:
         # SEP-2663: the alternative result of a call if the caller declares the extension.
         return {"resultType": "task", **task, "_meta": writer.metadata()}
 
-    async def _submission(self, who: Caller, tool: Tool, arguments: JsonObject, peer: Peer) -> Submission:
+    async def _submission(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> Submission:
         """Return the submission of a call. Raises invalid."""
         thread_id, alias = self._thread(thread_of(arguments))
         if tool.takes_messages:
@@ -245,7 +245,7 @@ class Calls:
         try:
             follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
             if writer.records is not None:
-                follow = tell_states_whole(self._hub, who.owner, task.thread_id, follow)
+                follow = complete_states(self._hub, who.owner, task.thread_id, follow)
             async with aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:
@@ -262,7 +262,7 @@ class Calls:
             cancel_task()
             raise
 
-    async def _result(self, who: Caller, tool: Tool, writer: ResultWriter, peer: Peer) -> JsonObject:
+    async def _result(self, who: Caller, tool: AgentTool, writer: ResultWriter, peer: Peer) -> JsonObject:
         """Return the result of the call. Raises MissingCapability."""
         if writer.is_paused and peer.can_repeat_call:
             if _can_answer(peer, writer.questions):
@@ -365,7 +365,7 @@ class Calls:
         receipt = await accept(self._hub, who.owner, self._answer(who, task, values, config, declines=declines))
         return await self._conclude(who, tool, _writer(receipt.task, receipt.seq, receipt.run_id, peer), peer)
 
-    async def _repeat(self, who: Caller, tool: Tool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
+    async def _repeat(self, who: Caller, tool: AgentTool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
         """Return the result of a repeated call. It has all output of the task, because the result of the earlier call
         had only questions."""
         questions = await self._hub.reads.open_interrupts(who.owner, task.task_id)

@@ -28,7 +28,7 @@ from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
 from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from babelgate.adapters.mcp.server.calls import DISCONNECT, Calls, MissingCapability, Retry
+from babelgate.adapters.mcp.server.calls import DISCONNECT, MissingCapability, Retry, ToolCalls
 from babelgate.adapters.mcp.wire import RECORDS
 from babelgate.canonical import FaultError, Hub
 from babelgate.canonical.value import JsonObject
@@ -53,7 +53,7 @@ _INSTRUCTIONS: Final = (
 class Endpoint:
     """The SDK's part of one gateway's endpoint."""
 
-    def __init__(self, hub: Hub, calls: Calls) -> None:
+    def __init__(self, hub: Hub, calls: ToolCalls) -> None:
         self._hub = hub
         self._server = _server(calls)
         self._sessions: StreamableHTTPSessionManager | None = None
@@ -123,7 +123,9 @@ class _LogLevels:
         """Set the log level of a session, until the process ends. SPEC/server/utilities/logging, Setting Log Level."""
         session_id = _session_id(ctx)
         if session_id is None:
-            raise MCPError(INVALID_PARAMS, "The level is kept for a session, and this request has none.")
+            raise MCPError(
+                INVALID_PARAMS, "The level is set for a session, and this request has none: send Mcp-Session-Id."
+            )
         self._by_session.pop(session_id, None)
         self._by_session[session_id] = params.level
         if len(self._by_session) > _SESSIONS:
@@ -141,7 +143,7 @@ def _session_id(ctx: Context) -> str | None:
     return ctx.request.headers.get(SESSION)  # pyright: ignore[reportOptionalMemberAccess]
 
 
-def _server(calls: Calls) -> Server[Any]:
+def _server(calls: ToolCalls) -> Server[Any]:
     """Return the SDK's server, with the handlers of all methods."""
     levels = _LogLevels()
 
@@ -188,7 +190,7 @@ class _UpdateParams(_TaskParams):
     input_responses: dict[str, Any] = Field(alias="inputResponses")
 
 
-def _add_tasks(server: Server[Any], calls: Calls) -> None:
+def _add_tasks(server: Server[Any], calls: ToolCalls) -> None:
     """Register the methods of SEP-2663. The SDK knows neither the methods nor the results, and passes both through."""
 
     async def get_task(ctx: Context, params: _TaskParams) -> dict[str, Any]:

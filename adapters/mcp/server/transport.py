@@ -19,7 +19,7 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.mcp import wire as w
 from babelgate.adapters.mcp.codec.session_id import SESSION, is_session_of, is_stateless, make_session_id
 from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
-from babelgate.adapters.mcp.server.calls import DISCONNECT, Calls
+from babelgate.adapters.mcp.server.calls import DISCONNECT, ToolCalls
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
@@ -39,11 +39,11 @@ _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 
 
-class Transport(Handlers):
+class TransportHandlers(Handlers):
     """Route handlers of the endpoint."""
 
     def __init__(self, hub: Hub) -> None:
-        self._calls = Calls(hub)
+        self._calls = ToolCalls(hub)
         self._hub = hub
         self._endpoint: Endpoint | None = None
         self._loading = asyncio.Lock()

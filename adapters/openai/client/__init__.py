@@ -187,7 +187,7 @@ class _Run(UpstreamRun):
         # A task's first run has no earlier records. Others need them, because they may contain tool calls.
         self._past = () if call.cause in ("input", "cron") else await call.past()
         if call.answers and len(results_of(call, self._past)) < len(call.answers):
-            raise FaultError(FaultCode.AGENT_INVALID, "The log does not tell which call of a tool was answered")
+            raise FaultError(FaultCode.AGENT_INVALID, "The log does not show which tool call was answered")
         self._model = server.model = await server.find_model()
         await server.look_for_extension()
         if server.extended:

@@ -58,7 +58,7 @@ class ItemAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ItemConversation:
     """Input of a request, split into history, new items and answers to questions."""
 
     before: Sequence[w.Item]
@@ -69,7 +69,7 @@ class Conversation:
     """New items that answer questions of the gateway."""
 
     @classmethod
-    def of(cls, request_input: str | Sequence[w.Item] | None, *, same: bool = False) -> "Conversation":
+    def of(cls, request_input: str | Sequence[w.Item] | None, *, same: bool = False) -> "ItemConversation":
         """Split an input. Raises invalid.
 
         If it has no new items and ends with an assistant's message, the trailing items of the assistant are new: it is

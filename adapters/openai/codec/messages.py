@@ -60,18 +60,18 @@ class ToolAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ChatConversation:
     """Messages of a request, split into history and new messages."""
 
     before: Sequence[w.ChatMessage]
     """History: the messages up to the assistant's last one."""
-    news: Sequence[w.ChatMessage]
+    new_messages: Sequence[w.ChatMessage]
     """Messages after the history."""
     answers: Sequence[ToolAnswer]
     """Answers to questions of the gateway, among the new messages."""
 
     @classmethod
-    def of(cls, messages: Sequence[w.ChatMessage]) -> "Conversation":
+    def of(cls, messages: Sequence[w.ChatMessage]) -> "ChatConversation":
         """Split a conversation into history and new messages. Raises invalid.
 
         If it ends with the assistant's messages, these are new, too: the assistant is to continue them.
@@ -97,7 +97,7 @@ class Conversation:
     def others(self) -> Sequence[w.ChatMessage]:
         """New messages that are not answers to questions of the gateway."""
         answered = {answer.call_id for answer in self.answers}
-        return [each for each in self.news if each.role != "tool" or each.tool_call_id not in answered]
+        return [each for each in self.new_messages if each.role != "tool" or each.tool_call_id not in answered]
 
 
 def _with_tool_calls(messages: Sequence[w.ChatMessage]) -> Sequence[w.ChatMessage]:

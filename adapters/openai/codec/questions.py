@@ -51,7 +51,7 @@ def questions_extra(*, in_words: bool) -> JsonObject:
     return {_ASKS: _WORDS} if in_words else {}
 
 
-def is_asked_in_words(created: RunCreated | None) -> bool:
+def has_text_questions(created: RunCreated | None) -> bool:
     """Return True if a run's questions are shown as text: its request came by this API and did not declare
     `ask_caller`.
 

@@ -40,7 +40,7 @@ def decode_error_response(status: int, error: w.Error | str | None) -> Fault:
     members = _members_of(error) if error is not None else {}
     details: JsonObject = {"openai": members}
     if status in (401, 403):
-        words = "is not let in" if status == 401 else "may not do this"
+        words = "is not authenticated" if status == 401 else "is not authorized"
         members = {name: value for name, value in members.items() if name in ("type", "param", "code")}
         details["openai"] = members
         return Fault(code=FaultCode.AGENT_FAILED, message=f"{prefix}: the gateway {words}", details=details)

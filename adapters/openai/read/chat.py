@@ -9,7 +9,7 @@ from pydantic_core import to_json
 from babelgate.adapters.kit.json import json_text, validate
 from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_usage
 from babelgate.adapters.openai.errors.decode import decode_error
-from babelgate.adapters.openai.read.messages import Finish, MessageDecoder, decode_annotation
+from babelgate.adapters.openai.read.messages import AnswerDecoder, Finish, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.adapters.openai.wire.replies import CHOICE, COMPLETION, USAGE, PieceExtras
 from babelgate.canonical import (
@@ -84,7 +84,7 @@ class ChatReader:
         """Size of the unknown members of choices and deltas so far, in bytes."""
         self._calls: list[_Call] = []
         self._by_index: dict[int, _Call] = {}
-        self._decoder = MessageDecoder()
+        self._decoder = AnswerDecoder()
 
     def read(self, value: Json) -> list[Event]:
         """Return the events of one chunk or one completion.
@@ -157,15 +157,15 @@ class ChatReader:
         decoder = self._decoder
         # SPEC/chat/chat_completion_chunk.py has neither name: compatible servers chose one or the other.
         if delta.reasoning_content:
-            decoder.say(ReasoningPart, delta.reasoning_content, extra={"field": "reasoning_content"})
+            decoder.add_text(ReasoningPart, delta.reasoning_content, extra={"field": "reasoning_content"})
         elif isinstance(delta.reasoning, str):
-            decoder.say(ReasoningPart, delta.reasoning, extra={"field": "reasoning"})
+            decoder.add_text(ReasoningPart, delta.reasoning, extra={"field": "reasoning"})
         if isinstance(delta.content, str):
-            decoder.say(TextPart, delta.content)
+            decoder.add_text(TextPart, delta.content)
         elif delta.content is not None:
             self._content_parts(delta.content)
         if delta.refusal:
-            decoder.say(RefusalPart, delta.refusal)
+            decoder.add_text(RefusalPart, delta.refusal)
         for annotation in delta.annotations or ():
             if (part := decode_annotation(annotation)) is not None:
                 decoder.cite(part)
@@ -180,9 +180,9 @@ class ChatReader:
         for piece in content:
             match piece.get("type"):
                 case "text" if isinstance(piece.get("text"), str):
-                    self._decoder.say(TextPart, piece["text"])
+                    self._decoder.add_text(TextPart, piece["text"])
                 case "thinking":
-                    self._decoder.say(ReasoningPart, _reasoning_text(piece.get("thinking")))
+                    self._decoder.add_text(ReasoningPart, _reasoning_text(piece.get("thinking")))
                 case kind:
                     self._decoder.lose(Feature.CUSTOM, f"a content part of type {kind}")
 
@@ -216,7 +216,7 @@ class ChatReader:
             }
             if unknown and self._decoder.count == 0:  # such as MiniMax's `base_resp`, the reason for a missing answer
                 words = json_text(unknown)[:_MOST_QUOTED]
-                raise FaultError(FaultCode.AGENT_FAILED, f"The agent's server gave no answer: {words}")
+                raise FaultError(FaultCode.AGENT_FAILED, f"The agent's server sent no answer: {words}")
             raise FaultError(FaultCode.AGENT_UNREACHABLE, "The agent's stream ended before its answer did")
         call_ids: set[str] = set()
         for number, call in enumerate(self._calls):

@@ -46,7 +46,7 @@ _APPROVAL: Final[JsonObject] = {
 """Schema of the answer to a request for approval (SPEC/responses/response_input_item_param.py, McpApprovalResponse)."""
 
 
-class MessageDecoder:
+class AnswerDecoder:
     """Builder of the canonical events of one run."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class MessageDecoder:
             self._part_starts.clear()
             self.emit(MessageStarted(phase=phase))
 
-    def say(
+    def add_text(
         self,
         kind: Growing,
         text: str,

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.model import arguments_of, decode_usage, encode_response_usage, output_of
 from babelgate.adapters.openai.errors.decode import decode_error
-from babelgate.adapters.openai.read.messages import Finish, Growing, MessageDecoder, decode_annotation
+from babelgate.adapters.openai.read.messages import AnswerDecoder, Finish, Growing, decode_annotation
 from babelgate.adapters.openai.wire import answers as w
 from babelgate.adapters.openai.wire.replies import (
     ABOUT,
@@ -114,7 +114,7 @@ class ResponseReader:
         """True if the server reported that the response continues no other response."""
         self._structured = structured
         self._stored = True
-        self._decoder = MessageDecoder()
+        self._decoder = AnswerDecoder()
         self._heads: dict[int, ItemHead] = {}
         """Descriptions of output items, by index."""
         self._items_with_text: set[int] = set()
@@ -153,7 +153,10 @@ class ResponseReader:
         response = validate(w.Response, value)
         self._note_response(response)
         if response.status in ("queued", "in_progress"):
-            raise FaultError(FaultCode.INVALID, f"The response is {response.status}, and no stream of it came.")
+            raise FaultError(
+                FaultCode.INVALID,
+                f"The response has the status {response.status}, but the agent's server sent no stream.",
+            )
         self._end(response, response.status or "completed")
         return self._decoder.take()
 
@@ -360,7 +363,7 @@ class ResponseReader:
         if text:
             self._items_with_text.add(index)
         head = self._heads.get(index, ItemHead())
-        self._decoder.say(kind, text, key, head={**head, "form": form} if form else head)
+        self._decoder.add_text(kind, text, key, head={**head, "form": form} if form else head)
 
     def _attach_logprobs(self, members: JsonObject | None) -> None:
         tokens = (members or {}).get("logprobs")

@@ -8,18 +8,18 @@ from litestar import Request, Response, Router, delete, get, post, websocket
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.encoding import json_response
-from babelgate.adapters.kit.server.extended import answer_file, confirm, is_asked
+from babelgate.adapters.kit.server.extended import answer_file, confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.openai.agents import encode_model
 from babelgate.adapters.openai.server.answers import error_response
-from babelgate.adapters.openai.server.chat import Chat
+from babelgate.adapters.openai.server.chat import ChatCompletions
 from babelgate.adapters.openai.server.compact import Compact
 from babelgate.adapters.openai.server.conversations import Conversations
 from babelgate.adapters.openai.server.create_response import CreateResponse
 from babelgate.adapters.openai.server.lookup import find_agent
 from babelgate.adapters.openai.server.response_socket import ResponseSocket
 from babelgate.adapters.openai.server.responses import Responses
-from babelgate.adapters.openai.server.stored import Stored
+from babelgate.adapters.openai.server.stored import StoredCompletions
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.canonical import Fault, FaultCode, Hub
 
@@ -30,7 +30,7 @@ AnyRequest = Request[Any, Any, Any]
 
 def routes(hub: Hub) -> Sequence[Router]:
     """Return the routes of all endpoints."""
-    models, chat, stored, compact = Models(hub), Chat(hub), Stored(hub), Compact(hub)
+    models, chat, stored, compact = Models(hub), ChatCompletions(hub), StoredCompletions(hub), Compact(hub)
     create, responses, conversations = CreateResponse(hub), Responses(hub), Conversations(hub)
     conversation = "/conversations/{conversation_id:str}"
     completions, response = "/chat/completions", "/responses/{response_id:str}"
@@ -107,7 +107,7 @@ class Models(Handlers):
     async def get_model(self, request: AnyRequest) -> Response[Any]:
         """Answer with one model. Raises not_found."""
         found = find_agent(self._hub, request.path_params["model"])
-        return json_response(encode_model(found), confirm(active=is_asked(request)))
+        return json_response(encode_model(found), confirm(active=is_activated(request)))
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
         """Answer with a file that records of the extension name by its hash. Raises not_found."""

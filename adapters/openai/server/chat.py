@@ -12,24 +12,24 @@ from babelgate.adapters.kit.extension import decode_request, given_messages, tak
 from babelgate.adapters.kit.json import read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
-from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
+from babelgate.adapters.openai.codec.messages import ChatConversation, decode_answer, decode_messages, refuse
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import make_answers
 from babelgate.adapters.openai.server.completion import Completion
 from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
 from babelgate.adapters.openai.server.text_questions import (
-    Question,
     SentMessages,
+    TextQuestion,
+    can_receive_question_calls,
     find_question_in,
     find_question_on,
-    is_asked_by_calls,
 )
 from babelgate.adapters.openai.wire import requests as w
 from babelgate.adapters.openai.write.completion import CompletionWriter
@@ -70,7 +70,7 @@ class _Begun:
     """True if the run ends with the request, because no later request could read it."""
 
 
-class Chat(Handlers):
+class ChatCompletions(Handlers):
     """Endpoint of chat completions."""
 
     def __init__(self, hub: Hub) -> None:
@@ -83,11 +83,11 @@ class Chat(Handlers):
         # SPEC/chat/completion_create_params.py, n: "How many chat completion choices to generate".
         if body.n not in (None, 1):
             raise FaultError(FaultCode.UNSUPPORTED, "n: Only 1 is supported.", errors=[_error("n", "It must be 1.")])
-        extended = body.babelgate is not None or is_asked(request)
+        extended = body.babelgate is not None or is_activated(request)
         schema = await self._schema(body)
         agent = find_agent(self._hub, body.model)
-        conversation = Conversation.of(body.messages)
-        in_words = not (extended or has_ask_tool(body.config()) or is_asked_by_calls(request))
+        conversation = ChatConversation.of(body.messages)
+        in_words = not (extended or has_ask_tool(body.config()) or can_receive_question_calls(request))
         begun = await self._begin(who, body, agent, conversation, in_words=in_words)
         receipt = begun.receipt
         completion = Completion(
@@ -124,20 +124,22 @@ class Chat(Handlers):
     # Runs
 
     async def _begin(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: Conversation, *, in_words: bool
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, *, in_words: bool
     ) -> _Begun:
         """Start a run, or answer questions. Raises invalid, not_found, not_awaiting."""
-        sent = SentMessages(partial(decode_messages, conversation.before), partial(decode_messages, conversation.news))
+        sent = SentMessages(
+            partial(decode_messages, conversation.before), partial(decode_messages, conversation.new_messages)
+        )
         members: JsonObject = {}
         if in_words:
             is_on_thread = (body.metadata or {}).get(_THREAD) is not None
             members = {**questions_extra(in_words=True), **({} if is_on_thread else sent.stored_members())}
         if conversation.answers:
             return await self._answer(who, body, agent, conversation, members)
-        if not conversation.news:
+        if not conversation.new_messages:
             refuse("messages", "The last message calls a tool. Add the tool's result or a user message.")
         place = await self._thread(who, body, agent)
-        if in_words and all(message.role == "user" for message in conversation.news):
+        if in_words and all(message.role == "user" for message in conversation.new_messages):
             question = await self._find_question(who, agent, sent, place)
             if question is not None:
                 return await self._answer_in_words(who, body, agent, sent, question, members)
@@ -161,7 +163,7 @@ class Chat(Handlers):
                 who,
                 body,
                 agent,
-                with_uploads(extension, given_messages(extension) or sent.news),
+                with_uploads(extension, given_messages(extension) or sent.new_messages),
                 members,
                 len(extension.uploads),
             ),
@@ -218,7 +220,9 @@ class Chat(Handlers):
 
     # Answers
 
-    async def _find_question(self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place) -> Question | None:
+    async def _find_question(
+        self, who: Caller, agent: AgentInfo, sent: SentMessages, place: _Place
+    ) -> TextQuestion | None:
         """Return the question that the new user messages answer."""
         thread_id, alias, is_known = place
         if thread_id is None and alias is None:
@@ -235,11 +239,11 @@ class Chat(Handlers):
         body: w.ChatCreate,
         agent: AgentInfo,
         sent: SentMessages,
-        question: Question,
+        question: TextQuestion,
         members: JsonObject,
     ) -> _Begun:
         """Answer a question that was shown as text."""
-        values, messages = question.answer(sent.news)
+        values, messages = question.answer(sent.new_messages)
         run_input = await self._input(who, body, agent, messages, members)
         answers = make_answers(question.task.task_id, values, run_input, decode_request(None))
         receipt = await self._hub.answer(who.owner, answers)
@@ -247,7 +251,7 @@ class Chat(Handlers):
         return _Begun(receipt, cancels=thread.ephemeral)
 
     async def _answer(
-        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: Conversation, members: JsonObject
+        self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, members: JsonObject
     ) -> _Begun:
         """Answer questions that were shown as tool calls."""
         task = await find_asking_task(self._hub, who.owner, conversation.answers[0].task_id, _WORDS)

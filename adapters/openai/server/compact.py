@@ -15,7 +15,7 @@ from babelgate.adapters.kit.server.caller import Caller, caller
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.openai.codec.compaction import encode_compaction, expand_items, is_compaction
-from babelgate.adapters.openai.codec.items import Conversation
+from babelgate.adapters.openai.codec.items import ItemConversation
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.server.lookup import FoundRun, decode_request_of_model, find_agent, find_previous
 from babelgate.adapters.openai.server.references import ItemReferences
@@ -58,7 +58,7 @@ class Compact(Handlers):
             [w.Item(type="message", role="user", content=body.input)] if isinstance(body.input, str) else body.input
         )
         # An output without its call would be refused when the caller sends the compaction back.
-        Conversation.of([*(validate(w.Item, item) for item in items), *(new_items or ())], same=True)
+        ItemConversation.of([*(validate(w.Item, item) for item in items), *(new_items or ())], same=True)
         items += [item.verbatim or item.model_dump(exclude_unset=True) for item in new_items or ()]
         if not items:
             refuse("input", "There is nothing to compact: give input, or previous_response_id.")
@@ -82,7 +82,7 @@ class Compact(Handlers):
                     if isinstance(event, RunCreated) and event.checkpoint is not None:
                         refuse(
                             "previous_response_id",
-                            "The conversation has branches: send what was said as input instead.",
+                            "The conversation has branches: send its items as input instead.",
                         )
                     writer.write(record)
                     if isinstance(event, RunEnded) and record.run_id == run.run_id:

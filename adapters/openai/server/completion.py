@@ -11,7 +11,7 @@ from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.adapters.kit.server.caller import loss_header
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.passages import split_passages
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.openai.server.answers import error_response
 from babelgate.adapters.openai.server.lookup import completion_id
 from babelgate.adapters.openai.wire import replies as w
@@ -76,7 +76,7 @@ class Completion:
         records = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
         if not self._extended:
             return aclosing(records)
-        return aclosing(tell_states_whole(self._hub, self._owner, self._task.thread_id, records))
+        return aclosing(complete_states(self._hub, self._owner, self._task.thread_id, records))
 
     def body(self) -> JsonObject:
         """Return the completion, even if it is incomplete."""
@@ -98,7 +98,7 @@ class Completion:
         """Return the completion as an HTTP response, or the run's fault with the incomplete completion."""
         fault = await self.find_fault()
         if fault is not None:
-            return error_response(fault, headers, unfinished=self.body() if self.writer.has_said else None)
+            return error_response(fault, headers, unfinished=self.body() if self.writer.has_output else None)
         body = self.body() if metadata is None else {**self.body(), "metadata": metadata}
         if self._extended:
             body[URI] = self._slice.envelope()

@@ -14,13 +14,13 @@ from babelgate.adapters.kit.extension import Request as ExtensionRequest
 from babelgate.adapters.kit.extension import decode_request, given_messages, take_answer, with_uploads
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
 from babelgate.adapters.openai.codec.call_id import find_interrupt
-from babelgate.adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
+from babelgate.adapters.openai.codec.items import ItemConversation, decode_item_answer, decode_items
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
@@ -40,11 +40,11 @@ from babelgate.adapters.openai.server.lookup import (
 )
 from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.server.text_questions import (
-    Question,
     SentMessages,
+    TextQuestion,
+    can_receive_question_calls,
     find_question_in,
     find_question_on,
-    is_asked_by_calls,
 )
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.response import ResponseWriter
@@ -79,7 +79,7 @@ class CheckedRequest:
     who: Caller
     body: w.ResponseCreate
     agent: AgentInfo
-    conversation: Conversation
+    conversation: ItemConversation
     sent: SentMessages
     """Items of `conversation` as messages."""
     previous: FoundRun | None
@@ -124,8 +124,10 @@ class CreateResponse(Handlers):
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Answer with a response, whole, streamed or in the background. Raises invalid, unsupported, not_found,
         not_awaiting."""
-        raw_body, extended = await read_expanded(request), is_asked(request)
-        begun = await self.begin(caller(request), raw_body, extended=extended, by_calls=is_asked_by_calls(request))
+        raw_body, extended = await read_expanded(request), is_activated(request)
+        begun = await self.begin(
+            caller(request), raw_body, extended=extended, by_calls=can_receive_question_calls(request)
+        )
         body, reading = begun.checked.body, begun.reading
         headers = {**run_headers(begun.receipt), **confirm(active=reading.extended)}
         if body.stream:
@@ -183,7 +185,7 @@ class CreateResponse(Handlers):
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
         agent = find_agent(self._hub, body.model)
-        conversation = Conversation.of(body.input, same=_is_same(agent))
+        conversation = ItemConversation.of(body.input, same=_is_same(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
             previous = await find_previous(self._hub, who.owner, body.previous_response_id, unstored_ids)
@@ -218,7 +220,7 @@ class CreateResponse(Handlers):
         """Start a run. Raises invalid."""
         conversation = checked.conversation
         if not conversation.others:
-            words = "The input ends with a call or a thought. Add" if conversation.before else "There is no input. Give"
+            words = "The input ends with a call or reasoning. Add" if conversation.before else "There is no input. Give"
             refuse("input", f"{words} a user message or a tool output.")
         if checked.previous is not None and checked.previous.run.status is RunStatus.PAUSED:
             refuse("input", "The previous response waits for the output of its calls: send an output for each of them.")
@@ -230,7 +232,7 @@ class CreateResponse(Handlers):
                 version=RESPONSES_VERSION,
                 input=await self._input(
                     checked,
-                    with_uploads(checked.extension, given_messages(checked.extension) or checked.sent.news),
+                    with_uploads(checked.extension, given_messages(checked.extension) or checked.sent.new_messages),
                     await self._checkpoint(checked),
                     len(checked.extension.uploads),
                 ),
@@ -304,7 +306,7 @@ class CreateResponse(Handlers):
 
     # Answers
 
-    async def _find_question(self, checked: CheckedRequest) -> Question | None:
+    async def _find_question(self, checked: CheckedRequest) -> TextQuestion | None:
         """Return the question that the user messages at the end of the input answer."""
         owner, agent, conversation = checked.who.owner, checked.agent.name, checked.conversation
         if not conversation.others or any(item.role != "user" for item in conversation.others):
@@ -317,9 +319,9 @@ class CreateResponse(Handlers):
             return await find_question_on(self._hub, owner, agent, checked.thread_id)
         return await find_question_in(self._hub, owner, agent, checked.sent.before)
 
-    async def _answer_in_words(self, checked: CheckedRequest, question: Question) -> Receipt:
+    async def _answer_in_words(self, checked: CheckedRequest, question: TextQuestion) -> Receipt:
         """Answer a question that was shown as text."""
-        values, messages = question.answer(checked.sent.news)
+        values, messages = question.answer(checked.sent.new_messages)
         run_input = await self._input(checked, messages)
         answers = make_answers(question.task.task_id, values, run_input, checked.extension)
         return await self._hub.answer(checked.who.owner, answers)
@@ -345,7 +347,7 @@ class CreateResponse(Handlers):
             native = decode_item_answer(answer, questions[interrupt_id].answer_schema)
             values[interrupt_id], message = take_answer(checked.extension, interrupt_id, *native)
             messages.append(message)
-        run_input = await self._input(checked, (*messages, *checked.sent.news))
+        run_input = await self._input(checked, (*messages, *checked.sent.new_messages))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, checked.extension))
 
 

@@ -12,7 +12,7 @@ from babelgate.adapters.kit.json import ABSENT, parse_text
 from babelgate.adapters.kit.server.caller import loss_header
 from babelgate.adapters.kit.server.encoding import LargeJson, as_bytes, encode, json_response
 from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
-from babelgate.adapters.kit.server.whole_states import tell_states_whole
+from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import RECORDS
 from babelgate.adapters.openai.server.answers import error_response
@@ -58,7 +58,7 @@ class Reading:
     def _with_whole_states(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
         if not self.extended:
             return records
-        return tell_states_whole(self._hub, self._owner, self._task.thread_id, records)
+        return complete_states(self._hub, self._owner, self._task.thread_id, records)
 
     async def read(self, *, begins: bool = False) -> None:
         """Read the records that exist now. `begins`: read only up to the creation of the run."""

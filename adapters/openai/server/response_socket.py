@@ -14,7 +14,7 @@ from babelgate.adapters.kit.json import most_bytes, most_values, parse, validate
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, finish
 from babelgate.adapters.kit.server.encoding import as_bytes, encode
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.websocket import FAILED, GOING_AWAY, RESTART, Disconnected, detect_disconnect
 from babelgate.adapters.openai.codec.messages import refuse
@@ -23,7 +23,7 @@ from babelgate.adapters.openai.errors.encode import encode_error_message
 from babelgate.adapters.openai.server.compact import expand_body
 from babelgate.adapters.openai.server.create_response import Begun, CreateResponse
 from babelgate.adapters.openai.server.socket_memory import PreparedInputs, SocketInputs, SocketMemory
-from babelgate.adapters.openai.server.text_questions import is_asked_by_calls
+from babelgate.adapters.openai.server.text_questions import can_receive_question_calls
 from babelgate.adapters.openai.wire import responses as w
 from babelgate.adapters.openai.write.prepared import encode_prepared
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
@@ -45,7 +45,7 @@ _OVER: Final = Fault(
 )
 _TOO_MANY: Final = Fault(
     code=FaultCode.QUEUE_FULL,
-    message="Too much waits for its turn on this connection: send this again when a response has ended.",
+    message="Too many requests are queued on this connection: send this again after a response has ended.",
 )
 _INTERNAL: Final = Fault(code=FaultCode.INTERNAL, message="The gateway failed to answer this.")
 
@@ -60,7 +60,7 @@ class ResponseSocket(Handlers):
 
     async def talk(self, socket: WebSocket[Any, Any, Any]) -> None:
         """Serve one WebSocket until it is closed."""
-        await socket.accept(headers=dict(confirm(active=is_asked(socket))))
+        await socket.accept(headers=dict(confirm(active=is_activated(socket))))
         inputs = SocketInputs(self._prepared)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -89,8 +89,8 @@ class _Talk:
         self._memory = memory
         self._inputs = inputs
         self._who = caller(socket)
-        self._extended = is_asked(socket)
-        self._by_calls = is_asked_by_calls(socket)
+        self._extended = is_activated(socket)
+        self._by_calls = can_receive_question_calls(socket)
         self._bytes, self._values = most_bytes(socket), most_values(socket)
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue()
         self._size = 0
@@ -132,7 +132,7 @@ class _Talk:
             return False
         if not isinstance(raw_message, dict) or raw_message.get("type") != _STEER:
             return False
-        words = "What an agent is at work on cannot be changed: send it as the input of the next response."
+        words = "A response in progress cannot be changed: send this as the input of the next response."
         error: JsonObject = {"type": "invalid_request_error", "code": "steering_not_supported", "message": words}
         steer = {name: raw_message.get(name) for name in ("input", "previous_response_id")}
         await self._send_event({"type": f"{_STEER}.failed", "sequence_number": 0, "steer": steer, "error": error})
@@ -200,7 +200,7 @@ class _Talk:
         if prewarmed is None:
             return body
         if len(prewarmed) + size > self._bytes:
-            words = f"The input is larger than {self._bytes} bytes, with what was sent ahead of it."
+            words = f"The input is larger than {self._bytes} bytes, including the input that was sent ahead of it."
             raise FaultError(FaultCode.TOO_LARGE, words, limit=self._bytes)
         if body.get("conversation") is not None:
             refuse("conversation", "Give either conversation or previous_response_id, not both.")

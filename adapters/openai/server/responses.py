@@ -8,7 +8,7 @@ from litestar import Request, Response
 
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.encoding import json_response
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.codec.items import encode_inputs
@@ -39,7 +39,7 @@ class Responses(Handlers):
             refuse("stream", "It must be true or false.")
         after = _number(query.get("starting_after"))
         found = await self._find(who, request)
-        extended = is_asked(request)
+        extended = is_activated(request)
         reading = self._read(who, found, extended=extended)
         headers = {**run_headers(found.task, found.run.run_id), **confirm(active=extended)}
         if streams == "true":

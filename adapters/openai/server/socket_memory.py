@@ -78,7 +78,9 @@ class PreparedInputs:
     def put(self, response_id: str, raw_input: bytes) -> None:
         """Store an input. Raises too_large."""
         if len(raw_input) > _INPUT_BYTES:
-            words = f"An input that is sent ahead may have {_INPUT_BYTES} bytes at most: send it when it is its turn."
+            words = (
+                f"An input sent ahead may have {_INPUT_BYTES} bytes at most: send it after the response in progress."
+            )
             raise FaultError(FaultCode.TOO_LARGE, words, limit=_INPUT_BYTES)
         self._inputs[response_id] = raw_input
         self._size += len(raw_input)

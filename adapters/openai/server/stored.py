@@ -29,7 +29,7 @@ _MOST_SEARCHED: Final = 10_000
 _SHOWN: Final = frozenset({RunStatus.SUCCESS, RunStatus.PAUSED})
 
 
-class Stored(Handlers):
+class StoredCompletions(Handlers):
     """Endpoints of stored completions."""
 
     def __init__(self, hub: Hub) -> None:

@@ -15,7 +15,7 @@ from babelgate.adapters.openai.codec.questions import (
     CALLS,
     QUESTIONS_HEADER,
     called_part,
-    is_asked_in_words,
+    has_text_questions,
     question_text,
 )
 from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Message, RunFilter, Task, TaskFilter, TextPart
@@ -28,7 +28,7 @@ _MOST: Final = 64
 """Maximum number of an agent's waiting tasks that are searched for one conversation, newest first. Chosen."""
 
 
-def is_asked_by_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
+def can_receive_question_calls(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     """Return True if the caller accepts calls of `ask_caller` that it has not declared."""
     return connection.headers.get(QUESTIONS_HEADER, "").strip().lower() == CALLS
 
@@ -46,38 +46,38 @@ class SentMessages:
         return self._decode_before()
 
     @cached_property
-    def news(self) -> Sequence[Message]:
+    def new_messages(self) -> Sequence[Message]:
         """Messages after the history."""
         return self._decode_news()
 
     def stored_members(self) -> JsonObject:
         """Return the members that a run stores of its request. The next request finds the run by this digest of its
         history."""
-        return {_DIGEST: _digest((*self.before, *self.news))}
+        return {_DIGEST: _digest((*self.before, *self.new_messages))}
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TextQuestion:
     """Oldest open question of a task. All open questions of the task were shown as text."""
 
     task: Task
     interrupt: Interrupt
 
-    def answer(self, news: Sequence[Message]) -> tuple[dict[str, Json], Sequence[Message]]:
+    def answer(self, new_messages: Sequence[Message]) -> tuple[dict[str, Json], Sequence[Message]]:
         """Return the answer that user messages give, by the question's id, and the messages for the agent."""
-        value, message = decode_answer("\n".join(each.text for each in news), self.interrupt.answer_schema)
-        is_text = all(isinstance(part, TextPart) for each in news for part in each.parts)
-        return {self.interrupt.interrupt_id: value}, (message,) if is_text else news
+        value, message = decode_answer("\n".join(each.text for each in new_messages), self.interrupt.answer_schema)
+        is_text = all(isinstance(part, TextPart) for each in new_messages for part in each.parts)
+        return {self.interrupt.interrupt_id: value}, (message,) if is_text else new_messages
 
 
-async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> Question | None:
+async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> TextQuestion | None:
     """Return the question of an agent's newest waiting task on a thread."""
     for task in await _waiting_tasks(hub, owner, TaskFilter(agent=agent, thread_id=thread_id, states=WAITING), 1):
         return await _find_question(hub, owner, task)
     return None
 
 
-async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Message]) -> Question | None:
+async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Message]) -> TextQuestion | None:
     """Return the question that ends a conversation without a thread.
 
     If an owner has several equal conversations that wait, the newest is used: the agent has the same history in each.
@@ -102,7 +102,7 @@ async def _waiting_tasks(hub: Hub, owner: str, where: TaskFilter, limit: int) ->
 
 async def _find_question(
     hub: Hub, owner: str, task: Task, last: str | None = None, digest: str | None = None
-) -> Question | None:
+) -> TextQuestion | None:
     """Return the oldest open question of a task if all of them were shown as text.
 
     `last`: the assistant's last text, which must end with a question. `digest`: digest of the conversation before that
@@ -120,11 +120,11 @@ async def _find_question(
         if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
             raise
         return None
-    if run_input is None or not (is_asked_in_words(run_input) or digest is None):
+    if run_input is None or not (has_text_questions(run_input) or digest is None):
         return None
     if digest is not None and object_in(dict(run_input.extra), "openai").get(_DIGEST) != digest:
         return None
-    return Question(task, questions[0])
+    return TextQuestion(task, questions[0])
 
 
 def _digest(messages: Sequence[Message]) -> str:

@@ -10,7 +10,7 @@ from babelgate.adapters.kit.server.sse import TextFrames, frame
 from babelgate.adapters.openai.errors.encode import encode_error
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.wire.replies import PieceExtras
-from babelgate.adapters.openai.write.completion import CompletionWriter, Piece
+from babelgate.adapters.openai.write.completion import CompletionWriter, StreamPiece
 from babelgate.canonical import Fault, FaultCode, Record
 from babelgate.canonical.thread import losses_by_feature
 from babelgate.canonical.value import JsonObject
@@ -23,7 +23,7 @@ choice."""
 
 STARTED_OVER: Final = Fault(
     code=FaultCode.AGENT_FAILED,
-    message="The agent was started again: what the stream has told of its answer is void.",
+    message="The agent was restarted: discard the part of the answer that this stream has sent.",
     details={"openai": {"code": "started_over"}},
 )
 
@@ -48,7 +48,7 @@ class ChunkWriter:
         # lib/streaming/_deltas.py).
         return self._frame({"role": "assistant", "content": "", "refusal": None})
 
-    def pieces(self, pieces: Sequence[Piece], about: JsonObject) -> list[bytes]:
+    def pieces(self, pieces: Sequence[StreamPiece], about: JsonObject) -> list[bytes]:
         """Return the chunks of pieces. `about`: members that the agent's own server has sent with its completion so
         far."""
         self._repeat(about)

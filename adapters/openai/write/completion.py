@@ -97,7 +97,7 @@ def _join_lists(before: list[Any], more: list[Any]) -> list[Any]:
     return joined
 
 
-class Piece(NamedTuple):
+class StreamPiece(NamedTuple):
     """Additions of one record to a stream: a `delta`, and members that another server sent with it."""
 
     delta: JsonObject
@@ -125,7 +125,7 @@ class CompletionWriter:
         self._run_id = run_id
         self._questions = OpenQuestions()
         self._losses = RunLosses(CHAT)
-        self._deltas: list[Piece] = []
+        self._deltas: list[StreamPiece] = []
         self._reset()
 
     def _reset(self) -> None:
@@ -159,7 +159,7 @@ class CompletionWriter:
         return self._losses.all()
 
     @property
-    def has_said(self) -> bool:
+    def has_output(self) -> bool:
         return not self._text.is_empty
 
     def message(self) -> JsonObject:
@@ -202,7 +202,7 @@ class CompletionWriter:
 
     # Writing
 
-    def write(self, record: Record) -> list[Piece]:
+    def write(self, record: Record) -> list[StreamPiece]:
         """Return the pieces that a record adds to the stream."""
         event = record.event
         if self.has_ended:
@@ -227,7 +227,7 @@ class CompletionWriter:
         if not event.is_restart:
             return
         if event.void is None:
-            self.broken = self.broken or self.has_said
+            self.broken = self.broken or self.has_output
             self._reset()
         elif self._text.drop(event.is_void):
             self.broken = True
@@ -308,7 +308,7 @@ class CompletionWriter:
 
     def _say(self, text: str, message_id: str, member: str = CONTENT) -> None:
         if text:
-            self._deltas.append(Piece({member: self._text.add(message_id, member, text)}))
+            self._deltas.append(StreamPiece({member: self._text.add(message_id, member, text)}))
 
     def _add_unknown(self, extras: PieceExtras) -> None:
         delta = extras.get("delta", {})
@@ -327,8 +327,8 @@ class CompletionWriter:
                 self._logprobs[name] += tokens
             else:
                 self._logprobs.setdefault(name, tokens)
-        last = self._deltas.pop() if self._deltas else Piece({})
-        self._deltas.append(Piece({**delta, **last.delta}, extras))
+        last = self._deltas.pop() if self._deltas else StreamPiece({})
+        self._deltas.append(StreamPiece({**delta, **last.delta}, extras))
 
     def _cite(self, part: AnnotationPart, message_id: str) -> None:
         # SPEC/chat/chat_completion_message.py, AnnotationURLCitation, requires all four.

@@ -147,7 +147,7 @@ class ItemWriter:
         """Add a message of the agent that has one text. `source_id` is the base of its id."""
         item = self.add(message_body(source_id, "final_answer"))
         self.begin_part(item, "output_text")
-        self.say(item, text)
+        self.add_text(item, text)
         self.finish(item)
 
     def add_whole(self, body: JsonObject) -> None:
@@ -197,7 +197,7 @@ class ItemWriter:
         name = "reasoning_summary_part" if kind == "summary_text" else "content_part"
         self._emit(f"response.{name}.added", {**self._at(item), "part": item.show_part()})
 
-    def say(self, item: OutputItem, text: str, tokens: list[Any] | None = None) -> None:
+    def add_text(self, item: OutputItem, text: str, tokens: list[Any] | None = None) -> None:
         """Add text to the open part. `tokens`: its `logprobs`."""
         item.pieces.append(text)
         item.tokens += tokens or ()

@@ -114,7 +114,7 @@ class MessageItemWriter:
             self._say(message, "refusal", event.text)
         elif kind is ReasoningPart:
             if message.item is not None and message.item.open in ("summary_text", "reasoning_text"):
-                self._items.say(message.item, event.text)
+                self._items.add_text(message.item, event.text)
         elif kind is ToolCallPart:
             self._calls.extend_arguments(message.call_ids.get(index, ""), event.text)
 
@@ -206,7 +206,7 @@ class MessageItemWriter:
         item = self._message_item(message)
         if item.open != kind:
             self._items.begin_part(item, kind, message.length)
-        self._items.say(item, text, logprobs)
+        self._items.add_text(item, text, logprobs)
 
     def _show_data(self, message: _Message, part: DataPart) -> None:
         """Show data as a separate part, because offsets of citations do not count it."""
@@ -214,7 +214,7 @@ class MessageItemWriter:
         self.tracker.add_data(message.message_id, part.data)
         item = self._message_item(message)
         self._items.begin_part(item, "output_text", message.length)
-        self._items.say(item, json_text(part.data))
+        self._items.add_text(item, json_text(part.data))
         self._items.end_part(item)
 
     def _think(self, message: _Message, text: str) -> None:
@@ -225,7 +225,7 @@ class MessageItemWriter:
             item = self._begin_item(message, {"type": "reasoning", "id": item_id})
         self._items.begin_part(item, "reasoning_text" if "form" in message.part_head else "summary_text")
         if text:
-            self._items.say(item, text)
+            self._items.add_text(item, text)
 
     def _cite(self, message: _Message, part: AnnotationPart) -> None:
         item = self._message_item(message)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from babelgate.adapters.openai.codec.questions import called_part, is_asked_in_words
+from babelgate.adapters.openai.codec.questions import called_part, has_text_questions
 from babelgate.canonical import Event
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised, RunCreated
 
@@ -22,7 +22,7 @@ class OpenQuestions:
 
     def begin(self, created: RunCreated) -> None:
         """Read from the run's request how the run shows questions."""
-        self._in_words = is_asked_in_words(created)
+        self._in_words = has_text_questions(created)
 
     def read(self, event: Event) -> None:
         """Read an event of any run of the task."""

@@ -6,9 +6,9 @@ from typing import Final
 from babelgate.conformance.across.report.document import document
 from babelgate.conformance.across.report.html import html
 from babelgate.conformance.across.report.markdown import markdown
-from babelgate.conformance.across.verdict import Verdict
+from babelgate.conformance.across.verdict import AcrossVerdict
 
 __all__ = ("FORMS",)
 
-FORMS: Final[Mapping[str, Callable[[Verdict], str]]] = {"json": document, "markdown": markdown, "html": html}
+FORMS: Final[Mapping[str, Callable[[AcrossVerdict], str]]] = {"json": document, "markdown": markdown, "html": html}
 """Renderers of all formats, by name."""

@@ -6,11 +6,11 @@ from typing import Any
 
 from babelgate.conformance.across.compare import show
 from babelgate.conformance.across.model import Shot
-from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.across.verdict import AcrossVerdict, Cell, Finding
 from babelgate.conformance.wire.exchange import Redactor
 
 
-def document(verdict: Verdict) -> str:
+def document(verdict: AcrossVerdict) -> str:
     redactor = Redactor(verdict.record.secrets)
     report = {
         "judge": {"name": "babelgate", "version": verdict.record.version},
@@ -24,7 +24,7 @@ def document(verdict: Verdict) -> str:
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
 
-def picture(verdict: Verdict) -> dict[str, Any]:
+def picture(verdict: AcrossVerdict) -> dict[str, Any]:
     """Return the part of the report that is stable between runs: the three tables, and the declared losses."""
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
     return {

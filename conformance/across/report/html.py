@@ -8,7 +8,7 @@ from typing import Any, Final
 from babelgate.conformance.across.compare import aspects_of, show
 from babelgate.conformance.across.model import Shot
 from babelgate.conformance.across.report.text import MARKS, cell_text, summary
-from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.across.verdict import AcrossVerdict, Cell, Finding
 from babelgate.conformance.wire.exchange import Redactor
 
 _STYLE: Final = """
@@ -19,7 +19,7 @@ th, td { border: 1px solid #8884; padding: .2rem .6rem; text-align: left; }
 """
 
 
-def html(verdict: Verdict) -> str:
+def html(verdict: AcrossVerdict) -> str:
     style = (files("babelgate.conformance") / "report" / "page.css").read_text(encoding="utf-8") + _STYLE
     outcome = "mean the same" if verdict.is_same else "do not mean the same"
     urls = escape(Redactor(verdict.record.secrets).text(", ".join(verdict.record.urls)))
@@ -43,7 +43,7 @@ def html(verdict: Verdict) -> str:
 """
 
 
-def _body(verdict: Verdict) -> Iterator[str]:
+def _body(verdict: AcrossVerdict) -> Iterator[str]:
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
     yield "<h2>Scenarios, played through each protocol</h2><table><tr><th></th>"
     yield "".join(f"<th>{escape(record.title(name))}</th>" for name in record.protocols) + "</tr>"
@@ -64,7 +64,7 @@ def _body(verdict: Verdict) -> Iterator[str]:
         yield from _finding(finding, verdict, redactor)
 
 
-def _square(verdict: Verdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator[str]:
+def _square(verdict: AcrossVerdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator[str]:
     record = verdict.record
     names = record.protocols
     yield f"<table><tr><th></th>{''.join(f'<th>{escape(record.title(name))}</th>' for name in names)}</tr>"
@@ -74,7 +74,7 @@ def _square(verdict: Verdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator
     yield "</table>"
 
 
-def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator[str]:
+def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> Iterator[str]:
     kind, is_open = ("fail", " open") if finding.is_against else ("warning", "")
     why = redactor.text(finding.reason or finding.difference.declared)
     note = f" declared: {escape(why)}" if finding.difference.declared else f" known: {escape(why)}" if why else ""

@@ -6,15 +6,15 @@ from typing import Any
 from babelgate.conformance.across.compare import show
 from babelgate.conformance.across.report.document import picture
 from babelgate.conformance.across.report.text import MARKS, cell_text, lacking, summary, wire_lines
-from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.across.verdict import AcrossVerdict, Cell, Finding
 from babelgate.conformance.wire.exchange import Redactor
 
 
-def markdown(verdict: Verdict) -> str:
+def markdown(verdict: AcrossVerdict) -> str:
     return "\n".join(_lines(verdict)) + "\n"
 
 
-def _lines(verdict: Verdict) -> Iterator[str]:
+def _lines(verdict: AcrossVerdict) -> Iterator[str]:
     redactor = Redactor(verdict.record.secrets)
     yield f"## {'✓' if verdict.is_same else '✗'} {summary(verdict)}"
     yield ""
@@ -65,7 +65,7 @@ def _square(protocols: Mapping[str, str], cells: Mapping[str, Mapping[str, Mappi
     yield ""
 
 
-def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator[str]:
+def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> Iterator[str]:
     title = verdict.record.title
     here, there = finding.here, finding.there
     yield f"### ✗ `{finding.id}`"

@@ -5,7 +5,7 @@ from typing import Final
 
 from babelgate.conformance.across.compare import show
 from babelgate.conformance.across.model import Shot
-from babelgate.conformance.across.verdict import Cell, Finding, Verdict
+from babelgate.conformance.across.verdict import AcrossVerdict, Cell, Finding
 from babelgate.conformance.report.text import withheld_line
 from babelgate.conformance.wire.exchange import Redactor
 
@@ -18,7 +18,7 @@ _MAX_DECLARED: Final = 12
 """Maximum number of declared losses that are listed."""
 
 
-def lines(verdict: Verdict) -> Iterator[str]:
+def lines(verdict: AcrossVerdict) -> Iterator[str]:
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
     for found in record.found:
         yield f"{found.driver.title} at {redactor.text(found.driver.place.own_url)}"
@@ -51,7 +51,7 @@ def lines(verdict: Verdict) -> Iterator[str]:
     yield summary(verdict)
 
 
-def summary(verdict: Verdict) -> str:
+def summary(verdict: AcrossVerdict) -> str:
     record = verdict.record
     titles = ", ".join(record.title(name) for name in record.protocols)
     against = len(verdict.against) + len(verdict.stale)
@@ -88,7 +88,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def _square(verdict: Verdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator[str]:
+def _square(verdict: AcrossVerdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator[str]:
     record = verdict.record
     names = record.protocols
     rows = [
@@ -100,7 +100,7 @@ def _square(verdict: Verdict, cells: Mapping[tuple[str, str], Cell]) -> Iterator
     yield ""
 
 
-def _findings(verdict: Verdict, redactor: Redactor) -> Iterator[str]:
+def _findings(verdict: AcrossVerdict, redactor: Redactor) -> Iterator[str]:
     own_differences = {(_place(each), each.there.protocol) for each in verdict.against if not each.is_shared}
     repeated: list[str] = []
     for each in verdict.against:
@@ -137,7 +137,7 @@ def _place(finding: Finding) -> tuple[str, str, str]:
     return finding.scenario, finding.moment, finding.difference.aspect
 
 
-def _finding(finding: Finding, verdict: Verdict, redactor: Redactor) -> Iterator[str]:
+def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> Iterator[str]:
     yield f"✗ {finding.id}"
     title = verdict.record.title
     origin = f", in the run created through {title(finding.here.protocol)}" if finding.is_shared else ""

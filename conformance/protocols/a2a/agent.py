@@ -7,21 +7,21 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Context
 from babelgate.conformance.protocols.a2a.binding import Binding
-from babelgate.conformance.protocols.a2a.discovery import Found, own_url_of, sibling_of
+from babelgate.conformance.protocols.a2a.discovery import CardDiscovery, own_url_of, sibling_of
 from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, Prerequisite
 from babelgate.conformance.wire.exchange import as_list
 from babelgate.conformance.wire.http import Wire
 
 
 @dataclass(frozen=True, slots=True)
-class Agent:
+class A2aTarget:
     url: str
     """URL by which the card was found."""
-    found: Found
+    found: CardDiscovery
     """Agent card, or the last place where it was looked for in vain."""
     bindings: tuple[Binding, ...]
     """HTTP bindings of the revision, in the order of the card, without duplicates."""
-    reopen: Callable[[Wire, str], Awaitable["Agent"]]
+    reopen: Callable[[Wire, str], Awaitable["A2aTarget"]]
     """Function that finds the agent at another URL. Raises Prerequisite if there is no card."""
 
     @property
@@ -38,10 +38,10 @@ class Agent:
         )
 
 
-Ctx = Context[Agent]
+Ctx = Context[A2aTarget]
 
 
-async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
+async def agent_for(ctx: Ctx, behaviour: str) -> A2aTarget:
     """Return the agent that shows a behaviour.
 
     Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
@@ -50,7 +50,7 @@ async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable(f"the owner declares that the agent never {behaviour_text(behaviour)}")
-    if not trigger.is_given and behaviour != "plain":
+    if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     return await ctx.once(_sibling, trigger.agent) if trigger.agent else ctx.target
 
@@ -59,7 +59,7 @@ def behaviour_text(behaviour: str) -> str:
     return f"shows the behavior of the trigger {behaviour}"
 
 
-async def _sibling(ctx: Ctx, name: str) -> Agent:
+async def _sibling(ctx: Ctx, name: str) -> A2aTarget:
     target = ctx.target
     url = sibling_of(own_url_of(target.url, target.found.exchange.url, [each.url for each in target.bindings]), name)
     if url is None:

@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, dig
-from babelgate.conformance.wire.http import Stream, Unanswered, Wire
+from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_list, dig
+from babelgate.conformance.wire.http import StreamExchange, Unanswered, Wire
 
 CODES: Final[Mapping[int, str]] = {
     -32700: "PARSE_ERROR",
@@ -48,7 +48,7 @@ _STATUSES: Final[Mapping[str, tuple[int, ...]]] = {
 """Statuses of REST errors, in 1.0.1 and 1.0.0. All other errors of A2A have 400."""
 
 
-def is_reason(reply: "Reply", reason: str) -> bool:
+def is_reason(reply: "A2aReply", reason: str) -> bool:
     """Return True if the error has this reason.
 
     A REST error without a reason is judged by its status, because only one requirement tests the reason itself.
@@ -58,7 +58,7 @@ def is_reason(reply: "Reply", reason: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class A2aReply:
     exchange: Exchange
     result: Any
     """Result of the operation, or None."""
@@ -82,10 +82,12 @@ class Reply:
         return self.reason or self.result
 
 
-class EventStream:
+class A2aEventStream:
     """Events of a stream, each a StreamResponse. In 0.3 a status update also has `final`."""
 
-    def __init__(self, stream: Stream, payload: Callable[[Frame], Any], reply: Callable[[Exchange], Reply]) -> None:
+    def __init__(
+        self, stream: StreamExchange, payload: Callable[[SseFrame], Any], reply: Callable[[Exchange], A2aReply]
+    ) -> None:
         self.stream = stream
         self._payload = payload
         self._reply = reply
@@ -95,7 +97,7 @@ class EventStream:
         return self.stream.exchange
 
     @property
-    def reply(self) -> Reply:
+    def reply(self) -> A2aReply:
         """Response, if it is not a stream."""
         return self._reply(self.exchange)
 
@@ -136,7 +138,7 @@ class Binding(Protocol):
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
         bound: float | None = None,
-    ) -> Reply: ...
+    ) -> A2aReply: ...
 
     def stream(
         self,
@@ -146,7 +148,7 @@ class Binding(Protocol):
         is_valid: bool = True,
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
-    ) -> AbstractAsyncContextManager[EventStream]: ...
+    ) -> AbstractAsyncContextManager[A2aEventStream]: ...
 
 
 def reason_of(error: Any) -> str:

@@ -16,7 +16,7 @@ UNJUDGED: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class CardDiscovery:
     """Agent card, or the last response if no card was found."""
 
     exchange: Exchange
@@ -24,7 +24,7 @@ class Found:
     """Agent card as a JSON object, or None."""
 
 
-async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -> Found:
+async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -> CardDiscovery:
     """Find the card of an agent. Raises Unanswered if no server answers.
 
     `url`: the agent's base URL, its endpoint, its origin, or the URL of the card.
@@ -42,11 +42,11 @@ async def find_card(wire: Wire, url: str, *, version: str, receives: Receives) -
             continue
         last = exchange
         if exchange.status == 200 and (card := as_object(exchange.json)) is not None:
-            return Found(exchange, card)
+            return CardDiscovery(exchange, card)
     if last is None:
         assert silence is not None
         raise silence
-    return Found(last, None)
+    return CardDiscovery(last, None)
 
 
 def why_not_spoken(card: Any, transports: Iterable[Any], interface: str) -> str:

@@ -5,14 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from babelgate.conformance.protocols.a2a.binding import CODES, EventStream, Reply
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_object, dig
+from babelgate.conformance.protocols.a2a.binding import CODES, A2aEventStream, A2aReply
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_object, dig
 from babelgate.conformance.wire.http import Wire
 from babelgate.conformance.wire.jsonrpc import JsonRpc
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class RevisionConversion:
     """Conversion between a revision and A2A 1.0."""
 
     is_first_generation: bool
@@ -29,7 +29,7 @@ class Dialect:
 class JsonRpcBinding:
     name = "JSONRPC"
 
-    def __init__(self, wire: Wire, url: str, dialect: Dialect, headers: Mapping[str, str]) -> None:
+    def __init__(self, wire: Wire, url: str, dialect: RevisionConversion, headers: Mapping[str, str]) -> None:
         self.wire = wire
         self.url = url
         self.dialect = dialect
@@ -48,7 +48,7 @@ class JsonRpcBinding:
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
         bound: float | None = None,
-    ) -> Reply:
+    ) -> A2aReply:
         answer = await self.rpc.call(
             self.dialect.method(operation),
             self.dialect.params(operation, params),
@@ -68,7 +68,7 @@ class JsonRpcBinding:
         is_valid: bool = True,
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
-    ) -> AsyncGenerator[EventStream]:
+    ) -> AsyncGenerator[A2aEventStream]:
         async with self.rpc.stream(
             self.dialect.method(operation),
             self.dialect.params(operation, params),
@@ -76,26 +76,26 @@ class JsonRpcBinding:
             headers=headers,
             is_anonymous=is_anonymous,
         ) as stream:
-            yield EventStream(stream, self._payload, lambda exchange: self._reply(operation, exchange))
+            yield A2aEventStream(stream, self._payload, lambda exchange: self._reply(operation, exchange))
 
-    def _payload(self, frame: Frame) -> Any:
+    def _payload(self, frame: SseFrame) -> Any:
         try:
             return self.dialect.event(dig(frame.json, "result"))
-        except NotJson:
+        except InvalidJson:
             return None
 
-    def _reply(self, operation: str, exchange: Exchange) -> Reply:
+    def _reply(self, operation: str, exchange: Exchange) -> A2aReply:
         body = exchange.json
         if exchange.is_stream and exchange.frames:
             # An error of a stream may be its first event.
             try:
                 body = exchange.frames[0].json
-            except NotJson:
+            except InvalidJson:
                 body = None
         error = dig(body, "error")
         if error is not None:
             code = dig(error, "code")
-            return Reply(exchange, None, CODES.get(code, str(code)) if isinstance(code, int) else str(code))
+            return A2aReply(exchange, None, CODES.get(code, str(code)) if isinstance(code, int) else str(code))
         if "result" not in (as_object(body) or {}):
-            return Reply(exchange, None, f"HTTP {exchange.status} without a result")
-        return Reply(exchange, self.dialect.result(operation, dig(body, "result")), "")
+            return A2aReply(exchange, None, f"HTTP {exchange.status} without a result")
+        return A2aReply(exchange, self.dialect.result(operation, dig(body, "result")), "")

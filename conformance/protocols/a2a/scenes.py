@@ -8,13 +8,13 @@ from functools import wraps
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probe
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import (
     INTERRUPTED,
     TERMINAL,
+    A2aEventStream,
+    A2aReply,
     Binding,
-    EventStream,
-    Reply,
     is_reason,
     state_of,
 )
@@ -32,7 +32,7 @@ from babelgate.conformance.wire.exchange import Exchange, dig
 from babelgate.conformance.wire.http import Unanswered
 
 
-def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
+def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[A2aTarget]:
     """Wrap a probe that does not depend on the binding, so that it tests every binding of the agent.
 
     A failure names the binding. A probe that one binding does not show passes if another binding does. This does not
@@ -62,7 +62,7 @@ def each_binding(probe: Callable[[Ctx, str], Awaitable[None]]) -> Probe[Agent]:
     return run
 
 
-async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any) -> Reply:
+async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any) -> A2aReply:
     """Send a message that triggers a behaviour, and return the reply. Raises Failed if the message is refused."""
     agent = await agent_for(ctx, behaviour)
     chosen = agent[binding]
@@ -100,17 +100,17 @@ def check_behaviour(behaviour: str, state: str) -> None:
         check_shown(state not in others, behaviour, f"returned a task with the state {name}")
 
 
-async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> Reply:
+async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> A2aReply:
     """Return the reply to a message that triggers a behaviour; used as a scene."""
     return await reply_to(ctx, binding, behaviour)
 
 
-async def plain(ctx: Ctx, binding: str) -> Reply:
+async def plain(ctx: Ctx, binding: str) -> A2aReply:
     """Return the reply to a plain message: a task or a message."""
     return await ctx.subject(final_reply, binding, "plain")
 
 
-async def plain_task(ctx: Ctx, binding: str) -> Reply:
+async def plain_task(ctx: Ctx, binding: str) -> A2aReply:
     """Return the reply to a plain message with a task, which has ended."""
     reply = await ctx.once(plain, binding)
     if reply.task is None:
@@ -119,13 +119,13 @@ async def plain_task(ctx: Ctx, binding: str) -> Reply:
     return reply
 
 
-def is_streaming(stream: EventStream) -> None:
+def is_streaming(stream: A2aEventStream) -> None:
     """Raise Prerequisite unless the response is a stream."""
     if not stream.exchange.is_stream:
         raise Prerequisite("a stream of events", stream.reply.reason_or_result, stream.exchange)
 
 
-def context_of(reply: Reply) -> str:
+def context_of(reply: A2aReply) -> str:
     """Return the contextId of the task in a reply.
 
     Raises Prerequisite if it is missing, and NotObserved if the reply is a message without a task.
@@ -138,7 +138,7 @@ def context_of(reply: Reply) -> str:
     return context
 
 
-async def get(agent: Agent, binding: str, id: str, **params: Any) -> Any:
+async def get(agent: A2aTarget, binding: str, id: str, **params: Any) -> Any:
     """Return a task. Raises Prerequisite if the request fails."""
     reply = await agent[binding].call("GetTask", {"id": id, **params})
     if reply.reason:
@@ -146,7 +146,7 @@ async def get(agent: Agent, binding: str, id: str, **params: Any) -> Any:
     return reply.result
 
 
-def check_refusal(reply: Reply, *reasons: str) -> None:
+def check_refusal(reply: A2aReply, *reasons: str) -> None:
     """Raise Failed unless the reply has one of these errors, or any error if no reason is given."""
     expected = f"the error {' or '.join(reasons)}" if reasons else "an error"
     is_right = any(is_reason(reply, reason) for reason in reasons) if reasons else bool(reply.reason)
@@ -154,7 +154,7 @@ def check_refusal(reply: Reply, *reasons: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class A2aStream:
     """Stream that was read to its end."""
 
     exchange: Exchange
@@ -188,7 +188,7 @@ def task_of(event: Any) -> Any:
     return {"id": dig(update, "taskId"), "contextId": dig(update, "contextId")}
 
 
-async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
+async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
     """Send a message and return its streamed answer."""
     agent = await agent_for(ctx, behaviour)
     params = {"message": message(ctx.triggers[behaviour].text)}
@@ -198,10 +198,10 @@ async def stream_message(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
         with suppress(Unanswered):  # Another probe tests whether a stream ends.
             await stream.stream.rest_of_it()
         check(bool(stream.payloads), "the stream has events")
-        return Streamed(stream.exchange, stream.payloads, stream.stream.rest)
+        return A2aStream(stream.exchange, stream.payloads, stream.stream.rest)
 
 
-async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
+async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
     """Return the stream of a message. Raises NotShown if the agent did not show the behaviour in it."""
     streamed = await ctx.once(stream_message, binding, behaviour)
     is_message = dig(streamed.payloads[0], "message") is not None
@@ -213,9 +213,9 @@ async def shown_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
 class AnsweredQuestion:
     """Task that asked its caller a question, with the reply to the answer."""
 
-    agent: Agent
-    question: Reply
-    answer: Reply
+    agent: A2aTarget
+    question: A2aReply
+    answer: A2aReply
 
 
 async def answer_question(ctx: Ctx, binding: str, behaviour: str) -> AnsweredQuestion:
@@ -236,7 +236,7 @@ def follow_up(task: Mapping[str, Any], text: str, **members: Any) -> dict[str, A
 class Long:
     """Task that is running."""
 
-    agent: Agent
+    agent: A2aTarget
     binding: Binding
     task: Any
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.probe import Probes, ProbeSuite
 from babelgate.conformance.protocols.acp import (
     agents,
     awaits,
@@ -15,11 +15,11 @@ from babelgate.conformance.protocols.acp import (
     sessions,
     streams,
 )
-from babelgate.conformance.protocols.acp.target import Server, open_server
+from babelgate.conformance.protocols.acp.target import AcpTarget, open_server
 
 __all__ = ("SUITE",)
 
-SUITE: Final[Suite[Server]] = Suite(
+SUITE: Final[ProbeSuite[AcpTarget]] = ProbeSuite(
     open_server,
     Probes(
         agents.probes,

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import (
+    AcpStream,
     CreatedRun,
-    Streamed,
     answer_to,
     awaiting,
     long_run,
@@ -19,11 +19,11 @@ from babelgate.conformance.protocols.acp.scenes import (
     wait_for_end,
     wait_for_status,
 )
-from babelgate.conformance.protocols.acp.target import Ctx, Server, unknown_id
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add
@@ -206,7 +206,7 @@ async def _resume_async(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def _stream_resume(ctx: Ctx) -> Streamed:
+async def _stream_resume(ctx: Ctx) -> AcpStream:
     done = await run_question(ctx)
     async with ctx.target.stream_run("resumeRun.request", answer_to(ctx, done.id), "runs", done.id) as stream:
         return await read(stream)

@@ -11,11 +11,11 @@ from babelgate.conformance.protocols.acp.scenes import (
     wait_for_end,
     wait_for_status,
 )
-from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, trigger_of, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add

@@ -6,11 +6,11 @@ from urllib.parse import quote
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import list_agents, run_behaviour
-from babelgate.conformance.protocols.acp.target import Ctx, Server, message, trigger_of, unknown_id
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, message, trigger_of, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add

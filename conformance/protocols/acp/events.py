@@ -13,11 +13,11 @@ from babelgate.conformance.protocols.acp.scenes import (
     types_of,
     wait_for_status,
 )
-from babelgate.conformance.protocols.acp.target import Ctx, Server, unknown_id
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add

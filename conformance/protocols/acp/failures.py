@@ -5,11 +5,11 @@ from typing import Final
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import run_to_failure, stream_run
-from babelgate.conformance.protocols.acp.target import Ctx, Server
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add

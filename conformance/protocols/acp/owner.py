@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import answer_to, long_run, run_behaviour, run_question
-from babelgate.conformance.protocols.acp.target import Ctx, Server
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add

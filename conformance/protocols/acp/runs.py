@@ -15,12 +15,12 @@ from babelgate.conformance.protocols.acp.scenes import (
     wait_for_end,
     wait_for_status,
 )
-from babelgate.conformance.protocols.acp.target import Ctx, Server, message, trigger_of
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, message, trigger_of
 from babelgate.conformance.samples import BYTES, FILE_NAME, WORDS, check_repeated, decode_base64
 from babelgate.conformance.verdict import Failed, NotApplicable, check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 _WATCH_SECONDS: Final = 0.6

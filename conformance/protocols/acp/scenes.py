@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from babelgate.conformance.protocols.acp.target import Ctx, Server, message, run_id_of, trigger_of
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, message, run_id_of, trigger_of
 from babelgate.conformance.verdict import check, check_busy, check_shown
-from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
-from babelgate.conformance.wire.http import Stream
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig
+from babelgate.conformance.wire.http import StreamExchange
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
 _POLL_INTERVAL: Final = 0.1
@@ -28,7 +28,7 @@ class CreatedRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class AcpStream:
     exchange: Exchange
     events: Sequence[Any]
     is_whole: bool
@@ -71,14 +71,14 @@ def _check_behaviour(behaviour: str, status: str) -> None:
     check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"returned a run with the status {status}")
 
 
-async def stream_run(ctx: Ctx, behaviour: str) -> Streamed:
+async def stream_run(ctx: Ctx, behaviour: str) -> AcpStream:
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, behaviour), "runs") as stream:
         done = await read(stream)
         _check_behaviour(behaviour, str(done.types[-1]).removeprefix("run."))
         return done
 
 
-async def read(stream: Stream) -> Streamed:
+async def read(stream: StreamExchange) -> AcpStream:
     """Read a stream to its end. Raises Failed if the response is not a stream of a run."""
     exchange = stream.exchange
     check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
@@ -87,7 +87,7 @@ async def read(stream: Stream) -> Streamed:
     events = events_of(exchange)
     run_id = next((id for id in (dig(event, "run", "run_id") for event in events) if isinstance(id, str)), None)
     check(run_id is not None, "an event with a run", events, exchange)
-    return Streamed(exchange, events, exchange.is_ended and not stream.rest, stream.comments, str(run_id))
+    return AcpStream(exchange, events, exchange.is_ended and not stream.rest, stream.comments, str(run_id))
 
 
 def events_of(exchange: Exchange) -> list[Any]:
@@ -96,7 +96,7 @@ def events_of(exchange: Exchange) -> list[Any]:
     for frame in exchange.frames:
         try:
             events.append(frame.json)
-        except NotJson:
+        except InvalidJson:
             events.append(None)
     return events
 
@@ -167,7 +167,7 @@ async def _start_run(ctx: Ctx) -> AsyncGenerator[CreatedRun]:
         await ctx.target.cancel(started.id)
 
 
-async def cancel_run(ctx: Ctx) -> tuple[Exchange, Streamed]:
+async def cancel_run(ctx: Ctx) -> tuple[Exchange, AcpStream]:
     """Cancel a running run. Return the response to the cancel, and the stream of the run."""
     await ctx.once(stay_busy)
     async with ctx.target.stream_run("createRun.request", trigger_of(ctx, "long"), "runs") as stream:
@@ -183,14 +183,14 @@ async def cancel_run(ctx: Ctx) -> tuple[Exchange, Streamed]:
         return exchange, await read(stream)
 
 
-async def wait_for_end(server: Server, run_id: str, bound: float) -> Exchange:
+async def wait_for_end(server: AcpTarget, run_id: str, bound: float) -> Exchange:
     """Return the run after its end. Raises Failed if it does not end within `bound` seconds."""
     exchange = await wait_for_status(server, run_id, bound, *TERMINAL)
     check(dig(exchange.json, "status") in TERMINAL, "the run ends", exchange.json, exchange)
     return exchange
 
 
-async def wait_for_status(server: Server, run_id: str, bound: float, *until: str) -> Exchange:
+async def wait_for_status(server: AcpTarget, run_id: str, bound: float, *until: str) -> Exchange:
     """Return the run as soon as it has one of the statuses, or as it is after `bound` seconds."""
     deadline = asyncio.get_running_loop().time() + bound
     while True:

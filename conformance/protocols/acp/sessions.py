@@ -5,11 +5,11 @@ from urllib.parse import urljoin, urlsplit
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.acp.scenes import run_behaviour, run_to_failure, text_of
-from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of, unknown_id
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, trigger_of, unknown_id
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 
 @probes.add

@@ -3,12 +3,12 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.acp.scenes import Streamed, events_of, stay_busy, stream_run, text_of
-from babelgate.conformance.protocols.acp.target import Ctx, Server, trigger_of
+from babelgate.conformance.protocols.acp.scenes import AcpStream, events_of, stay_busy, stream_run, text_of
+from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, trigger_of
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[AcpTarget]()
 
 _ENDS: Final = ("run.completed", "run.failed", "run.cancelled", "run.awaiting")
 
@@ -148,7 +148,7 @@ async def event_is_data_alone(ctx: Ctx) -> None:
 
 @probes.add
 async def text_comes_in_pieces(ctx: Ctx) -> None:
-    done: Streamed = await ctx.once(stream_run, "stream")
+    done: AcpStream = await ctx.once(stream_run, "stream")
     parts = [dig(event, "part", "content") for event in done.events if dig(event, "type") == "message.part"]
     output = text_of(dig(done.runs()[-1], "output"))
     check(

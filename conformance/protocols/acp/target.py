@@ -6,10 +6,10 @@ from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
-from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.verdict import NO_TRIGGER, Failed, NotApplicable, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
-from babelgate.conformance.wire.http import Receives, Stream, Wire
+from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
 _ERRORS: Final[Mapping[int, str]] = {4: "Error", 5: "Error"}
 _RUN: Final[Mapping[int, str]] = {200: "Run", 202: "Run", **_ERRORS}
@@ -17,7 +17,7 @@ _PATHS: Final = ("/agents", "/runs", "/ping", "/session", "/sessions")
 """Paths that may follow a server's base in a URL."""
 
 
-class Server:
+class AcpTarget:
     """Client for the operations, each named by its path."""
 
     def __init__(self, wire: Wire, base: str, name: str = "") -> None:
@@ -47,7 +47,7 @@ class Server:
         return await self.wire.request("POST", url, sends=sends, receives=_RUN, body=body, **options)
 
     @asynccontextmanager
-    async def stream_run(self, sends: str, body: Any, *path: str) -> AsyncGenerator[Stream]:
+    async def stream_run(self, sends: str, body: Any, *path: str) -> AsyncGenerator[StreamExchange]:
         """Send a POST to a path with the mode `stream`, and yield the response."""
         async with self.wire.stream(
             "POST", self.url(*path), sends=sends, receives=_RUN, events="Event", body={**body, "mode": "stream"}
@@ -72,20 +72,20 @@ class Server:
         return await self.wire.request("GET", url, sends=None, receives=answers, **options)
 
 
-Ctx = Context[Server]
+Ctx = Context[AcpTarget]
 
 
-async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AcpTarget]:
     """Find the server by its base or any URL below it. Raises NotSpoken.
 
     A URL below `/agents/{name}` selects that agent.
     """
     base, name = _split_url(url)
-    server = Server(wire, base)
+    server = AcpTarget(wire, base)
     listed = await server.agents()
     found = as_list(dig(listed.json, "agents") if as_object(listed.json) else listed.json)
     names = [each for each in (dig(one, "name") for one in found) if isinstance(each, str)]
-    if not is_told and (listed.status != 200 or not as_object(listed.json) or not names):
+    if not is_requested and (listed.status != 200 or not as_object(listed.json) or not names):
         raise NotSpoken(f"GET /agents lists no agents ({listed})")
     server.name = name or (names[0] if names else "agent")
     capabilities = {"second-caller"} if options.other_headers else set[str]()
@@ -115,7 +115,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("the owner declares that the agent never does it")
-    if not trigger.is_given and behaviour != "plain":
+    if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     return {"agent_name": trigger.agent or ctx.target.name, "input": [message(trigger.text)]}
 

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.probe import Probes, ProbeSuite
 from babelgate.conformance.protocols.aief import artifacts, errors, files, lists, steps, tasks
-from babelgate.conformance.protocols.aief.target import Agent, open_agent
+from babelgate.conformance.protocols.aief.target import AiefTarget, open_agent
 
 __all__ = ("SUITE",)
 
-SUITE: Final[Suite[Agent]] = Suite(
+SUITE: Final[ProbeSuite[AiefTarget]] = ProbeSuite(
     open_agent,
     Probes(tasks.probes, steps.probes, lists.probes, artifacts.probes, files.probes, errors.probes),
 )

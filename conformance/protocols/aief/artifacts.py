@@ -4,11 +4,11 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.aief.scenes import new_task, upload_file
-from babelgate.conformance.protocols.aief.target import Agent, Ctx, items_of, unknown_id
+from babelgate.conformance.protocols.aief.target import AiefTarget, Ctx, items_of, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[AiefTarget]()
 
 
 @probes.add

@@ -4,11 +4,11 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.aief.scenes import create_task, execute_step, new_task
-from babelgate.conformance.protocols.aief.target import Agent, Ctx, unknown_id
+from babelgate.conformance.protocols.aief.target import AiefTarget, Ctx, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[AiefTarget]()
 
 _TRACES: Final = ("Traceback (most recent call last)", 'File "/', "\n    at ", "node_modules/")
 """Signs of stack traces of Python and of JavaScript."""

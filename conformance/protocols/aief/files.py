@@ -4,11 +4,11 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.aief.scenes import Executed, execute, new_task, upload_file
-from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
+from babelgate.conformance.protocols.aief.target import AiefTarget, Ctx, agent_for, items_of
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[AiefTarget]()
 
 _CONTENT: Final = b"Nothing but this.\n"
 _NAME: Final = "given.txt"

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.aief.scenes import create_task, execute_step, new_task, page_of_tasks, play_task
-from babelgate.conformance.protocols.aief.target import Agent, Ctx, items_of
+from babelgate.conformance.protocols.aief.target import AiefTarget, Ctx, items_of
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[AiefTarget]()
 
 _MAX_PAGES: Final = 50
 _TRIES: Final = 20

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for
+from babelgate.conformance.protocols.aief.target import AiefTarget, Ctx, agent_for
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
@@ -13,7 +13,7 @@ _MAX_STEPS: Final = 25
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    agent: Agent
+    agent: AiefTarget
     task_id: str
     exchange: Exchange
     step: Any
@@ -21,17 +21,17 @@ class Executed:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class ExecutedTask:
     """Task that was executed to its last step."""
 
-    agent: Agent
+    agent: AiefTarget
     task_id: str
     steps: list[Any]
     exchanges: list[Exchange]
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredArtifact:
     task_id: str
     exchange: Exchange
     artifact: Any
@@ -49,7 +49,7 @@ async def create_task(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def new_task(agent: Agent, text: str) -> str:
+async def new_task(agent: AiefTarget, text: str) -> str:
     """Create a task that no other probe uses. Raises Failed if that fails."""
     exchange = await agent.create_task({"input": text})
     task_id = dig(exchange.json, "task_id")
@@ -57,7 +57,7 @@ async def new_task(agent: Agent, text: str) -> str:
     return task_id
 
 
-async def execute(agent: Agent, task_id: str, text: str | None, bound: float | None = None) -> Executed:
+async def execute(agent: AiefTarget, task_id: str, text: str | None, bound: float | None = None) -> Executed:
     exchange = await agent.execute_step(task_id, {"input": text} if text is not None else None, bound=bound)
     check(exchange.status == 200, "a step is executed with status 200", exchange.status, exchange)
     check(isinstance(dig(exchange.json, "step_id"), str), "the step has a step_id", exchange.json, exchange)
@@ -71,7 +71,7 @@ async def execute_step(ctx: Ctx) -> Executed:
     return await execute(agent, await new_task(agent, text), text)
 
 
-async def play_task(ctx: Ctx, behaviour: str) -> Played:
+async def play_task(ctx: Ctx, behaviour: str) -> ExecutedTask:
     """Execute all steps of a new task. Only the first step has an input."""
     agent = await agent_for(ctx, behaviour)
     text = ctx.triggers[behaviour].text
@@ -84,7 +84,7 @@ async def play_task(ctx: Ctx, behaviour: str) -> Played:
         exchanges.append(done.exchange)
         if dig(done.step, "is_last") is True:
             break
-    return Played(agent, task_id, steps, exchanges)
+    return ExecutedTask(agent, task_id, steps, exchanges)
 
 
 async def play_to_end(ctx: Ctx) -> Executed:
@@ -109,14 +109,14 @@ async def play_past_end(ctx: Ctx) -> Executed:
     return Executed(done.agent, done.task_id, exchange, exchange.json)
 
 
-async def upload_file(ctx: Ctx) -> Stored:
+async def upload_file(ctx: Ctx) -> StoredArtifact:
     """Upload a file that contains every byte value."""
     content = bytes(range(256)) + b"\r\n--not the boundary--\r\n"
     task_id = await new_task(ctx.target, "Hello")
     exchange = await ctx.target.upload(task_id, content, "bytes.bin", "data/raw")
     check(exchange.status == 200, "an upload is answered with status 200", exchange.status, exchange)
     check(isinstance(dig(exchange.json, "artifact_id"), str), "it has an artifact_id", exchange.json, exchange)
-    return Stored(task_id, exchange, exchange.json, content)
+    return StoredArtifact(task_id, exchange, exchange.json, content)
 
 
 async def page_of_tasks(ctx: Ctx) -> Exchange:

@@ -13,13 +13,13 @@ from babelgate.conformance.protocols.aief.scenes import (
     play_past_end,
     play_task,
 )
-from babelgate.conformance.protocols.aief.target import Agent, Ctx, agent_for, items_of
+from babelgate.conformance.protocols.aief.target import AiefTarget, Ctx, agent_for, items_of
 from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import BUSY, NotObserved, check, check_shown
 from babelgate.conformance.wire.exchange import dig
 from babelgate.conformance.wire.http import Unanswered
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[AiefTarget]()
 
 _POLL_INTERVAL: Final = 0.1
 """Seconds between two looks at a running step. The protocol has no events, so steps can only be polled."""
@@ -232,7 +232,7 @@ async def _stay_busy(ctx: Ctx) -> None:
     check_shown(False, "long", f"was done within {BUSY:g} s")
 
 
-async def _watch(agent: Agent, task_id: str, is_over: asyncio.Event) -> set[str]:
+async def _watch(agent: AiefTarget, task_id: str, is_over: asyncio.Event) -> set[str]:
     """Return the statuses that a task's steps had until one was running, or until the request for it ended."""
     statuses: set[str] = set()
     while not is_over.is_set() and "running" not in statuses:
@@ -244,7 +244,7 @@ async def _watch(agent: Agent, task_id: str, is_over: asyncio.Event) -> set[str]
     return statuses
 
 
-async def _execute_until(agent: Agent, task_id: str, text: str, bound: float, is_over: asyncio.Event) -> None:
+async def _execute_until(agent: AiefTarget, task_id: str, text: str, bound: float, is_over: asyncio.Event) -> None:
     """Execute a step, and wait at most `bound` seconds for its end."""
     try:
         await agent.execute_step(task_id, {"input": text}, bound=bound)

@@ -5,8 +5,8 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 from uuid import uuid4
 
-from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NO_TRIGGER, NotObserved
+from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Receives, Wire
 
@@ -14,7 +14,7 @@ _PATH: Final = "/ap/v1/agent/tasks"
 _ERRORS: Final[Mapping[int, str]] = {404: "NotFound", 422: "Unprocessable"}
 
 
-class Agent:
+class AiefTarget:
     """Client for the operations, each named by its operationId."""
 
     def __init__(self, wire: Wire, base: str) -> None:
@@ -91,14 +91,14 @@ class Agent:
         return await self.wire.request("GET", url, sends=None, receives=answers, **options)
 
 
-Ctx = Context[Agent]
+Ctx = Context[AiefTarget]
 
 
-async def open_agent(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
+async def open_agent(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[AiefTarget]:
     """Find the agent by its base, or by any URL below its `/ap/v1`. Raises NotSpoken."""
-    agent = Agent(wire, base_of(url))
+    agent = AiefTarget(wire, base_of(url))
     listed = await agent.tasks()
-    if not isinstance(dig(listed.json, "tasks"), list) and not is_told:
+    if not isinstance(dig(listed.json, "tasks"), list) and not is_requested:
         raise NotSpoken(f"GET {_PATH} gives no list of tasks ({listed})")
     found = {"second-caller"} if options.other_headers else set[str]()
     return Opened(agent, agent.tasks_url, f"{listed} gives a list of tasks", frozenset(found))
@@ -110,16 +110,22 @@ def base_of(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, "", ""))
 
 
-async def agent_for(ctx: Ctx, behaviour: str) -> Agent:
-    """Return the agent that shows a behaviour. Raises NotObserved if the user gave no trigger for it."""
+async def agent_for(ctx: Ctx, behaviour: str) -> AiefTarget:
+    """Return the agent that shows a behaviour.
+
+    Raises NotObserved if the user gave no trigger for it, and NotApplicable if the user states that the agent never
+    shows it.
+    """
     trigger = ctx.triggers[behaviour]
-    if not trigger.is_given and behaviour != "plain":
+    if trigger.is_never:
+        raise NotApplicable("the owner declares that the agent never does it")
+    if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.agent:
         return ctx.target
     parts = urlsplit(ctx.target.base)
     head = parts.path.rpartition("/")[0] if parts.path.strip("/") else "/agent"
-    return Agent(ctx.wire, urlunsplit((parts.scheme, parts.netloc, f"{head}/{trigger.agent}", "", "")))
+    return AiefTarget(ctx.wire, urlunsplit((parts.scheme, parts.netloc, f"{head}/{trigger.agent}", "", "")))
 
 
 def items_of(exchange: Exchange, name: str) -> list[Any]:

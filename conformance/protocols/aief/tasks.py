@@ -4,11 +4,11 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.aief.scenes import INPUT, create_task, new_task
-from babelgate.conformance.protocols.aief.target import Agent, Ctx
+from babelgate.conformance.protocols.aief.target import AiefTarget, Ctx
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[AiefTarget]()
 
 
 @probes.add

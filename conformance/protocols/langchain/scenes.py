@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from babelgate.conformance.protocols.langchain.server import Ctx, Layout, json_of, speaking_trigger, trigger_for
 from babelgate.conformance.verdict import NotObserved, check, check_busy, check_shown
-from babelgate.conformance.wire.exchange import Exchange, Frame, as_object, dig
+from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_object, dig
 from babelgate.conformance.wire.http import Unanswered
 
 MARK: Final = "babelgate-check"
@@ -45,11 +45,11 @@ class Background:
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class LangChainStream:
     thread_id: str
     exchange: Exchange
 
-    def of(self, event: str) -> list[Frame]:
+    def of(self, event: str) -> list[SseFrame]:
         """Return the frames of one kind of event, including those of subgraphs."""
         return [frame for frame in self.exchange.frames if frame.event.partition("|")[0] == event]
 
@@ -129,7 +129,7 @@ async def run_in_background(ctx: Ctx, layout: Layout) -> Background:
     return Background(thread_id, run_id, mark, created, over, run)
 
 
-async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stream") -> Streamed:
+async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stream") -> LangChainStream:
     """Stream a whole run in one mode."""
     trigger = speaking_trigger(ctx) if behaviour == "stream" else trigger_for(ctx, behaviour)
     thread_id = await ctx.target.new_thread()
@@ -137,7 +137,7 @@ async def stream_run(ctx: Ctx, layout: Layout, mode: str, behaviour: str = "stre
         check(stream.exchange.status == 200, "a stream with status 200", stream.exchange.status, stream.exchange)
         await stream.rest_of_it()
     await _check_behaviour(ctx, behaviour, thread_id, stream.exchange)
-    return Streamed(thread_id, stream.exchange)
+    return LangChainStream(thread_id, stream.exchange)
 
 
 def run_of(exchange: Exchange) -> str:

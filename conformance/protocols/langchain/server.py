@@ -10,8 +10,8 @@ from uuid import uuid4
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson, as_list, as_object, dig
-from babelgate.conformance.wire.http import Receives, Stream, Wire
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_list, as_object, dig
+from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class LangChainDialect:
     agent: str
     """Member that names the agent of a run."""
     speaker: tuple[str, str]
@@ -63,13 +63,19 @@ class Dialect:
 _MAX_SCHEMAS: Final = 20
 """Maximum number of agents whose schemas are read. Chosen."""
 
-AGENT_PROTOCOL: Final = Dialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
-PLATFORM: Final = Dialect("assistant_id", ("type", "ai"), True, 202, 200, 200, False, "stream/events", False)
+AGENT_PROTOCOL: Final = LangChainDialect("agent_id", ("role", "assistant"), False, 204, 204, 404, True, "stream", True)
+PLATFORM: Final = LangChainDialect("assistant_id", ("type", "ai"), True, 202, 200, 200, False, "stream/events", False)
 
 
-class Server:
+class LangChainTarget:
     def __init__(
-        self, wire: Wire, base: str, dialect: Dialect, layouts: Sequence[Layout], agents: Mapping[str, str], agent: str
+        self,
+        wire: Wire,
+        base: str,
+        dialect: LangChainDialect,
+        layouts: Sequence[Layout],
+        agents: Mapping[str, str],
+        agent: str,
     ) -> None:
         self.wire = wire
         self.base = base
@@ -120,7 +126,7 @@ class Server:
         events: str = "StreamData",
         query: Any = None,
         **options: Any,
-    ) -> AbstractAsyncContextManager[Stream]:
+    ) -> AbstractAsyncContextManager[StreamExchange]:
         return self.wire.stream(
             method,
             self.url(path, query),
@@ -194,7 +200,7 @@ class Server:
 
     def stream(
         self, layout: Layout, thread_id: str | None, body: Mapping[str, Any], **options: Any
-    ) -> AbstractAsyncContextManager[Stream]:
+    ) -> AbstractAsyncContextManager[StreamExchange]:
         path = layout.runs(thread_id, "stream")
         return self.listen("POST", path, self.at(layout, thread_id, body), sends="RunCreate.request", **options)
 
@@ -232,7 +238,7 @@ class Server:
         return [text_of(each) for each in messages if dig(each, member) == value]
 
 
-Ctx = Context[Server]
+Ctx = Context[LangChainTarget]
 
 
 def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
@@ -244,9 +250,9 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("the owner declares that the agent never does it")
-    if not trigger.is_given and behaviour != "plain":
+    if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
-    if not trigger.is_given and not ctx.target.takes_messages:
+    if not trigger.is_from_user and not ctx.target.takes_messages:
         raise NotObserved("the agent accepts no messages; give its input as `data` in a file of triggers", behaviour)
     return trigger
 
@@ -254,7 +260,7 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
 def speaking_trigger(ctx: Ctx) -> Trigger:
     """Return the trigger for an answer in several pieces, or else for a plain answer."""
     trigger = ctx.triggers["stream"]
-    return trigger if trigger.is_given and not trigger.is_never else trigger_for(ctx, "plain")
+    return trigger if trigger.is_from_user and not trigger.is_never else trigger_for(ctx, "plain")
 
 
 def text_of(message: Any) -> str:
@@ -264,11 +270,11 @@ def text_of(message: Any) -> str:
     return "".join(str(dig(block, "text") or "") for block in as_list(content))
 
 
-def json_of(frame: Frame | None) -> Any:
+def json_of(frame: SseFrame | None) -> Any:
     """Return the data of an event, or None if it is not JSON, which another requirement tests."""
     try:
         return frame.json if frame is not None else None
-    except NotJson:
+    except InvalidJson:
         return None
 
 
@@ -285,7 +291,7 @@ def unknown_id() -> str:
     return str(uuid4())
 
 
-async def choose_agent(server: Server, named: str, ids: Sequence[str], path: str) -> None:
+async def choose_agent(server: LangChainTarget, named: str, ids: Sequence[str], path: str) -> None:
     """Choose the agent that is judged: the one that the URL names, or the first that accepts messages by its schema.
 
     `path`: the path of agents.

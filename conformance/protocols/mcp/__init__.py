@@ -2,12 +2,12 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.probe import Probes, ProbeSuite
 from babelgate.conformance.protocols.mcp import calls, lifecycle, sessions, tools, transport
-from babelgate.conformance.protocols.mcp.target import Server, open_server
+from babelgate.conformance.protocols.mcp.target import McpTarget, open_server
 
 __all__ = ("SUITE",)
 
-SUITE: Final[Suite[Server]] = Suite(
+SUITE: Final[ProbeSuite[McpTarget]] = ProbeSuite(
     open_server, Probes(lifecycle.probes, transport.probes, sessions.probes, tools.probes, calls.probes)
 )

@@ -11,13 +11,13 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import Called, call_of, call_plainly, call_tool, text_of
-from babelgate.conformance.protocols.mcp.target import Ctx, Server, request
+from babelgate.conformance.protocols.mcp.target import Ctx, McpTarget, request
 from babelgate.conformance.samples import WORDS, check_repeated, decode_base64
 from babelgate.conformance.verdict import BUSY, Failed, NotApplicable, Prerequisite, check, check_shown
-from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import InvalidJson, as_list, as_object, dig, parse_json
 from babelgate.conformance.wire.http import Unanswered
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 _QUIET_SECONDS: Final = 1.0
 """Seconds to wait for a response to a cancelled call, which should not arrive."""
@@ -199,7 +199,7 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
     await ctx.once(_stay_busy)
     body = request(f"judge-{uuid4().hex}", "tools/call", params)
     async with ctx.target.posted(body, schema="tools.call.request") as stream:
-        exchange = await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
+        exchange = await ctx.target.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
         check(exchange.status == 202, "the status 202", exchange.status, exchange)
         messages: list[Any] = []
         with suppress(Unanswered):
@@ -212,7 +212,7 @@ async def cancelled_call_is_not_answered(ctx: Ctx) -> None:
 @probes.add
 async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
     await ctx.once(call_plainly)
-    exchange = await ctx.target.tell("notifications/cancelled", {"requestId": "nobody-asked-this"})
+    exchange = await ctx.target.notify("notifications/cancelled", {"requestId": "nobody-asked-this"})
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
     reply = await ctx.target.ask("ping")
     check(reply.result is not None, "a server that continues to answer", reply.response, reply.exchange)
@@ -227,7 +227,7 @@ async def _stay_busy(ctx: Ctx) -> None:
             while (frame := await stream.next(BUSY)) is not None:
                 is_response = dig(_json_of(frame.data), "method") is None
                 check_shown(not is_response, "long", f"was done within {BUSY:g} s")
-        await ctx.target.tell("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
+        await ctx.target.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
 
 
 async def _call_with_output_schema(ctx: Ctx) -> Called:
@@ -267,5 +267,5 @@ async def _call_with_progress(ctx: Ctx) -> Called:
 def _json_of(text: Any) -> Any:
     try:
         return parse_json(str(text))
-    except NotJson:
+    except InvalidJson:
         return text

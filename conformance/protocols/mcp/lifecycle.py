@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.mcp.target import HELLO, Ctx, Reply, Server, Session
+from babelgate.conformance.protocols.mcp.target import HELLO, Ctx, McpReply, McpSession, McpTarget
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 _EARLIER_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18")
 """Earlier versions of the protocol."""
@@ -53,13 +53,13 @@ async def tools_are_declared(ctx: Ctx) -> None:
 
 @probes.add
 async def initialized_is_accepted(ctx: Ctx) -> None:
-    exchange = await ctx.target.tell("notifications/initialized")
+    exchange = await ctx.target.notify("notifications/initialized")
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
 
 
 @probes.add
 async def accepted_notification_has_no_body(ctx: Ctx) -> None:
-    exchange = await ctx.target.tell("notifications/initialized")
+    exchange = await ctx.target.notify("notifications/initialized")
     check(exchange.status == 202 and not exchange.content, "no body", repr(exchange.content), exchange)
 
 
@@ -69,8 +69,8 @@ async def ping_is_answered(ctx: Ctx) -> None:
     check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
 
 
-async def _initialize(ctx: Ctx, version: str) -> Reply:
+async def _initialize(ctx: Ctx, version: str) -> McpReply:
     check(ctx.target.hello.result is not None, "initialize is answered", ctx.target.hello.response)
-    fresh = Session(ctx.wire, ctx.target.url, None, version, ctx.target.ids)
+    fresh = McpSession(ctx.wire, ctx.target.url, None, version, ctx.target.ids)
     params: dict[str, Any] = {**HELLO, "protocolVersion": version}
     return await fresh.ask("initialize", params, headers={"MCP-Protocol-Version": ""})

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply
 from babelgate.conformance.verdict import NotApplicable, NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
@@ -12,7 +12,7 @@ from babelgate.conformance.wire.exchange import as_list, as_object, dig
 class Called:
     tool: Any
     arguments: dict[str, Any]
-    reply: Reply
+    reply: McpReply
 
 
 async def list_tools(ctx: Ctx) -> list[Any]:
@@ -36,7 +36,7 @@ async def tool_named(ctx: Ctx, behaviour: str) -> Any:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("the owner declares that no tool does it")
-    if not trigger.is_given and behaviour != "plain":
+    if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved("needs a tool that does it", behaviour)
     tools = await ctx.once(list_tools)
     if not trigger.agent:

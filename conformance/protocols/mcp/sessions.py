@@ -4,10 +4,10 @@ from typing import Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.mcp.target import Ctx, Server
+from babelgate.conformance.protocols.mcp.target import Ctx, McpTarget
 from babelgate.conformance.verdict import NotApplicable, check
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 
 @probes.add

@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import Exchange, NotJson, as_object, dig, parse_json
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_object, dig, parse_json
+from babelgate.conformance.wire.http import StreamExchange, Wire
 
 VERSION: Final = "2025-11-25"
 HELLO: Final[Mapping[str, Any]] = {
@@ -27,7 +27,7 @@ _RESULTS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class McpReply:
     """Messages in the response to one request: notifications, and the JSON-RPC response if there is one."""
 
     exchange: Exchange
@@ -54,7 +54,7 @@ class Reply:
         return [each for each in self.messages if dig(each, "method") == method]
 
 
-class Session:
+class McpSession:
     IDLE: ClassVar = "ping"
     """Method that every server answers and that has no effect."""
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage"}
@@ -72,22 +72,22 @@ class Session:
         headers = {"Accept": _ACCEPT, "MCP-Protocol-Version": self.version}
         return headers if self.id is None else {**headers, "Mcp-Session-Id": self.id}
 
-    async def ask(self, method: str, params: Any = None, *, is_valid: bool = True, **options: Any) -> Reply:
+    async def ask(self, method: str, params: Any = None, *, is_valid: bool = True, **options: Any) -> McpReply:
         """Send a request and read everything up to its response."""
         body = request(options.pop("id", None) or next(self.ids), method, params)
         return await self.post(body, schema=f"{method}.request".replace("/", ".") if is_valid else None, **options)
 
-    async def tell(self, method: str, params: Any = None) -> Exchange:
+    async def notify(self, method: str, params: Any = None) -> Exchange:
         body = {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
         return (await self.post(body, schema="notification.request")).exchange
 
-    async def post(self, body: Any, *, schema: str | None = None, reads_all: bool = False, **options: Any) -> Reply:
+    async def post(self, body: Any, *, schema: str | None = None, reads_all: bool = False, **options: Any) -> McpReply:
         async with self.posted(body, schema=schema, **options) as stream:
             exchange = stream.exchange
             while (frame := await stream.next()) is not None:
                 if not reads_all and _is_response(_parse(frame.data)):
                     break
-        reply = Reply(exchange, messages_of(exchange), dig(body, "id"))
+        reply = McpReply(exchange, messages_of(exchange), dig(body, "id"))
         name = self.schema_of(str(dig(body, "method")), reply.result)
         if name is not None and schema is not None and reply.result is not None:
             self.wire.hold(exchange, name, reply.result)
@@ -106,7 +106,7 @@ class Session:
         headers: Mapping[str, str] | None = None,
         content: bytes | None = None,
         is_anonymous: bool = False,
-    ) -> AsyncGenerator[Stream]:
+    ) -> AsyncGenerator[StreamExchange]:
         request_headers = {**self.headers, "Content-Type": "application/json", **(headers or {})}
         async with self.wire.stream(
             "POST",
@@ -122,38 +122,38 @@ class Session:
             yield stream
 
 
-class Server(Session):
+class McpTarget(McpSession):
     """Server with the session that most probes use."""
 
-    def __init__(self, wire: Wire, url: str, hello: Reply, ids: "itertools.count[int]") -> None:
+    def __init__(self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]") -> None:
         version = dig(hello.result, "protocolVersion")
         session_id = hello.exchange.header("mcp-session-id")
         super().__init__(wire, url, session_id, version if isinstance(version, str) else VERSION, ids)
         self.hello = hello
 
-    async def enter(self, **options: Any) -> tuple[Session, Reply]:
+    async def enter(self, **options: Any) -> tuple[McpSession, McpReply]:
         """Start another session."""
-        fresh = Session(self.wire, self.url, None, VERSION, self.ids)
+        fresh = McpSession(self.wire, self.url, None, VERSION, self.ids)
         hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""}, **options)
-        session = Server(self.wire, self.url, hello, self.ids)
+        session = McpTarget(self.wire, self.url, hello, self.ids)
         check(hello.result is not None, "initialize is answered with a result", hello.response, hello.exchange)
-        await session.tell("notifications/initialized")
+        await session.notify("notifications/initialized")
         return session, hello
 
 
-Ctx = Context[Server]
+Ctx = Context[McpTarget]
 
 
-async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
     """Find the server by its endpoint, with `initialize`. Raises NotSpoken."""
     ids = itertools.count(1)
-    fresh = Session(wire, url, None, VERSION, ids)
+    fresh = McpSession(wire, url, None, VERSION, ids)
     hello = await fresh.ask("initialize", dict(HELLO), headers={"MCP-Protocol-Version": ""})
-    if not is_told and not isinstance(dig(hello.result, "protocolVersion"), str):
+    if not is_requested and not isinstance(dig(hello.result, "protocolVersion"), str):
         raise NotSpoken(f"initialize is not answered with a protocolVersion ({hello.exchange})")
-    server = Server(wire, url, hello, ids)
+    server = McpTarget(wire, url, hello, ids)
     if hello.result is not None:
-        await server.tell("notifications/initialized")
+        await server.notify("notifications/initialized")
     capabilities = {"second-caller"} if options.other_headers else set[str]()
     if server.id is not None:
         capabilities.add("session")
@@ -175,7 +175,7 @@ def messages_of(exchange: Exchange) -> list[Any]:
 def _parse(text: str) -> Any:
     try:
         return parse_json(text)
-    except NotJson:
+    except InvalidJson:
         return None
 
 

@@ -7,11 +7,11 @@ from jsonschema import Draft7Validator, Draft202012Validator, SchemaError
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import list_tools
-from babelgate.conformance.protocols.mcp.target import Ctx, Server
+from babelgate.conformance.protocols.mcp.target import Ctx, McpTarget
 from babelgate.conformance.verdict import Failed, NotApplicable, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 

@@ -5,11 +5,11 @@ from typing import Final
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import list_tools
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server, request
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget, request
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 
 @probes.add
@@ -160,19 +160,19 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     check(after.result is not None, "a server that continues to answer", after.response, after.exchange)
 
 
-async def _ping(ctx: Ctx) -> Reply:
+async def _ping(ctx: Ctx) -> McpReply:
     reply = await ctx.target.ask(ctx.target.IDLE)
     check(reply.result is not None, f"{ctx.target.IDLE} is answered with a result", reply.response, reply.exchange)
     return reply
 
 
-async def _list_whole(ctx: Ctx) -> Reply:
+async def _list_whole(ctx: Ctx) -> McpReply:
     """List the tools and read the response to its end."""
     await ctx.once(list_tools)
     return await ctx.target.ask("tools/list", reads_all=True)
 
 
-async def _post_broken_json(ctx: Ctx) -> Reply:
+async def _post_broken_json(ctx: Ctx) -> McpReply:
     await ctx.once(_ping)
-    reply: Reply = await ctx.target.post(None, content=b'{"jsonrpc": "2.0", ')
+    reply: McpReply = await ctx.target.post(None, content=b'{"jsonrpc": "2.0", ')
     return reply

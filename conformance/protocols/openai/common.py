@@ -5,12 +5,12 @@ from urllib.parse import quote
 
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.openai.target import Ctx, Server, refused, trigger_of
+from babelgate.conformance.protocols.openai.target import Ctx, OpenAiTarget, refused, trigger_of
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Server]()
-models: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
+models: Final = Probes[OpenAiTarget]()
 """Probes of the list of models, which only one set requires."""
 
 

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check, check_shown
-from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, dig
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig
+from babelgate.conformance.wire.http import StreamExchange, Wire
 
 DONE: Final = "[DONE]"
 TOOL_NAME: Final = "get_weather"
@@ -28,7 +28,7 @@ _ANSWERS: Final = ("chat.completion", "response")
 """Values of the member `object` of a successful answer."""
 
 
-class Server:
+class OpenAiTarget:
     """Client for one path of the API."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Server:
         return await self.wire.request("GET", url, sends=None, receives=answers, **options)
 
     @asynccontextmanager
-    async def stream(self, body: Any, **options: Any) -> AsyncGenerator[Stream]:
+    async def stream(self, body: Any, **options: Any) -> AsyncGenerator[StreamExchange]:
         async with self.wire.stream(
             "POST",
             self.url,
@@ -86,10 +86,10 @@ class Server:
             yield stream
 
 
-Ctx = Context[Server]
+Ctx = Context[OpenAiTarget]
 
 
-async def open_at(server: Server, options: Options, is_told: bool) -> Opened[Server]:
+async def open_at(server: OpenAiTarget, options: ProbeOptions, is_requested: bool) -> Opened[OpenAiTarget]:
     """Check that the path is served: there is a list of models, or errors have OpenAI's form. Raises NotSpoken."""
     # Probes test the list of models, so it is not validated here.
     listed = await server.wire.request("GET", server.below("models"), sends=None, receives=None)
@@ -100,7 +100,7 @@ async def open_at(server: Server, options: Options, is_told: bool) -> Opened[Ser
     has_errors = isinstance(dig(refused.json, "error", "type"), str)
     server.model = named[0] if named else options.triggers["plain"].agent or server.model
     because = f"{refused} refuses an empty request" if has_errors else f"{listed} lists {len(named)} models"
-    if (refused.status in (404, 405) or not (has_errors or named)) and not is_told:
+    if (refused.status in (404, 405) or not (has_errors or named)) and not is_requested:
         answered = await server.post({"model": server.model, **server.ask(options.triggers["plain"].text)})
         if answered.status != 200 or not answered.is_json or dig(answered.json, "object") not in _ANSWERS:
             raise NotSpoken(
@@ -129,7 +129,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
         raise NotApplicable("the owner declares that the model never does it")
-    if not trigger.is_given and behaviour != "plain":
+    if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     return trigger.agent or ctx.target.model, trigger.text
 
@@ -137,10 +137,10 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
 def speaking(ctx: Ctx) -> str:
     """Return the behaviour to use for streams: `stream` if its trigger is given, otherwise `plain`."""
     trigger = ctx.triggers["stream"]
-    return "stream" if trigger.is_given and not trigger.is_never else "plain"
+    return "stream" if trigger.is_from_user and not trigger.is_never else "plain"
 
 
-async def read(stream: Stream) -> list[Any]:
+async def read(stream: StreamExchange) -> list[Any]:
     """Read all events of a stream and return them as JSON. Raises Failed if the response is not a stream."""
     exchange = stream.exchange
     check(exchange.status == 200, "a stream is answered with status 200", exchange.status, exchange)
@@ -160,7 +160,7 @@ def events_of(exchange: Exchange) -> list[Any]:
     for frame in exchange.frames:
         try:
             events.append(frame.json)
-        except NotJson:
+        except InvalidJson:
             if frame.data != DONE:
                 events.append(None)
     return events

@@ -45,7 +45,7 @@ from babelgate.gateway.agents.langgraph.factory import (
 )
 from babelgate.gateway.agents.langgraph.frames import MODES, GraphStreamReader, PendingWrites, ResumedRun, read_events
 from babelgate.gateway.agents.langgraph.inputs import (
-    InputSchema,
+    GraphInputSchema,
     command_of,
     configurable_of,
     configuration,
@@ -58,7 +58,7 @@ from babelgate.gateway.agents.langgraph.jsonable import ROOT, plain, plain_objec
 from babelgate.gateway.agents.langgraph.store import Items
 from babelgate.gateway.agents.python.signature import readable
 from babelgate.gateway.storage import checkpoints
-from babelgate.gateway.storage.checkpoints import Stored
+from babelgate.gateway.storage.checkpoints import StoredCheckpoint
 from babelgate.gateway.storage.journal import Journal
 
 log = logging.getLogger("babelgate.agent")
@@ -111,7 +111,7 @@ class _Inspected:
     """A graph and the result of its inspection."""
 
     graph: Any
-    shape: InputSchema
+    shape: GraphInputSchema
     context: frozenset[str]
     """Names of the members of its context."""
     outputs: frozenset[str]
@@ -123,7 +123,7 @@ def _inspect_graph(graph: Any, schemas: Mapping[str, JsonObject]) -> _Inspected:
     context: JsonObject = schemas.get("config", {}).get("properties", {})
     return _Inspected(
         graph,
-        InputSchema(schemas.get("input", {})),
+        GraphInputSchema(schemas.get("input", {})),
         frozenset(context),
         frozenset((ROOT,) if isinstance(outputs, str) else outputs),
     )
@@ -190,7 +190,12 @@ class Graph:
             raise _translate_error(failed, self.info.name)
 
     async def _run(
-        self, inspected: _Inspected, call: Invocation, base: Stored | None, saver: Saver, occasion: GraphAccess
+        self,
+        inspected: _Inspected,
+        call: Invocation,
+        base: StoredCheckpoint | None,
+        saver: Saver,
+        occasion: GraphAccess,
     ) -> AsyncGenerator[Event]:
         resumed: ResumedRun | None = None
         log = await call.states()
@@ -235,7 +240,7 @@ class Graph:
             raise FaultError(FaultCode.INTERNAL, f"The graph {self.info.name} has no database: no hub was started")
         return Saver(self._journal, call)
 
-    async def _base(self, call: Invocation) -> Stored | None:
+    async def _base(self, call: Invocation) -> StoredCheckpoint | None:
         """Return the checkpoint that the call starts from.
 
         Return None if the graph has no checkpoint of the thread, or of the revision that the caller starts from.
@@ -250,7 +255,11 @@ class Graph:
         )
 
     def _input(
-        self, shape: InputSchema, call: Invocation, base: Stored | None, questions: Mapping[str, JsonObject]
+        self,
+        shape: GraphInputSchema,
+        call: Invocation,
+        base: StoredCheckpoint | None,
+        questions: Mapping[str, JsonObject],
     ) -> Any:
         """Return the input of the graph: the caller's, a command, or None to continue from the checkpoint."""
         if _has_begun(call, base):
@@ -364,7 +373,7 @@ def _stream(graph: Any, graph_input: Any, config: JsonObject, *, has_events: boo
     return graph.astream(graph_input, config, **options)
 
 
-def _has_begun(call: Invocation, base: Stored | None) -> bool:
+def _has_begun(call: Invocation, base: StoredCheckpoint | None) -> bool:
     """Return True if the graph continues the run from a checkpoint of an earlier attempt."""
     return call.attempt > 1 and base is not None and base.run_id == call.run_id
 

@@ -21,7 +21,7 @@ from langgraph.checkpoint.base import (
 from babelgate.canonical import FaultCode, FaultError, Invocation
 from babelgate.gateway.agents.langgraph.channel_values import KeptValue, decode_value, encode_value
 from babelgate.gateway.storage import checkpoints as checkpoint
-from babelgate.gateway.storage.checkpoints import ChannelValue, Stored, Write
+from babelgate.gateway.storage.checkpoints import ChannelValue, PendingWrite, StoredCheckpoint
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.queries import thread_key
 from babelgate.gateway.storage.transaction import Transaction, need_idle_thread
@@ -104,7 +104,7 @@ class Saver(BaseCheckpointSaver[int]):
                 return
             last = page[-1].checkpoint_id
 
-    def _tuple(self, thread_id: str, ns: str, stored: Stored) -> CheckpointTuple:
+    def _tuple(self, thread_id: str, ns: str, stored: StoredCheckpoint) -> CheckpointTuple:
         decoded = self.serde.loads_typed((stored.form, stored.body))
         if stored.channels is not None:
             decoded["checkpoint"]["channel_values"] = self._read_values(stored, decoded["checkpoint"])
@@ -117,7 +117,7 @@ class Saver(BaseCheckpointSaver[int]):
             pending_writes=self.pending_writes(stored),
         )
 
-    def _read_values(self, stored: Stored, checkpoint: Checkpoint) -> dict[str, Any]:
+    def _read_values(self, stored: StoredCheckpoint, checkpoint: Checkpoint) -> dict[str, Any]:
         """Return the channel values of a checkpoint, and add them to the cache."""
         chains: dict[str, list[ChannelValue]] = {}
         for row in stored.values:
@@ -132,7 +132,7 @@ class Saver(BaseCheckpointSaver[int]):
         if len(self._cache) > _CACHE_SIZE:
             del self._cache[next(iter(self._cache))]
 
-    def pending_writes(self, stored: Stored) -> list[tuple[str, str, Any]]:
+    def pending_writes(self, stored: StoredCheckpoint) -> list[tuple[str, str, Any]]:
         """Return the writes of tasks that start from a checkpoint, each with task id, channel and value."""
         return [
             (write.task_id, write.channel, self.serde.loads_typed((write.form, write.body))) for write in stored.writes
@@ -162,7 +162,7 @@ class Saver(BaseCheckpointSaver[int]):
         about = get_checkpoint_metadata(config, metadata)
         content = {"checkpoint": {**checkpoint, "channel_values": {}}, "metadata": about}
         form, body = self.serde.dumps_typed(content)
-        stored = Stored(
+        stored = StoredCheckpoint(
             ns=ns_,
             checkpoint_id=checkpoint_id,
             parent_id=parent_id,
@@ -180,17 +180,19 @@ class Saver(BaseCheckpointSaver[int]):
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         thread_id, ns, checkpoint_id = _place(config)
-        rows: list[Write] = []
+        rows: list[PendingWrite] = []
         for number, (channel, value) in enumerate(writes):
             form, body = self.serde.dumps_typed(value)
             idx = WRITES_IDX_MAP.get(channel, number)
-            rows.append(Write(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body))
+            rows.append(
+                PendingWrite(task_id=task_id, idx=idx, task_path=task_path, channel=channel, form=form, body=body)
+            )
         place = (self._ns(thread_id, ns), checkpoint_id or "")
         await self._journal.write_patiently(_put_writes, self._call, self._pk, place, rows)
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Raise NotImplementedError: the checkpoints of a thread are deleted with the thread."""
-        raise NotImplementedError("What a graph keeps of a thread goes with the thread")
+        raise NotImplementedError("delete_thread is not supported: the checkpoints are deleted with the thread")
 
     def _ns(self, thread_id: str, ns: str) -> str:
         """Return the namespace of a checkpoint in the caller's thread.
@@ -264,13 +266,13 @@ def _config(thread_id: str, ns: str, checkpoint_id: str) -> RunnableConfig:
     return {"configurable": {"thread_id": thread_id, "checkpoint_ns": ns, "checkpoint_id": checkpoint_id}}
 
 
-def _put(tx: Transaction, call: Invocation, pk: int | None, stored: Stored) -> None:
+def _put(tx: Transaction, call: Invocation, pk: int | None, stored: StoredCheckpoint) -> None:
     _check(tx, call, pk)
     checkpoint.put(tx.connection, call.owner, call.thread_id, stored)
 
 
 def _put_writes(
-    tx: Transaction, call: Invocation, pk: int | None, place: tuple[str, str], writes: Sequence[Write]
+    tx: Transaction, call: Invocation, pk: int | None, place: tuple[str, str], writes: Sequence[PendingWrite]
 ) -> None:
     _check(tx, call, pk)
     ns, checkpoint_id = place

@@ -55,7 +55,7 @@ def compile_graph(target: Any) -> Any:
         except ValueError as error:
             raise NoGraphError(f"the graph cannot be compiled: {error}") from error
     if not isinstance(target, Pregel):
-        raise NoGraphError(f"a value of type {type(target).__name__} is no graph")
+        raise NoGraphError(f"a value of type {type(target).__name__} is not a graph")
     return cast("Any", target)
 
 

@@ -46,7 +46,7 @@ def to_base_message(message: Message) -> BaseMessage:
         raise FaultError(FaultCode.INVALID, f"A message with role {message.role} lacks required fields.") from error
 
 
-class InputSchema(request.InputSchema):
+class GraphInputSchema(request.InputSchema):
     """JSON Schema of a graph's input."""
 
     def __init__(self, schema: JsonObject) -> None:

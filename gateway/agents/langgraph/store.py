@@ -50,7 +50,7 @@ class Items(BaseStore):
         Raises ValueError for an invalid namespace, key or filter, like LangGraph's own stores.
         """
         if self._store is None or self._owner is None:
-            raise RuntimeError("A graph has a store while it is run, and not while it is only looked at")
+            raise RuntimeError("The store is available only during a run of the graph")
         try:
             match op:
                 case GetOp():

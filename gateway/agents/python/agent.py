@@ -165,7 +165,7 @@ class _Call:
         if isinstance(item, _End):
             self.questions = 0
             return self.encoder.answer(item.value)
-        events = self.encoder.say(item)
+        events = self.encoder.encode(item)
         self.questions = sum(isinstance(event, InterruptRaised) for event in events)
         self.listed = list if isinstance(item, list) else tuple if isinstance(item, tuple) else None
         return events
@@ -196,7 +196,7 @@ def _translate_error(error: BaseException, name: str) -> BaseException:
 
 
 def _not_replayable_error(why: str) -> FaultError:
-    return FaultError(FaultCode.AGENT_NOT_REPLAYABLE, f"The agent was paused and cannot go on: {why}.")
+    return FaultError(FaultCode.AGENT_NOT_REPLAYABLE, f"The paused agent cannot continue: {why}.")
 
 
 class InProcess:
@@ -230,7 +230,7 @@ class InProcess:
                         item = going.end(error)
                 if plan is None and type(item) is str:  # most items are tokens
                     answers = ()
-                    for event in going.encoder.say(item):
+                    for event in going.encoder.encode(item):
                         yield event
                     continue
                 events = going.events(item)
@@ -307,11 +307,11 @@ class InProcess:
         Raises agent_not_replayable.
         """
         if not self._replay:
-            raise _not_replayable_error("it was restarted in between, and it is not to be run again")
+            raise _not_replayable_error("its generator is gone, and `replay: false` is set")
         records = await call.past()
         plan = replay_plan(records, call.answers[0].interrupt_id) if call.answers else None
         if plan is None:
-            raise _not_replayable_error("its records do not tell how it came to its question")
+            raise _not_replayable_error("the log does not have the events before its question")
         return plan
 
 
@@ -361,9 +361,7 @@ async def _next(going: _Call, answers: Sequence[InterruptAnswered], cursor: Repl
     except FaultError as error:
         if cursor.is_over:  # also if there is nothing to replay
             raise
-        raise _not_replayable_error(
-            f"it was started again and raised {error.fault.message!r} where it had not before"
-        ) from error
+        raise _not_replayable_error(f"its replay raised {error.fault.message!r}, unlike its first run") from error
 
 
 def _answers_before(
@@ -375,5 +373,5 @@ def _answers_before(
         return ()
     recorded = {**plan.answers, **{answer.interrupt_id: answer for answer in call.answers}}
     if not all(question in recorded for question in questions):
-        raise _not_replayable_error("it was started again and asked what nobody had answered")
+        raise _not_replayable_error("its replay asked a question without a recorded answer")
     return [recorded[question] for question in questions]

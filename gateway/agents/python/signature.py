@@ -44,7 +44,7 @@ def signature_of(target: object) -> Signature:
         raise TypeError(f"{target.__name__} is a class: name an instance of it, or a function")
     if not callable(target):
         raise TypeError(
-            f"a value of type {type(target).__name__} is no agent: it cannot be called and has no method run(call)"
+            f"a value of type {type(target).__name__} is not an agent: it cannot be called and has no method run(call)"
         )
     try:
         signature = inspect.signature(target, eval_str=True)
@@ -84,7 +84,7 @@ def describe(target: object, name: str, signature: Signature | None = None) -> A
     agent overrides it. Raises TypeError for an illegal name.
     """
     if AGENT_NAME.fullmatch(name) is None:
-        raise TypeError(f"{name!r} is no name for an agent: it must match {AGENT_NAME.pattern}")
+        raise TypeError(f"{name!r} is not a valid agent name: it must match {AGENT_NAME.pattern}")
     info = getattr(target, "info", None)
     if isinstance(info, AgentInfo):
         return info.replace(name=name)

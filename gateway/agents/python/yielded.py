@@ -69,13 +69,13 @@ def _all(items: object, kinds: tuple[type, ...]) -> bool:
 
 
 def _invalid(what: str) -> FaultError:
-    return FaultError(FaultCode.AGENT_INVALID, f"The agent gave {what}.")
+    return FaultError(FaultCode.AGENT_INVALID, f"The agent yielded {what}.")
 
 
 def check_text(text: str) -> str:
     """Return the text. Raises agent_invalid if it has a lone surrogate."""
     if not is_text(text):
-        raise _invalid("text with a lone surrogate, which is no Unicode")
+        raise _invalid("text with a lone surrogate, which is not valid Unicode")
     return text
 
 
@@ -158,10 +158,10 @@ class _Copy:
 
 
 class YieldEncoder:
-    """Encoder of one call, for all its runs. `said_in` identifies the call, for the ids of artifacts."""
+    """Encoder of one call, for all its runs. `scope_id` identifies the call, for the ids of artifacts."""
 
-    def __init__(self, said_in: str) -> None:
-        self._said_in = said_in
+    def __init__(self, scope_id: str) -> None:
+        self._said_in = scope_id
         self._artifacts = 0
         self._tools = 0
         self._message = False
@@ -170,7 +170,7 @@ class YieldEncoder:
         """Indexes of open parts that the author numbers."""
         self._step: str | None = None
 
-    def say(self, item: object) -> Sequence[Event]:
+    def encode(self, item: object) -> Sequence[Event]:
         """Return the events of one yielded item. Raises agent_invalid.
 
         Everything that is open is closed before a question.
@@ -194,9 +194,9 @@ class YieldEncoder:
         if value is None:
             return self.close()
         if isinstance(value, (*_SAYABLE, Ask, UseTool)) or _all(value, _QUESTION_TYPES):
-            return [*self.say(value), *self.close()]
+            return [*self.encode(value), *self.close()]
         if _all(value, _SAYABLE):
-            events = [event for item in cast("Sequence[object]", value) for event in self.say(item)]
+            events = [event for item in cast("Sequence[object]", value) for event in self.encode(item)]
             return [*events, *self.close()]
         if isinstance(value, _OF_THE_GATEWAY):
             self._say_json(value)

@@ -44,8 +44,9 @@ from babelgate.gateway.storage.transfer.form import (
     CheckpointValueLine,
     CheckpointWriteLine,
     CronLine,
+    ExportHeader,
+    ExportWriter,
     FileLine,
-    Header,
     ItemLine,
     OfOwner,
     OfThread,
@@ -53,7 +54,6 @@ from babelgate.gateway.storage.transfer.form import (
     RecordLine,
     ThreadLine,
     WebhookLine,
-    Writer,
 )
 
 _THREAD, _EVENT, _TASK, _RUN = (table_of(row) for row in (ThreadRow, EventRow, TaskRow, RunRow))
@@ -80,7 +80,7 @@ _ROWS_OF_THREAD: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class ThreadSelection:
     """Filter for the threads to export. A thread must match all fields that are set."""
 
     owners: frozenset[str] = frozenset()
@@ -116,18 +116,18 @@ async def export(
     connection: Connection,
     blobs: Blobs,
     file: BinaryIO,
-    selection: Selection,
+    selection: ThreadSelection,
     *,
     release: str,
     now: int,
-    tell: Callable[[Exported], object],
+    on_progress: Callable[[Exported], object],
 ) -> Exported:
     """Write the selected data to a file, and return what was written.
 
-    Each thread is read in one snapshot of the database. `tell` is called with the progress after each page of a log.
-    Raises TransferError, and FaultError if stored files cannot be read.
+    Each thread is read in one snapshot of the database. `on_progress` is called with the progress after each page of a
+    log. Raises TransferError, and FaultError if stored files cannot be read.
     """
-    writer = Writer(file, Header(version=VERSION, release=release, revision=HEAD, made_at=now))
+    writer = ExportWriter(file, ExportHeader(version=VERSION, release=release, revision=HEAD, made_at=now))
     done = Exported()
     after, missing = 0, set(selection.threads)
     while threads := _threads_after(connection, selection, after):
@@ -136,7 +136,7 @@ async def export(
             if thread is not None:
                 missing.discard(thread.thread_id)
                 with connection.begin():
-                    await _export_thread(connection, blobs, writer, selection, pk, thread, done, tell)
+                    await _export_thread(connection, blobs, writer, selection, pk, thread, done, on_progress)
     done.left_out += [
         f"thread {thread_id}: not found, or not selected by --owner, --agent and --metadata"
         for thread_id in sorted(missing)
@@ -150,7 +150,7 @@ async def export(
     return done
 
 
-def _threads_after(connection: Connection, selection: Selection, after: int) -> list[tuple[int, Thread | None]]:
+def _threads_after(connection: Connection, selection: ThreadSelection, after: int) -> list[tuple[int, Thread | None]]:
     """Return the key and row of some threads after a key, with None instead of rows whose metadata does not match."""
     selected = select(_THREAD.c.pk, _THREAD.c.body).where(_THREAD.c.pk > after)
     if selection.owners:
@@ -169,8 +169,8 @@ def _threads_after(connection: Connection, selection: Selection, after: int) -> 
 async def _export_thread(
     connection: Connection,
     blobs: Blobs,
-    writer: Writer,
-    selection: Selection,
+    writer: ExportWriter,
+    selection: ThreadSelection,
     pk: int,
     thread: Thread,
     done: Exported,
@@ -281,14 +281,14 @@ def _rows(connection: Connection, table: Table, where: ColumnElement[bool]) -> I
     yield from connection.execute(_select(table, where))
 
 
-def _owners(connection: Connection, selection: Selection) -> list[str]:
+def _owners(connection: Connection, selection: ThreadSelection) -> list[str]:
     """Return the selected owners that have store items, assistants or crons."""
     with connection.begin():
         owners = connection.execute(union(*(select(each.c.owner) for each in (_ITEM, _ASSISTANT, _CRON)))).scalars()
         return sorted(owner for owner in owners if not selection.owners or owner in selection.owners)
 
 
-def _export_owner(connection: Connection, writer: Writer, owner: str, done: Exported) -> None:
+def _export_owner(connection: Connection, writer: ExportWriter, owner: str, done: Exported) -> None:
     writer.write(OwnerLine(owner=owner))
     for line in _lines_of_owner(connection, owner):
         writer.write(line)

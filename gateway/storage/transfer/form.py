@@ -34,7 +34,7 @@ class _Line(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, tag_field=
     pass
 
 
-class Header(_Line, tag=FORMAT):
+class ExportHeader(_Line, tag=FORMAT):
     """First line of an export."""
 
     version: int
@@ -184,10 +184,10 @@ _DECODER: Final[msgspec.json.Decoder[_Any]] = msgspec.json.Decoder(_Any)
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class Writer:
+class ExportWriter:
     """Writer of an export, line by line."""
 
-    def __init__(self, file: BinaryIO, header: Header) -> None:
+    def __init__(self, file: BinaryIO, header: ExportHeader) -> None:
         self._file = file
         self._sections = 0
         self._lines = 0
@@ -222,7 +222,7 @@ class Writer:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LineStart:
     """Start of a line in a file."""
 
     offset: int
@@ -238,7 +238,7 @@ class Reader:
         """Read the header. `limit` = maximum size of a line, in bytes. Raises TransferError."""
         self._file = file
         self._limit = limit
-        self._place = Place(0, 1)
+        self._place = LineStart(0, 1)
         self._sections = 0
         first = file.readline(_HEADER)
         header = _decode_header(first)
@@ -248,9 +248,9 @@ class Reader:
                 f"{header.release}, and this release reads those up to {VERSION} and {HEAD}: install the newer release"
             )
         self.header = header
-        self._place = Place(len(first), 2)
+        self._place = LineStart(len(first), 2)
 
-    def begin(self) -> tuple[Place, Begin] | None:
+    def begin(self) -> tuple[LineStart, Begin] | None:
         """Return the start of the next section and its first line, or None at the end of the export.
 
         Read the section to its end before the next call. Raises TransferError.
@@ -269,7 +269,7 @@ class Reader:
             raise self._error(self._place, f"expected the beginning of a section, got {_tag(line)}")
         return self._place, line
 
-    def section(self, begin: Place) -> Generator[tuple[Place, Begin | OfThread | OfOwner]]:
+    def section(self, begin: LineStart) -> Generator[tuple[LineStart, Begin | OfThread | OfOwner]]:
         """Yield the lines of a section, each with its place.
 
         Raises TransferError, also at the end, if the lines are not those that were written.
@@ -278,7 +278,7 @@ class Reader:
         place, digest = begin, hashlib.sha256()
         while True:
             line, data = self._read(place)
-            next_place = Place(place.offset + len(data), place.number + 1)
+            next_place = LineStart(place.offset + len(data), place.number + 1)
             if isinstance(line, SectionEnd):
                 break
             if isinstance(line, End) or (isinstance(line, Begin) and place != begin):
@@ -292,7 +292,7 @@ class Reader:
             self._sections += 1
             self._place = next_place
 
-    def _read(self, place: Place) -> tuple[_Any, bytes]:
+    def _read(self, place: LineStart) -> tuple[_Any, bytes]:
         data = self._file.readline(self._limit + 1)
         if len(data) > self._limit:
             raise self._error(place, f"the line is longer than the limit of {self._limit} bytes")
@@ -303,11 +303,11 @@ class Reader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._error(place, f"not a line of an export: {error}") from None
 
-    def _error(self, place: Place, text: str) -> TransferError:
+    def _error(self, place: LineStart, text: str) -> TransferError:
         return TransferError(f"line {place.number}: {text}")
 
 
-def _decode_header(data: bytes) -> Header:
+def _decode_header(data: bytes) -> ExportHeader:
     """Decode the first line. Ignore unknown members, so that the header of a newer release is readable, too.
 
     Raises TransferError if the file is not an export.
@@ -316,7 +316,7 @@ def _decode_header(data: bytes) -> Header:
         header = msgspec.json.decode(data)
         if header["kind"] != FORMAT:
             raise ValueError
-        return Header(
+        return ExportHeader(
             version=int(header["version"]),
             release=str(header["release"]),
             revision=str(header["revision"]),

@@ -55,9 +55,9 @@ from babelgate.gateway.storage.transfer.form import (
     CronLine,
     FileLine,
     ItemLine,
+    LineStart,
     OfOwner,
     OfThread,
-    Place,
     Reader,
     RecordLine,
     ThreadLine,
@@ -121,7 +121,7 @@ class Checked:
     runs: set[str] = field(default_factory=set[str])
 
 
-def check_section(reader: Reader, begin: Place, blobs: Blobs) -> Checked:
+def check_section(reader: Reader, begin: LineStart, blobs: Blobs) -> Checked:
     """Check a whole section, and put its files into the store. Raises TransferError."""
     checked = Checked()
     with tempfile.TemporaryFile() as spool, closing(reader.section(begin)) as lines:
@@ -147,7 +147,7 @@ def check_section(reader: Reader, begin: Place, blobs: Blobs) -> Checked:
 
 
 @contextmanager
-def _at(place: Place) -> Generator[None]:
+def _at(place: LineStart) -> Generator[None]:
     """Add the number of the line to any error in it. Raises TransferError."""
     try:
         yield
@@ -317,7 +317,7 @@ class _Files:
 # In the transaction
 
 
-def restore_thread(tx: Transaction, reader: Reader, begin: Place, owner: str, thread_id: str) -> Restored:
+def restore_thread(tx: Transaction, reader: Reader, begin: LineStart, owner: str, thread_id: str) -> Restored:
     """Write a checked thread, unless it exists with the same log.
 
     Raises FaultError: conflict if the thread exists with another log, and invalid if the section cannot be written.
@@ -402,7 +402,7 @@ class _Thread:
                 case _:
                     pass
         self._flush()
-        self._tx.fold_anew(self._pk, self._owner, self._thread_id, _log(self._tx.connection, self._pk))
+        self._tx.rebuild_rows(self._pk, self._owner, self._thread_id, _log(self._tx.connection, self._pk))
 
     def _add(self, record: Record) -> None:
         if record.seq == 1:
@@ -449,7 +449,7 @@ def _columns(line: msgspec.Struct) -> dict[str, Any]:
     return values
 
 
-def restore_owner(tx: Transaction, reader: Reader, begin: Place, owner: str) -> RestoredOwner:
+def restore_owner(tx: Transaction, reader: Reader, begin: LineStart, owner: str) -> RestoredOwner:
     """Write the checked data of an owner outside of threads. Raises FaultError: invalid."""
     done = RestoredOwner()
     try:

@@ -24,7 +24,7 @@ from babelgate.canonical import (
 from babelgate.canonical.event import Custom, LossNoted, MessageEnded, MessageStarted, PartAdded, PartDelta, PartEnded
 from babelgate.canonical.message import AnnotationPart, ReasoningPart, RefusalPart
 from babelgate.gateway import demo
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests import bridge
 from tests.opened import opened as opened_gateway
 
@@ -128,7 +128,7 @@ AGENTS: Mapping[str, Any] = {
 class Site:
     """A running gateway, and calls to it."""
 
-    hub: Hub
+    hub: GatewayHub
     client: httpx.AsyncClient
     gates: Gates
 

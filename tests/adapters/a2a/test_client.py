@@ -30,7 +30,7 @@ from babelgate.canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
 from tests.adapters.a2a.replies import DONE, artifact, status, task, text
 from tests.driving import BOUND, all_of, fault_of
-from tests.given import make
+from tests.submissions import make
 
 CARD = "GET /.well-known/agent-card.json"
 STREAM = "SendStreamingMessage"
@@ -497,7 +497,7 @@ async def test_reattached_run_repeats_the_log_and_continues(far: Far, agent: Cli
     for count in range(1, len(first) - 1):
         before = first[:count]
         past = ReplayCursor(before, closed=False)
-        new = [news for event in await all_of(agent.reattach(attached(before))) for news in past.news(event)]
+        new = [each for event in await all_of(agent.reattach(attached(before))) for each in past.new_events(event)]
         assert streamed_text([*before, *new]) == "abc", count
     assert far.calls().count(STREAM) == 1
 
@@ -568,7 +568,7 @@ async def test_unanswered_cancel_does_not_block(far: Far, agent: Client, monkeyp
         (504, b"", FaultCode.AGENT_TIMEOUT, "answered 504"),
         (302, b"", FaultCode.AGENT_FAILED, "answered 302"),
         (200, b"Hello", FaultCode.AGENT_INVALID, "did not answer with JSON"),
-        (200, b"[]", FaultCode.AGENT_INVALID, "an answer is no object"),
+        (200, b"[]", FaultCode.AGENT_INVALID, "an answer is not a JSON object"),
         (200, b"{}", FaultCode.AGENT_INVALID, "did not answer with a task"),
         (200, [], FaultCode.AGENT_INVALID, "did not answer with a task"),
     ],

@@ -13,7 +13,7 @@ import httpx
 from babelgate.adapters.kit.client.sse import Frames
 from babelgate.gateway import demo
 from babelgate.gateway.agents.python.agent import wrap
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import DEMO
 from tests.bridge import client
@@ -39,7 +39,7 @@ def texts(messages: Sequence[Mapping[str, Any]]) -> list[str]:
 
 @dataclass
 class Site:
-    hub: Hub
+    hub: GatewayHub
     app: Any
     http: httpx.AsyncClient
     gate: asyncio.Event

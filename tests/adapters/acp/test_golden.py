@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.messages import View
+from babelgate.adapters.acp.codec.messages import EncodingContext
 from babelgate.adapters.acp.read.run_events import EventReader, decode_event
 from babelgate.adapters.acp.write.run_events import EventWriter
 from babelgate.adapters.kit.client.sse import Frames
@@ -18,8 +18,8 @@ from babelgate.adapters.kit.json import parse_json
 from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import FaultError, Record
 from babelgate.canonical.json import to_json
+from tests.golden_json import value_to_json
 from tests.goldens import CASES, GOLDEN, compare, log_of
-from tests.said import said
 
 HEAD = "# ACP: the frames of POST /runs with mode stream, and of each resume (GET /runs/{run_id}/events has them all)\n"
 
@@ -27,7 +27,9 @@ HEAD = "# ACP: the frames of POST /runs with mode stream, and of each resume (GE
 def written(log: list[Record]) -> bytes:
     task = next(record.task_id for record in log if record.task_id)
     session = "11111111-1111-4111-8111-111111111111"
-    writer = EventWriter(View(run_id=task, session_id=session, agent="echo", base_url="http://127.0.0.1:8000"))
+    writer = EventWriter(
+        EncodingContext(run_id=task, session_id=session, agent="echo", base_url="http://127.0.0.1:8000")
+    )
     return b"".join(frame(w.dump(event)) for record in log for event in writer.write(record))
 
 
@@ -40,7 +42,7 @@ def read(frames: bytes) -> list[Any]:
             found.append("resumed")
         try:
             for event in reader.read(decode_event(parse_json(each.data))):
-                found.append({"kind": event.kind, **said(event)})
+                found.append({"kind": event.kind, **value_to_json(event)})
         except FaultError as error:
             found.append({"fault": to_json(error.fault)})
     return found

@@ -12,7 +12,7 @@ import httpx
 from babelgate.canonical import Artifact, Ask, DataPart, FilePart, Invocation, Message, Step, TextPart
 from babelgate.canonical.event import Custom, Event, StepEnded, StepStarted
 from babelgate.gateway import demo
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import DEMO
 from tests.running import running
@@ -105,7 +105,7 @@ async def graph(text: str) -> AsyncGenerator[Event]:
 
 @dataclass
 class Site:
-    hub: Hub
+    hub: GatewayHub
     http: httpx.AsyncClient
     gates: Gates
     folder: Path

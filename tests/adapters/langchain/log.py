@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.write.run_frames import EventWriter
 from babelgate.canonical import Event, Interrupt, Message, Record, Run, RunReason, RunStatus, StateHistory, TaskState
 from babelgate.canonical.event import (
@@ -86,7 +86,7 @@ class Log:
 
     def written(self, *modes: str, run_id: str | None = RUN, **fields: Any) -> list[tuple[str, Any]]:
         """Return event and data of all frames."""
-        view = View(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
+        view = StreamParameters(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
         return [(event, data) for event, _, data in frames(view, self.records)]
 
 
@@ -103,13 +103,13 @@ def interrupt(question: InterruptRaised) -> Interrupt:
     )
 
 
-def frames(view: View, records: Iterable[Record]) -> list[tuple[str, str, Any]]:
+def frames(view: StreamParameters, records: Iterable[Record]) -> list[tuple[str, str, Any]]:
     """Return event, id and data of each frame."""
     writer = EventWriter(view)
     return [_read(frame) for record in records for _, frame in small_frames(writer, record)]
 
 
-def ids_of(view: View, records: Iterable[Record]) -> dict[tuple[int, int], bytes]:
+def ids_of(view: StreamParameters, records: Iterable[Record]) -> dict[tuple[int, int], bytes]:
     writer = EventWriter(view)
     return {(record.seq, n): frame for record in records for n, frame in small_frames(writer, record)}
 

@@ -353,7 +353,7 @@ async def test_a_question_after_the_break_is_raised(far: Far, agent: Client) -> 
 
 @pytest.mark.parametrize(
     ("result", "expected"),
-    [([1, 2], "no object"), ("done", "no object"), (7, "no object"), (b"<html>hello</html>", "JSON")],
+    [([1, 2], "not a JSON"), ("done", "not a JSON"), (7, "not a JSON"), (b"<html>hello</html>", "JSON")],
 )
 async def test_an_invalid_result_of_a_run_is_the_agents_fault(
     far: Far, agent: Client, result: Any, expected: str

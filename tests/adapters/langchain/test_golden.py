@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from babelgate.adapters.kit.client.sse import Frames
 from babelgate.adapters.langchain.codec import agent_protocol
 from babelgate.adapters.langchain.codec import state as codec
-from babelgate.adapters.langchain.codec.stream_modes import Dialect, View
+from babelgate.adapters.langchain.codec.stream_modes import Dialect, StreamParameters
 from babelgate.adapters.langchain.write.run_frames import EventWriter
 from babelgate.canonical import Record, StateHistory
 from babelgate.canonical.event import RunCreated
@@ -37,7 +37,9 @@ def written(log: list[Record], dialect: Dialect) -> str:
 
 
 def streamed(log: list[Record], dialect: Dialect, run_id: str) -> str:
-    writer = EventWriter(View(thread_id=THREAD, owner="alice", run_id=run_id, modes=MODES[dialect], dialect=dialect))
+    writer = EventWriter(
+        StreamParameters(thread_id=THREAD, owner="alice", run_id=run_id, modes=MODES[dialect], dialect=dialect)
+    )
     frames = b"".join(frame for record in log for _, frame in small_frames(writer, record))
     assert all(json.loads(each.data) is not None for each in Frames().all([frames]))
     return frames.decode()

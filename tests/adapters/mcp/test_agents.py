@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from babelgate.adapters.mcp.agents import RESUME, Tool, encode_resume, resume_name
+from babelgate.adapters.mcp.agents import RESUME, AgentTool, encode_resume, resume_name
 from babelgate.canonical import AgentInfo
 
 OUTPUT = {
@@ -18,7 +18,7 @@ OUTPUT = {
 
 
 def tool_of(**schemas: Any) -> dict[str, Any]:
-    return Tool.of(AgentInfo(name="an.agent_1", schemas=schemas)).encode()
+    return AgentTool.of(AgentInfo(name="an.agent_1", schemas=schemas)).encode()
 
 
 @pytest.mark.parametrize("schemas", [{}, {"output": OUTPUT}, {"input": {"type": "string"}}, {"input": OUTPUT}])

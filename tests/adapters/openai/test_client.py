@@ -40,7 +40,7 @@ from babelgate.conformance.contract import Dialogue, Transcript, check_agent
 from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
 from tests.driving import all_of, raised_fault
-from tests.given import make
+from tests.submissions import make
 
 APIS = ("responses", "chat")
 USAGE = {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}
@@ -650,7 +650,7 @@ async def test_answer_without_choices_is_quoted_in_the_fault(far: Server, agent:
 async def test_error_text_for_a_wrong_key_is_not_repeated(api: str, far: Server, agent: Client) -> None:
     far.refusals[path(api)] = (401, error("Incorrect API key provided: sk-v***6789", code="invalid_api_key"), {})
     fault = await fault_without_key(agent.run(call()))
-    assert fault.message == "The agent's server answered 401: the gateway is not let in"
+    assert fault.message == "The agent's server answered 401: the gateway is not authenticated"
     assert "6789" not in repr(fault)
 
 

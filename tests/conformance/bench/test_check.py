@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from babelgate.conformance.bench.check import Evidence, Verdict, judge, title_of
-from babelgate.conformance.bench.sandbox import Matcher, TooLong, run_program, safe_path
+from babelgate.conformance.bench.check import CheckVerdict, Evidence, judge, title_of
+from babelgate.conformance.bench.sandbox import Matcher, SandboxTimeout, run_program, safe_path
 from babelgate.conformance.bench.task import Check
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +40,7 @@ def evidence(*outputs: str, error: str | None = None, **artifacts: bytes) -> Evi
 
 async def judged(
     matcher: Matcher, check: Mapping[str, Any], found: Evidence, resources: Mapping[str, bytes] | None = None
-) -> Verdict:
+) -> CheckVerdict:
     return await judge(Check.model_validate(check), found, resources or {}, matcher)
 
 
@@ -126,7 +126,7 @@ async def test_check_with_a_remote_schema_is_broken(matcher: Matcher) -> None:
 # Python
 
 
-async def python(matcher: Matcher, body: str, found: Evidence | None = None, **more: Any) -> Verdict:
+async def python(matcher: Matcher, body: str, found: Evidence | None = None, **more: Any) -> CheckVerdict:
     code = "def check(run):\n" + textwrap.indent(textwrap.dedent(body), "    ")
     return await judged(matcher, {"code": code, **more}, found or evidence("one", "two", report_txt=b"All is well."))
 
@@ -251,7 +251,7 @@ async def test_program_can_be_a_module(matcher: Matcher) -> None:
 
 
 async def test_program_has_limits() -> None:
-    with pytest.raises(TooLong, match="within 1 seconds"):
+    with pytest.raises(SandboxTimeout, match="within 1 seconds"):
         await run_program(["x.py"], {"x.py": b"while True: pass"}, seconds=1, memory=2**30)
     printed = await run_program(["x.py"], {"x.py": b"print('x' * 10**7)"}, seconds=20, memory=2**30)
     assert (printed.code, len(printed.stdout)) == (0, 2**20)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from babelgate.conformance.bench.journal import Journal, JournalError, read_journal, read_report, write_file
+from babelgate.conformance.bench.journal import BenchJournal, JournalError, read_journal, read_report, write_file
 from babelgate.conformance.bench.result import FORMAT
 from babelgate.conformance.bench.summary import summarize
 from tests.conformance.bench.samples import attempt, header
@@ -15,7 +15,7 @@ from tests.conformance.bench.samples import attempt, header
 def path(tmp_path: Path) -> Path:
     """Path of a journal with two attempts."""
     path = tmp_path / "journal.jsonl"
-    with Journal.create(path, header(tasks=("a", "b"))) as journal:
+    with BenchJournal.create(path, header(tasks=("a", "b"))) as journal:
         journal.add(attempt(task="a"))
         journal.add(attempt(task="b", outcome="failed"))
     return path
@@ -27,7 +27,7 @@ def test_added_attempts_are_read(path: Path) -> None:
 
 def test_every_record_is_flushed_immediately(tmp_path: Path) -> None:
     path = tmp_path / "journal.jsonl"
-    with Journal.create(path, header()) as journal:
+    with BenchJournal.create(path, header()) as journal:
         assert read_journal(path)[1] == []
         journal.add(attempt())
         assert read_journal(path)[1] == [attempt()]
@@ -35,7 +35,7 @@ def test_every_record_is_flushed_immediately(tmp_path: Path) -> None:
 
 def test_existing_journal_is_not_overwritten(path: Path) -> None:
     before = path.read_bytes()
-    with pytest.raises(FileExistsError), Journal.create(path, header()):
+    with pytest.raises(FileExistsError), BenchJournal.create(path, header()):
         pass
     assert path.read_bytes() == before
 
@@ -44,14 +44,14 @@ def test_existing_journal_is_not_overwritten(path: Path) -> None:
 def test_truncated_last_line_is_ignored_and_overwritten(path: Path, cut: int) -> None:
     path.write_bytes(path.read_bytes()[:-cut])
     assert read_journal(path)[1] == [attempt(task="a")]
-    with Journal.resume(path) as journal:
+    with BenchJournal.resume(path) as journal:
         journal.add(attempt(task="b", outcome="error"))
     assert read_journal(path)[1] == [attempt(task="a"), attempt(task="b", outcome="error")]
     assert path.read_bytes().count(b"\n") == 3
 
 
 def test_later_attempt_replaces_an_earlier_one(path: Path) -> None:
-    with Journal.resume(path) as journal:
+    with BenchJournal.resume(path) as journal:
         journal.add(attempt(task="b"))
     assert read_journal(path)[1] == [attempt(task="a"), attempt(task="b")]
 
@@ -82,7 +82,7 @@ def test_broken_line_in_the_middle_is_named(path: Path) -> None:
 def test_file_of_a_newer_version_is_refused(path: Path, tmp_path: Path) -> None:
     newer = header().model_copy(update={"format": FORMAT + 1})
     other = tmp_path / "newer.jsonl"
-    with Journal.create(other, newer):
+    with BenchJournal.create(other, newer):
         pass
     with pytest.raises(JournalError, match="a newer version has written it"):
         read_journal(other)

@@ -12,9 +12,9 @@ import pytest
 from babelgate.conformance.bench.attempt import Contender
 from babelgate.conformance.bench.price import Price, Prices
 from babelgate.conformance.bench.result import Attempt, Settings
-from babelgate.conformance.bench.run import Budget, Progress, run, schedule
+from babelgate.conformance.bench.run import BenchProgress, Budget, run, schedule
 from babelgate.conformance.bench.sandbox import Matcher
-from babelgate.conformance.bench.server import Server
+from babelgate.conformance.bench.server import AgentClient
 from babelgate.conformance.bench.suite import Suite, load_suite
 from tests.bridge import client, read_body
 from tests.conformance.bench.samples import attempt
@@ -89,12 +89,12 @@ async def play(
     budget: Budget = Budget(),  # noqa: B008
     prices: Prices = Prices({}),  # noqa: B008
     done: Sequence[Attempt] = (),
-    reports: list[Progress] | None = None,
+    reports: list[BenchProgress] | None = None,
     **settings: Any,
 ) -> tuple[str, list[Attempt]]:
     attempts: list[Attempt] = []
     async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
-        contenders = [Contender(name, Server("http://127.0.0.1:8000", http)) for name in names]
+        contenders = [Contender(name, AgentClient("http://127.0.0.1:8000", http)) for name in names]
         stopped = await run(
             tasks,
             contenders,
@@ -103,7 +103,7 @@ async def play(
             matcher=matcher,
             budget=budget,
             keep=attempts.append,
-            tell=list[Progress]().append if reports is None else reports.append,
+            tell=list[BenchProgress]().append if reports is None else reports.append,
             done=done,
         )
     return stopped, attempts
@@ -219,7 +219,7 @@ def test_time_is_a_budget() -> None:
 
 
 async def test_progress_reports_the_count_and_the_latest_attempt(tmp_path: Path) -> None:
-    reports: list[Progress] = []
+    reports: list[BenchProgress] = []
     await play(many(tmp_path, 3), Scripted(), reports=reports, concurrency=1)
     assert [(each.done, each.total) for each in reports] == [(0, 3), (1, 3), (2, 3), (3, 3)]
     assert reports[0].left is None and reports[0].latest is None
@@ -239,7 +239,7 @@ async def test_cancelled_run_keeps_only_finished_attempts(tmp_path: Path) -> Non
     server.before = hang_at_the_second
     attempts: list[Attempt] = []
     async with asyncio.timeout(BOUND), client(server) as http, Matcher() as matcher:
-        contenders = [Contender("one", Server("http://127.0.0.1:8000", http))]
+        contenders = [Contender("one", AgentClient("http://127.0.0.1:8000", http))]
         bench = run(
             many(tmp_path, 3),
             contenders,

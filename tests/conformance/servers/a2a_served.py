@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, Final, cast
 
-from babelgate.conformance.probe import Options
+from babelgate.conformance.probe import ProbeOptions
 from tests.conformance.servers.a2a_agent import Agent, Refused, agent_triggers
 from tests.conformance.servers.kit import TRACE, Answer, Request, Violation, sse, triggers
 
@@ -26,7 +26,7 @@ ERRORS: Final[Mapping[str, tuple[int, int, str]]] = {
     "VERSION_NOT_SUPPORTED": (-32009, 400, "FAILED_PRECONDITION"),
 }
 """JSON-RPC code in both versions, and the HTTP status and its name in 1.0, by the reason of an error."""
-OPTIONS: Final = Options(
+OPTIONS: Final = ProbeOptions(
     headers={"X-Api-Key": "alice"},
     other_headers={"X-Api-Key": "bob"},
     triggers=triggers(**agent_triggers()),

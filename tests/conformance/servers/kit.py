@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from urllib.parse import parse_qsl
 from uuid import UUID
 
-from babelgate.conformance.probe import Options
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.trigger import Trigger, Triggers
 from tests.bridge import read_body
 
@@ -229,7 +229,7 @@ class Server:
     """Names of other conforming servers, which declare other capabilities."""
     path: str = ""
     """Path of the agent below the server's URL."""
-    options: Options = field(default_factory=Options)
+    options: ProbeOptions = field(default_factory=ProbeOptions)
     unbroken: Mapping[str, str] = field(default_factory=dict[str, str])
     """Requirements that no violation breaks, each with the reason."""
     is_large: bool = False
@@ -247,10 +247,10 @@ def options(
     timeout: float = 5.0,
     agent: str = "",
     **texts: str | Trigger,
-) -> Options:
+) -> ProbeOptions:
     """Return options with the keys of two callers. A trigger that is a text is sent to `agent`."""
     chosen = {name: Trigger(each, agent=agent) if isinstance(each, str) else each for name, each in texts.items()}
-    return Options(
+    return ProbeOptions(
         triggers=Triggers(chosen),
         headers={header: f"{scheme}first-caller"},
         other_headers={header: f"{scheme}second-caller"},

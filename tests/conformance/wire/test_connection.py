@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from babelgate.conformance.wire.connection import Connections
+from babelgate.conformance.wire.connection import ConnectionPool
 from tests.certificate import self_signed
 from tests.gateway.command import bound_socket
 
@@ -36,7 +36,7 @@ async def answering(answer: bytes | None, tls: ssl.SSLContext | None = None) -> 
 
 
 def client(tls: ssl.SSLContext | None = None) -> httpx.AsyncClient:
-    return httpx.AsyncClient(transport=Connections(tls or ssl.create_default_context()), timeout=30)
+    return httpx.AsyncClient(transport=ConnectionPool(tls or ssl.create_default_context()), timeout=30)
 
 
 async def test_requests_use_separate_connections_and_keep_header_case() -> None:

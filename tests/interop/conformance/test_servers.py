@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from babelgate.conformance.baseline import apply, read_baseline
-from babelgate.conformance.examine import Selection, examine
-from babelgate.conformance.probe import Options
+from babelgate.conformance.examine import RequirementSelection, examine
+from babelgate.conformance.probe import ProbeOptions
 from babelgate.conformance.report.model import SetReport
 from babelgate.conformance.trigger import Trigger, Triggers, read_triggers
 from babelgate.conformance.verdict import Verdict
@@ -66,14 +66,14 @@ class Official:
     sets: tuple[str, ...]
     path: str = ""
     triggers: Triggers | str = "sdk"
-    timeout: float = Options().timeout
+    timeout: float = ProbeOptions().timeout
     served_by: str = ""
     """Release of the SDK that serves it, whose baseline applies to it."""
 
     @property
-    def options(self) -> Options:
+    def options(self) -> ProbeOptions:
         triggers = read_triggers(self.triggers) if isinstance(self.triggers, str) else self.triggers
-        return Options(triggers=triggers, timeout=self.timeout)
+        return ProbeOptions(triggers=triggers, timeout=self.timeout)
 
     @property
     def baseline(self) -> Mapping[str, str]:
@@ -122,7 +122,7 @@ async def test_official_servers_break_only_requirements_in_their_baselines(
     server: Official, tmp_path: Path, accept: bool
 ) -> None:
     async with started(server, tmp_path) as url:
-        report = await examine(url, Selection(server.protocol), server.options)
+        report = await examine(url, RequirementSelection(server.protocol), server.options)
     assert [each.set.name for each in report.sets] == list(server.sets)
     found = [apply(server.baseline, without_clock_dependent(each)) for each in report.sets]
     for each in found:
@@ -138,7 +138,7 @@ async def test_checks_without_triggers_find_no_further_faults(server: Official, 
     """Check with a URL and no options, as most people run their first check."""
     baseline = {**server.baseline, **BROKEN_WITHOUT_TRIGGERS}
     async with started(server, tmp_path) as url:
-        report = await examine(url, Selection(server.protocol), replace(server.options, triggers=Triggers()))
+        report = await examine(url, RequirementSelection(server.protocol), replace(server.options, triggers=Triggers()))
     assert [each.set.name for each in report.sets] == list(server.sets)
     for found in report.sets:
         new = {

@@ -5,13 +5,13 @@ import json
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx
 from babelgate.conformance.protocols.a2a.discovery import WELL_KNOWN
 from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
 from babelgate.conformance.verdict import NotObserved, Prerequisite, check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 def card_of(ctx: Ctx) -> Any:

@@ -4,24 +4,24 @@ import base64
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import TERMINAL, Reply, is_reason, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import TERMINAL, A2aReply, is_reason, state_of
 from babelgate.conformance.protocols.a2a.scenes import each_binding, final_reply, plain
 from babelgate.conformance.samples import BYTES, FILE_NAME, WORDS, check_repeated
 from babelgate.conformance.verdict import check, check_shown
-from babelgate.conformance.wire.exchange import NotJson, as_list, dig, parse_json
+from babelgate.conformance.wire.exchange import InvalidJson, as_list, dig, parse_json
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
-async def with_part(ctx: Ctx, binding: str, behaviour: str, part: dict[str, Any]) -> Reply:
+async def with_part(ctx: Ctx, binding: str, behaviour: str, part: dict[str, Any]) -> A2aReply:
     agent = await agent_for(ctx, behaviour)
     sent = message(ctx.triggers[behaviour].text)
     sent["parts"].append(part)
     return await agent[binding].call("SendMessage", {"message": sent})
 
 
-async def with_file(ctx: Ctx, binding: str) -> Reply:
+async def with_file(ctx: Ctx, binding: str) -> A2aReply:
     part = {"raw": base64.b64encode(BYTES).decode(), "filename": FILE_NAME, "mediaType": "application/octet-stream"}
     return await with_part(ctx, binding, "files", part)
 
@@ -56,7 +56,7 @@ def _is_json(text: str) -> bool:
     """Return True if a text is a JSON object or array."""
     try:
         return isinstance(parse_json(text), dict | list)
-    except NotJson:
+    except InvalidJson:
         return False
 
 
@@ -79,7 +79,7 @@ async def files_have_names(ctx: Ctx, binding: str) -> None:
     check(FILE_NAME in names, "the file with the name that was sent", names, sent.exchange)
 
 
-def _files_of(sent: Reply) -> list[Any]:
+def _files_of(sent: A2aReply) -> list[Any]:
     parts = (*parts_of(sent.task), *as_list(dig(sent.message, "parts")))
     return [part for part in parts if dig(part, "raw") is not None or dig(part, "url") is not None]
 

@@ -4,7 +4,7 @@ from typing import Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for
 from babelgate.conformance.protocols.a2a.binding import state_of
 from babelgate.conformance.protocols.a2a.scenes import (
     answer_question,
@@ -18,7 +18,7 @@ from babelgate.conformance.protocols.a2a.scenes import (
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 @probes.add

@@ -3,13 +3,13 @@
 from typing import Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import state_of
 from babelgate.conformance.protocols.a2a.probes.push import webhook
 from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, long_task, plain, plain_task
 from babelgate.conformance.verdict import NotObserved, check
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 def other(ctx: Ctx) -> dict[str, str]:

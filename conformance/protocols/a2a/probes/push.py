@@ -9,14 +9,14 @@ from typing import Any, Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import Binding, Reply, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import A2aReply, Binding, state_of
 from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, final_reply, long_task, plain_task
 from babelgate.conformance.verdict import NotObserved, Prerequisite, check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.receiver import Hook, receiver
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 _PUBLIC_URL: Final = "https://example.com/babelgate/webhook"
 """Address that RFC 2606 reserves for examples. Nothing is delivered to it, because its tasks have ended."""
@@ -36,11 +36,11 @@ class Configured:
     exchange: Exchange
 
 
-async def create(binding: Binding, task: str, url: str, **members: Any) -> Reply:
+async def create(binding: Binding, task: str, url: str, **members: Any) -> A2aReply:
     return await binding.call("CreateTaskPushNotificationConfig", {"taskId": task, "url": url, **members})
 
 
-async def fresh(ctx: Ctx, binding: str) -> Reply:
+async def fresh(ctx: Ctx, binding: str) -> A2aReply:
     """Return the reply to a plain message with a new task, which has ended."""
     await ctx.once(plain_task, binding)
     return await final_reply(ctx, binding, "plain")
@@ -146,7 +146,7 @@ async def several_configs_are_kept(ctx: Ctx, binding: str) -> None:
     )
 
 
-async def delete_config(ctx: Ctx, binding: str) -> tuple[Configured, Reply]:
+async def delete_config(ctx: Ctx, binding: str) -> tuple[Configured, A2aReply]:
     configured = await create_config(ctx, binding)
     params = {"taskId": configured.task, "id": str(dig(configured.config, "id"))}
     reply = await configured.binding.call("DeleteTaskPushNotificationConfig", params)

@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
 from babelgate.conformance.verdict import check
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 @probes.add

@@ -4,14 +4,14 @@ from typing import Any, Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding
 from babelgate.conformance.protocols.a2a.scenes import plain, stream_message
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import NotJson, as_object, dig
-from babelgate.conformance.wire.jsonrpc import Answer
+from babelgate.conformance.wire.exchange import InvalidJson, as_object, dig
+from babelgate.conformance.wire.jsonrpc import JsonRpcAnswer
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 async def rpc_of(ctx: Ctx) -> JsonRpcBinding:
@@ -22,12 +22,12 @@ async def rpc_of(ctx: Ctx) -> JsonRpcBinding:
     return binding
 
 
-def code_is(answer: Answer, *codes: int) -> None:
+def code_is(answer: JsonRpcAnswer, *codes: int) -> None:
     expected = " or ".join(map(str, codes))
     check(answer.code in codes, f"the error {expected}", answer.body or answer.exchange.status, answer.exchange)
 
 
-async def send_invalid(ctx: Ctx, params: Any) -> Answer:
+async def send_invalid(ctx: Ctx, params: Any) -> JsonRpcAnswer:
     """Send an intentionally invalid message."""
     binding = await rpc_of(ctx)
     return await binding.rpc.call(binding.dialect.method("SendMessage"), params, is_valid=False)
@@ -151,6 +151,6 @@ async def events_have_the_id_of_the_request(ctx: Ctx) -> None:
     for frame in streamed.exchange.frames:
         try:
             actual = dig(frame.json, "id")
-        except NotJson:
+        except InvalidJson:
             actual = None
         check(actual == expected, f"the id of the request, {expected}", actual, streamed.exchange)

@@ -5,7 +5,7 @@ from typing import Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, state_of
 from babelgate.conformance.protocols.a2a.scenes import (
     check_refusal,
@@ -20,7 +20,7 @@ from babelgate.conformance.protocols.a2a.scenes import (
 from babelgate.conformance.verdict import Failed, Prerequisite, check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 @probes.add

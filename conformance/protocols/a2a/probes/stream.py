@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, EventStream, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import INTERRUPTED, TERMINAL, A2aEventStream, state_of
 from babelgate.conformance.protocols.a2a.scenes import (
-    Streamed,
+    A2aStream,
     each_binding,
     get,
     is_streaming,
@@ -20,10 +20,10 @@ from babelgate.conformance.verdict import Failed, NotObserved, Prerequisite, che
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.http import Unanswered
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
-async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
+async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> A2aStream:
     """Return a stream that begins with a task."""
     streamed = await shown_stream(ctx, binding, behaviour)
     if dig(streamed.payloads[0], "message") is not None:
@@ -33,7 +33,7 @@ async def task_stream(ctx: Ctx, binding: str, behaviour: str) -> Streamed:
     return streamed
 
 
-async def first_of(stream: EventStream) -> Any:
+async def first_of(stream: A2aEventStream) -> Any:
     """Read the first event of a stream and return its task. Raises Prerequisite if it has none."""
     is_streaming(stream)
     first = await stream.next()
@@ -47,7 +47,7 @@ _Content = tuple[str, list[Any]]
 """Text of an artifact, and its parts that are not text."""
 
 
-def streamed_artifacts(streamed: Streamed) -> list[tuple[str, _Content]]:
+def streamed_artifacts(streamed: A2aStream) -> list[tuple[str, _Content]]:
     """Return the artifacts that the pieces of a stream add up to, as pairs of id and content, sorted by id."""
     contents = {str(dig(each, "artifactId")): _content(each) for each in as_list(dig(streamed.task, "artifacts"))}
     for update in streamed.updates:

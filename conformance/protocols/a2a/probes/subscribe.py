@@ -5,8 +5,8 @@ from typing import Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for
-from babelgate.conformance.protocols.a2a.binding import TERMINAL, EventStream, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for
+from babelgate.conformance.protocols.a2a.binding import TERMINAL, A2aEventStream, state_of
 from babelgate.conformance.protocols.a2a.scenes import (
     Long,
     check_refusal,
@@ -20,12 +20,12 @@ from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import dig
 from babelgate.conformance.wire.http import Unanswered
 
-probes: Final = Probes[Agent]()
-snapshot_probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
+snapshot_probes: Final = Probes[A2aTarget]()
 """Probes that 1.0 requires and 0.3 does not."""
 
 
-async def end_of(stream: EventStream) -> list[str]:
+async def end_of(stream: A2aEventStream) -> list[str]:
     """Read a stream to its end and return the states in it."""
     await stream.stream.rest_of_it()
     carriers = [dig(each, "task") or dig(each, "statusUpdate") for each in stream.payloads]
@@ -37,7 +37,7 @@ async def _end(long: Long) -> bool:
     return not (await long.binding.call("CancelTask", {"id": long.id})).reason
 
 
-async def _need_end(long: Long, stream: EventStream) -> None:
+async def _need_end(long: Long, stream: A2aEventStream) -> None:
     """Check that an open stream should have ended. Raises NotObserved if its task is still running."""
     if not stream.exchange.is_ended and state_of(await long.get()) not in TERMINAL:
         raise NotObserved("the task cannot be cancelled and did not end in time", "long")
@@ -82,7 +82,7 @@ async def ended_task_cannot_be_subscribed_to(ctx: Ctx, binding: str) -> None:
         check_refusal(await first_reply(stream), "UNSUPPORTED_OPERATION")
 
 
-async def first_reply(stream: EventStream):
+async def first_reply(stream: A2aEventStream):
     """Return the reply to a subscription, whose error may be the response or the first event of a stream."""
     if stream.exchange.is_stream:
         await stream.next()

@@ -3,13 +3,13 @@
 from typing import Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx
 from babelgate.conformance.protocols.a2a.probes.bindings import post_message, rest_of, unknown_task
 from babelgate.conformance.protocols.a2a.scenes import plain, plain_task
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 _JSON: Final = "application/json"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from babelgate.conformance.protocols.a2a import opening
-from babelgate.conformance.protocols.a2a.jsonrpc import Dialect
+from babelgate.conformance.protocols.a2a.jsonrpc import RevisionConversion
 from babelgate.conformance.protocols.a2a.v0.rest import RestBinding
 from babelgate.conformance.protocols.a2a.v0.translation import event_of, method_of, params_of, result_of
 from babelgate.conformance.wire.exchange import as_list, dig
@@ -13,7 +13,9 @@ from babelgate.conformance.wire.exchange import as_list, dig
 class Revision(opening.Revision):
     version = "0.3"
     interface = "JSON-RPC or HTTP+JSON of version 0.x"
-    dialect = Dialect(is_first_generation=True, method=method_of, params=params_of, result=result_of, event=event_of)
+    dialect = RevisionConversion(
+        is_first_generation=True, method=method_of, params=params_of, result=result_of, event=event_of
+    )
     rest = RestBinding
 
     def interfaces(self, card: Any) -> Iterator[tuple[Any, Any]]:

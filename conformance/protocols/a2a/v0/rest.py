@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from babelgate.conformance.protocols.a2a import rest
-from babelgate.conformance.protocols.a2a.binding import CODES, Reply, reason_of
+from babelgate.conformance.protocols.a2a.binding import CODES, A2aReply, reason_of
 from babelgate.conformance.protocols.a2a.v0 import proto
 from babelgate.conformance.wire.exchange import Exchange, as_object, dig
 
@@ -54,14 +54,14 @@ class RestBinding(rest.RestBinding):
         if operation.startswith("Send"):
             self.wire.hold(exchange, "rest.send.params", body, is_ours=True)
 
-    def reply(self, operation: str, exchange: Exchange) -> Reply:
+    def reply(self, operation: str, exchange: Exchange) -> A2aReply:
         status = exchange.status or 0
         if status >= 400:
             reason = _reason(exchange.json) or f"HTTP {status}"
-            return Reply(exchange, None, reason, may_mean=_MEANINGS.get(status, frozenset()))
+            return A2aReply(exchange, None, reason, may_mean=_MEANINGS.get(status, frozenset()))
         if operation == "DeleteTaskPushNotificationConfig":
-            return Reply(exchange, None, "")
-        return Reply(
+            return A2aReply(exchange, None, "")
+        return A2aReply(
             exchange,
             proto.result_of(operation, exchange.json),
             "" if exchange.is_json else f"HTTP {status} without JSON",

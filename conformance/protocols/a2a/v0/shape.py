@@ -4,7 +4,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.binding import TERMINAL, state_of
 from babelgate.conformance.protocols.a2a.discovery import origin_of
 from babelgate.conformance.protocols.a2a.probes.card import card_of
@@ -17,7 +17,7 @@ from babelgate.conformance.protocols.a2a.v0.translation import result_of
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 _RPC: Final = "JSONRPC"
 
 

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import Probes, Suite
-from babelgate.conformance.protocols.a2a.agent import Agent
+from babelgate.conformance.probe import Probes, ProbeSuite
+from babelgate.conformance.protocols.a2a.agent import A2aTarget
 from babelgate.conformance.protocols.a2a.probes import (
     bindings,
     cancel,
@@ -24,7 +24,7 @@ from babelgate.conformance.protocols.a2a.v1.opening import REVISION
 
 __all__ = ("SUITE",)
 
-SUITE: Final[Suite[Agent]] = Suite(
+SUITE: Final[ProbeSuite[A2aTarget]] = ProbeSuite(
     REVISION.open,
     Probes(
         bindings.probes,

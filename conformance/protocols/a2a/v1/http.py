@@ -5,14 +5,14 @@ from uuid import uuid4
 
 from babelgate.conformance.leak import find_leak
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for
 from babelgate.conformance.protocols.a2a.probes.bindings import post_message, rest_of, unknown_task
 from babelgate.conformance.protocols.a2a.probes.rpc import rpc_of
 from babelgate.conformance.protocols.a2a.scenes import get, plain, plain_task
 from babelgate.conformance.verdict import Prerequisite, check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 DOMAIN: Final = "a2a-protocol.org"
 _SENT: Final = {2: "SendMessage.result", 4: "RestError", 5: "RestError"}

@@ -5,13 +5,13 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, message
 from babelgate.conformance.protocols.a2a.probes.card import card_of
 from babelgate.conformance.protocols.a2a.v1.opening import REVISION
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 def interfaces_of(ctx: Ctx) -> list[Any]:

@@ -5,14 +5,14 @@ from typing import Any, Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import Binding, Reply, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import A2aReply, Binding, state_of
 from babelgate.conformance.protocols.a2a.probes.owner import other
 from babelgate.conformance.protocols.a2a.scenes import context_of, each_binding, plain_task
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 _NUMBER: Final = 3
 
 
@@ -28,7 +28,7 @@ class Shelf:
     def ids(self) -> list[str]:
         return [str(dig(each, "id")) for each in self.tasks]
 
-    async def list(self, **params: Any) -> Reply:
+    async def list(self, **params: Any) -> A2aReply:
         reply = await self.binding.call("ListTasks", {"contextId": self.context, **params})
         check(not reply.reason, "ListTasks succeeds", reply.reason, reply.exchange)
         return reply
@@ -51,7 +51,7 @@ async def shelf(ctx: Ctx, binding: str) -> Shelf:
     return Shelf(agent[binding], context, tasks)
 
 
-def ids_of(reply: Reply) -> list[str]:
+def ids_of(reply: A2aReply) -> list[str]:
     return [str(dig(each, "id")) for each in as_list(dig(reply.result, "tasks"))]
 
 
@@ -168,7 +168,7 @@ async def unknown_page_token_is_refused(ctx: Ctx, binding: str) -> None:
     bad_request(await full_shelf.binding.call("ListTasks", {"pageToken": "no token of yours"}))
 
 
-def bad_request(reply: Reply) -> None:
+def bad_request(reply: A2aReply) -> None:
     """Check for the error of invalid parameters, which in REST has a status and no reason."""
     is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and reply.exchange.status == 400)
     check(is_right, "the invalid-parameters error", reply.reason_or_result, reply.exchange)

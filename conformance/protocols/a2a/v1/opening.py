@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from babelgate.conformance.protocols.a2a import opening
-from babelgate.conformance.protocols.a2a.jsonrpc import Dialect
+from babelgate.conformance.protocols.a2a.jsonrpc import RevisionConversion
 from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
 from babelgate.conformance.wire.exchange import as_list, dig
 
@@ -12,7 +12,7 @@ from babelgate.conformance.wire.exchange import as_list, dig
 class Revision(opening.Revision):
     version = "1.0"
     interface = "interface of version 1.x"
-    dialect = Dialect(
+    dialect = RevisionConversion(
         is_first_generation=False,
         method=lambda operation: operation,
         params=lambda operation, params: dict(params),

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from babelgate.conformance.protocols.a2a import rest
-from babelgate.conformance.protocols.a2a.binding import Reply, reason_of
+from babelgate.conformance.protocols.a2a.binding import A2aReply, reason_of
 from babelgate.conformance.wire.exchange import Exchange, dig
 
 
@@ -23,11 +23,11 @@ class RestBinding(rest.RestBinding):
     def hold(self, exchange: Exchange, operation: str, params: Mapping[str, Any], body: Any) -> None:
         self.wire.hold(exchange, f"{operation}.params", dict(params), is_ours=True)
 
-    def reply(self, operation: str, exchange: Exchange) -> Reply:
+    def reply(self, operation: str, exchange: Exchange) -> A2aReply:
         status = exchange.status or 0
         if status >= 400:
-            return Reply(exchange, None, reason_of(dig(exchange.json, "error")) or f"HTTP {status}")
-        return Reply(exchange, exchange.json, "" if exchange.is_json else f"HTTP {status} without JSON")
+            return A2aReply(exchange, None, reason_of(dig(exchange.json, "error")) or f"HTTP {status}")
+        return A2aReply(exchange, exchange.json, "" if exchange.is_json else f"HTTP {status} without JSON")
 
     def event_of(self, event: Any) -> Any:
         return event

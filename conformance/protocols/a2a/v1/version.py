@@ -4,13 +4,13 @@ from typing import Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
 from babelgate.conformance.protocols.a2a.scenes import check_refusal, each_binding, plain
 from babelgate.conformance.protocols.a2a.v1.opening import REVISION
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 @probes.add

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.probe import Probes, ProbeSuite
 from babelgate.conformance.protocols.langchain.agent_protocol import agents, listing, outcome, patch, readme_layout
 from babelgate.conformance.protocols.langchain.agent_protocol.opening import open_server
 from babelgate.conformance.protocols.langchain.probes import (
@@ -15,11 +15,11 @@ from babelgate.conformance.protocols.langchain.probes import (
     streams,
     threads,
 )
-from babelgate.conformance.protocols.langchain.server import Server
+from babelgate.conformance.protocols.langchain.server import LangChainTarget
 
 __all__ = ("SUITE",)
 
-SUITE: Final[Suite[Server]] = Suite(
+SUITE: Final[ProbeSuite[LangChainTarget]] = ProbeSuite(
     open_server,
     Probes(
         agents.probes,

@@ -3,11 +3,11 @@
 from typing import Final
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, ids_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 async def _list_all(ctx: Ctx) -> Exchange:

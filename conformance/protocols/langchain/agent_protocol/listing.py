@@ -5,11 +5,11 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.agent_protocol.opening import OPENAPI, README
 from babelgate.conformance.protocols.langchain.scenes import MARK, run_in_background, run_of
-from babelgate.conformance.protocols.langchain.server import Ctx, Layout, Server, ids_of, trigger_for
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, Layout, ids_of, trigger_for
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 @probes.add

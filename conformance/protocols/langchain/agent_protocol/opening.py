@@ -3,8 +3,14 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.protocols.langchain.server import AGENT_PROTOCOL, Layout, Server, base_of, choose_agent
+from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.protocols.langchain.server import (
+    AGENT_PROTOCOL,
+    LangChainTarget,
+    Layout,
+    base_of,
+    choose_agent,
+)
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import Wire
 
@@ -18,7 +24,7 @@ _UNSUPPORTED: Final = (404, 405, 501)
 _NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
-async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[LangChainTarget]:
     """Find the server by the URL to which `/threads` is added. Raises NotSpoken.
 
     The URL may name an agent by `/agents/{agent_id}`.
@@ -31,7 +37,7 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
 
     agents = await look("POST", "/agents/search", {"limit": 1000})
     listed = [each for each in as_list(agents.json) if isinstance(dig(each, "agent_id"), str)]
-    if not is_told:
+    if not is_requested:
         await _check_spoken(look, agents, listed)
     thread_id = str(dig((await look("POST", "/threads", {})).json, "thread_id") or _NO_THREAD_ID)
     flat = await look("POST", "/runs/search", {"thread_id": thread_id})
@@ -48,7 +54,7 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     if (await look("POST", f"/threads/{thread_id}/commands", {})).status not in _UNSUPPORTED:
         found.add("commands")
     names = {str(dig(each, "name")): str(dig(each, "agent_id")) for each in listed}
-    server = Server(wire, base, AGENT_PROTOCOL, layouts or (OPENAPI,), names, "")
+    server = LangChainTarget(wire, base, AGENT_PROTOCOL, layouts or (OPENAPI,), names, "")
     await choose_agent(server, agent, list(names.values()), "agents")
     layout_names = " and ".join(each.name for each in server.layouts)
     return Opened(

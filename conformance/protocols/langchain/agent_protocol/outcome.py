@@ -10,11 +10,11 @@ from babelgate.conformance.protocols.langchain.scenes import (
     run_until_failure,
     run_until_question,
 )
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, trigger_for
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, trigger_for
 from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _POLL_INTERVAL: Final = 0.1
 """Seconds between two looks at a thread, because its deletion can only be polled."""

@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import create_thread
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, text_of
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, text_of
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 async def _patch_thread(ctx: Ctx) -> tuple[str, list[Exchange]]:

@@ -5,11 +5,11 @@ from typing import Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.agent_protocol.opening import README
 from babelgate.conformance.protocols.langchain.scenes import long_run, run_and_wait, run_of
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, trigger_for
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, trigger_for
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 @probes.add

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.probe import Probes, ProbeSuite
 from babelgate.conformance.protocols.langchain.platform import (
     assistants,
     busy_threads,
@@ -24,11 +24,11 @@ from babelgate.conformance.protocols.langchain.probes import (
     streams,
     threads,
 )
-from babelgate.conformance.protocols.langchain.server import Server
+from babelgate.conformance.protocols.langchain.server import LangChainTarget
 
 __all__ = ("SUITE",)
 
-SUITE: Final[Suite[Server]] = Suite(
+SUITE: Final[ProbeSuite[LangChainTarget]] = ProbeSuite(
     open_server,
     Probes(
         assistants.probes,

@@ -5,11 +5,11 @@ from uuid import UUID, uuid5
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, ids_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _GRAPHS: Final = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """Namespace for deriving an assistant's id from the name of its graph."""

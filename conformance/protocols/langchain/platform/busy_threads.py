@@ -5,11 +5,11 @@ from typing import Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
 from babelgate.conformance.protocols.langchain.scenes import long_run, run_and_wait, run_in_background, run_of
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, trigger_for
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, trigger_for
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 async def _create_second(ctx: Ctx, thread_id: str, strategy: str) -> Exchange:

@@ -11,11 +11,11 @@ from babelgate.conformance.protocols.langchain.scenes import (
     long_run,
     run_of,
 )
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, trigger_for, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, ids_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 @probes.add

@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.protocols.langchain.server import PLATFORM, Layout, Server, base_of, choose_agent
+from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.protocols.langchain.server import PLATFORM, LangChainTarget, Layout, base_of, choose_agent
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.http import Wire
 
@@ -11,7 +11,7 @@ LAYOUT: Final = Layout("LangGraph", is_below=True, waited="Values", wait="join",
 _NO_THREAD_ID: Final = "00000000-0000-4000-8000-000000000000"
 
 
-async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[LangChainTarget]:
     """Find the server by the URL to which `/threads` is added. Raises NotSpoken.
 
     The URL may name an assistant by `/assistants/{assistant_id}`.
@@ -20,9 +20,9 @@ async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> 
     body = {"limit": 100}
     found = await wire.request("POST", f"{base}/assistants/search", sends=None, receives=None, body=body)
     listed = [each for each in as_list(found.json) if isinstance(dig(each, "assistant_id"), str)]
-    if not listed and not is_told:
+    if not listed and not is_requested:
         raise NotSpoken(f"POST /assistants/search gives no assistants ({found})")
-    server = Server(wire, base, PLATFORM, (LAYOUT,), {}, "")
+    server = LangChainTarget(wire, base, PLATFORM, (LAYOUT,), {}, "")
     await choose_agent(server, agent, [str(dig(each, "assistant_id")) for each in listed], "assistants")
     capabilities = {"second-caller"} if options.other_headers else set[str]()
     namespaces = await server.ask("POST", "/store/namespaces", {"limit": 1})

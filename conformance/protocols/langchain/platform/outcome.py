@@ -11,11 +11,11 @@ from babelgate.conformance.protocols.langchain.scenes import (
     run_until_failure,
     stream_run,
 )
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, is_refused, trigger_for, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, is_refused, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 @probes.add

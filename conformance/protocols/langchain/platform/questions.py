@@ -12,11 +12,11 @@ from babelgate.conformance.protocols.langchain.scenes import (
     run_until_question,
     stream_run,
 )
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, json_of, trigger_for
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, json_of, trigger_for
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 @dataclass(frozen=True, slots=True)

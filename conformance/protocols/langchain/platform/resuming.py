@@ -6,11 +6,11 @@ from typing import Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
 from babelgate.conformance.protocols.langchain.scenes import long_run
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, speaking_trigger, trigger_for
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, speaking_trigger, trigger_for
 from babelgate.conformance.verdict import NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, Frame, dig
+from babelgate.conformance.wire.exchange import Exchange, SseFrame, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _MODES: Final = ["values", "updates", "tasks", "checkpoints", "debug"]
 """Stream modes that report the same moments."""
@@ -23,7 +23,7 @@ class _ResumableStream:
     exchange: Exchange
 
     @property
-    def frames(self) -> list[Frame]:
+    def frames(self) -> list[SseFrame]:
         return self.exchange.frames
 
 

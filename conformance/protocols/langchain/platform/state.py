@@ -6,11 +6,11 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
 from babelgate.conformance.protocols.langchain.scenes import create_thread, long_run, run_and_wait
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, text_of, trigger_for, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, text_of, trigger_for, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _NOTE: Final = "Noted by the judge."
 

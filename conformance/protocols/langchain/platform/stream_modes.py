@@ -5,12 +5,12 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.platform.opening import LAYOUT
-from babelgate.conformance.protocols.langchain.scenes import Streamed, stream_run
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, json_of, text_of
+from babelgate.conformance.protocols.langchain.scenes import LangChainStream, stream_run
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, json_of, text_of
 from babelgate.conformance.verdict import NotApplicable, check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 @probes.add
@@ -81,7 +81,7 @@ async def partial_messages_grow(ctx: Ctx) -> None:
         )
 
 
-async def _messages_of_agent(ctx: Ctx, done: Streamed) -> list[Any]:
+async def _messages_of_agent(ctx: Ctx, done: LangChainStream) -> list[Any]:
     """Return the agent's messages on the thread of a run."""
     thread = await ctx.target.thread(done.thread_id)
     found = [each for each in ctx.target.messages(thread.json) if ctx.target.answers([each])]

@@ -4,11 +4,11 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import long_run, run_in_background
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 
 @probes.add

@@ -7,7 +7,7 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.server import (
     Ctx,
-    Server,
+    LangChainTarget,
     is_refused,
     json_of,
     speaking_trigger,
@@ -17,7 +17,7 @@ from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _ENDS: Final = ("completed", "failed", "interrupted")
 

@@ -12,11 +12,11 @@ from babelgate.conformance.protocols.langchain.scenes import (
     run_and_wait,
     run_in_background,
 )
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refused, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, ids_of, is_refused, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _BROKEN: Final[Any] = {"content": b'{"metadata": ', "headers": {"Content-Type": "application/json"}}
 

@@ -17,7 +17,7 @@ from babelgate.conformance.protocols.langchain.scenes import (
 )
 from babelgate.conformance.protocols.langchain.server import (
     Ctx,
-    Server,
+    LangChainTarget,
     is_refused,
     json_of,
     text_of,
@@ -29,7 +29,7 @@ from babelgate.conformance.verdict import NotObserved, check
 from babelgate.conformance.wire.exchange import as_list, dig
 from babelgate.conformance.wire.receiver import receiver
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _AT_ONCE: Final = 4
 

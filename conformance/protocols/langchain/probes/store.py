@@ -5,22 +5,22 @@ from typing import Any, Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.langchain.server import Ctx, Server
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _VALUE: Final = {"colour": "blue", "deep": {"list": [1, None, "ä"]}}
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredItem:
     namespace: list[str]
     put: Exchange
 
 
-async def store_items(ctx: Ctx) -> Stored:
+async def store_items(ctx: Ctx) -> StoredItem:
     """Store three items in one namespace, and one in a namespace below it."""
     top = f"judge-{uuid4().hex}"
     puts = [
@@ -29,7 +29,7 @@ async def store_items(ctx: Ctx) -> Stored:
     puts.append(await _put(ctx, [top, "a", "deep"], "x", _VALUE))
     for each in puts:
         check(each.status == 204, "an item is stored with status 204", each.status, each)
-    return Stored([top, "a"], puts[0])
+    return StoredItem([top, "a"], puts[0])
 
 
 @probes.add

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import (
-    Streamed,
+    LangChainStream,
     long_run,
     run_in_background,
     stay_busy,
@@ -12,8 +12,8 @@ from babelgate.conformance.protocols.langchain.scenes import (
 )
 from babelgate.conformance.protocols.langchain.server import (
     Ctx,
+    LangChainTarget,
     Layout,
-    Server,
     is_refused,
     json_of,
     text_of,
@@ -23,7 +23,7 @@ from babelgate.conformance.protocols.langchain.server import (
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _ALWAYS_SENT: Final = ("metadata", "error", "end", "feedback")
 """Events that are sent in all modes."""
@@ -229,7 +229,7 @@ def _check_stream(exchange: Exchange, layout: Layout) -> None:
     check(exchange.status == 200 and exchange.is_stream, expected, exchange.status, exchange)
 
 
-def _names(done: Streamed) -> list[str]:
+def _names(done: LangChainStream) -> list[str]:
     return [frame.event for frame in done.exchange.frames]
 
 

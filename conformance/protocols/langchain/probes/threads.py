@@ -5,11 +5,11 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.langchain.scenes import MARK, create_marked_threads, create_thread
-from babelgate.conformance.protocols.langchain.server import Ctx, Server, ids_of, is_refused, unknown_id
+from babelgate.conformance.protocols.langchain.server import Ctx, LangChainTarget, ids_of, is_refused, unknown_id
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[LangChainTarget]()
 
 _AT_ONCE: Final = 4
 

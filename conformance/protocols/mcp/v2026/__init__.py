@@ -2,15 +2,15 @@
 
 from typing import Final
 
-from babelgate.conformance.probe import Probes, Suite
+from babelgate.conformance.probe import Probes, ProbeSuite
 from babelgate.conformance.protocols.mcp import calls, tools, transport
-from babelgate.conformance.protocols.mcp.target import Server
+from babelgate.conformance.protocols.mcp.target import McpTarget
 from babelgate.conformance.protocols.mcp.v2026 import envelope, questions, results
 from babelgate.conformance.protocols.mcp.v2026.target import open_server
 
 __all__ = ("SUITE",)
 
-SUITE: Final[Suite[Server]] = Suite(
+SUITE: Final[ProbeSuite[McpTarget]] = ProbeSuite(
     open_server,
     Probes(
         transport.probes.without(

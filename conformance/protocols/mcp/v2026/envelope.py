@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import call_of
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server, request
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget, request
 from babelgate.conformance.protocols.mcp.v2026.target import VERSION, envelope
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 _MISMATCH: Final = -32020
 _UNSUPPORTED: Final = -32022
@@ -141,38 +141,38 @@ async def call_without_the_header_of_the_name_is_refused(ctx: Ctx) -> None:
     _check_mismatch(await ctx.target.ask("tools/call", params, is_valid=False, headers={"Mcp-Name": ""}))
 
 
-def _check_refused(reply: Reply) -> None:
+def _check_refused(reply: McpReply) -> None:
     check(reply.error is not None, "an error", reply.messages, reply.exchange)
     check(reply.exchange.status == 400, "the status 400", reply.exchange.status, reply.exchange)
 
 
-def _check_mismatch(reply: Reply) -> None:
+def _check_mismatch(reply: McpReply) -> None:
     _check_refused(reply)
     check(reply.code == _MISMATCH, f"the code {_MISMATCH}", reply.response, reply.exchange)
 
 
-async def _discover(ctx: Ctx) -> Reply:
+async def _discover(ctx: Ctx) -> McpReply:
     reply = await ctx.target.ask("server/discover")
     check(reply.result is not None, "server/discover is answered with a result", reply.response, reply.exchange)
     return reply
 
 
-async def _post(ctx: Ctx, meta: dict[str, Any] | None, **options: Any) -> Reply:
+async def _post(ctx: Ctx, meta: dict[str, Any] | None, **options: Any) -> McpReply:
     """Post a request with this `_meta` and no other params."""
     params = {} if meta is None else {"_meta": meta}
     return await ctx.target.post(request(next(ctx.target.ids), "server/discover", params), **options)
 
 
-async def _ask_without_meta(ctx: Ctx) -> Reply:
+async def _ask_without_meta(ctx: Ctx) -> McpReply:
     await ctx.once(_discover)
     return await _post(ctx, None)
 
 
-async def _ask_unknown_version(ctx: Ctx) -> Reply:
+async def _ask_unknown_version(ctx: Ctx) -> McpReply:
     await ctx.once(_discover)
     return await _post(ctx, envelope(version=_NO_VERSION), headers={"MCP-Protocol-Version": _NO_VERSION})
 
 
-async def _ask_without_method_header(ctx: Ctx) -> Reply:
+async def _ask_without_method_header(ctx: Ctx) -> McpReply:
     await ctx.once(_discover)
     return await ctx.target.ask("tools/list", is_valid=False, headers={"Mcp-Method": ""})

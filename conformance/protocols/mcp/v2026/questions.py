@@ -6,11 +6,11 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import call_of
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.verdict import NotApplicable, check, check_shown
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 _FORMS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 _PLAIN: Final = ("string", "number", "integer", "boolean", "array")
@@ -19,14 +19,14 @@ _PLAIN: Final = ("string", "number", "integer", "boolean", "array")
 @dataclass(frozen=True, slots=True)
 class QuestionCall:
     params: dict[str, Any]
-    reply: Reply
+    reply: McpReply
 
     @property
     def requests(self) -> dict[str, Any]:
         return as_object(dig(self.reply.result, "inputRequests")) or {}
 
     @property
-    def again(self) -> dict[str, Any]:
+    def repeated_params(self) -> dict[str, Any]:
         """Params of the repeated call, without the answers."""
         state = dig(self.reply.result, "requestState")
         return self.params if state is None else {**self.params, "requestState": state}
@@ -61,7 +61,7 @@ async def answered_call_is_done(ctx: Ctx) -> None:
 async def call_without_the_answer_is_asked_again(ctx: Ctx) -> None:
     await ctx.once(ask_question)
     found = await _ask(ctx)
-    reply = await ctx.target.ask("tools/call", {**found.again, "inputResponses": {}}, capabilities=_FORMS)
+    reply = await ctx.target.ask("tools/call", {**found.repeated_params, "inputResponses": {}}, capabilities=_FORMS)
     kind = dig(reply.result, "resultType")
     check(kind == "input_required", "the resultType input_required", reply.response, reply.exchange)
 
@@ -80,7 +80,7 @@ async def client_without_forms_is_asked_by_none(ctx: Ctx) -> None:
 @probes.add
 async def changed_state_is_refused(ctx: Ctx) -> None:
     found = await ctx.once(_with_state)
-    state = str(found.again["requestState"])
+    state = str(found.repeated_params["requestState"])
     changed = state[:-4] + ("aaaa" if state[-4:] != "aaaa" else "bbbb")
     _check_refused(await _answer(ctx, found, state=changed))
 
@@ -93,7 +93,7 @@ async def state_of_another_caller_is_refused(ctx: Ctx) -> None:
     _check_refused(reply)
 
 
-def _check_refused(reply: Reply) -> None:
+def _check_refused(reply: McpReply) -> None:
     is_refused = reply.error is not None or dig(reply.result, "isError") is True
     check(is_refused, "an error", reply.response, reply.exchange)
 
@@ -118,18 +118,18 @@ async def _ask(ctx: Ctx) -> QuestionCall:
 async def _with_state(ctx: Ctx) -> QuestionCall:
     await ctx.once(ask_question)
     found = await _ask(ctx)
-    if "requestState" not in found.again:
+    if "requestState" not in found.repeated_params:
         raise NotApplicable("the server keeps no state with its client")
     return found
 
 
-async def _answer(ctx: Ctx, found: QuestionCall, *, state: str = "", **options: Any) -> Reply:
+async def _answer(ctx: Ctx, found: QuestionCall, *, state: str = "", **options: Any) -> McpReply:
     responses = {
         name: {"action": "accept", "content": _content(ctx, dig(each, "params", "requestedSchema"))}
         for name, each in found.requests.items()
     }
     changed = {"requestState": state} if state else {}
-    params = {**found.again, **changed, "inputResponses": responses}
+    params = {**found.repeated_params, **changed, "inputResponses": responses}
     return await ctx.target.ask("tools/call", params, capabilities=_FORMS, **options)
 
 

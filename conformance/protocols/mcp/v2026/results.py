@@ -6,12 +6,12 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.scenes import Called, call_plainly
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.protocols.mcp.v2026.target import OF_MCP
 from babelgate.conformance.verdict import Failed, NotApplicable, Prerequisite, check
 from babelgate.conformance.wire.exchange import as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[McpTarget]()
 
 
 @probes.add
@@ -54,7 +54,7 @@ async def structured_content_fits_the_schema(ctx: Ctx) -> None:
         raise Failed(f"structuredContent that matches outputSchema: {error.message}", value) from None
 
 
-async def _list_tools(ctx: Ctx) -> Reply:
+async def _list_tools(ctx: Ctx) -> McpReply:
     reply = await ctx.target.ask("tools/list")
     check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
     return reply

@@ -5,10 +5,10 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
-from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.protocols.mcp.target import Reply, Server
+from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.protocols.mcp.target import McpReply, McpTarget
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.http import StreamExchange, Wire
 
 VERSION: Final = "2026-07-28"
 OF_MCP: Final = "io.modelcontextprotocol/"
@@ -28,11 +28,11 @@ def envelope(capabilities: Mapping[str, Any] | None = None, version: str = VERSI
     }
 
 
-class Stateless(Server):
+class Stateless(McpTarget):
     IDLE: ClassVar = "server/discover"
     RECEIVES: ClassVar[Mapping[int, str]] = {200: "JsonRpcMessage", 400: "JsonRpcMessage", 404: "JsonRpcMessage"}
 
-    def __init__(self, wire: Wire, url: str, hello: Reply, ids: "itertools.count[int]") -> None:
+    def __init__(self, wire: Wire, url: str, hello: McpReply, ids: "itertools.count[int]") -> None:
         super().__init__(wire, url, hello, ids)
         self.id, self.version = None, VERSION
 
@@ -44,7 +44,7 @@ class Stateless(Server):
         is_valid: bool = True,
         capabilities: Mapping[str, Any] | None = None,
         **options: Any,
-    ) -> Reply:
+    ) -> McpReply:
         full_params: dict[str, Any] = {**(as_object(params) or {})}
         full_params["_meta"] = {**envelope(capabilities), **(as_object(full_params.get("_meta")) or {})}
         return await super().ask(method, full_params, is_valid=is_valid, **options)
@@ -52,7 +52,7 @@ class Stateless(Server):
     @asynccontextmanager
     async def posted(
         self, body: Any, *, headers: Mapping[str, str] | None = None, **options: Any
-    ) -> AsyncGenerator[Stream]:
+    ) -> AsyncGenerator[StreamExchange]:
         method, name = dig(body, "method"), dig(body, "params", "name")
         own_headers = {"Mcp-Method": method if isinstance(method, str) else self.IDLE}
         if isinstance(name, str):
@@ -66,13 +66,13 @@ class Stateless(Server):
         return _RESULTS.get(method)
 
 
-async def open_server(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+async def open_server(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[McpTarget]:
     """Find the server by its endpoint, with `server/discover`. Raises NotSpoken."""
     ids = itertools.count(1)
-    nothing = Reply(Exchange(0, "POST", url, []), (), None)
+    nothing = McpReply(Exchange(0, "POST", url, []), (), None)
     hello = await Stateless(wire, url, nothing, ids).ask("server/discover")
     versions = as_list(dig(hello.result, "supportedVersions"))
-    if not is_told and VERSION not in versions:
+    if not is_requested and VERSION not in versions:
         raise NotSpoken(f"server/discover is not answered with the version {VERSION} ({hello.exchange})")
     server = Stateless(wire, url, hello, ids)
     because = f"{hello.exchange} answers server/discover with the versions {', '.join(map(str, versions))}"

@@ -11,11 +11,11 @@ from babelgate.conformance.protocols.openai.chat.scenes import (
     offer,
     streamed_call,
 )
-from babelgate.conformance.protocols.openai.target import TOOL_NAME, Ctx, Server
+from babelgate.conformance.protocols.openai.target import TOOL_NAME, Ctx, OpenAiTarget
 from babelgate.conformance.verdict import Failed, check
-from babelgate.conformance.wire.exchange import Exchange, NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, as_object, dig, parse_json
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 
 @probes.add
@@ -133,6 +133,6 @@ def _pieces(deltas: list[Any]) -> list[Any]:
 def _arguments(text: Any, exchange: Exchange) -> None:
     try:
         value = parse_json(str(text))
-    except NotJson as error:
+    except InvalidJson as error:
         raise Failed(f"arguments as JSON: {error}", text, exchange) from None
     check(isinstance(dig(as_object(value), "city"), str), "arguments with a city", text, exchange)

@@ -4,11 +4,11 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.openai.chat.scenes import answer_plainly, body_of, stream_plainly, text_of, user
-from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
+from babelgate.conformance.protocols.openai.target import Ctx, OpenAiTarget, events_of, refused
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import as_list, as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 
 @probes.add

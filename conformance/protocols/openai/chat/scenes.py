@@ -22,7 +22,7 @@ TOOL: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class ChatStream:
     exchange: Exchange
     chunks: Sequence[Any]
     is_whole: bool
@@ -75,13 +75,13 @@ async def answer_with_call(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def _stream(ctx: Ctx, body: Any) -> Streamed:
+async def _stream(ctx: Ctx, body: Any) -> ChatStream:
     async with ctx.target.stream(body) as stream:
         chunks = await read(stream)
-        return Streamed(stream.exchange, chunks, stream.exchange.is_ended and not stream.rest)
+        return ChatStream(stream.exchange, chunks, stream.exchange.is_ended and not stream.rest)
 
 
-async def stream_plainly(ctx: Ctx, with_usage: bool = False) -> Streamed:
+async def stream_plainly(ctx: Ctx, with_usage: bool = False) -> ChatStream:
     more: dict[str, Any] = {"stream_options": {"include_usage": True}} if with_usage else {}
     return await _stream(ctx, body_of(ctx, speaking(ctx), **more))
 
@@ -95,7 +95,7 @@ async def answer_twice(ctx: Ctx) -> str:
     return texts[0]
 
 
-async def streamed_call(ctx: Ctx) -> Streamed:
+async def streamed_call(ctx: Ctx) -> ChatStream:
     """Stream an answer in which the model must call the tool."""
     await ctx.once(answer_with_call)
     return await _stream(ctx, offer(ctx, tool_choice={"type": "function", "function": {"name": TOOL_NAME}}))

@@ -4,16 +4,16 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.openai.chat.scenes import (
-    Streamed,
+    ChatStream,
     answer_twice,
     check_sum,
     stream_plainly,
 )
-from babelgate.conformance.protocols.openai.target import DONE, Ctx, Server
+from babelgate.conformance.protocols.openai.target import DONE, Ctx, OpenAiTarget
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 
 @probes.add
@@ -99,7 +99,7 @@ async def choices_are_of_index_0(ctx: Ctx) -> None:
 
 @probes.add
 async def usage_comes_in_a_chunk_of_its_own(ctx: Ctx) -> None:
-    done: Streamed = await ctx.once(stream_plainly, True)
+    done: ChatStream = await ctx.once(stream_plainly, True)
     last = done.chunks[-1]
     check(dig(last, "choices") == [], "a last chunk without choices", last, done.exchange)
     usage = dig(last, "usage")
@@ -109,7 +109,7 @@ async def usage_comes_in_a_chunk_of_its_own(ctx: Ctx) -> None:
 
 @probes.add
 async def usage_is_null_before(ctx: Ctx) -> None:
-    done: Streamed = await ctx.once(stream_plainly, True)
+    done: ChatStream = await ctx.once(stream_plainly, True)
     for chunk in done.chunks[:-1]:
         is_null = "usage" in (as_object(chunk) or {}) and dig(chunk, "usage") is None
         check(is_null, "usage: null in the chunks before the last", chunk, done.exchange)

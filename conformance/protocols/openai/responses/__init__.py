@@ -3,20 +3,20 @@
 from dataclasses import replace
 from typing import Final
 
-from babelgate.conformance.probe import Opened, Options, Probes, Suite
+from babelgate.conformance.probe import Opened, ProbeOptions, Probes, ProbeSuite
 from babelgate.conformance.protocols.openai import common
 from babelgate.conformance.protocols.openai.responses import answers, background, calls, errors, stored, streams
-from babelgate.conformance.protocols.openai.target import Server, base_of, open_at
+from babelgate.conformance.protocols.openai.target import OpenAiTarget, base_of, open_at
 from babelgate.conformance.wire.exchange import as_object, dig
 from babelgate.conformance.wire.http import Wire
 
 __all__ = ("SUITE",)
 
 
-async def _open(wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Server]:
+async def _open(wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[OpenAiTarget]:
     names = ("createResponse.request", "Response", "Event")
-    server = Server(wire, base_of(url), "responses", names, lambda text: {"input": text})
-    opened = await open_at(server, options, is_told)
+    server = OpenAiTarget(wire, base_of(url), "responses", names, lambda text: {"input": text})
+    opened = await open_at(server, options, is_requested)
     # Open Responses has no operation to read a response. OpenAI's servers and many others have one.
     url = server.below("responses", "resp_00000000000000000000000000000000")
     unknown = await wire.request("GET", url, sends=None, receives=None)
@@ -25,7 +25,7 @@ async def _open(wire: Wire, url: str, options: Options, is_told: bool) -> Opened
     return opened
 
 
-SUITE: Final[Suite[Server]] = Suite(
+SUITE: Final[ProbeSuite[OpenAiTarget]] = ProbeSuite(
     _open,
     Probes(
         common.probes,

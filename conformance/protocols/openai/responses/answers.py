@@ -15,12 +15,12 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
     respond,
     text_of,
 )
-from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, Server, check_answered
+from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, OpenAiTarget, check_answered
 from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import NotJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import InvalidJson, as_list, as_object, dig, parse_json
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 _MAX_CLOCK_DIFFERENCE: Final = 3600
 """Maximum difference between the clocks of both machines, in seconds."""
@@ -220,7 +220,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
     text = text_of(exchange.json)
     try:
         value = parse_json(text)
-    except NotJson:
+    except InvalidJson:
         value = None
     is_kept = isinstance(dig(value, "city"), str) and set(as_object(value) or {}) == {"city"}
     check(is_kept, f"text that matches the schema {json.dumps(PARAMETERS)}", text, exchange)

@@ -5,11 +5,11 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.openai.responses.scenes import answer_plainly, body_of, text_of
-from babelgate.conformance.protocols.openai.target import Ctx, Server, refused
+from babelgate.conformance.protocols.openai.target import Ctx, OpenAiTarget, refused
 from babelgate.conformance.verdict import NotApplicable, check, check_busy
 from babelgate.conformance.wire.exchange import Exchange, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 _RUNNING: Final = ("queued", "in_progress")
 _POLL_INTERVAL: Final = 0.1

@@ -13,11 +13,11 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
     streamed_call,
     text_of,
 )
-from babelgate.conformance.protocols.openai.target import TOOL_NAME, Ctx, Server, refused
+from babelgate.conformance.protocols.openai.target import TOOL_NAME, Ctx, OpenAiTarget, refused
 from babelgate.conformance.verdict import Failed, check
-from babelgate.conformance.wire.exchange import Exchange, NotJson, dig, parse_json
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, dig, parse_json
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 
 @probes.add
@@ -123,6 +123,6 @@ async def streamed_call_is_in_the_output(ctx: Ctx) -> None:
 def _check_arguments(text: Any, exchange: Exchange) -> None:
     try:
         value = parse_json(str(text))
-    except NotJson as error:
+    except InvalidJson as error:
         raise Failed(f"arguments as JSON: {error}", text, exchange) from None
     check(isinstance(dig(value, "city"), str), "arguments with a city", text, exchange)

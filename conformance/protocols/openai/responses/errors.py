@@ -4,18 +4,18 @@ from typing import Any, Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.openai.responses.scenes import (
-    Streamed,
+    ResponseStream,
     answer_plainly,
     body_of,
     message,
     stream_plainly,
     text_of,
 )
-from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
+from babelgate.conformance.protocols.openai.target import Ctx, OpenAiTarget, events_of, refused
 from babelgate.conformance.verdict import check, check_shown
 from babelgate.conformance.wire.exchange import as_object, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 
 @probes.add
@@ -75,7 +75,7 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
     if not exchange.is_stream:
         check((exchange.status or 0) >= 500, "a 5xx status", exchange.status, exchange)
         return
-    done = Streamed(exchange, events_of(exchange), exchange.is_ended)
+    done = ResponseStream(exchange, events_of(exchange), exchange.is_ended)
     failed: list[Any] = done.of("response.failed")
     has_error = any(dig(each, "response", "error") or dig(each, "type") == "error" for each in done.events)
     check_shown(has_error or not text_of(done.last), "fail", "answered")

@@ -19,7 +19,7 @@ TERMINAL = ("response.completed", "response.failed", "response.incomplete")
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class ResponseStream:
     exchange: Exchange
     events: Sequence[Any]
     is_whole: bool
@@ -70,17 +70,17 @@ async def answer_with_call(ctx: Ctx) -> Exchange:
     return exchange
 
 
-async def _stream(ctx: Ctx, body: Any) -> Streamed:
+async def _stream(ctx: Ctx, body: Any) -> ResponseStream:
     async with ctx.target.stream(body) as stream:
         events = await read(stream)
-        return Streamed(stream.exchange, events, stream.exchange.is_ended and not stream.rest)
+        return ResponseStream(stream.exchange, events, stream.exchange.is_ended and not stream.rest)
 
 
-async def stream_plainly(ctx: Ctx) -> Streamed:
+async def stream_plainly(ctx: Ctx) -> ResponseStream:
     return await _stream(ctx, body_of(ctx, speaking(ctx)))
 
 
-async def streamed_call(ctx: Ctx) -> Streamed:
+async def streamed_call(ctx: Ctx) -> ResponseStream:
     """Stream a response in which the model must call the tool."""
     await ctx.once(answer_with_call)
     return await _stream(ctx, offer(ctx, tool_choice={"type": "function", "name": TOOL_NAME}))

@@ -4,11 +4,11 @@ from typing import Final
 
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.openai.responses.scenes import answer_plainly, body_of, respond, stream_plainly
-from babelgate.conformance.protocols.openai.target import Ctx, Server, events_of, refused
+from babelgate.conformance.protocols.openai.target import Ctx, OpenAiTarget, events_of, refused
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 _UNKNOWN: Final = "resp_00000000000000000000000000000000"
 

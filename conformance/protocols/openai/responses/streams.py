@@ -6,16 +6,16 @@ from typing import Any, Final
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.openai.responses.scenes import (
     TERMINAL,
-    Streamed,
+    ResponseStream,
     has_done_at_end,
     stream_plainly,
     text_of,
 )
-from babelgate.conformance.protocols.openai.target import DONE, Ctx, Server
+from babelgate.conformance.protocols.openai.target import DONE, Ctx, OpenAiTarget
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_list, dig
 
-probes: Final = Probes[Server]()
+probes: Final = Probes[OpenAiTarget]()
 
 
 @probes.add
@@ -185,7 +185,7 @@ async def streamed_response_has_text_and_usage(ctx: Ctx) -> None:
     check(dig(done.last, "usage", "total_tokens") is not None, "usage", dig(done.last, "usage"), done.exchange)
 
 
-def _check_open(done: Streamed, begin: str, end: str, names: tuple[str, ...]) -> None:
+def _check_open(done: ResponseStream, begin: str, end: str, names: tuple[str, ...]) -> None:
     """Check that each item or part begins and ends once, and that its events are in between."""
     opened: set[Any] = set()
     closed: set[Any] = set()

@@ -30,7 +30,7 @@ from babelgate.canonical.event import (
     RunStarted,
     UpstreamBound,
 )
-from babelgate.canonical.replay import standing
+from babelgate.canonical.replay import without_voided
 from tests.adapters.a2a.replies import DONE, RUN, artifact, status, task, text, transcript_of
 
 T = TypeVar("T")
@@ -303,7 +303,7 @@ def test_output_before_a_restart_is_ignored() -> None:
     restart = Record(99, 99, "k", RUN, 2, RunStarted(attempt=2))
     second = logged(read(artifact(text("one"))))
     third = EventReader("33333333-3333-4333-8333-333333333333")
-    third.recall(standing([*first, restart, *second]))
+    third.recall(without_voided([*first, restart, *second]))
     whole = task(artifacts=[{"artifactId": "a", "parts": [text("one")]}, {"artifactId": "old", "parts": [text("x")]}])
     assert transcript_of(read(whole, reader=third)).text == "x"
 

@@ -22,7 +22,7 @@ from babelgate.adapters.acp.codec.messages import (
     encode_role,
     encode_time,
 )
-from babelgate.adapters.acp.codec.parts import View
+from babelgate.adapters.acp.codec.parts import EncodingContext
 from babelgate.adapters.acp.errors import decode_error, encode_error, encode_fault
 from babelgate.adapters.acp.read.run_events import decode_event
 from babelgate.adapters.kit.extension import MORE_REQUESTS, URI, params
@@ -41,10 +41,10 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.agent import AGENT_NAME
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised
-from tests.given import make
 from tests.strategies import T0, json_values, messages
+from tests.submissions import make
 
-VIEW = View(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
+VIEW = EncodingContext(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
 FULL = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.CITATION})
 
 

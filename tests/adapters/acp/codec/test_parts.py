@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.codec.messages import decode_message
-from babelgate.adapters.acp.codec.parts import View, decode_part, encode_part, encode_parts, part_extra
+from babelgate.adapters.acp.codec.parts import EncodingContext, decode_part, encode_part, encode_parts, part_extra
 from babelgate.adapters.kit.json import parse_json
 from babelgate.canonical import (
     AnnotationPart,
@@ -26,7 +26,7 @@ from babelgate.canonical import (
 )
 from tests.strategies import parts
 
-VIEW = View(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
+VIEW = EncodingContext(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
 FULL = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.CITATION})
 
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from babelgate.adapters.acp import wire as w
-from babelgate.adapters.acp.codec.messages import View
+from babelgate.adapters.acp.codec.messages import EncodingContext
 from babelgate.adapters.acp.read.run_events import EventReader, decode_event
 from babelgate.adapters.acp.wire import TERMINAL
 from babelgate.adapters.acp.write.run_events import EventWriter
-from babelgate.adapters.acp.write.session import SessionUrls, Transcript
+from babelgate.adapters.acp.write.session import SessionTranscript, SessionUrls
 from babelgate.adapters.kit.json import parse_json
 from babelgate.canonical import (
     DataPart,
@@ -58,9 +58,9 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.thread import Loss
 from tests.examples import examples
-from tests.strategies import EVERYTHING, T0, records, started_over, taken_up
+from tests.strategies import EVERYTHING, T0, records, resumed_logs, started_over
 
-VIEW = View(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
+VIEW = EncodingContext(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
 CARRIED = frozenset(
     {
         Feature.TEXT,
@@ -141,7 +141,7 @@ def streamed(first: TextPart | ReasoningPart, *more: str, **started: Any) -> lis
 
 
 @few
-@given(taken_up())
+@given(resumed_logs())
 def test_a_reattached_run_streams_the_same_bytes(logs: tuple[list[Record], list[Record]]) -> None:
     cut, whole = logs
     assert sent(written(cut)) == sent(written(whole))
@@ -824,7 +824,7 @@ def test_malformed_events_are_faults(event: Any) -> None:
 @given(records())
 def test_session_urls_do_not_need_the_messages(log: list[Record]) -> None:
     urls = SessionUrls("thread", str)
-    whole = Transcript("thread", base_url="http://a", advertised=str)
+    whole = SessionTranscript("thread", base_url="http://a", advertised=str)
     for record in log:
         urls.apply(record)
         whole.apply(record)

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from litestar import Litestar, Request, Response, get
 
-from babelgate.adapters.acp.write.session import Transcript
+from babelgate.adapters.acp.write.session import SessionTranscript
 from babelgate.canonical import Message, RunFilter, Scope
 from babelgate.canonical.hub import StateUpdate
 from tests.adapters.acp.conftest import recall
@@ -77,7 +77,7 @@ async def test_a_cached_session_matches_its_records(site: Site) -> None:
 
     async def read_history() -> list[str]:
         urls: list[str] = (await site.get(f"/sessions/{session_id}")).json()["history"]
-        whole = Transcript(session_id, base_url="http://127.0.0.1:8000", advertised=str)
+        whole = SessionTranscript(session_id, base_url="http://127.0.0.1:8000", advertised=str)
         for record in await site.hub.reads.records("default", Scope(session_id)):
             whole.apply(record)
         assert urls == [entry.url for entry in whole.entries()]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from babelgate.adapters.kit.client.backoff import MAX_FAILURES, Backoff, in_time
+from babelgate.adapters.kit.client.backoff import MAX_FAILURES, Backoff, time_limit
 from babelgate.canonical import FaultCode, FaultError
 
 Ask = Callable[[], Awaitable[str]]
@@ -79,6 +79,6 @@ async def test_a_timeout_is_not_retried_unless_its_status_is_504() -> None:
 
 async def test_a_late_answer_is_a_timeout_of_the_agent() -> None:
     with pytest.raises(FaultError) as error:
-        async with in_time(0):
+        async with time_limit(0):
             await asyncio.Event().wait()
     assert error.value.fault.code is FaultCode.AGENT_TIMEOUT

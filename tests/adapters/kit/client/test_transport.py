@@ -13,7 +13,7 @@ from typing import Final
 import httpx
 import pytest
 
-from babelgate.adapters.kit.client.transport import Transport
+from babelgate.adapters.kit.client.transport import HttpTransport
 from tests.certificate import self_signed
 
 BOUND: Final = 30.0
@@ -29,7 +29,7 @@ Handle = Callable[["Link"], Awaitable[None]]
 
 TRANSPORTS: Final[dict[str, Make]] = {
     "httpx": lambda limits: httpx.AsyncHTTPTransport(limits=limits),
-    "babelgate": Transport,
+    "babelgate": HttpTransport,
 }
 
 

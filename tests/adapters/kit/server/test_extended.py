@@ -8,7 +8,7 @@ import pytest
 from litestar import Request
 
 from babelgate.adapters.kit.extension import HEADER, URI
-from babelgate.adapters.kit.server.extended import confirm, is_asked
+from babelgate.adapters.kit.server.extended import confirm, is_activated
 from babelgate.canonical import Artifact, FilePart, Invocation
 from tests.running import running
 
@@ -25,12 +25,12 @@ def _request(*headers: tuple[str, str]) -> Request[Any, Any, Any]:
     ("value", "active"), [(URI, True), (f"https://example.com/x, {URI}", True), (f"{URI}2", False), ("", False)]
 )
 def test_the_extension_is_active_if_the_header_names_it(value: str, active: bool) -> None:
-    assert is_asked(_request((HEADER, value))) == active
+    assert is_activated(_request((HEADER, value))) == active
     assert confirm(active=active) == ({HEADER: URI} if active else {})
 
 
 def test_the_extension_is_inactive_without_the_header() -> None:
-    assert not is_asked(_request())
+    assert not is_activated(_request())
 
 
 @pytest.mark.parametrize(

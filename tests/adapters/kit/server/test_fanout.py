@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from babelgate.adapters.a2a.codec.v0_3 import Codec as Codec03
 from babelgate.adapters.a2a.codec.v1_0 import Codec
 from babelgate.adapters.a2a.server.follow import TaskStream as A2AReading
-from babelgate.adapters.acp.codec.messages import View
+from babelgate.adapters.acp.codec.messages import EncodingContext
 from babelgate.adapters.acp.server.follow import RunStream as AcpReading
 from babelgate.adapters.kit.server.fanout import EncodedRecord, Encoder, FanoutCache, FanoutLimits, Follower
 from babelgate.canonical import Hub, Message, Receipt, Record, RunInput, Submission
@@ -126,7 +126,7 @@ async def test_a_line_is_limited_in_bytes() -> None:
 
 
 async def test_the_only_reader_of_its_run_caches_little() -> None:
-    lines = FanoutCache(FanoutLimits(alone=2 * 32))
+    lines = FanoutCache(FanoutLimits(single_reader_bytes=2 * 32))
     first = Reader(lines, started_run=True)
     await first.to(20)
     late, later = (Reader(lines, 10) for _ in range(2))
@@ -230,7 +230,7 @@ async def test_a_thousand_readers_share_frames_that_are_encoded_once(tmp_path: P
 
 def reading(protocol: str, hub: Hub, receipt: Receipt, lines: FanoutCache) -> AsyncGenerator[Sequence[Any]]:
     if protocol == "acp":
-        view = View(run_id=receipt.task_id, session_id=receipt.thread_id, agent="agent")
+        view = EncodingContext(run_id=receipt.task_id, session_id=receipt.thread_id, agent="agent")
         return AcpReading(hub, "default", [receipt.task], view, stop_after=receipt.seq).follow(lines)
     dialect = (Codec if protocol == "a2a-1.0" else Codec03)("http://127.0.0.1", "agent")
     task = receipt.task

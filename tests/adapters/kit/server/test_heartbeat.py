@@ -27,16 +27,16 @@ async def test_a_heartbeat_is_sent_only_after_silence() -> None:
     stream = Stream(15)
     stream.monitor.open()
     now = asyncio.get_running_loop().time()
-    stream.monitor.look(now + 14.9)
+    stream.monitor.check(now + 14.9)
     assert stream.beats == 0
-    stream.monitor.look(now + 15.1)
-    stream.monitor.look(now + 29)
+    stream.monitor.check(now + 15.1)
+    stream.monitor.check(now + 29)
     assert stream.beats == 1
     stream.monitor.begin_send()
-    stream.monitor.look(now + 31)
+    stream.monitor.check(now + 31)
     assert stream.beats == 1, "a heartbeat was sent during a chunk"
     stream.monitor.end_send()
-    stream.monitor.look(now + 14.9)
+    stream.monitor.check(now + 14.9)
     assert stream.beats == 1
     stream.monitor.close()
 
@@ -46,12 +46,12 @@ async def test_a_reader_that_stops_reading_is_disconnected() -> None:
         stream = Stream(interval)
         stream.monitor.open()
         now = asyncio.get_running_loop().time()
-        stream.monitor.look(now + 2 * SEND_TIMEOUT)
+        stream.monitor.check(now + 2 * SEND_TIMEOUT)
         assert stream.cuts == 0, "no send is pending"
         stream.monitor.begin_send()
-        stream.monitor.look(now + SEND_TIMEOUT - 1)
+        stream.monitor.check(now + SEND_TIMEOUT - 1)
         assert stream.cuts == 0
-        stream.monitor.look(now + SEND_TIMEOUT + 1)
+        stream.monitor.check(now + SEND_TIMEOUT + 1)
         assert stream.cuts == 1
         stream.monitor.close()
 
@@ -66,6 +66,6 @@ async def test_one_timer_serves_streams_of_any_interval() -> None:
         await quick.beaten.wait()
     quick.monitor.close()
     beats = quick.beats
-    slow.monitor.look(asyncio.get_running_loop().time() + 16)
+    slow.monitor.check(asyncio.get_running_loop().time() + 16)
     assert (slow.beats, quick.beats) == (1, beats)
     slow.monitor.close()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.adapters.kit.server.jsonrpc import Reply, dispatch, envelope, table
+from babelgate.adapters.kit.server.jsonrpc import JsonRpcReply, dispatch, envelope, table
 from babelgate.canonical import FaultCode, FaultError
 from tests.strategies import json_values
 
@@ -22,7 +22,7 @@ async def add(context: Any, params: dict[str, Any]) -> Any:
 METHODS = table({"add": add, "a/b": add})
 
 
-async def call(**request: Any) -> Reply:
+async def call(**request: Any) -> JsonRpcReply:
     reply = await dispatch({"jsonrpc": "2.0", "id": 1, "method": "add", **request}, METHODS, "ctx")
     assert reply is not None
     return reply

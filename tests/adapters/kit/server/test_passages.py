@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from babelgate.adapters.a2a.codec import v0_3, v1_0
 from babelgate.adapters.a2a.server.follow import _Encoder as A2A  # pyright: ignore[reportPrivateUsage]
 from babelgate.adapters.a2a.write.task_events import EventWriter as A2AWriter
-from babelgate.adapters.acp.codec.parts import View as AcpView
+from babelgate.adapters.acp.codec.parts import EncodingContext
 from babelgate.adapters.acp.server.follow import _Encoder as Acp  # pyright: ignore[reportPrivateUsage]
 from babelgate.adapters.acp.write.recorded import RecordedWriter
 from babelgate.adapters.acp.write.run_events import EventWriter as AcpWriter
 from babelgate.adapters.kit.server.fanout import Encoder, FanoutCache
 from babelgate.adapters.kit.server.passages import split_passages
-from babelgate.adapters.langchain.codec.stream_modes import View
+from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.server.stream import _Encoder as LangGraph  # pyright: ignore[reportPrivateUsage]
 from babelgate.adapters.langchain.write.run_frames import EventWriter as LangGraphWriter
 from babelgate.adapters.openai.write.chunks import ChunkWriter
@@ -55,7 +55,9 @@ def langgraph(*modes: str, run: bool, extended: bool = False, agent_protocol: bo
     def make(log: Sequence[Record]) -> Encoder:
         run_id = next(record.run_id for record in log if record.run_id) if run else None
         dialect: Any = "agent-protocol" if agent_protocol else "langgraph"
-        view = View(thread_id="t", owner="o", run_id=run_id, modes=modes, dialect=dialect, extended=extended)
+        view = StreamParameters(
+            thread_id="t", owner="o", run_id=run_id, modes=modes, dialect=dialect, extended=extended
+        )
         return LangGraph(LangGraphWriter(view))
 
     return make
@@ -69,7 +71,7 @@ def a2a(dialect: Any, *, extended: bool = False) -> Callable[[Sequence[Record]],
 
 
 def acp(writer: type[AcpWriter]) -> Callable[[Sequence[Record]], Encoder]:
-    return lambda _: Acp(writer(AcpView(run_id="r", session_id="s", agent="echo")))
+    return lambda _: Acp(writer(EncodingContext(run_id="r", session_id="s", agent="echo")))
 
 
 ENCODERS: dict[str, Callable[[Sequence[Record]], Encoder]] = {

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from babelgate.adapters.kit.json import parse_json
 from babelgate.adapters.langchain.codec.content import is_plain
-from babelgate.adapters.langchain.codec.message import encode_said, encode_usage
+from babelgate.adapters.langchain.codec.message import encode_agent_protocol_message, encode_usage
 from babelgate.adapters.langchain.codec.state import decode_message, decode_messages, encode_message
 from babelgate.canonical import (
     AnnotationPart,
@@ -63,7 +63,7 @@ def normalized(message: Message) -> Message:
 @given(messages(CARRIED, role="agent") | messages(CARRIED) | messages(CARRIED, role="system"))
 def test_a_message_is_decoded_unchanged_in_both_dialects(message: Message) -> None:
     assert decode_message(transmit(encode_message(message))) == normalized(message)
-    assert decode_message(transmit(encode_said(message))) == normalized(message)
+    assert decode_message(transmit(encode_agent_protocol_message(message))) == normalized(message)
 
 
 @given(messages(role="agent") | messages())
@@ -114,7 +114,7 @@ def test_any_json_is_a_message_or_an_invalid_request(wire: Any) -> None:
         assert error.fault.code is FaultCode.INVALID
     else:
         json.dumps(encode_message(message))
-        json.dumps(encode_said(message))
+        json.dumps(encode_agent_protocol_message(message))
 
 
 @pytest.mark.parametrize(
@@ -186,10 +186,15 @@ def test_a_message_has_all_members_of_langchains_form(
 
 def test_a_message_of_the_agent_protocol_has_role_and_content() -> None:
     message = Message(message_id="1", parts=(TextPart(text="Hi"),), metadata={"a": 1})
-    assert encode_said(message) == {"role": "assistant", "content": "Hi", "id": "1", "metadata": {"a": 1}}
+    assert encode_agent_protocol_message(message) == {
+        "role": "assistant",
+        "content": "Hi",
+        "id": "1",
+        "metadata": {"a": 1},
+    }
     tool = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="3"),))
     result = {"tool_call_id": "c", "status": "success"}
-    assert encode_said(tool) == {"role": "tool", "content": "3", "id": "2", "metadata": {}, **result}
+    assert encode_agent_protocol_message(tool) == {"role": "tool", "content": "3", "id": "2", "metadata": {}, **result}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from babelgate.adapters.langchain.codec.state import encode_values
 from babelgate.adapters.langchain.codec.stream_modes import (
-    View,
+    StreamParameters,
     base_mode,
     parse_event_id,
     parse_modes,
@@ -47,7 +47,7 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
 from tests.adapters.langchain.log import EVERYTHING, RUN, RUN_2, THREAD, Log, frames, ids_of, small_frames
-from tests.strategies import records, started_over, taken_up
+from tests.strategies import records, resumed_logs, started_over
 
 HELLO = Message(message_id="u1", role="user", parts=(TextPart(text="Hello"),))
 QUESTION = InterruptRaised(interrupt_id="q1", message=Message.of("Name?"))
@@ -84,8 +84,8 @@ def runs_of(log: list[Record]) -> list[str | None]:
     return [None, *dict.fromkeys(record.run_id for record in log if record.run_id is not None)]
 
 
-def view(run_id: str | None, modes: tuple[str, ...], **fields: Any) -> View:
-    return View(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
+def view(run_id: str | None, modes: tuple[str, ...], **fields: Any) -> StreamParameters:
+    return StreamParameters(thread_id=THREAD, owner="alice", run_id=run_id, modes=modes, **fields)
 
 
 @given(records(), st.sets(st.sampled_from(EVERYTHING)), st.sampled_from(["langgraph", "agent-protocol"]))
@@ -154,7 +154,7 @@ def test_the_last_streamed_values_are_the_state(log: list[Record]) -> None:
         assert values[-1] == encode_values(history.head)
 
 
-@given(taken_up(), st.sampled_from(["langgraph", "agent-protocol"]))
+@given(resumed_logs(), st.sampled_from(["langgraph", "agent-protocol"]))
 def test_a_resumed_run_is_streamed_like_an_uninterrupted_one(
     logs: tuple[list[Record], list[Record]], dialect: Any
 ) -> None:
@@ -164,7 +164,7 @@ def test_a_resumed_run_is_streamed_like_an_uninterrupted_one(
         view_ = view(run_id, modes, dialect=dialect)
         assert ids_of(view_, cut) == ids_of(view_, whole)
         actual, expected = (ThreadEvents(view(None, (), dialect=dialect), accept_all) for _ in range(2))
-        assert [actual.tell(record) for record in cut] == [expected.tell(record) for record in whole]
+        assert [actual.encode(record) for record in cut] == [expected.encode(record) for record in whole]
 
 
 @given(started_over())

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.call_id import encode_call_id
-from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages
+from babelgate.adapters.openai.codec.messages import ChatConversation, decode_answer, decode_messages
 from babelgate.adapters.openai.wire import requests as w
 from babelgate.canonical import (
     DataPart,
@@ -51,10 +51,12 @@ def test_deprecated_function_calls_and_results_become_tool_calls() -> None:
         {"role": "assistant", "content": None, "function_call": call},
         {"role": "function", "name": "add", "content": "5"},
     ]
-    conversation = Conversation.of([validate(w.ChatMessage, each) for each in messages])
-    assert [each.role for each in conversation.news] == ["tool"]
+    conversation = ChatConversation.of([validate(w.ChatMessage, each) for each in messages])
+    assert [each.role for each in conversation.new_messages] == ["tool"]
     parts = [
-        part for message in decode_messages([*conversation.before, *conversation.news]) for part in message.parts[-1:]
+        part
+        for message in decode_messages([*conversation.before, *conversation.new_messages])
+        for part in message.parts[-1:]
     ]
     types_and_ids = [(type(part), part.call_id) for part in parts if isinstance(part, ToolCallPart | ToolResultPart)]
     one, two = "call_function_1", "call_function_3"
@@ -117,8 +119,8 @@ def test_invalid_content_part_is_rejected(part: dict[str, Any]) -> None:
     assert refused.value.fault.code in (FaultCode.INVALID, FaultCode.UNSUPPORTED)
 
 
-def conversation(*messages: dict[str, Any]) -> Conversation:
-    return Conversation.of([validate(w.ChatMessage, each) for each in messages])
+def conversation(*messages: dict[str, Any]) -> ChatConversation:
+    return ChatConversation.of([validate(w.ChatMessage, each) for each in messages])
 
 
 def test_messages_after_the_last_assistant_message_are_new() -> None:
@@ -130,7 +132,7 @@ def test_messages_after_the_last_assistant_message_are_new() -> None:
         {"role": "user", "content": "4"},
     )
     assert [each.content for each in split.before] == ["s", "1", "2"]
-    assert [each.content for each in split.news] == ["3", "4"]
+    assert [each.content for each in split.new_messages] == ["3", "4"]
     assert conversation({"role": "user", "content": "1"}).before == []
 
 

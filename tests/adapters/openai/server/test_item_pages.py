@@ -24,12 +24,12 @@ from babelgate.canonical.event import (
 from babelgate.canonical.hub import StateUpdate, ThreadChange
 from babelgate.canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage import turns
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     batches,
@@ -44,7 +44,7 @@ EACH_DATABASE: Final = True
 ORDERS: Final = ("asc", "desc")
 
 
-async def whole(hub: Hub, thread_id: str) -> list[JsonObject]:
+async def whole(hub: GatewayHub, thread_id: str) -> list[JsonObject]:
     writer = ConversationWriter(thread_id, OWNER)
     for record in await hub.reads.records(OWNER, Scope(thread_id), inline=True):
         writer.write(record)
@@ -57,7 +57,7 @@ def queries(items: Sequence[JsonObject], *limits: int) -> list[dict[str, str]]:
     return [{**at, "order": order, "limit": str(limit)} for at in cursors for order in ORDERS for limit in limits]
 
 
-async def check(hub: Hub, thread_id: str, *limits: int) -> list[JsonObject]:
+async def check(hub: GatewayHub, thread_id: str, *limits: int) -> list[JsonObject]:
     """Compare all pages of these sizes with slices of the whole conversation. Then read the pages one after the
     other."""
     items = await whole(hub, thread_id)
@@ -68,7 +68,7 @@ async def check(hub: Hub, thread_id: str, *limits: int) -> list[JsonObject]:
     return items
 
 
-async def check_walk(hub: Hub, thread_id: str, items: Sequence[JsonObject]) -> None:
+async def check_walk(hub: GatewayHub, thread_id: str, items: Sequence[JsonObject]) -> None:
     for order in ORDERS:
         pages, read_items, after = ItemPages(hub), list[JsonObject](), dict[str, str]()
         while len(read_items) <= len(items):
@@ -80,7 +80,7 @@ async def check_walk(hub: Hub, thread_id: str, items: Sequence[JsonObject]) -> N
         assert json.dumps(read_items) == json.dumps(items[::-1] if order == "desc" else items)
 
 
-async def update(hub: Hub, thread_id: str, *messages: Message, forget: Sequence[str] = ()) -> None:
+async def update(hub: GatewayHub, thread_id: str, *messages: Message, forget: Sequence[str] = ()) -> None:
     await hub.update_state(OWNER, StateUpdate(thread_id=thread_id, messages=messages, removed_ids=tuple(forget)))
 
 
@@ -88,14 +88,14 @@ def message(text: str, message_id: str, role: Any = "user") -> Message:
     return Message.of(text, role).replace(message_id=message_id)
 
 
-async def run(hub: Hub, agent: Scripted, thread_id: str, *output: Any, ended: RunEnded | None = None) -> Receipt:
+async def run(hub: GatewayHub, agent: Scripted, thread_id: str, *output: Any, ended: RunEnded | None = None) -> Receipt:
     receipt = await submit(hub, "a", thread_id=thread_id)
     (await agent.called()).say(*output).end(ended)
     await ends(hub, receipt)
     return receipt
 
 
-async def says(hub: Hub, thread_id: str, text: str) -> None:
+async def says(hub: GatewayHub, thread_id: str, text: str) -> None:
     """Wait until the log has this text."""
     async with aclosing(batches(hub, Scope(thread_id))) as reading:
         async for records in reading:
@@ -113,7 +113,7 @@ def result(call_id: str, output: str) -> list[Any]:
     return [MessageStarted(role="tool"), PartAdded(part=part), MessageEnded()]
 
 
-async def start(hubs: House) -> tuple[Hub, Scripted, str]:
+async def start(hubs: HubFactory) -> tuple[Hub, Scripted, str]:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("echo", Echo()))
     thread = await hub.create_thread(OWNER, ThreadChange())
@@ -121,7 +121,7 @@ async def start(hubs: House) -> tuple[Hub, Scripted, str]:
 
 
 @pytest.mark.slow
-async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, agent, thread_id = await start(hubs)
     assert await check(hub, thread_id) == []
 
@@ -191,7 +191,7 @@ async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: House, monkeypa
     assert caught.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_pages_of_caller_messages_match_the_whole(hubs: House) -> None:
+async def test_pages_of_caller_messages_match_the_whole(hubs: HubFactory) -> None:
     hub, _, thread_id = await start(hubs)
     for number in range(30):
         await update(hub, thread_id, message(f"{number}", f"m{number}"), message("again", f"m{number // 3}"))
@@ -201,7 +201,7 @@ async def test_pages_of_caller_messages_match_the_whole(hubs: House) -> None:
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_pages_of_messages_sent_again_match_the_whole(hubs: House) -> None:
+async def test_pages_of_messages_sent_again_match_the_whole(hubs: HubFactory) -> None:
     """Check callers that send the whole conversation with each request."""
     hub, agent, thread_id = await start(hubs)
     for number in range(5):
@@ -216,7 +216,7 @@ async def test_pages_of_messages_sent_again_match_the_whole(hubs: House) -> None
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_cursor_of_a_removed_item_is_rejected(hubs: House) -> None:
+async def test_cursor_of_a_removed_item_is_rejected(hubs: HubFactory) -> None:
     hub, _, thread_id = await start(hubs)
     await update(hub, thread_id, message("one", "m1"), message("two", "m2"))
     pages = ItemPages(hub)

@@ -10,13 +10,13 @@ import msgspec
 
 from babelgate.canonical.event import Event, TaskCreated, ThreadChanged, encode_event
 from babelgate.gateway.storage.database import HEAD
-from babelgate.gateway.storage.transfer.form import VERSION, Header, RecordLine, ThreadLine, Writer
+from babelgate.gateway.storage.transfer.form import VERSION, ExportHeader, ExportWriter, RecordLine, ThreadLine
 
 Line = dict[str, Any]
 
 
-def header(version: int = VERSION) -> Header:
-    return Header(version=version, release="1.0", revision=HEAD, made_at=0)
+def header(version: int = VERSION) -> ExportHeader:
+    return ExportHeader(version=version, release="1.0", revision=HEAD, made_at=0)
 
 
 def record(seq: int, event: Event, task_id: str | None = None, run_id: str | None = None) -> RecordLine:
@@ -27,7 +27,7 @@ def record(seq: int, event: Event, task_id: str | None = None, run_id: str | Non
 def write_threads(path: Path, threads: Iterable[tuple[str, Iterable[RecordLine]]]) -> None:
     """Write an export of threads of the owner `alice`."""
     with path.open("wb") as file:
-        writer = Writer(file, header())
+        writer = ExportWriter(file, header())
         for thread_id, records in threads:
             writer.write(ThreadLine(owner="alice", thread_id=thread_id))
             for each in records:
