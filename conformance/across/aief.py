@@ -5,9 +5,9 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, read_success
-from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning, Question
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig, parse_json
+from babelgate.conformance.across.driver import Broken, Driver, Observation, read_success
+from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig, json_or_none
 
 _MAX_STEPS: Final = 50
 """Maximum number of steps in one turn."""
@@ -142,15 +142,8 @@ def _read_output(step: Any) -> tuple[str, list[Any]]:
     data = as_list(dig(additional, "data")) or ([] if one is None else [one])
     if _state(step) == "asks":
         text = text.removesuffix(_questions(step)[0].text).removesuffix("\n")
-    if data and _json(text) in (data[0], data):
+    if data and json_or_none(text) in (data[0], data):
         text = ""
     if text == dig(additional, "error", "message"):
         text = ""
     return text, data
-
-
-def _json(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except InvalidJson:
-        return None

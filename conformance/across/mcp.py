@@ -3,10 +3,10 @@
 import itertools
 from typing import Any, ClassVar, Final
 
-from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, decode_base64
-from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning
-from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, McpReply, McpSession
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.across.driver import Broken, Driver, Observation, decode_base64
+from babelgate.conformance.across.model import File, Handle, Input, Meaning
+from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig, json_or_none
 
 _NO_ELICITATION: Final = "a tool asks by elicitation, which the check does not support"
 
@@ -88,7 +88,7 @@ def _read_result(reply: McpReply) -> Meaning:
         return Meaning("failed", tuple(texts[:-1]), error="".join(texts[-1:]))
     structured = as_object(dig(reply.result, "structuredContent"))
     data = () if structured is None or structured.keys() == {"result"} else (structured,)
-    texts = [text for text in texts if text and not (data and _json(text) == structured)]
+    texts = [text for text in texts if text and not (data and json_or_none(text) == structured)]
     files = [_file(each, reply.exchange) for each in content if dig(each, "type") in ("image", "audio", "resource")]
     return Meaning("completed", tuple(texts), data, tuple(files))
 
@@ -99,10 +99,3 @@ def _file(content: Any, exchange: Exchange) -> File:
     name = str(dig(resource, "uri") or "").rpartition("/")[2]
     text, blob = dig(resource, "text"), dig(resource, "blob") or dig(resource, "data")
     return File(name, text.encode() if isinstance(text, str) else decode_base64(blob, exchange), kind)
-
-
-def _json(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except InvalidJson:
-        return None

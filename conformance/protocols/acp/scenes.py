@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, message, run_id_of, trigger_of
 from babelgate.conformance.verdict import check, check_busy, check_shown
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig
-from babelgate.conformance.wire.http import StreamExchange
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.wire.http import Stream
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
 _POLL_INTERVAL: Final = 0.1
@@ -92,13 +92,7 @@ async def read(stream: StreamExchange) -> AcpStream:
 
 def events_of(exchange: Exchange) -> list[Any]:
     """Return the events of a stream, with None for each that is not JSON. Another requirement tests their form."""
-    events: list[Any] = []
-    for frame in exchange.frames:
-        try:
-            events.append(frame.json)
-        except InvalidJson:
-            events.append(None)
-    return events
+    return [frame.json_or_none for frame in exchange.frames]
 
 
 def types_of(events: Sequence[Any]) -> list[Any]:

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
-from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_list, as_object, dig
-from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
+from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
+from babelgate.conformance.wire.http import Receives, Stream, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,10 +272,7 @@ def text_of(message: Any) -> str:
 
 def json_of(frame: SseFrame | None) -> Any:
     """Return the data of an event, or None if it is not JSON, which another requirement tests."""
-    try:
-        return frame.json if frame is not None else None
-    except InvalidJson:
-        return None
+    return frame.json_or_none if frame is not None else None
 
 
 def ids_of(exchange: Exchange, name: str) -> list[Any]:

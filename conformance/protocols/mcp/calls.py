@@ -43,7 +43,7 @@ async def result_is_no_error(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_keeps_its_schema(ctx: Ctx) -> None:
-    done = await ctx.once(_call_with_output_schema)
+    done = await ctx.once(call_with_output_schema)
     value = dig(done.reply.result, "structuredContent")
     check(as_object(value) is not None, "a structuredContent", done.reply.result, done.reply.exchange)
     schema = dig(done.tool, "outputSchema")
@@ -59,7 +59,7 @@ async def structured_content_keeps_its_schema(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_is_told_as_text(ctx: Ctx) -> None:
-    done = await ctx.once(_call_with_output_schema)
+    done = await ctx.once(call_with_output_schema)
     value = dig(done.reply.result, "structuredContent")
     check(value is not None, "a structuredContent", done.reply.result, done.reply.exchange)
     texts = [_json_of(dig(each, "text")) for each in as_list(dig(done.reply.result, "content"))]
@@ -230,7 +230,7 @@ async def _stay_busy(ctx: Ctx) -> None:
         await ctx.target.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
 
 
-async def _call_with_output_schema(ctx: Ctx) -> Called:
+async def call_with_output_schema(ctx: Ctx) -> Called:
     done = await ctx.once(call_plainly)
     if as_object(dig(done.tool, "outputSchema")) is None:
         raise NotApplicable("the tool has no outputSchema")

@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
-from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check, check_shown
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig
-from babelgate.conformance.wire.http import StreamExchange, Wire
+from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
+from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check, check_shown
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
+from babelgate.conformance.wire.http import Stream, Wire
 
 DONE: Final = "[DONE]"
 TOOL_NAME: Final = "get_weather"
@@ -156,14 +156,7 @@ def events_of(exchange: Exchange) -> list[Any]:
 
     Another requirement tests their form.
     """
-    events: list[Any] = []
-    for frame in exchange.frames:
-        try:
-            events.append(frame.json)
-        except InvalidJson:
-            if frame.data != DONE:
-                events.append(None)
-    return events
+    return [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
 
 
 def check_answered(exchange: Exchange) -> None:

@@ -9,7 +9,7 @@ from babelgate.conformance.protocols.a2a.binding import TERMINAL, A2aReply, is_r
 from babelgate.conformance.protocols.a2a.scenes import each_binding, final_reply, plain
 from babelgate.conformance.samples import BYTES, FILE_NAME, WORDS, check_repeated
 from babelgate.conformance.verdict import check, check_shown
-from babelgate.conformance.wire.exchange import InvalidJson, as_list, dig, parse_json
+from babelgate.conformance.wire.exchange import as_list, dig, json_or_none
 
 probes: Final = Probes[A2aTarget]()
 
@@ -52,14 +52,6 @@ async def files_are_given_unharmed(ctx: Ctx, binding: str) -> None:
     check(BYTES in received, "the 256 bytes that were sent, in base64", raws, sent.exchange)
 
 
-def _is_json(text: str) -> bool:
-    """Return True if a text is a JSON object or array."""
-    try:
-        return isinstance(parse_json(text), dict | list)
-    except InvalidJson:
-        return False
-
-
 def _decode_base64(raw: str) -> bytes:
     try:
         return base64.b64decode(raw.replace("-", "+").replace("_", "/") + "=" * (-len(raw) % 4), validate=True)
@@ -92,7 +84,12 @@ async def data_is_given(ctx: Ctx, binding: str) -> None:
     parts = [*parts_of(sent.task), *message_parts]
     has_data = any("data" in part for part in parts)
     texts = [text for text in (dig(part, "text") for part in parts) if isinstance(text, str)]
-    check(has_data or not any(_is_json(text) for text in texts), "data in a data part", texts, sent.exchange)
+    check(
+        has_data or not any(isinstance(json_or_none(text), dict | list) for text in texts),
+        "data in a data part",
+        texts,
+        sent.exchange,
+    )
     check_shown(has_data, "data", "answered without a data part")
 
 

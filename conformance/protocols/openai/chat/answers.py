@@ -17,7 +17,7 @@ from babelgate.conformance.protocols.openai.chat.scenes import (
 from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, OpenAiTarget, check_answered
 from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import InvalidJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import as_list, as_object, dig, json_or_none
 
 probes: Final = Probes[OpenAiTarget]()
 
@@ -181,10 +181,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
     exchange = await ctx.target.post(body)
     check_answered(exchange)
     text = text_of(exchange)
-    try:
-        value = parse_json(text)
-    except InvalidJson:
-        value = None
+    value = json_or_none(text)
     is_kept = isinstance(dig(value, "city"), str) and set(as_object(value) or {}) == {"city"}
     check(is_kept, f"content that matches the schema {json.dumps(PARAMETERS)}", text, exchange)
 

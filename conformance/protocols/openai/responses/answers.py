@@ -18,7 +18,7 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
 from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, OpenAiTarget, check_answered
 from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import InvalidJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import as_list, as_object, dig, json_or_none
 
 probes: Final = Probes[OpenAiTarget]()
 
@@ -218,10 +218,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
     exchange = await ctx.target.post(body_of(ctx, "data", text={"format": named}))
     check_answered(exchange)
     text = text_of(exchange.json)
-    try:
-        value = parse_json(text)
-    except InvalidJson:
-        value = None
+    value = json_or_none(text)
     is_kept = isinstance(dig(value, "city"), str) and set(as_object(value) or {}) == {"city"}
     check(is_kept, f"text that matches the schema {json.dumps(PARAMETERS)}", text, exchange)
 
