@@ -90,7 +90,7 @@ class Aief(Driver):
                 if dig(each, "agent_created") is not False:
                     found = await self._ask(agent, "GET", thread, "artifacts", str(dig(each, "artifact_id")))
                     if found.status != 200:
-                        raise ScenarioFailed("a file that cannot be had", found)
+                        raise ScenarioFailed("a file that cannot be downloaded", found)
                     files.append(File(str(dig(each, "file_name")), found.content))
         last = steps[-1]
         state = _state(last)

@@ -8,23 +8,23 @@ from babelgate.conformance.across.model import CallerInput, File, Handle, Meanin
 from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, McpReply, McpSession
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig, json_or_none
 
-_NO_ELICITATION: Final = "a tool asks by elicitation, of which the judge has none"
+_NO_ELICITATION: Final = "a tool asks by elicitation, which the check does not support"
 
 
 class Mcp(Driver):
     name: ClassVar = "mcp"
     title: ClassVar = "MCP"
     lacks: ClassVar = {
-        "stream": "the result of a call comes in one piece",
-        "turns": "calls of a tool make no conversation",
+        "stream": "the result of a call is not streamed",
+        "turns": "tool calls have no conversation",
         "question": _NO_ELICITATION,
         "questions": _NO_ELICITATION,
         "approval": _NO_ELICITATION,
-        "files": "a call holds no files",
-        "cancel": "a call that is cancelled is not answered, so that nothing tells its end",
-        "return": "a call cannot be looked at again",
-        "look": "a call cannot be looked at again",
-        "shared": "it has no ids for runs of other protocols",
+        "files": "a call has no files",
+        "cancel": "a cancelled call has no response that shows its end",
+        "return": "a call cannot be fetched again",
+        "look": "a call cannot be fetched again",
+        "shared": "MCP has no ids for runs of other protocols",
     }
 
     def __init__(self, *arguments: Any) -> None:

@@ -22,7 +22,7 @@ class InvalidJson(ValueError):
 
 
 def _refuse(constant: str) -> Any:
-    raise InvalidJson(f"{constant} is no JSON")
+    raise InvalidJson(f"{constant} is not JSON")
 
 
 def parse_json(content: bytes | str) -> Any:

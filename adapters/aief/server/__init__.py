@@ -80,7 +80,7 @@ _ATTEMPTS: Final = 4
 _PAGE_MOST: Final = 1000
 """Maximum size of a page."""
 _INPUT_NOT_READ: Final = Loss(
-    feature=Feature.STEP.value, how="the agent was at work already and did not get this input"
+    feature=Feature.STEP.value, how="the agent was already running and did not receive this input"
 )
 """Loss of a step whose run was already running, so that the agent did not get the input."""
 

@@ -76,7 +76,7 @@ FinishReason, `max_tokens` from Bedrock and `model_length` from Mistral (pydanti
 _MAX_DEPTH: Final = 8
 """Maximum depth of nested objects in counts of tokens. Chosen, not measured: langchain-core 1.7.2 has one level
 (messages/ai.py, UsageMetadata)."""
-_NOT_CITED: Final = "annotations that are no citations, and came in pieces"
+_NOT_CITED: Final = "annotations that are not citations, and arrived in pieces"
 """Loss of annotations in chunks that are not citations."""
 
 Place = tuple[str, ...]

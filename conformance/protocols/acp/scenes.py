@@ -68,7 +68,7 @@ _OTHER_STATUSES: Final = {"question": TERMINAL, "fail": ("completed", "cancelled
 
 def _check_behaviour(behaviour: str, status: str) -> None:
     """Check the final status of a run against a behaviour. Raises NotShown if the agent did something else."""
-    check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"gave a run that is {status}")
+    check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"returned a run with the status {status}")
 
 
 async def stream_run(ctx: Ctx, behaviour: str) -> AcpStream:
@@ -180,7 +180,7 @@ async def cancel_run(ctx: Ctx) -> tuple[Exchange, AcpStream]:
 async def wait_for_end(server: AcpTarget, run_id: str, bound: float) -> Exchange:
     """Return the run after its end. Raises Failed if it does not end within `bound` seconds."""
     exchange = await wait_for_status(server, run_id, bound, *TERMINAL)
-    check(dig(exchange.json, "status") in TERMINAL, "the run comes to an end", exchange.json, exchange)
+    check(dig(exchange.json, "status") in TERMINAL, "the run ends", exchange.json, exchange)
     return exchange
 
 

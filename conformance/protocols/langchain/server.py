@@ -249,11 +249,11 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the agent never does it")
+        raise NotApplicable("the owner declares that the agent never does it")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.is_from_user and not ctx.target.takes_messages:
-        raise NotObserved("the agent takes no messages: give its input as `data` in a file of triggers", behaviour)
+        raise NotObserved("the agent accepts no messages; give its input as `data` in a file of triggers", behaviour)
     return trigger
 
 

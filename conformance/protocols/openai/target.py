@@ -128,7 +128,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the model never does it")
+        raise NotApplicable("the owner declares that the model never does it")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     return trigger.agent or ctx.target.model, trigger.text
@@ -171,6 +171,6 @@ def check_answered(exchange: Exchange) -> None:
 
 def refused(exchange: Exchange, *statuses: int) -> None:
     """Raise Failed unless the response is a client error."""
-    wanted = " or ".join(map(str, statuses)) if statuses else "a 4xx"
+    wanted = " or ".join(map(str, statuses)) if statuses else "a 4xx status"
     is_right = exchange.status in statuses if statuses else 400 <= (exchange.status or 0) < 500
     check(is_right, f"a refusal with {wanted}", exchange.status, exchange)

@@ -45,10 +45,10 @@ async def files_are_given_unharmed(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(with_file, binding)
     files = _files_of(sent)
     raws = [str(part["raw"]) for part in files if dig(part, "raw") is not None]
-    check_shown(bool(raws), "files", "gave no file with its bytes")
+    check_shown(bool(raws), "files", "returned no file bytes")
     received = [_decode_base64(raw) for raw in raws]
     has_name = any(dig(part, "filename") == FILE_NAME for part in files)
-    check_shown(BYTES in received or has_name, "files", "gave a file of its own")
+    check_shown(BYTES in received or has_name, "files", "returned another file")
     check(BYTES in received, "the 256 bytes that were sent, in base64", raws, sent.exchange)
 
 
@@ -64,11 +64,11 @@ def _decode_base64(raw: str) -> bytes:
 async def files_have_names(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(with_file, binding)
     files = _files_of(sent)
-    check_shown(bool(files), "files", "gave no file")
+    check_shown(bool(files), "files", "returned no file")
     is_same = any(_decode_base64(str(dig(part, "raw"))) == BYTES for part in files)
     names = [dig(part, "filename") for part in files]
-    check_shown(is_same or FILE_NAME in names, "files", "gave a file of its own")
-    check(FILE_NAME in names, "the file with the name it came with", names, sent.exchange)
+    check_shown(is_same or FILE_NAME in names, "files", "returned another file")
+    check(FILE_NAME in names, "the file with the name that was sent", names, sent.exchange)
 
 
 def _files_of(sent: A2aReply) -> list[Any]:

@@ -50,9 +50,9 @@ async def structured_content_fits_the_schema(ctx: Ctx) -> None:
         Draft202012Validator.check_schema(schema)
         Draft202012Validator(schema).validate(value)  # pyright: ignore[reportUnknownMemberType]
     except SchemaError as error:
-        raise Prerequisite(f"an outputSchema that is one: {error.message}", schema) from None
+        raise Prerequisite(f"a valid outputSchema: {error.message}", schema) from None
     except ValidationError as error:
-        raise Failed(f"structuredContent that keeps outputSchema: {error.message}", value) from None
+        raise Failed(f"structuredContent that matches outputSchema: {error.message}", value) from None
 
 
 async def _list_tools(ctx: Ctx) -> McpReply:

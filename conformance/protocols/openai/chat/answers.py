@@ -62,7 +62,7 @@ async def created_is_in_seconds(ctx: Ctx) -> None:
     exchange = await ctx.once(answer_plainly)
     created = dig(exchange.json, "created")
     is_now = isinstance(created, int) and abs(created - time.time()) < _MAX_CLOCK_DIFFERENCE
-    check(is_now, "the time of now as Unix seconds", created, exchange)
+    check(is_now, "the current time in Unix seconds", created, exchange)
 
 
 @probes.add
@@ -183,7 +183,7 @@ async def schema_is_kept(ctx: Ctx) -> None:
     text = text_of(exchange)
     value = json_or_none(text)
     is_kept = isinstance(dig(value, "city"), str) and set(as_object(value) or {}) == {"city"}
-    check(is_kept, f"content that keeps the schema {json.dumps(PARAMETERS)}", text, exchange)
+    check(is_kept, f"content that matches the schema {json.dumps(PARAMETERS)}", text, exchange)
 
 
 async def _check_history(ctx: Ctx, *before: Any) -> None:
