@@ -397,7 +397,7 @@ class _Log:
     def has(self, feature: Feature) -> bool:
         return feature in self.features
 
-    def whole(self, questions: int) -> list[Record]:
+    def complete_log(self, questions: int) -> list[Record]:
         metadata: JsonObject = self.draw(json_objects()) if self.has(Feature.METADATA) else {}
         self.add(ThreadChanged(metadata=metadata), task=False)
         self.task_id = self.new_id()
@@ -539,7 +539,7 @@ def records(
     `questions` limits how often it pauses, `max_length` the output of each activation.
     """
     log = _Log(draw, features, agent, max_length, _numbered(draw))
-    return log.whole(questions)
+    return log.complete_log(questions)
 
 
 _NEUTRAL = UpstreamBound(protocol="test", ids={})
@@ -552,7 +552,7 @@ def _ends(log: list[Record], run_id: str | None) -> int:
 
 
 @st.composite
-def taken_up(draw: Draw) -> tuple[list[Record], list[Record]]:
+def resumed_logs(draw: Draw) -> tuple[list[Record], list[Record]]:
     """Draw a log with a run that was cut off and resumed, and the same log with an invisible event instead of that
     start.
     """
@@ -588,7 +588,7 @@ def started_over(draw: Draw) -> tuple[list[Record], list[Record]]:
     assume(started)
     start: int = draw(st.sampled_from(started))
     run_id = log[start].run_id
-    emitted = [r.event for r in log if r.run_id == run_id and isinstance(r.event, _SAID)]
+    emitted = [r.event for r in log if r.run_id == run_id and isinstance(r.event, _OUTPUT)]
     cut: int = draw(st.integers(0, len(emitted)))
     void = [*map(_renamed, emitted[:cut]), *map(_renamed, _closings(emitted[:cut]))]
     place = start + 1 + isinstance(log[start + 1].event, TaskChanged)
@@ -604,7 +604,7 @@ def started_over(draw: Draw) -> tuple[list[Record], list[Record]]:
     return [*log[:place], *numbered, *rest], [*log[:place], *neutral, *rest]
 
 
-_SAID = (
+_OUTPUT = (
     MessageStarted,
     PartAdded,
     PartDelta,

@@ -58,7 +58,7 @@ NAMED_SO: Final = {
 }
 PREFIXES: Final = ("is_", "has_", "can_")
 """Prefixes of the names of predicates."""
-TELL_WHETHER: Final[Mapping[str, str]] = {
+BOOLEAN_FUNCTIONS: Final[Mapping[str, str]] = {
     # Actions.
     "add_texts": "whether it could",
     "advance_cursor": "whether this gateway still delivers to the webhook",
@@ -93,16 +93,16 @@ TELL_WHETHER: Final[Mapping[str, str]] = {
     "delete_cron": "whether there was one",
     "forget_webhooks": "whether there may be more",
     "wait": "whether the deliveries came in time",
-    # Names of others.
+    # Names of other packages.
     "eof_received": "asyncio's",
     "once": "of a port that other packages implement",
-    # Words of the caller's or of the other side's.
+    # Words of a caller's or a peer's protocol.
     "active": "of an extension, as `babelgate.adapters.kit.extension` has it",
     "flag": "a parameter of a request as a value",
     "should_reconnect": "what a client's loop asks",
     "takes": "the filter of a stream",
 }
-"""Public functions that give a bool and are named otherwise."""
+"""Public functions that return a bool and have another kind of name."""
 LONG: Final = {"gateway/storage/statements.py: __init__": "one prepared statement after another"}
 
 RAISES_BY_KIND: Final[Mapping[str, str]] = {
@@ -113,7 +113,7 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
     "adapters/*/server/*": "routes: each error is answered in the protocol's words",
     "gateway/storage/reads.py": "`babelgate.canonical.hub.Reads` says it",
 }
-"""Modules in which it is clear what public functions raise."""
+"""Modules whose public functions need no list of raised codes."""
 
 TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
@@ -135,7 +135,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/write_queue.py": "tests/gateway/storage/test_journal.py",
     "gateway/storage/writer.py": "tests/gateway/storage/test_journal.py",
     "gateway/storage/writer_link.py": "tests/gateway/storage/test_postgres.py",
-    # What a text beyond ASCII is good for shows where servers harm it.
+    # Tested with servers that damage text beyond ASCII.
     "conformance/samples.py": "tests/conformance/test_judge.py",
     # The two ports of adapters, and what clients and servers of all protocols share: by every adapter's own tests.
     "adapters/kit/adapter.py": "tests/gateway/http/test_app.py",
@@ -276,9 +276,9 @@ def test_every_module_has_its_test() -> None:
         if module.stem == "__main__" or is_short_initializer(module) or (ROOT / mirrored(name)).is_file():
             continue
         found = next((pattern for pattern in TESTED_BY if fnmatch(str(name), pattern)), None)
-        assert found is not None, f"{name}: no {mirrored(name)}, and nothing in TESTED_BY says what tests it"
+        assert found is not None, f"{name}: no {mirrored(name)}, and no entry of TESTED_BY covers it"
         needed.add(found)
-    assert set(TESTED_BY) == needed, "nothing needs these entries"
+    assert set(TESTED_BY) == needed, "these entries are not needed"
     assert all((ROOT / test).is_file() for test in TESTED_BY.values())
 
 
@@ -445,7 +445,7 @@ def test_predicates_begin_with_is_has_or_can(trees: Mapping[Path, ast.Module]) -
         if isinstance(function.returns, ast.Name) and function.returns.id == "bool"
         if not function.name.startswith(("_", *PREFIXES))
     }
-    assert found == set(TELL_WHETHER)
+    assert found == set(BOOLEAN_FUNCTIONS)
 
 
 def test_models_of_messages_are_in_wire(trees: Mapping[Path, ast.Module]) -> None:

@@ -87,7 +87,7 @@ def program(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         check=True,
         cwd=folder,
     )
-    assert Path(found.stdout.strip()).is_relative_to(site), "the installed one is what is tested"
+    assert Path(found.stdout.strip()).is_relative_to(site), "the test must use the installed package"
     return folder / "bin" / "babelgate"
 
 

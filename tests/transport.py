@@ -27,7 +27,7 @@ class Transport(httpx.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Send a request, and return the response. Raises httpx.TransportError."""
-        assert request.url.scheme != "https", f"{request.url}: tests speak TLS by a client of their own"
+        assert request.url.scheme != "https", f"{request.url}: tests with TLS need a separate client"
         if request.url.scheme != "http":
             raise httpx.UnsupportedProtocol(f"Request URL has an unsupported protocol '{request.url.scheme}://'.")
         timeouts: dict[str, float | None] = request.extensions.get("timeout", {})

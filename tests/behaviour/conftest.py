@@ -21,6 +21,6 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
-    """A gateway on which two owners have things."""
+    """A gateway with resources of two owners."""
     async with two_owners(tmp_path_factory.mktemp("owners")) as place:
         yield place

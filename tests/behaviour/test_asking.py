@@ -50,7 +50,7 @@ async def test_agents_that_ask_pass_the_contract(asker: object):
     await check_agent(lambda: agent(asker))
 
 
-async def test_several_questions_are_asked_at_once_and_answered_in_order():
+async def test_several_questions_at_once_are_answered_in_order():
     async def asker(text: str) -> AsyncGenerator[object, Any]:
         answers = yield [Ask("a"), Ask("b")]
         yield f"{answers!r}"
@@ -182,7 +182,7 @@ async def test_a_started_over_agent_does_not_repeat_its_messages():
     assert not any(event.kind == "artifact_added" for event in second.events)
 
 
-async def test_a_follow_up_asks_its_own_question_after_a_restart():
+async def test_a_follow_up_asks_a_new_question_after_a_restart():
     dialogue = Dialogue(agent(name_asker))
     await dialogue.say("one")
     await dialogue.answer("Ann")

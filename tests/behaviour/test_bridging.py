@@ -15,7 +15,7 @@ from babelgate.gateway.settings.model import Settings
 from tests.gateway.hubs import within
 from tests.running import Running, running
 
-SAID = "two words"
+TEXT = "two words"
 
 
 class Gate:
@@ -61,7 +61,7 @@ async def ended(gateway: Running, headers: Any) -> None:
 
 
 async def test_a_background_acp_run_is_polled_to_its_end(gateway: Running, gate: Gate) -> None:
-    message = {"role": "user", "parts": [{"content": SAID}]}
+    message = {"role": "user", "parts": [{"content": TEXT}]}
     begun = await gateway.http.post("/acp/runs", json={"agent_name": "gated", "input": [message], "mode": "async"})
     assert begun.status_code == 202
     path = f"/acp/runs/{begun.json()['run_id']}"
@@ -70,13 +70,13 @@ async def test_a_background_acp_run_is_polled_to_its_end(gateway: Running, gate:
     gate.may_end.set()
     await ended(gateway, begun.headers)
     run = (await gateway.http.get(path)).json()
-    assert (run["status"], run["output"][0]["parts"][0]["content"]) == ("completed", f"I heard {SAID}")
+    assert (run["status"], run["output"][0]["parts"][0]["content"]) == ("completed", f"I heard {TEXT}")
 
 
 @pytest.mark.parametrize("version", ["0.3", "1.0"])
 async def test_a_background_a2a_task_is_polled_to_its_end(gateway: Running, gate: Gate, version: str) -> None:
     new = version == "1.0"
-    part: dict[str, str] = {"text": SAID} if new else {"kind": "text", "text": SAID}
+    part: dict[str, str] = {"text": TEXT} if new else {"kind": "text", "text": TEXT}
     message = {"messageId": "1", "role": "ROLE_USER" if new else "user", "parts": [part]}
     how: dict[str, bool] = {"returnImmediately": True} if new else {"blocking": False}
 
@@ -95,14 +95,14 @@ async def test_a_background_a2a_task_is_polled_to_its_end(gateway: Running, gate
     await ended(gateway, begun.headers)
     task = (await call(look, {"id": task_id})).json()["result"]
     assert task["status"]["state"] == ("TASK_STATE_COMPLETED" if new else "completed")
-    assert task["artifacts"][0]["parts"][0]["text"] == f"I heard {SAID}"
+    assert task["artifacts"][0]["parts"][0]["text"] == f"I heard {TEXT}"
 
 
 @pytest.mark.parametrize("prefix", ["", "/agent-protocol"])
 async def test_a_background_langgraph_run_is_polled_to_its_end(gateway: Running, gate: Gate, prefix: str) -> None:
     named = {"agent_id": "gated"} if prefix else {"assistant_id": "gated"}
     thread_id = (await gateway.http.post(f"{prefix}/threads", json={})).json()["thread_id"]
-    body: dict[str, Any] = {**named, "input": {"messages": [{"role": "user", "content": SAID}]}}
+    body: dict[str, Any] = {**named, "input": {"messages": [{"role": "user", "content": TEXT}]}}
     begun = await gateway.http.post(f"{prefix}/threads/{thread_id}/runs", json=body)
     path = f"{prefix}/threads/{thread_id}/runs/{begun.json()['run_id']}"
     await within(gate.at_work.wait(), "the agent at work")
@@ -112,4 +112,4 @@ async def test_a_background_langgraph_run_is_polled_to_its_end(gateway: Running,
     assert (await gateway.http.get(path)).json()["status"] == "success"
     state = (await gateway.http.get(f"{prefix}/threads/{thread_id}/state")).json()
     messages = state["messages"] if prefix else state["values"]["messages"]
-    assert messages[-1]["content"] == f"I heard {SAID}"
+    assert messages[-1]["content"] == f"I heard {TEXT}"

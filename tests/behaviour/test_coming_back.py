@@ -42,14 +42,14 @@ from babelgate.gateway.settings.model import Limits
 from tests.gateway.hubs import (
     OWNER,
     Activation,
-    House,
+    HubFactory,
     answer,
-    asked,
     ends,
     finish,
     follow,
     kinds,
     log,
+    open_questions,
     reaches,
     registered,
     run_is,
@@ -60,26 +60,26 @@ from tests.gateway.hubs import (
 )
 
 
-async def restarted(hubs: House, hub: GatewayHub, agent: Any, **options: Any) -> GatewayHub:
+async def restarted(hubs: HubFactory, hub: Hub, agent: Any, **options: Any) -> Hub:
     """Stop the hub, and start another one on its database, with the same agent."""
     await hubs.stop(hub)
     return await hubs.start(registered("a", agent, **options))
 
 
-async def test_a_graceful_stop_ends_readers_but_not_the_run(hubs: House) -> None:
+async def test_a_graceful_stop_ends_readers_but_not_the_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     await hubs.stop(hub)
     before = await within(reading)
-    assert going.cancelled.is_set()
+    assert activation.cancelled.is_set()
     assert not any(isinstance(r.event, RunEnded) or r.event.kind == "part_ended" for r in before)
     hub = await hubs.start(registered("a", agent, idempotent=True))
-    going = await agent.called()
-    assert (going.call.attempt, going.call.text) == (2, "work")
-    going.say("all of it").end()
+    activation = await agent.called()
+    assert (activation.call.attempt, activation.call.text) == (2, "work")
+    activation.say("all of it").end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     records = await log(hub, receipt, "task")
     assert records[: len(before)] == before
@@ -87,7 +87,7 @@ async def test_a_graceful_stop_ends_readers_but_not_the_run(hubs: House) -> None
     assert [(start.attempt, start.resumed) for start in starts] == [(1, False), (2, True), (2, False)]
 
 
-async def test_a_stop_detaches_an_agent_instead_of_cancelling_it(hubs: House) -> None:
+async def test_a_stop_detaches_an_agent_instead_of_cancelling_it(hubs: HubFactory) -> None:
     reasons: list[tuple[object, ...]] = []
 
     class Asking:
@@ -106,7 +106,7 @@ async def test_a_stop_detaches_an_agent_instead_of_cancelling_it(hubs: House) ->
     assert reasons == [(DETACH,)]
 
 
-async def test_a_stop_detaches_an_agent_that_waits_for_the_journal(hubs: House) -> None:
+async def test_a_stop_detaches_an_agent_that_waits_for_the_journal(hubs: HubFactory) -> None:
     reasons: list[object] = []
 
     class Talkative:
@@ -127,7 +127,7 @@ async def test_a_stop_detaches_an_agent_that_waits_for_the_journal(hubs: House) 
     assert reasons == [(DETACH,)]
 
 
-async def test_a_restart_fails_runs_that_cannot_be_repeated(hubs: House) -> None:
+async def test_a_restart_fails_runs_that_cannot_be_repeated(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).open("half").ask("a question that nobody will answer")
@@ -166,12 +166,12 @@ class Cut:
         assert records[: len(self.before)] == self.before
         return records[len(self.before) :]
 
-    async def said(self) -> list[str]:
+    async def texts(self) -> list[str]:
         fold = Fold(self.receipt.thread_id, OWNER, await log(self.hub, self.receipt))
         return [message.text for message in fold.messages(run_id=self.receipt.run_id) if message.role == "agent"]
 
 
-async def cut_off(hubs: House, *events: Event) -> Cut:
+async def cut_off(hubs: HubFactory, *events: Event) -> Cut:
     """Restart the hub after the agent has emitted the events, and return the run with the agent's next start."""
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
@@ -192,12 +192,12 @@ def is_last(text: str) -> Callable[[Record], bool]:
     return lambda record: isinstance(record.event, PartDelta) and record.event.text == text
 
 
-async def test_a_restarted_agent_continues_after_the_repeated_events(hubs: House) -> None:
+async def test_a_restarted_agent_continues_after_the_repeated_events(hubs: HubFactory) -> None:
     cut = await cut_off(hubs, StepStarted(name="plan"), *opened("one ", "two ", "thr"))
     cut.again.say(StepStarted(name="plan"), *opened("", "on", "e two t", "hr"), Custom(name="cut"))
     cut.again.say(PartDelta(text="ee"), PartEnded(), MessageEnded(), StepEnded(name="plan")).end()
     assert (await cut.ends()).state is TaskState.COMPLETED
-    assert await cut.said() == ["one two three"]
+    assert await cut.texts() == ["one two three"]
     after = [record.event for record in await cut.after()]
     assert [event.kind for event in after] == [
         "part_delta",
@@ -211,22 +211,22 @@ async def test_a_restarted_agent_continues_after_the_repeated_events(hubs: House
     assert after[0] == PartDelta(message_id=started.message_id, index=0, text="ee")
 
 
-async def test_repeated_messages_match_even_with_new_ids(hubs: House) -> None:
+async def test_repeated_messages_match_even_with_new_ids(hubs: HubFactory) -> None:
     cut = await cut_off(hubs, *opened("half", message_id="first"))
     cut.again.say(*opened("ha", "lf", message_id="second"), Custom(name="cut"))
     cut.again.say(PartDelta(message_id="second", text=" and whole"), PartEnded(message_id="second"))
     cut.again.say(MessageEnded(message_id="second"), *opened("more", message_id="first")).end()
     assert (await cut.ends()).state is TaskState.COMPLETED
-    assert await cut.said() == ["half and whole", "more"]
+    assert await cut.texts() == ["half and whole", "more"]
 
 
-async def test_a_diverging_agent_starts_over_and_its_last_attempt_counts(hubs: House) -> None:
+async def test_a_diverging_agent_starts_over_and_its_last_attempt_counts(hubs: HubFactory) -> None:
     artifact = ArtifactAdded(artifact_id="a", name="a.txt", part=TextPart(text="old"))
     cut = await cut_off(hubs, *opened("one ", "two ", message_id="m"), artifact)
     cut.again.say(*opened("one ", "t", message_id="m"))
     cut.again.say(PartDelta(text="hree", message_id="m"), PartEnded(message_id="m"), MessageEnded(message_id="m")).end()
     assert (await cut.ends()).state is TaskState.COMPLETED
-    assert await cut.said() == ["one three"]
+    assert await cut.texts() == ["one three"]
     after = await cut.after()
     assert [record.event.kind for record in after][:3] == ["part_ended", "message_ended", "run_started"]
     start = after[2].event
@@ -234,52 +234,52 @@ async def test_a_diverging_agent_starts_over_and_its_last_attempt_counts(hubs: H
     fold = Fold(cut.receipt.thread_id, OWNER, await log(cut.hub, cut.receipt))
     assert not fold.artifacts
     names = {record.event.message_id for record in [*cut.before, *after] if isinstance(record.event, MessageStarted)}
-    assert len(names) == 2, "what is void and what holds are not added up under one id"
+    assert len(names) == 2, "a void part must not share its id with a valid one"
 
 
-async def test_an_agent_that_emits_less_starts_over_at_its_end(hubs: House) -> None:
+async def test_an_agent_that_emits_less_starts_over_at_its_end(hubs: HubFactory) -> None:
     cut = await cut_off(hubs, *opened("one two three"))
     cut.again.say(*opened("one two "), PartEnded(), MessageEnded()).end()
     assert (await cut.ends()).state is TaskState.COMPLETED
-    assert await cut.said() == ["one two "]
+    assert await cut.texts() == ["one two "]
 
 
-async def test_a_failure_during_the_repetition_keeps_earlier_messages(hubs: House) -> None:
+async def test_a_failure_during_the_repetition_keeps_earlier_messages(hubs: HubFactory) -> None:
     cut = await cut_off(hubs, *opened("one ", "two "))
     cut.again.say(*opened("one ")).fail(RuntimeError("no more"))
     task = await cut.ends()
     assert task.state is TaskState.FAILED
-    assert await cut.said() == ["one two "]
+    assert await cut.texts() == ["one two "]
     assert not any(isinstance(record.event, RunStarted) for record in await cut.after())
 
 
-async def test_a_cancel_during_the_repetition_keeps_earlier_messages(hubs: House) -> None:
+async def test_a_cancel_during_the_repetition_keeps_earlier_messages(hubs: HubFactory) -> None:
     cut = await cut_off(hubs, *opened("one ", "two "))
     cut.again.say(*opened("one "))
     await cut.hub.cancel(OWNER, cut.receipt.task_id)
     assert (await cut.ends()).state is TaskState.CANCELLED
-    assert await cut.said() == ["one two "]
+    assert await cut.texts() == ["one two "]
 
 
-async def test_a_run_restarted_many_times_emits_everything_once(hubs: House) -> None:
+async def test_a_run_restarted_many_times_emits_everything_once(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a", "work")
     words = [f"{number} " for number in range(8)]
     for attempt in range(1, 5):
-        going = await agent.called()
-        assert going.call.attempt == attempt
-        going.say(*opened("", *words[: 2 * attempt]))
+        activation = await agent.called()
+        assert activation.call.attempt == attempt
+        activation.say(*opened("", *words[: 2 * attempt]))
         await follow(hub, Scope.task(receipt.task), until=is_last(words[2 * attempt - 1]))
         hub = await restarted(hubs, hub, agent, idempotent=True)
-    going = await agent.called()
-    going.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
+    activation = await agent.called()
+    activation.say(*opened("".join(words)), PartEnded(), MessageEnded()).end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     events = [record.event for record in await log(hub, receipt)]
     assert [event.text for event in events if isinstance(event, PartDelta)] == words
     assert sum(isinstance(event, MessageStarted) for event in events) == 1
 
 
-async def test_past_events_of_a_call_exclude_void_ones(hubs: House) -> None:
+async def test_past_events_of_a_call_exclude_void_ones(hubs: HubFactory) -> None:
     cut = await cut_off(hubs, *opened("void"))
     cut.again.say(*opened("holds", "!"))
     await follow(cut.hub, Scope.task(cut.receipt.task), until=is_last("!"))
@@ -289,7 +289,7 @@ async def test_past_events_of_a_call_exclude_void_ones(hubs: House) -> None:
     await cut.ends()
 
 
-async def test_a_restarted_idempotent_agent_asks_its_questions_again(hubs: House) -> None:
+async def test_a_restarted_idempotent_agent_asks_its_questions_again(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a")
     (await agent.called()).ask("name")
@@ -297,14 +297,14 @@ async def test_a_restarted_idempotent_agent_asks_its_questions_again(hubs: House
     hub = await restarted(hubs, hub, agent, idempotent=True)
     (await agent.called()).ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    (question,) = await asked(hub, receipt)
+    (question,) = await open_questions(hub, receipt)
     await answer(hub, receipt.task_id, values={question.interrupt_id: "Bob"})
-    going = await agent.called()
-    assert [value.value for value in going.call.answers] == ["Bob"]
-    await finish(hub, going, receipt)
+    activation = await agent.called()
+    assert [value.value for value in activation.call.answers] == ["Bob"]
+    await finish(hub, activation, receipt)
 
 
-async def test_queued_and_paused_runs_survive_a_restart(hubs: House) -> None:
+async def test_queued_and_paused_runs_survive_a_restart(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     paused = await submit_and_ask(hub, agent, "name", words="paused")
     lost = await submit(hub, "a", "lost")
@@ -315,17 +315,17 @@ async def test_queued_and_paused_runs_survive_a_restart(hubs: House) -> None:
     hub = await restarted(hubs, hub, agent, concurrency=1)
     assert await log(hub, paused) == before
     for number in (0, 1, 2):
-        going = await agent.called()
-        assert going.call.text == str(number)
+        activation = await agent.called()
+        assert activation.call.text == str(number)
         assert not agent.waiting
-        going.end()
+        activation.end()
     for receipt in (*queued, other):
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     await answer(hub, paused.task_id, "Bob")
     await finish(hub, await agent.called(), paused)
 
 
-async def test_a_run_of_a_removed_agent_ends_with_a_fault(hubs: House) -> None:
+async def test_a_run_of_a_removed_agent_ends_with_a_fault(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     running = await submit(hub, "a")
     await agent.called()
@@ -337,7 +337,7 @@ async def test_a_run_of_a_removed_agent_ends_with_a_fault(hubs: House) -> None:
         assert task.fault is not None and task.fault.code is code
 
 
-async def test_an_interrupted_cancel_or_rollback_completes_at_the_next_start(hubs: House) -> None:
+async def test_an_interrupted_cancel_or_rollback_completes_at_the_next_start(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, idempotent=True, limits=Limits(cancel_grace=0.2))
     cancelled = await submit(hub, "a")
     one = await agent.called()
@@ -349,16 +349,16 @@ async def test_an_interrupted_cancel_or_rollback_completes_at_the_next_start(hub
         submit(hub, "a", "new", thread_id=old.thread_id, strategy="rollback"),
     )
     await hubs.stop(hub)
-    for going in (one, two):
-        going.end()
-        await within(going.closed.wait())
+    for activation in (one, two):
+        activation.end()
+        await within(activation.closed.wait())
     hub = await hubs.start(registered("a", agent, idempotent=True))
     assert (await hub.reads.task(OWNER, cancelled.task_id)).state is TaskState.CANCELLED
     run = await hub.reads.run(OWNER, old.run_id)
     assert (run.reason, run.removed) == (RunReason.ROLLED_BACK, True)
-    going = await agent.called()
-    assert going.call.text == "new"
-    going.end()
+    activation = await agent.called()
+    assert activation.call.text == "new"
+    activation.end()
 
 
 class Remote:
@@ -384,7 +384,7 @@ class Remote:
         await self.more.wait()
 
 
-async def test_a_run_that_outlives_the_gateway_is_reattached(hubs: House) -> None:
+async def test_a_run_that_outlives_the_gateway_is_reattached(hubs: HubFactory) -> None:
     pieces: list[Event] = [PartDelta(text=f"{number} ") for number in range(6)]
     agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), *pieces])
     hub = await hubs.start(registered("a", agent))
@@ -401,7 +401,7 @@ async def test_a_run_that_outlives_the_gateway_is_reattached(hubs: House) -> Non
     assert sum(isinstance(event, MessageStarted) for event in events) == 1
 
 
-async def test_an_upstream_that_replays_differently_fails_the_run(hubs: House) -> None:
+async def test_an_upstream_that_replays_differently_fails_the_run(hubs: HubFactory) -> None:
     agent = Remote([MessageStarted(), PartAdded(part=TextPart(text=""), open=True), PartDelta(text="a")])
     hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
@@ -435,7 +435,7 @@ class Deaf:
             self.cancel_received.set()
 
 
-async def test_a_cancel_is_sent_again_to_the_upstream_after_restart(hubs: House) -> None:
+async def test_a_cancel_is_sent_again_to_the_upstream_after_restart(hubs: HubFactory) -> None:
     agent = Deaf()
     hub = await hubs.start(registered("a", agent), limits=Limits(cancel_grace=0.3))
     receipt = await submit(hub, "a")
@@ -449,23 +449,23 @@ async def test_a_cancel_is_sent_again_to_the_upstream_after_restart(hubs: House)
     assert [record.event.kind for record in await log(hub, receipt)].count("upstream_bound") == 1
 
 
-async def test_a_stop_while_agents_finish_loses_nothing(hubs: House) -> None:
+async def test_a_stop_while_agents_finish_loses_nothing(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipts = [await submit(hub, "a", str(number)) for number in range(8)]
     for number in range(8):
         (await agent.called()).say(f"answer {number}").end()
     hub = await restarted(hubs, hub, agent, idempotent=True)
-    for going in agent.calls[8:]:
-        going.say("again").end()
+    for activation in agent.calls[8:]:
+        activation.say("again").end()
     for receipt in receipts:
-        going = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
-        if going is None and not (await hub.reads.task(OWNER, receipt.task_id)).is_terminal:
+        activation = next((each for each in agent.calls[8:] if each.call.run_id == receipt.run_id), None)
+        if activation is None and not (await hub.reads.task(OWNER, receipt.task_id)).is_terminal:
             (await agent.called()).say("again").end()
     for receipt in receipts:
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_the_working_state_is_published_once_despite_restarts(hubs: House) -> None:
+async def test_the_working_state_is_published_once_despite_restarts(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
     receipt = await submit(hub, "a")
     await agent.called()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.stage import Stage, nursery
 from tests.pairs.acp import Acp
-from tests.pairs.caller import Caller, Seen
+from tests.pairs.caller import Caller, TaskView
 from tests.pairs.house import CALLERS
 from tests.postgres import empty, url_of
 from tests.running import running
@@ -25,7 +25,7 @@ async def test_every_protocol_shows_the_same_after_a_kill(postgres_tables: str, 
         stage = Stage(tmp_path, born, {"agents": agents, "database": url_of(postgres_tables)})
         http = await stage.start()
         echoes, askers = ([new_caller(http, agent) for new_caller in CALLERS] for agent in agents)
-        completed = await within(asyncio.gather(*(caller.told("Hello") for caller in echoes)))
+        completed = await within(asyncio.gather(*(caller.run_to_end("Hello") for caller in echoes)))
         paused = await within(asyncio.gather(*(caller.send("go") for caller in askers)))
         assert [(view.state, view.text) for view in completed] == [("completed", "Hello")] * len(CALLERS)
         assert all(view.questions for view in paused)
@@ -55,7 +55,7 @@ async def test_a_standby_gateway_takes_over_after_a_kill(
         paused = await caller.send("go")
         second = running(tmp_path, configured=agents, database=database, standby=True)
         starting = asyncio.ensure_future(stack.enter_async_context(second))
-        await within(turned(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
+        await within(eventually(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
         assert await caller.look(paused.task_id) == paused
         stage.kill()
         caller.http = (await within(starting)).http
@@ -64,6 +64,6 @@ async def test_a_standby_gateway_takes_over_after_a_kill(
         assert (completed.state, completed.text) == ("completed", "Hello, Ada.")
 
 
-async def _look(callers: Sequence[Caller], views: Sequence[Seen]) -> list[Seen]:
+async def _look(callers: Sequence[Caller], views: Sequence[TaskView]) -> list[TaskView]:
     looks = (caller.look(view.task_id) for caller, view in zip(callers, views, strict=True))
     return await within(asyncio.gather(*looks))

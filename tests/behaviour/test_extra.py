@@ -24,7 +24,7 @@ NAMES: Final = ("a2a", "acp", "aief", "agent-protocol", "langchain", "langgraph"
 
 
 @pytest.mark.parametrize("member", ["x", [], 3, None, {"messageId": {}, "metadata": "x", "branch": {}, "told": 1}])
-async def test_a_run_is_shown_with_any_value_in_extra(tmp_path: Path, member: Any) -> None:
+async def test_a_run_with_any_value_in_extra_is_visible(tmp_path: Path, member: Any) -> None:
     extra: Extra = dict.fromkeys(NAMES, member)
 
     async def agent(_: str) -> AsyncGenerator[Event]:

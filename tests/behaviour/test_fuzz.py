@@ -20,7 +20,7 @@ from tests.behaviour.test_routes import QUERIES
 from tests.gateway import fuzz
 from tests.gateway.hostile import FORMS, IDS
 from tests.gateway.route import ROUTES, Route
-from tests.gateway.siege import Case, besieged, dumped, problems, sending, spared, there
+from tests.gateway.siege import Case, besieged, create_targets, dumped, problems, sending, spared
 from tests.gateway.valid import COMMANDS, RPC, UPLOAD, V1, VALID, Command, Rpc, command, filled, rpc
 from tests.running import Running
 
@@ -58,7 +58,7 @@ async def survives(gateway: Running, route: Route, cases: list[Case]) -> None:
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if str(route) in VALID], ids=str)
 async def test_a_mutated_body_is_answered(gateway: Running, route: Route) -> None:
-    slots = spared(route, await there(gateway, route.path))
+    slots = spared(route, await create_targets(gateway, route.path))
     at, count = route.at(slots), max(1, COUNT // 4) if route.again else COUNT
     await survives(
         gateway,
@@ -80,7 +80,7 @@ SEARCHES: Final = [
 @pytest.mark.parametrize("route", [route for route in SEARCHES if str(route) in VALID], ids=str)
 async def test_strange_values_in_each_member_of_a_search_are_answered(gateway: Running, route: Route) -> None:
     """Check the values that a search passes to the database."""
-    slots = await there(gateway, route.path)
+    slots = await create_targets(gateway, route.path)
     valid = VALID[str(route)]
     assert isinstance(valid, dict)
     every = fuzz.STRANGE[:: 4 if route.again else 1]
@@ -99,7 +99,7 @@ def _with(valid: Mapping[str, Json], name: str, strange: str) -> bytes:
 
 @pytest.mark.parametrize("method", RPC, ids=lambda method: method.name)
 async def test_a_mutated_json_rpc_call_is_answered(gateway: Running, method: Rpc) -> None:
-    slots = await there(gateway, "/a2a/{agent}")
+    slots = await create_targets(gateway, "/a2a/{agent}")
     names = {"task": slots["task_id"], "open": slots["task_id"]}
     # A subscription to a task that waits never ends.
     if "resubscribe" in method.name or method.name == "SubscribeToTask":
@@ -118,7 +118,7 @@ async def test_a_mutated_json_rpc_call_is_answered(gateway: Running, method: Rpc
 
 @pytest.mark.parametrize("each", COMMANDS, ids=str)
 async def test_a_mutated_command_is_answered(gateway: Running, each: Command) -> None:
-    slots = await there(gateway, "/threads")
+    slots = await create_targets(gateway, "/threads")
     route = Route("POST", "/threads/{thread_id}/commands")
     await survives(
         gateway,
@@ -133,7 +133,7 @@ async def test_a_mutated_command_is_answered(gateway: Running, each: Command) ->
 @pytest.mark.parametrize("name", QUERIES)
 async def test_a_generated_query_is_answered(gateway: Running, name: str) -> None:
     route = next(route for route in ROUTES if str(route) == name)
-    at = route.at(spared(route, await there(gateway, route.path)))
+    at = route.at(spared(route, await create_targets(gateway, route.path)))
     body = dumped(VALID[name]) if name in VALID else None
     await survives(
         gateway,
@@ -147,7 +147,7 @@ async def test_a_generated_query_is_answered(gateway: Running, name: str) -> Non
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if route.slots and not route.waits], ids=str)
 async def test_an_id_of_strange_characters_is_answered(gateway: Running, route: Route) -> None:
-    slots = spared(route, await there(gateway, route.path))
+    slots = spared(route, await create_targets(gateway, route.path))
     texts = [*IDS.values(), *(quote(text.encode(errors="replace")[:2000], safe="") for text in fuzz.TEXTS if text)]
     cases = [
         (f"{slot} = {text[:30]}", sending(gateway, route, route.at({**slots, slot: text}), json=VALID.get(str(route))))
@@ -159,7 +159,7 @@ async def test_an_id_of_strange_characters_is_answered(gateway: Running, route: 
 
 async def test_a_mutated_form_is_answered(gateway: Running) -> None:
     route = next(route for route in ROUTES if str(route) == UPLOAD)
-    at = route.at(await there(gateway, route.path))
+    at = route.at(await create_targets(gateway, route.path))
     kind, _ = FORMS["no end"]
     valid = FORMS["no end"][1].rstrip(b"\r\n") + b"--\r\n"
     await survives(

@@ -26,7 +26,7 @@ from tests.pairs.aief import Aief
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.running import Running, running
 
-SAID: Final = sorted(("A", "plan.", "A", "look.", "one", "two"))
+PIECES: Final = sorted(("A", "plan.", "A", "look.", "one", "two"))
 
 
 class Held(Model):
@@ -84,12 +84,12 @@ async def test_a_restart_repeats_only_the_interrupted_node(tmp_path: Path, is_be
         for protocol in (Acp, JsonRpc10, JsonRpc03, LangGraph, AgentProtocol):
             other = protocol(gateway.http, "draft")
             view = await other.look(task_id)
-            assert sorted(view.text.split()) == SAID, protocol.name
+            assert sorted(view.text.split()) == PIECES, protocol.name
             async with other.replay(task_id) as whole:
                 # LangGraph's readers learn from the next state which earlier messages still count.
                 assert sorted((await whole.end()).text) == sorted(view.text)
         aief = Aief(gateway.http, "draft")
-        assert sorted((await aief.look(task_id)).text.split()) == SAID
+        assert sorted((await aief.look(task_id)).text.split()) == PIECES
 
 
 def forget_checkpoint(database: Path) -> None:

@@ -25,12 +25,12 @@ LINEAR: Final = 1.35
 The growth is stepped, because a growing value is stored in full from time to time. If each turn stored the whole text
 again, the factor would be 3.
 """
-SAID: Final = "What is there to be said of it? " * 20
+QUESTION: Final = "What is there to be said of it? " * 20
 
 
 def answering() -> Any:
     def answer(_: State, config: RunnableConfig) -> Any:
-        return {"messages": [AIMessage(SAID)]}
+        return {"messages": [AIMessage(QUESTION)]}
 
     return builder(State, {"answer": answer})
 
@@ -52,7 +52,7 @@ async def converse(caller: Caller, measure: Callable[[], int], agent: str, **opt
     thread_id = await caller.thread()
     sizes = [measure()]
     for turn in range(2 * TURNS):
-        message = {"messages": [{"role": "user", "content": f"{turn}: {SAID}"}]}
+        message = {"messages": [{"role": "user", "content": f"{turn}: {QUESTION}"}]}
         await caller.wait(thread_id, agent, message, **options)
         if turn + 1 in (TURNS, 2 * TURNS):
             sizes.append(measure())

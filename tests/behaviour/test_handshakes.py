@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from tests.gateway.command import Served, served
-from tests.gateway.conversing import PATHS, START, connected, refusal, talking, talks
+from tests.gateway.conversing import PATHS, START, check_socket_works, connected, refusal, talking
 from tests.gateway.hostile import BODIES, HEADERS, IDS, LIMIT, UNKNOWN
 from tests.gateway.hubs import within
 from tests.gateway.owning import ALICE
@@ -119,7 +119,7 @@ async def test_a_page_of_localhost_is_accepted(url: str) -> None:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_path_accepts_commands(url: str, path: str) -> None:
-    await talks(url, path)
+    await check_socket_works(url, path)
 
 
 @pytest.mark.parametrize("name", list(IDS))
@@ -191,7 +191,7 @@ async def test_a_refused_handshake_is_not_logged_as_an_error(process: Served) ->
 
 
 @pytest.mark.parametrize("how", ["whole", "in pieces", "compressed"])
-async def test_a_frame_over_the_limit_closes_its_own_connection_only(process: Served, how: str) -> None:
+async def test_a_frame_over_the_limit_closes_only_that_connection(process: Served, how: str) -> None:
     fitting, larger = (dumped(command("state.get", {"x": "x" * size})).decode() for size in (LIMIT - 1_000, LIMIT))
     compression = "deflate" if how == "compressed" else None
     async with (
@@ -206,12 +206,12 @@ async def test_a_frame_over_the_limit_closes_its_own_connection_only(process: Se
         # What was on its way when the server closed resets the connection, and may take the reason with it.
         assert caught.value.rcvd is None or caught.value.rcvd.code == CloseCode.MESSAGE_TOO_BIG
         assert (await other.tell("state.get"))["error"] == "no_such_run"
-    await talks(process.url)
+    await check_socket_works(process.url)
     assert "Traceback" not in process.stop()
 
 
 @pytest.mark.parametrize("name", ["invalid UTF-8", "UTF-16"])
-async def test_invalid_utf_8_closes_its_own_connection_only(process: Served, name: str) -> None:
+async def test_invalid_utf_8_closes_only_that_connection(process: Served, name: str) -> None:
     """Close the connection with the code 1007, as RFC 6455, section 8.1, requires."""
     async with talking(process.url, AT) as other, connected(process.url, AT) as connection:
         await connection.send(BODIES[name], text=True)
@@ -220,5 +220,5 @@ async def test_invalid_utf_8_closes_its_own_connection_only(process: Served, nam
         assert caught.value.rcvd is not None
         assert caught.value.rcvd.code == CloseCode.INVALID_DATA
         assert (await other.tell("state.get"))["error"] == "no_such_run"
-    await talks(process.url)
+    await check_socket_works(process.url)
     assert "Traceback" not in process.stop()

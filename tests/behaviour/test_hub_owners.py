@@ -38,9 +38,9 @@ from babelgate.canonical.assistant import Assistants
 from babelgate.canonical.cron import Crons
 from babelgate.canonical.hub import StateUpdate, Turn
 from babelgate.canonical.store import Store
-from babelgate.gateway.hub import GatewayHub
-from tests.gateway.owning import Made, Place, look, unknown
-from tests.given import make
+from babelgate.gateway.hub import Hub
+from tests.gateway.owning import OwnerIds, Place, look, unknown
+from tests.submissions import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -50,12 +50,12 @@ async def _first(hub: GatewayHub, owner: str, scope: Scope) -> object:
         return await anext(reading)
 
 
-async def _turn_log(hub: GatewayHub, owner: str, things: Made) -> object:
+async def _turn_log(hub: Hub, owner: str, things: OwnerIds) -> object:
     turns = await hub.reads.turns("alice", things.thread_id, limit=1)
     return await anext(hub.reads.turn_log(owner, things.thread_id, turns or [Turn(seq=1, until=1)]))
 
 
-def _hook(things: Made) -> Webhook:
+def _hook(things: OwnerIds) -> Webhook:
     return Webhook(webhook_id="p2", task_id=things.task_id, dialect="a2a-1.0", url="http://127.0.0.1:9/")
 
 
@@ -63,9 +63,9 @@ def _input(**fields: Any) -> Submission:
     return make(Submission, agent="echo", messages=(Message.of("Bob"),), **fields)
 
 
-def _run(things: Made) -> Run:
+def _run(things: OwnerIds) -> Run:
     return Run(
-        run_id=things.asked,
+        run_id=things.asking_run,
         task_id=things.task_id,
         thread_id=things.thread_id,
         status=RunStatus.PAUSED,
@@ -121,7 +121,7 @@ def _file() -> FilePart:
     return FilePart(name="a.txt", media_type="text/plain", inline=b"Bob", size=3)
 
 
-CALLS: Final[Mapping[str, Callable[[GatewayHub, str, Made], Awaitable[object]]]] = {
+CALLS: Final[Mapping[str, Callable[[Hub, str, OwnerIds], Awaitable[object]]]] = {
     "submit, following up": lambda hub, owner, things: hub.submit(owner, _input(follow_up=things.task_id)),
     "submit, continuing": lambda hub, owner, things: hub.submit(owner, _input(continues=things.ended)),
     "submit, to a thread": lambda hub, owner, things: hub.submit(
@@ -227,7 +227,7 @@ async def _read_pieces(hub: GatewayHub, owner: str, blob: str) -> bytes:
 
 
 async def outcome(
-    call: Callable[[GatewayHub, str, Made], Awaitable[object]], hub: GatewayHub, owner: str, things: Made
+    call: Callable[[Hub, str, OwnerIds], Awaitable[object]], hub: Hub, owner: str, things: OwnerIds
 ) -> str:
     try:
         return things.hidden(f"gave {await call(hub, owner, things)!r}")
@@ -238,7 +238,7 @@ async def outcome(
 @pytest.mark.parametrize("name", list(CALLS))
 async def test_the_hub_treats_another_owners_things_as_missing(place: Place, name: str) -> None:
     hub, nothing = place.gateway.hub, unknown()
-    things, before = await place.things()
+    things, before = await place.shared_ids()
     assert await outcome(CALLS[name], hub, "bob", things) == await outcome(CALLS[name], hub, "bob", nothing)
     assert await look(place.alice, things) == before
     its_own = things if name.startswith(READS) else await place.make()
@@ -246,7 +246,7 @@ async def test_the_hub_treats_another_owners_things_as_missing(place: Place, nam
     assert result != await outcome(CALLS[name], hub, "alice", nothing)
 
 
-MAKES: Final = {"create_thread", "store.put", "assistants.create", "crons.create"}
+CREATING_CALLS: Final = {"create_thread", "store.put", "assistants.create", "crons.create"}
 """Calls that create something for the caller, even if another owner has used the same name. See `test_owners`."""
 
 ELSEWHERE: Final = {"aliases", "await_thread"}
@@ -258,7 +258,7 @@ async def test_every_hub_call_with_an_owner_is_compared() -> None:
     calls |= {f"store.{name}" for name in vars(Store) if _takes_owner(Store, name)}
     calls |= {f"assistants.{name}" for name in vars(Assistants) if _takes_owner(Assistants, name)}
     calls |= {f"crons.{name}" for name in vars(Crons) if _takes_owner(Crons, name)}
-    assert calls - MAKES - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
+    assert calls - CREATING_CALLS - ELSEWHERE == {name.partition(",")[0].partition(" ")[0] for name in CALLS}
 
 
 def _takes_owner(port: type, name: str) -> bool:
@@ -266,7 +266,7 @@ def _takes_owner(port: type, name: str) -> bool:
     return inspect.isfunction(value) and "owner" in inspect.signature(value).parameters
 
 
-async def test_an_alias_is_shown_to_its_owner_only(place: Place) -> None:
+async def test_an_alias_is_visible_to_its_owner_only(place: Place) -> None:
     things = await place.make()
     hub = place.gateway.hub
     thread_id = await hub.reads.thread_of("alice", "a2a", "files", things.context_id)

@@ -15,16 +15,16 @@ from babelgate.gateway.hub import GatewayHub
 from tests.gateway.hubs import (
     OWNER,
     Activation,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
     ends,
+    eventually,
     log,
     states,
     submit,
     submit_and_ask,
-    turned,
     within,
 )
 
@@ -59,37 +59,37 @@ async def _delete(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> An
     return await hub.delete_thread(OWNER, receipt.thread_id)
 
 
-async def _finish(hub: GatewayHub, receipt: Receipt, going: Activation | None) -> Any:
+async def _finish(hub: Hub, receipt: Receipt, activation: Activation | None) -> Any:
     """Let the agent end, and return when the end of its run is queued."""
-    assert going is not None
-    going.end()
-    await within(going.closed.wait())
-    await within(turned(lambda: not hub.engine.active), "the end of the run")
+    assert activation is not None
+    activation.end()
+    await within(activation.closed.wait())
+    await within(eventually(lambda: not hub.engine.active), "the end of the run")
     for _ in range(3):
         await asyncio.sleep(0)
 
 
-async def together(hub: GatewayHub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
+async def together(hub: Hub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]) -> list[Any]:
     """Queue the steps in order while the writer is held, so that they become one group.
 
     The results are values or faults.
     """
-    async with Held(hub) as writer:
+    async with PausedWriter(hub) as writer:
         started: list[asyncio.Future[Any]] = []
         for step in steps:
             writes = step is _finish and bool(hub.engine.active)
-            started.append(asyncio.ensure_future(step(hub, receipt, going)))
+            started.append(asyncio.ensure_future(step(hub, receipt, activation)))
             await writer.queued(started[-1], writes=writes)
     return await within(asyncio.gather(*started, return_exceptions=True))
 
 
-async def one_by_one(hub: GatewayHub, receipt: Receipt, going: Activation | None, steps: Sequence[Step]) -> list[Any]:
+async def one_by_one(hub: Hub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]) -> list[Any]:
     """Queue each step after the commit of the one before."""
     results: list[Any] = []
     for step in steps:
-        async with Held(hub) as writer:
+        async with PausedWriter(hub) as writer:
             writes = step is _finish and bool(hub.engine.active)
-            started = asyncio.ensure_future(step(hub, receipt, going))
+            started = asyncio.ensure_future(step(hub, receipt, activation))
             await writer.queued(started, writes=writes)
         results += await within(asyncio.gather(started, return_exceptions=True))
         await within(hub.journal.write(lambda tx: None))
@@ -112,9 +112,9 @@ async def settle(hub: GatewayHub, agent: Scripted) -> None:
         await within(hub.engine.idle(), "the end of what agents left to write")
         if not hub.engine.active:
             return
-        for going in agent.calls:
-            going.end()
-        await within(asyncio.gather(*(going.closed.wait() for going in agent.calls)))
+        for activation in agent.calls:
+            activation.end()
+        await within(asyncio.gather(*(activation.closed.wait() for activation in agent.calls)))
 
 
 WAYS = pytest.mark.parametrize("way", [together, one_by_one], ids=["one group", "two groups"])
@@ -150,7 +150,7 @@ RACES = (
 
 @WAYS
 @pytest.mark.parametrize("race", RACES, ids=str)
-async def test_the_first_commit_decides_the_outcome_of_a_question(hubs: House, race: Race, way: Any) -> None:
+async def test_the_first_commit_decides_the_outcome_of_a_question(hubs: HubFactory, race: Race, way: Any) -> None:
     hub, agent = await hubs.scripted()
     receipt = await paused(hub, agent)
     results = await way(hub, receipt, None, race.steps)
@@ -163,17 +163,17 @@ async def test_the_first_commit_decides_the_outcome_of_a_question(hubs: House, r
     assert [(e.action, e.value) for e in events if isinstance(e, InterruptAnswered)] == [race.answered]
     if race.cancel_state is not TaskState.CANCELLING:  # a run that is cancelled at once may never call the agent
         started = [result.run_id for result in results if isinstance(result, Receipt)]
-        assert [going.call.run_id for going in agent.calls[1:]] == started
+        assert [activation.call.run_id for activation in agent.calls[1:]] == started
 
 
 @WAYS
 @pytest.mark.parametrize("first", [_cancel, _finish])
-async def test_the_first_of_cancel_and_finish_wins(hubs: House, first: Step, way: Any) -> None:
+async def test_the_first_of_cancel_and_finish_wins(hubs: HubFactory, first: Step, way: Any) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     second = _finish if first is _cancel else _cancel
-    one, two = await way(hub, receipt, going, [first, second])
+    one, two = await way(hub, receipt, activation, [first, second])
     task = await ends(hub, receipt)
     if first is _finish:
         assert code(two) is FaultCode.TASK_ENDED
@@ -190,23 +190,23 @@ WORKING: list[Step] = [_finish, _cancel, _cancel, _supersede, _interrupt, _rollb
 
 
 @pytest.mark.parametrize("seed", range(50))
-async def test_fifty_interleavings_have_one_winner_each(hubs: House, seed: int) -> None:
+async def test_fifty_interleavings_have_one_winner_each(hubs: HubFactory, seed: int) -> None:
     """Run three to five random steps at once, in random groups."""
     draw = random.Random(seed)
     hub, agent = await hubs.scripted()
-    going: Activation | None = None
+    activation: Activation | None = None
     if draw.random() < 0.6:
         receipt = await paused(hub, agent)
         steps = draw.sample(PAUSED, draw.randint(3, 5))
     else:
         receipt = await submit(hub, "a")
-        going = await agent.called()
+        activation = await agent.called()
         steps = draw.sample(WORKING, draw.randint(3, 5))
         if _finish in steps:  # its commit is queued when the agent has ended
             steps = [_finish, *(step for step in steps if step is not _finish)]
     cut = draw.randint(1, len(steps))
-    results = await together(hub, receipt, going, steps[:cut])
-    results += await one_by_one(hub, receipt, going, steps[cut:])
+    results = await together(hub, receipt, activation, steps[:cut])
+    results += await one_by_one(hub, receipt, activation, steps[cut:])
     by_step = dict(zip(steps, results, strict=True))
     for step, result in by_step.items():
         allowed = {None, FaultCode.TASK_ENDED, FaultCode.NOT_AWAITING, FaultCode.NOT_FOUND}

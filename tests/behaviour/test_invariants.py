@@ -60,12 +60,14 @@ from tests.gateway.commits import Commits
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
     check_invariants,
+    comparable,
     ends,
+    eventually,
     finish,
     follow,
     log,
@@ -77,8 +79,6 @@ from tests.gateway.hubs import (
     submit,
     submit_and_ask,
     text,
-    turned,
-    whole,
     within,
 )
 from tests.gateway.invariant import check_log
@@ -89,9 +89,11 @@ EACH_DATABASE: Final = True
 async def eventful(hub: GatewayHub, agent: Scripted) -> Receipt:
     """Return the last run of a thread on which nearly everything has happened."""
     first = await submit(hub, "a", "first")
-    going = (await agent.called()).open("half a ").more("sentence")
+    activation = (await agent.called()).open("half a ").more("sentence")
     queued = await submit(hub, "a", "queued", thread_id=first.thread_id)
-    going.say(ToolStarted(name="t"), StepStarted(name="s"), ArtifactAdded(part=TextPart(text="x"))).ask("p", "q").end()
+    activation.say(ToolStarted(name="t"), StepStarted(name="s"), ArtifactAdded(part=TextPart(text="x"))).ask(
+        "p", "q"
+    ).end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     (await agent.called()).say("queued, and answered").end(RunEnded(output={"a": 1}, usage={"tokens": 3}))
     await ends(hub, queued)
@@ -115,7 +117,7 @@ async def eventful(hub: GatewayHub, agent: Scripted) -> Receipt:
 # The log and the rows
 
 
-async def test_i1_numbers_have_no_gap_and_times_never_decrease(hubs: House) -> None:
+async def test_i1_numbers_have_no_gap_and_times_never_decrease(hubs: HubFactory) -> None:
     times = iter([5, 3, 4, 1, *range(100, 0, -1), *[0] * 1000])
     hub = await hubs.start(registered("echo", Echo()), clock=Clock(lambda: next(times)))
     receipt = await submit(hub, "echo")
@@ -128,7 +130,7 @@ async def test_i1_numbers_have_no_gap_and_times_never_decrease(hubs: House) -> N
     assert at == sorted(at)
 
 
-async def test_i2_rows_equal_the_fold_of_the_log(hubs: House) -> None:
+async def test_i2_rows_equal_the_fold_of_the_log(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await eventful(hub, agent)
     await check_invariants(hub)
@@ -141,25 +143,25 @@ async def test_i2_rows_equal_the_fold_of_the_log(hubs: House) -> None:
 
 
 @pytest.mark.sqlite
-async def test_i3_readers_see_only_committed_records(hubs: House) -> None:
+async def test_i3_readers_see_only_committed_records(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("")
+    activation = (await agent.called()).open("")
     count = 0
     with sqlite3.connect(hubs.folder / "hub.db") as other:
         async with aclosing(hub.reads.follow(OWNER, Scope(receipt.thread_id))) as reading:
             for number in range(50):
-                going.more(str(number))
+                activation.more(str(number))
                 batch = await within(anext(reading))
                 (stored,) = other.execute("SELECT max(seq) FROM event").fetchone()
                 assert stored >= batch[-1].seq
                 count += len(batch)
     other.close()
     assert count > 0
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
 
 
-async def test_i4_readers_from_one_position_get_the_same_records(hubs: House) -> None:
+async def test_i4_readers_from_one_position_get_the_same_records(hubs: HubFactory) -> None:
     """Compare readers that are live from the start, live from the middle, replayed from memory, and replayed from the
     journal.
     """
@@ -167,25 +169,25 @@ async def test_i4_readers_from_one_position_get_the_same_records(hubs: House) ->
     receipt = await submit(hub, "a")
     scope = Scope.task(receipt.task)
     live = [asyncio.ensure_future(follow(hub, scope)) for _ in range(3)]
-    going = (await agent.called()).open("")
+    activation = (await agent.called()).open("")
     for number in range(1500):
-        going.more(f"{number} ")
+        activation.more(f"{number} ")
         if number % 300 == 0:
             live.append(asyncio.ensure_future(follow(hub, scope)))
             await follow(hub, scope, until=lambda record, n=number: f'"{n} "' in encode_event(record.event).decode())
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     replayed = await follow(hub, scope)
     vars(hub.journal.channels)["_channels"].clear()
     from_disk = await follow(hub, scope)
-    expected = whole(await log(hub, receipt, "task"))
+    expected = comparable(await log(hub, receipt, "task"))
     for records in [*await within(asyncio.gather(*live)), replayed, from_disk]:
-        assert whole(records) == expected
+        assert comparable(records) == expected
     for place in (1, 7, 700, 1400):
         after = replayed[place].seq
-        assert whole(await follow(hub, scope, after)) == expected[place + 1 :]
+        assert comparable(await follow(hub, scope, after)) == expected[place + 1 :]
 
 
-async def test_i5_a_thread_has_one_running_run_at_most(hubs: House) -> None:
+async def test_i5_a_thread_has_one_running_run_at_most(hubs: HubFactory) -> None:
     working: set[str] = set()
 
     class Alone:
@@ -205,25 +207,25 @@ async def test_i5_a_thread_has_one_running_run_at_most(hubs: House) -> None:
         assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_i7_the_end_of_a_run_closes_everything(hubs: House) -> None:
+async def test_i7_the_end_of_a_run_closes_everything(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     for how in ("end", "fail", "pause", "cancel"):
         receipt = await submit(hub, "a")
-        going = (await agent.called()).open("half").say(ToolStarted(name="t"), StepStarted(name="s"))
+        activation = (await agent.called()).open("half").say(ToolStarted(name="t"), StepStarted(name="s"))
         await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "step_started")
         if how == "fail":
-            going.fail(ValueError("broken"))
+            activation.fail(ValueError("broken"))
         elif how == "cancel":
             await hub.cancel(OWNER, receipt.task_id)
         else:
-            going.ask("q") if how == "pause" else None
-            going.end()
+            activation.ask("q") if how == "pause" else None
+            activation.end()
         await follow(hub, Scope(receipt.thread_id, "run", receipt.run_id))
         kinds = [record.event.kind for record in await log(hub, receipt, "run")]
         assert kinds[-5:] == ["part_ended", "message_ended", "tool_ended", "step_ended", "run_ended"]
 
 
-async def test_i8_a_task_waits_until_each_question_is_answered_once(hubs: House) -> None:
+async def test_i8_a_task_waits_until_each_question_is_answered_once(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit_and_ask(hub, agent, "p", "q", "r")
     for name in "pqr":
@@ -236,10 +238,10 @@ async def test_i8_a_task_waits_until_each_question_is_answered_once(hubs: House)
     assert answered == ["p", "q", "r"]
 
 
-async def test_i9_an_old_attempt_or_ended_run_cannot_append(hubs: House) -> None:
+async def test_i9_an_old_attempt_or_ended_run_cannot_append(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     (start,) = hub.engine.active
     event = (Custom(), b'{"kind":"custom"}')
 
@@ -259,12 +261,12 @@ async def test_i9_an_old_attempt_or_ended_run_cannot_append(hubs: House) -> None
     await reject_commits_of(0)
     await reject_commits_of(2)
     await within(hub.journal.write(lifecycle.append, start=start, events=[event]))
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     await reject_commits_of(1)
 
 
 @pytest.mark.sqlite
-async def test_i10_acknowledged_changes_are_stored(hubs: House) -> None:
+async def test_i10_acknowledged_changes_are_stored(hubs: HubFactory) -> None:
     """Check that another process sees the change as soon as the call returns."""
     hub, agent = await hubs.scripted(stubborn=True)
     with sqlite3.connect(hubs.folder / "hub.db") as other:
@@ -294,22 +296,22 @@ async def test_i10_acknowledged_changes_are_stored(hubs: House) -> None:
 # Races
 
 
-async def test_i11_the_first_commit_of_cancel_and_end_wins(hubs: House) -> None:
+async def test_i11_the_first_commit_of_cancel_and_end_wins(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
-    async with Held(hub) as writer:
+    activation = await agent.called()
+    async with PausedWriter(hub) as writer:
         cancel = asyncio.ensure_future(hub.cancel(OWNER, receipt.task_id))
         await writer.queued(cancel)
-        going.say("finished all the same").end()
-        await within(going.closed.wait())
+        activation.say("finished all the same").end()
+        await within(activation.closed.wait())
     assert (await within(cancel)).state is TaskState.CANCELLING
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
     with refused(FaultCode.TASK_ENDED):
         await hub.cancel(OWNER, receipt.task_id)
 
 
-async def test_i12_a_task_is_cancelling_before_it_is_cancelled(hubs: House) -> None:
+async def test_i12_a_task_is_cancelling_before_it_is_cancelled(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     working = await submit(hub, "a")
     await agent.called()
@@ -321,7 +323,7 @@ async def test_i12_a_task_is_cancelling_before_it_is_cancelled(hubs: House) -> N
         assert states(await log(hub, receipt, "task"))[-2:] == ["cancelling", "cancelled"]
 
 
-async def test_i14_a_rollback_ends_the_old_agent_first(hubs: House) -> None:
+async def test_i14_a_rollback_ends_the_old_agent_first(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     old = await submit(hub, "a", "old")
     first = (await agent.called()).say("said")
@@ -335,7 +337,7 @@ async def test_i14_a_rollback_ends_the_old_agent_first(hubs: House) -> None:
     assert [message.text for message in fold.messages()] == ["new"]
 
 
-async def test_i15_a_second_restart_changes_nothing_more(hubs: House) -> None:
+async def test_i15_a_second_restart_changes_nothing_more(hubs: HubFactory) -> None:
     agent, sure = Scripted(), Scripted(stubborn=True)
     agents = (registered("a", agent, concurrency=1), registered("b", sure))
     hub = await hubs.start(*agents, limits=Limits(cancel_grace=0.05))
@@ -350,8 +352,8 @@ async def test_i15_a_second_restart_changes_nothing_more(hubs: House) -> None:
     await hubs.stop(hub)
     stuck.end()
     hub = await hubs.start(*agents)
-    going = await agent.called()  # the first that waited has the only slot
-    assert going.call.run_id == waiting[0].run_id
+    activation = await agent.called()  # the first that waited has the only slot
+    assert activation.call.run_id == waiting[0].run_id
     for receipt, state in (
         (paused, TaskState.INPUT_REQUIRED),
         (cancelling, TaskState.CANCELLED),
@@ -362,8 +364,8 @@ async def test_i15_a_second_restart_changes_nothing_more(hubs: House) -> None:
         assert (await hub.reads.task(OWNER, receipt.task_id)).state is state
     assert (await hub.reads.run(OWNER, running.run_id)).fault is not None
     for receipt in waiting:
-        await finish(hub, going, receipt)
-        going = await agent.called() if receipt is not waiting[-1] else going
+        await finish(hub, activation, receipt)
+        activation = await agent.called() if receipt is not waiting[-1] else activation
     everything = [paused, cancelling, running, *waiting, scheduled]
     before = [await log(hub, receipt) for receipt in everything]
     for _ in range(2):
@@ -383,10 +385,10 @@ def attribute(value: object, name: str) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.sqlite
-async def test_i16_ten_thousand_readers_need_little_memory(hubs: House) -> None:
+async def test_i16_ten_thousand_readers_need_little_memory(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     count = 10_000
     done = 0
     everybody = asyncio.Event()
@@ -414,26 +416,26 @@ async def test_i16_ten_thousand_readers_need_little_memory(hubs: House) -> None:
     tracemalloc.start()
     readers = [asyncio.ensure_future(read()) for _ in range(count)]
     (channel,) = vars(hub.journal.channels)["_channels"].values()
-    await within(turned(lambda: len(attribute(channel, "_waiters")) == count), "ten thousand readers")
+    await within(eventually(lambda: len(attribute(channel, "_waiters")) == count), "ten thousand readers")
     used, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert used / count < 6_000
     for number in range(20):
-        going.say(Custom(name=str(number)))
-    await finish(hub, going, receipt)
+        activation.say(Custom(name=str(number)))
+    await finish(hub, activation, receipt)
     await within(everybody.wait(), seconds=30)
     await asyncio.gather(*readers)
-    assert pages == 0  # they all read from memory
+    assert pages == 0  # all readers read from memory
     assert len([record async for batch in stuck for record in batch]) > 20
 
 
-async def test_i16_the_memory_for_readers_is_bounded(hubs: House) -> None:
+async def test_i16_the_memory_for_readers_is_bounded(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
     stuck = hub.reads.follow(OWNER, Scope.task(receipt.task))
     await within(anext(stuck))
-    going.say(*(Custom(name=str(number)) for number in range(5000))).end()
+    activation.say(*(Custom(name=str(number)) for number in range(5000))).end()
     await ends(hub, receipt)  # the run did not wait for the reader that stands still
     (channel,) = vars(hub.journal.channels)["_channels"].values()
     assert len(attribute(channel, "_records")) <= 512
@@ -441,7 +443,7 @@ async def test_i16_the_memory_for_readers_is_bounded(hubs: House) -> None:
     assert [record.event.name for record in rest if isinstance(record.event, Custom)] == [str(n) for n in range(5000)]
 
 
-async def test_i17_a_file_is_stored_before_its_event(hubs: House) -> None:
+async def test_i17_a_file_is_stored_before_its_event(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     blobs = hubs.folder / "blobs"
 
@@ -449,17 +451,17 @@ async def test_i17_a_file_is_stored_before_its_event(hubs: House) -> None:
         return {path.read_bytes() for path in blobs.glob("??/*")}
 
     message = Message(role="user", parts=(FilePart(inline=b"from the caller"),))
-    async with Held(hub) as writer:
+    async with PausedWriter(hub) as writer:
         asking = asyncio.ensure_future(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(message,)))))
         await writer.queued(asking)
         assert stored() == {b"from the caller"}
     receipt = await within(asking)
-    going = await agent.called()
-    async with Held(hub) as writer:
-        going.say(ArtifactAdded(part=FilePart(inline=b"from the agent")))
+    activation = await agent.called()
+    async with PausedWriter(hub) as writer:
+        activation.say(ArtifactAdded(part=FilePart(inline=b"from the agent")))
         await writer.queued(asyncio.get_running_loop().create_future())
         assert b"from the agent" in stored()
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
 
 
 # Agents that misbehave
@@ -505,7 +507,7 @@ class Bad:
         yield Custom(name="after")
 
 
-async def test_i18_invalid_events_fail_only_their_own_run(hubs: House) -> None:
+async def test_i18_invalid_events_fail_only_their_run(hubs: HubFactory) -> None:
     agents = [registered(name, Bad(yielded)) for name, yielded in BAD.items()]
     hub = await hubs.start(*agents, registered("echo", Echo()), limits=Limits(event=10_000))
     *bad, good = await asyncio.gather(*(submit(hub, name) for name in (*BAD, "echo")))
@@ -523,7 +525,7 @@ async def test_i18_invalid_events_fail_only_their_own_run(hubs: House) -> None:
 
 
 @pytest.mark.sqlite
-async def test_i20_an_idle_hub_does_nothing(hubs: House) -> None:
+async def test_i20_an_idle_hub_does_nothing(hubs: HubFactory) -> None:
     """Check a hub with paused tasks, readers, a running agent and a scheduled run: no commit, no query, no turn of the
     loop.
     """
@@ -537,7 +539,7 @@ async def test_i20_an_idle_hub_does_nothing(hubs: House) -> None:
         asyncio.ensure_future(follow(hub, Scope.task(each.task))) for each in (paused, working) for _ in range(9)
     ]
     channels = vars(hub.journal.channels)["_channels"].values()
-    await within(turned(lambda: sum(len(attribute(channel, "_waiters")) for channel in channels) == 18))
+    await within(eventually(lambda: sum(len(attribute(channel, "_waiters")) for channel in channels) == 18))
     await within(hub.engine.idle())
     loop = asyncio.get_running_loop()
     selector = attribute(loop, "_selector")
@@ -631,7 +633,7 @@ MUTATIONS: dict[str, Callable[[list[Record]], list[Record]]] = {
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("name", MUTATIONS)
-async def test_the_log_check_finds_each_mutation(hubs: House, name: str) -> None:
+async def test_the_log_check_finds_each_mutation(hubs: HubFactory, name: str) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a", "hi")
     (await agent.called()).say(*say("hello")).ask("q").end()

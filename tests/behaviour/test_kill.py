@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.scene import Company, Scene, together, was_cut
 from tests.gateway.stage import Nursery, Puppets, Stage, nursery, puppets
 from tests.gateway.victim import ask, paced
@@ -85,7 +85,7 @@ async def test_runs_continue_after_a_kill(theatre: Theatre, stage: Stage, frames
         await company.restart()
     await company.check_stopped(cut=2 if twice else 1)
     await company.check_queue(cut=2 if twice else 1)
-    await company.check_going_on()
+    await company.check_resume()
     await company.check_last_moment()
     await company.check_kept()
     await company.check_that_another_kill_changes_nothing()
@@ -118,7 +118,7 @@ async def test_acknowledged_runs_continue_after_a_kill_at_their_start(
         else:
             assert view.state == "completed" or was_cut(view)
         if view.state == "completed" and part.agent in ("paced", "single", "again", "far"):
-            texts = [puppet.said for puppet in theatre.puppets.order if puppet.text == part.text]
+            texts = [puppet.content for puppet in theatre.puppets.order if puppet.text == part.text]
             assert view.text == texts[-1] if part.agent == "again" else [view.text] == texts
     await scene.check_kept()
     await scene.check_that_another_kill_changes_nothing()
@@ -332,7 +332,7 @@ async def test_a_kill_does_not_change_a_webhooks_next_try(stage: Stage) -> None:
     first.refuses = True
     async with serving(first) as url, serving(second) as other:
         await submit("go", url, "first")
-        await within(turned(lambda: stage.rows(tries)[0][0] == 1), "the failed try")
+        await within(eventually(lambda: stage.rows(tries)[0][0] == 1), "the failed try")
         failed = stage.rows(tries)
         await stage.restart()
         await submit("after the kill", other, "second")  # due deliveries are made
@@ -343,5 +343,5 @@ async def test_a_kill_does_not_change_a_webhooks_next_try(stage: Stage) -> None:
             database.execute("UPDATE webhook SET next_try = 1 WHERE webhook_id = 'first'")
             database.commit()
         await stage.start()
-        await within(turned(lambda: stage.rows(tries)[0][0] == 2), "the second try")
+        await within(eventually(lambda: stage.rows(tries)[0][0] == 2), "the second try")
     assert first.updates[0] == first.updates[1]

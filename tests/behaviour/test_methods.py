@@ -14,7 +14,7 @@ from babelgate.canonical.value import Json, JsonObject
 from tests.gateway.hostile import BODIES, UNKNOWN, WRONG, mutations
 from tests.gateway.route import Route
 from tests.gateway.shape import check_error, check_reply
-from tests.gateway.siege import dumped, problems, there
+from tests.gateway.siege import create_targets, dumped, problems
 from tests.gateway.valid import COMMANDS, MESSAGE, RPC, SUBSCRIPTIONS, V1, Command, Rpc, command, filled, rpc
 from tests.running import Running
 
@@ -28,7 +28,7 @@ async def rpc_params(gateway: Running, each: Rpc) -> tuple[str, JsonObject]:
     if "message" in each.valid:
         return "echo", each.valid
     if "$task" not in each.valid.values():
-        slots = await there(gateway, "/a2a")
+        slots = await create_targets(gateway, "/a2a")
         return "ask", {name: slots["task_id"] if v == "$open" else v for name, v in each.valid.items()}
     response = await gateway.http.post("/a2a/echo", json=rpc("SendMessage", {"message": MESSAGE}), headers=V1)
     ended = response.json()["result"]["task"]["id"]
@@ -172,7 +172,7 @@ def commanding(gateway: Running, body: Json, slots: Mapping[str, str] | None = N
     """Return a request with a command to an interrupted thread: the given one, or a new one."""
 
     async def send() -> httpx.Response:
-        at = slots or await there(gateway, COMMAND.path)
+        at = slots or await create_targets(gateway, COMMAND.path)
         return await gateway.http.post(COMMAND.at(at), content=dumped(filled(body, at)))
 
     return send
@@ -189,7 +189,7 @@ async def test_a_valid_command_is_accepted(gateway: Running, each: Command) -> N
 
 @pytest.mark.parametrize("each", COMMANDS, ids=str)
 async def test_params_that_are_not_an_object_count_as_missing(gateway: Running, each: Command) -> None:
-    slots = await there(gateway, COMMAND.path)
+    slots = await create_targets(gateway, COMMAND.path)
     bad: list[Json] = [None, [1], ["x", {}], 7, "x", True, 1.5, {}, {"nope": 1}, {"call": 1, "self": 3, "params": 4}]
     cases = [(repr(params), commanding(gateway, command(each.method, params), slots)) for params in bad]
     assert await problems(gateway, COMMAND, cases, refused=not each.bare) == []
@@ -197,7 +197,7 @@ async def test_params_that_are_not_an_object_count_as_missing(gateway: Running, 
 
 @pytest.mark.parametrize("each", COMMANDS, ids=str)
 async def test_a_command_survives_wrong_types_in_every_param(gateway: Running, each: Command) -> None:
-    slots = None if each.once else await there(gateway, COMMAND.path)
+    slots = None if each.once else await create_targets(gateway, COMMAND.path)
     wrong = (*WRONG[:3], *WRONG[7:]) if each.once else WRONG
     cases = [
         (name, commanding(gateway, command(each.method, params), slots))
@@ -244,7 +244,7 @@ async def test_an_invalid_command_is_refused_with_its_id(
     gateway: Running, body: Json, status: int, code: str, reply_id: Json
 ) -> None:
     for prefix in ("", "/agent-protocol"):
-        path = f"{prefix}{COMMAND.at(await there(gateway, COMMAND.path))}"
+        path = f"{prefix}{COMMAND.at(await create_targets(gateway, COMMAND.path))}"
         response = await gateway.http.post(path, content=dumped(body))
         check_error("agent-protocol-command" if prefix else "langgraph-command", response)
         assert response.status_code == (422 if prefix and status == 400 else status)

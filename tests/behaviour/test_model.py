@@ -25,7 +25,7 @@ from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.tables import InterruptRow, RunRow, TaskRow
 from babelgate.gateway.storage.transaction import table_of
 from tests.examples import examples
-from tests.gateway.hubs import OWNER, Activation, House, Scripted, answer, registered, submit, whole, within
+from tests.gateway.hubs import OWNER, Activation, HubFactory, Scripted, answer, comparable, registered, submit, within
 from tests.gateway.invariant import check_database
 
 T = TypeVar("T")
@@ -115,7 +115,7 @@ class HubMachine(RuleBasedStateMachine):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.folder = Path(tempfile.mkdtemp(prefix="model"))
-        self.house = House(self.folder)
+        self.house = HubFactory(self.folder)
         self.agent = Scripted()
         self.threads: list[ModelThread] = []
         self.erased: list[str] = []
@@ -141,7 +141,7 @@ class HubMachine(RuleBasedStateMachine):
             raise AssertionError(f"this should have been refused as {code}")
 
     def activation(self, run: ModelRun) -> Activation:
-        return next(going for going in self.agent.calls if going.call.run_id == run.run_id)
+        return next(each for each in self.agent.calls if each.call.run_id == run.run_id)
 
     def check(self) -> None:
         """Wait until the hub agrees with the model."""
@@ -161,7 +161,7 @@ class HubMachine(RuleBasedStateMachine):
     async def _difference(self) -> str | None:
         at_work = {start.run.run_id for start in self.hub.engine.active}
         expected = {thread.running.run_id for thread in self.threads if thread.running is not None}
-        if at_work != expected or not expected <= {going.call.run_id for going in self.agent.calls}:
+        if at_work != expected or not expected <= {each.call.run_id for each in self.agent.calls}:
             return f"at work are {at_work}, not {expected}"
         tasks, runs, open_questions = await self.hub.journal.query(_rows)
         for task in self.tasks():
@@ -310,20 +310,20 @@ class HubMachine(RuleBasedStateMachine):
     def step_of_agent(self, data: st.DataObject, step: str) -> None:
         running = [thread.running for thread in self.threads if thread.running is not None]
         run = data.draw(st.sampled_from(running))
-        thread, task, going = run.task.thread, run.task, self.activation(run)
+        thread, task, activation = run.task.thread, run.task, self.activation(run)
         if step == "say":
-            going.say("words")
+            activation.say("words")
         elif step == "open":
-            going.open("half")
+            activation.open("half")
         elif step == "fail":
-            going.fail(ValueError("broken"))
+            activation.fail(ValueError("broken"))
             thread.stop(run, RunStatus.ERROR, TaskState.FAILED)
         else:
             names = [f"q{thread.questions + n}" for n in range(step.count("ask") + step.count("two"))]
             thread.questions += len(names)
             if names:
-                going.ask(*names)
-            going.end()
+                activation.ask(*names)
+            activation.end()
             task.open_questions += names
             run.status = RunStatus.PAUSED if names else RunStatus.SUCCESS
             if names:
@@ -359,12 +359,12 @@ class HubMachine(RuleBasedStateMachine):
             stored = self.do(self._records(scope))  # records after the end of a task are not the task's
             if task.state in TERMINAL:
                 expected = [record for record in stored if record.seq > after]
-                assert whole(self.do(self._read(scope, after))) == whole(expected)
+                assert comparable(self.do(self._read(scope, after))) == comparable(expected)
         for run in thread.runs:
             if not run.live:
                 scope = Scope(thread.thread_id, "run", run.run_id)
                 stored = [record for record in everything if scope.has_record(record) and record.seq > after]
-                assert whole(self.do(self._read(scope, after))) == whole(stored)
+                assert comparable(self.do(self._read(scope, after))) == comparable(stored)
 
     async def _records(self, scope: Scope) -> Sequence[Record]:
         return await self.hub.reads.records(OWNER, scope)

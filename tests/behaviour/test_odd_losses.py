@@ -41,7 +41,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 
 @pytest.mark.parametrize("losses", LOSSES)
 @pytest.mark.parametrize("caller_class", CALLERS)
-async def test_a_run_with_odd_losses_is_shown(gateway: Running, caller_class: type[Caller], losses: str) -> None:
+async def test_a_run_with_odd_losses_is_visible(gateway: Running, caller_class: type[Caller], losses: str) -> None:
     answers: list[httpx.Response] = []
 
     async def record(response: httpx.Response) -> None:
@@ -50,7 +50,7 @@ async def test_a_run_with_odd_losses_is_shown(gateway: Running, caller_class: ty
     caller = caller_class(gateway.http, "lossy")
     before, gateway.http.event_hooks = gateway.http.event_hooks, {"response": [record]}
     try:
-        streamed = await caller.told(losses)
+        streamed = await caller.run_to_end(losses)
         sent = await type(caller)(gateway.http, "lossy").send(losses)
         looked = await caller.look(streamed.task_id)
     finally:

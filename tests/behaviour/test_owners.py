@@ -27,7 +27,7 @@ from tests.gateway.owning import (
     SECRETS,
     STEPS,
     TOKEN,
-    Made,
+    OwnerIds,
     Place,
     acp_run,
     look,
@@ -52,7 +52,7 @@ def is_open(path: str) -> bool:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def things(place: Place) -> Made:
+async def things(place: Place) -> OwnerIds:
     return await place.make()
 
 
@@ -60,7 +60,7 @@ _VARIES: Final = {"date", "content-length", "x-request-id"}
 
 
 async def answer_to(
-    client: httpx.AsyncClient, position: Position, things: Made, url: str
+    client: httpx.AsyncClient, position: Position, things: OwnerIds, url: str
 ) -> tuple[int, Mapping[str, str], str]:
     """Return status, headers and body of the answer, without ids and without what varies between any two answers."""
     method, path, kwargs = position.ask(things)
@@ -75,10 +75,10 @@ async def answer_to(
 @pytest.mark.parametrize("position", POSITIONS, ids=str)
 async def test_the_ids_of_another_owner_count_as_unknown(place: Place, position: Position) -> None:
     url, nothing = place.gateway.url, unknown()
-    things, before = await place.things()
+    things, before = await place.shared_ids()
     foreign = await answer_to(place.bob, position, things, url)
     assert foreign == await answer_to(place.bob, position, nothing, url)
-    assert await look(place.alice, things) == before, "and nothing happened to them"
+    assert await look(place.alice, things) == before, "Alice's resources must not change"
     if not position.alike:
         is_read = position.ask(nothing)[0] in ("GET", "HEAD")
         answer = await answer_to(place.alice, position, things if is_read else await place.make(), url)
@@ -94,7 +94,7 @@ async def test_every_position_of_an_id_in_the_routes_is_compared() -> None:
 # Lists, conflicts, names
 
 
-async def test_a2a_lists_hold_only_the_callers_own(place: Place, things: Made) -> None:
+async def test_a2a_lists_hold_only_tasks_of_the_caller(place: Place, things: OwnerIds) -> None:
     mine = await place.bob.post("/a2a/ask/message:send", json={"message": message()}, headers=V1)
     mine_id = mine.json()["task"]["id"]
     for page in (
@@ -120,7 +120,7 @@ async def test_a_page_token_of_another_owner_shows_nothing(place: Place) -> None
     assert not {task["id"] for task in page.json().get("tasks", [])} & {task["id"] for task in alices}
 
 
-async def test_a_session_of_another_owner_is_not_joined(place: Place, things: Made) -> None:
+async def test_a_session_of_another_owner_is_not_joined(place: Place, things: OwnerIds) -> None:
     """Give Bob a session of his own under the id of Alice's: ids are unique per owner."""
     run = acp_run("echo", "Bob was here", session_id=things.session_id)
     mine = await place.bob.post("/acp/runs", json=run)
@@ -135,13 +135,13 @@ async def test_a_session_of_another_owner_is_not_joined(place: Place, things: Ma
     assert not any("alice" in message for message in messages)
 
 
-async def test_graph_lists_hold_only_the_callers_own(place: Place, things: Made) -> None:
+async def test_graph_lists_hold_only_resources_of_the_caller(place: Place, things: OwnerIds) -> None:
     mine = await make(place.bob)
     everything = {"limit": 1000}
     for prefix in ("", "/agent-protocol"):
         for path, body, own_id in (
             ("/threads/search", everything, mine.thread_id),
-            ("/runs/search", everything, mine.asked),
+            ("/runs/search", everything, mine.asking_run),
             ("/store/items/search", everything, mine.label),
             ("/store/namespaces", everything, mine.label),
         ):
@@ -163,7 +163,7 @@ async def test_graph_lists_hold_only_the_callers_own(place: Place, things: Made)
     assert tasks["pagination"]["total_items"] == len(tasks["tasks"])
 
 
-async def test_a_thread_of_another_owner_is_not_joined(place: Place, things: Made) -> None:
+async def test_a_thread_of_another_owner_is_not_joined(place: Place, things: OwnerIds) -> None:
     before = await look(place.alice, things)
     mine = await place.bob.post("/threads", json={"thread_id": things.thread_id, "if_exists": "raise"})
     assert (mine.status_code, mine.json()["metadata"]) == (200, {})
@@ -176,7 +176,7 @@ async def test_a_thread_of_another_owner_is_not_joined(place: Place, things: Mad
     assert await look(place.alice, things) == before
 
 
-async def test_a_run_under_another_owners_id_creates_an_own_thread(place: Place, things: Made) -> None:
+async def test_a_run_under_another_owners_id_creates_a_separate_thread(place: Place, things: OwnerIds) -> None:
     before = await look(place.alice, things)
     run = {
         "assistant_id": "echo",
@@ -212,7 +212,7 @@ async def up_to_the_end(stream: AsyncIterator[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("route", WAITING, ids=str)
-async def test_a_stream_shows_only_the_callers_own_thread(place: Place, things: Made, route: Route) -> None:
+async def test_a_stream_shows_only_the_callers_thread(place: Place, things: OwnerIds, route: Route) -> None:
     """Keep the stream silent until the caller has a thread of that id."""
     before = await look(place.alice, things)
     at, body = route.at(things.slots("langchain")), {"channels": ["values", "input", "lifecycle"]}
@@ -225,11 +225,11 @@ async def test_a_stream_shows_only_the_callers_own_thread(place: Place, things: 
         assert started.json()["type"] == "success"
         received = await within(up_to_the_end(events(bobs)), "the end of Bob's run")
     assert "Bob was here" in "".join(received)
-    assert not any("alice" in event or things.question in event or things.asked in event for event in received)
+    assert not any("alice" in event or things.question in event or things.asking_run in event for event in received)
     assert await look(place.alice, things) == before
 
 
-async def test_commands_find_no_question_or_checkpoint_of_another_owner(place: Place, things: Made) -> None:
+async def test_commands_find_no_question_or_checkpoint_of_another_owner(place: Place, things: OwnerIds) -> None:
     before = await look(place.alice, things)
     nothing, mine = unknown(), await make(place.bob)
     path = f"/threads/{mine.thread_id}/commands"
@@ -248,7 +248,7 @@ async def test_commands_find_no_question_or_checkpoint_of_another_owner(place: P
     assert await look(place.alice, things) == before
 
 
-async def test_each_owner_has_an_item_of_the_same_name(place: Place, things: Made) -> None:
+async def test_each_owner_has_an_item_of_the_same_name(place: Place, things: OwnerIds) -> None:
     before = await look(place.alice, things)
     item = {"namespace": [things.label, "notes"], "key": "k"}
     at = f"/store/items?key=k&namespace={things.label}.notes"
@@ -260,7 +260,9 @@ async def test_each_owner_has_an_item_of_the_same_name(place: Place, things: Mad
 
 
 @pytest.mark.parametrize("prefix", ["", "/agent-protocol"])
-async def test_cancelling_everything_cancels_only_the_callers_own(place: Place, things: Made, prefix: str) -> None:
+async def test_cancelling_everything_cancels_only_runs_of_the_caller(
+    place: Place, things: OwnerIds, prefix: str
+) -> None:
     before = await look(place.alice, things)
     mine = await make(place.bob)
     assert (await place.bob.post(f"{prefix}/runs/cancel", json={"status": "all"})).status_code == 204
@@ -269,7 +271,7 @@ async def test_cancelling_everything_cancels_only_the_callers_own(place: Place, 
     assert await look(place.alice, things) == before
 
 
-async def test_a_context_of_the_same_name_is_separate(place: Place, things: Made) -> None:
+async def test_a_context_of_the_same_name_is_separate(place: Place, things: OwnerIds) -> None:
     """Try the caller's own context name, and the id of a thread."""
     for context_id in (things.context_id, things.session_id):
         body = {"message": message(contextId=context_id)}
@@ -287,7 +289,7 @@ async def test_a_context_of_the_same_name_is_separate(place: Place, things: Made
         assert task_id not in await look(place.alice, things)
 
 
-async def test_a_reference_to_another_owners_task_is_ignored(place: Place, things: Made) -> None:
+async def test_a_reference_to_another_owners_task_is_ignored(place: Place, things: OwnerIds) -> None:
     body = {"message": message(referenceTaskIds=[things.ended])}
     mine = await place.bob.post("/a2a/echo/message:send", json=body, headers=V1)
     assert mine.status_code == 200
@@ -309,7 +311,7 @@ async def test_the_same_bytes_of_two_owners_are_two_files(place: Place) -> None:
             assert (await other.get(f"/acp/resources/{blob}")).status_code == 404
 
 
-async def test_a_stream_excludes_another_owners_events(place: Place, things: Made) -> None:
+async def test_a_stream_excludes_another_owners_events(place: Place, things: OwnerIds) -> None:
     """Run both streams at the same time, on sessions of the same id."""
 
     async def stream(client: httpx.AsyncClient, text: str) -> str:
@@ -418,7 +420,7 @@ async def test_a_path_like_an_open_one_needs_a_key(place: Place) -> None:
     ],
     ids=str,
 )
-async def test_a_key_is_accepted_in_either_header(place: Place, things: Made, headers: Mapping[str, str]) -> None:
+async def test_a_key_is_accepted_in_either_header(place: Place, things: OwnerIds, headers: Mapping[str, str]) -> None:
     response = await place.nobody.get(f"/acp/runs/{things.task_id}", headers=headers)
     assert response.status_code == 200
 
@@ -431,19 +433,19 @@ async def test_the_extended_card_needs_a_key(place: Place) -> None:
     assert (await place.bob.get("/a2a/echo/extendedAgentCard", headers=V1)).status_code == 200
 
 
-async def test_secrets_of_a_push_config_are_shown_to_its_owner(place: Place, things: Made) -> None:
+async def test_secrets_of_a_push_config_are_returned_to_its_owner(place: Place, things: OwnerIds) -> None:
     """Return the secrets to the owner, as the specification requires."""
     path = f"/a2a/ask/tasks/{things.task_id}/pushNotificationConfigs/{things.config_id}"
     assert (await place.alice.get(path, headers=V1)).json()["token"] == TOKEN
     assert TOKEN not in (await place.bob.get(path, headers=V1)).text
 
 
-async def test_secrets_are_in_no_answer_and_in_no_log(place: Place, things: Made) -> None:
+async def test_secrets_are_in_no_answer_and_in_no_log(place: Place, things: OwnerIds) -> None:
     """Search all answers and log lines of this module, after a request with a key in each possible place."""
     await place.alice.get(f"/acp/agents/{ALICE}?key={ALICE}")
     await place.bob.post("/acp/runs", content=b"{" + BOB.encode())
     allowed = ("/pushNotificationConfigs", f'"{things.task_id}"')
-    for text in place.said:
+    for text in place.responses:
         request, _, answer = text.partition(" → ")
         assert BOB not in answer
         if ALICE in request:
@@ -452,9 +454,9 @@ async def test_secrets_are_in_no_answer_and_in_no_log(place: Place, things: Made
         if not any(each in request for each in allowed) and "/a2a/ask " not in f"{request} ":
             assert TOKEN not in answer
             assert CREDENTIALS not in answer
-    logged = place.heard.of("babelgate.request")
+    logged = place.log.of("babelgate.request")
     assert any(things.task_id in line and "owner=alice" in line for line in logged)
     for secret in SECRETS:
         assert secret not in "\n".join(line for line in logged if f"/acp/agents/{ALICE}" not in line)
-    others = "\n".join(r.getMessage() for r in place.heard.records if r.name not in ("babelgate.request", "httpx"))
+    others = "\n".join(r.getMessage() for r in place.log.records if r.name not in ("babelgate.request", "httpx"))
     assert not any(secret in others for secret in SECRETS)

@@ -20,7 +20,7 @@ FOREIGN: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
     "a port of this machine": ("GET", {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "no-cors"}),
     "a HEAD": ("HEAD", {}),
 }
-OWN: Final[Mapping[str, Mapping[str, str]]] = {
+REQUESTS_OF_CALLER: Final[Mapping[str, Mapping[str, str]]] = {
     "the SDK": {},
     "a page of this machine": {"Sec-Fetch-Site": "same-site", "Origin": "http://localhost:3000"},
 }
@@ -84,7 +84,7 @@ async def test_a_run_continues_when_a_foreign_page_disconnects(
 
 
 @pytest.mark.parametrize("path", PATHS)
-@pytest.mark.parametrize("headers", OWN.values(), ids=list(OWN))
-async def test_a_run_ends_when_its_own_caller_disconnects(site: Site, path: str, headers: Mapping[str, str]) -> None:
+@pytest.mark.parametrize("headers", REQUESTS_OF_CALLER.values(), ids=list(REQUESTS_OF_CALLER))
+async def test_a_run_ends_when_only_its_caller_disconnects(site: Site, path: str, headers: Mapping[str, str]) -> None:
     await site.leave("GET", path, headers)
     await within(site.agent.cancelled.wait(), "the cancel")

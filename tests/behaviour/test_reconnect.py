@@ -17,7 +17,7 @@ from babelgate.gateway.agents import registry as registries
 from babelgate.gateway.agents.registry import Registry, agent_uuid, connect
 from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Proxy, proxied
-from tests.gateway.heard import hearing
+from tests.gateway.log_capture import capture_log
 from tests.running import Running, running
 from tests.serving import listen, serving
 
@@ -27,12 +27,12 @@ INSTANCE = "5f0c1d0e-0000-4000-8000-000000000001"
 
 
 async def shout(text: str) -> str:
-    """Shouts."""
+    """Convert the text to capitals."""
     return text.upper()
 
 
 async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
-    """Asks for a name."""
+    """Ask for a name."""
     yield f"Hello, {(yield Ask('Who?'))}."
 
 
@@ -74,7 +74,7 @@ async def call(gateway: Running) -> httpx.Response:
 async def test_a_call_finds_the_server_and_its_description(tmp_path: Path) -> None:
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
         for _ in range(2):
-            with hearing() as log:
+            with capture_log() as log:
                 refused = await call(gateway)
             assert refused.status_code == 502
             assert "Agent far is not available: its server cannot be used at the moment" in refused.json()["message"]
@@ -86,11 +86,14 @@ async def test_a_call_finds_the_server_and_its_description(tmp_path: Path) -> No
         assert answer.status_code == 200
         assert answer.json()["output"][0]["parts"][0]["content"] == "HELLO"
         manifests = (await gateway.http.get("/acp/agents")).json()["agents"]
-        assert [(each["name"], each["description"]) for each in manifests][1] == ("far", "Shouts.")
+        assert [(each["name"], each["description"]) for each in manifests][1] == (
+            "far",
+            "Convert the text to capitals.",
+        )
         card = await gateway.http.get("/a2a/far/.well-known/agent-card.json")
-        assert card.json()["description"] == "Shouts."
+        assert card.json()["description"] == "Convert the text to capitals."
         found = (await gateway.http.get(f"/assistants/{agent_uuid('far')}")).json()
-        assert found["description"] == "Shouts."
+        assert found["description"] == "Convert the text to capitals."
         assert (await gateway.http.get("/readyz")).json()["agents"]["far"] == "ok"
         assert gateway.hub.registry.get("far").concurrency == 3
 
@@ -113,7 +116,7 @@ CALLS: Final[dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("path", CALLS)
-async def test_the_url_of_an_unavailable_server_is_not_shown(tmp_path: Path, path: str) -> None:
+async def test_the_url_of_an_unavailable_server_is_hidden(tmp_path: Path, path: str) -> None:
     accepted = {"A2A-Version": "1.0", "Accept": "application/json, text/event-stream"}
     async with upstream(tmp_path) as proxy, fronting(tmp_path, proxy) as gateway:
         response = await gateway.http.post(path, json=CALLS[path], headers=accepted)
@@ -165,7 +168,11 @@ async def test_a_server_without_a_name_adds_all_its_agents(tmp_path: Path) -> No
         assert [each.info.name for each in registry.all()] == ["shout", address, f"{address}-2"]
         await proxy.open()
         found = await registry.get_reachable(address)
-        assert (found.broken, found.info.name, found.info.description) == (None, "shout-2", "Shouts.")
+        assert (found.broken, found.info.name, found.info.description) == (
+            None,
+            "shout-2",
+            "Convert the text to capitals.",
+        )
         assert [each.info.name for each in registry.all()] == ["shout", "shout-2", "ask", f"{address}-2"]
         assert registry.get(address) is registry.get(agent_uuid("shout-2")) is found
         assert (await registry.get_reachable(f"{address}-2")).info.name == "ask-2"
@@ -214,16 +221,16 @@ async def test_concurrent_calls_share_one_lookup(
             registry.detect_broken()
             server.go.set()
             found = await asyncio.gather(*calls)
-        assert server.requests == 2, "at the start, and once for all three"
+        assert server.requests == 2, "once at the start, and once for all three calls"
         for each in found:
             assert each.broken == f"{url}: The agent's server answered 503: not yet"
         server.works = True
         monkeypatch.setattr(registries, "_MIN_INTERVAL", 60.0)
-        registry.detect_broken()
-        assert server.requests == 2, "it was looked for just now"
+        registry.look()
+        assert server.requests == 2, "the last attempt was a moment ago"
         assert (await registry.get_reachable("far")).broken is None
         assert (await registry.get_reachable("far")).broken is None
-        assert server.requests == 3, "nobody looks for one that is there"
+        assert server.requests == 3, "an available server must not be requested"
         await registry.aclose()
 
 
@@ -245,7 +252,7 @@ async def test_a_server_that_is_the_gateway_itself_stays_broken() -> None:
 async def test_a_stopping_gateway_does_not_wait_for_a_lookup() -> None:
     server = Counted()
     server.go.set()
-    with hearing() as log:
+    with capture_log() as log:
         async with serving(server.app()) as url:
             registry = await connect(Settings.model_validate({"agents": {"far": {"url": url, "protocol": "acp"}}}))
             server.go.clear()

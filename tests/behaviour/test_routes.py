@@ -30,7 +30,7 @@ from tests.gateway.hostile import (
 )
 from tests.gateway.route import AGENT_SLOT, FREE_SLOT, METHODS, ROUTES, Route, allowed, paths, protocol_of, words_of
 from tests.gateway.shape import check_error, not_found
-from tests.gateway.siege import Case, body_for, dumped, headers_for, problems, sending, spared, there
+from tests.gateway.siege import Case, body_for, create_targets, dumped, headers_for, problems, sending, spared
 from tests.gateway.valid import BLOCKS, EVENTS, LENIENT, UPLOAD, V1, VALID, command
 from tests.running import Running
 
@@ -102,7 +102,7 @@ class Standing:
     async def of(self, path: str) -> Mapping[str, str]:
         protocol = protocol_of(path)
         if protocol not in self._slots:
-            self._slots[protocol] = await there(self._gateway, path)
+            self._slots[protocol] = await create_targets(self._gateway, path)
         return self._slots[protocol]
 
 
@@ -141,7 +141,7 @@ async def test_a_request_for_a_foreign_host_is_refused(gateway: Running, standin
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 async def test_a_bad_body_is_refused_or_ignored(gateway: Running, route: Route) -> None:
     """Check that routes that read a body refuse each of these, and that the others ignore them."""
-    path = route.at(spared(route, await there(gateway, route.path)))
+    path = route.at(spared(route, await create_targets(gateway, route.path)))
     harmless = HARMLESS if str(route) in LENIENT else frozenset[str]()
     refused = [
         (name, sending(gateway, route, path, content=body)) for name, body in BODIES.items() if name not in harmless
@@ -157,7 +157,7 @@ async def test_a_body_over_the_limit_is_413(gateway: Running, route: Route) -> N
         for _ in range(2 * LIMIT // 2**18):
             yield b" " * 2**18
 
-    slots = await there(gateway, route.path)
+    slots = await create_targets(gateway, route.path)
     body = b'{"a": "' + b"x" * LIMIT + b'"}'
     for content in (body, chunked()):
         response = await gateway.http.request(
@@ -183,7 +183,7 @@ async def test_wrong_types_in_every_field_are_refused(gateway: Running, route: R
 
     Some are valid requests, such as those with an unknown member or an empty list.
     """
-    slots = await there(gateway, route.path)
+    slots = await create_targets(gateway, route.path)
     if "message" in route.path:
         slots = {**slots, "agent": "echo"}
     wrong = WRONG[:2] if runs(route) and route.path not in ("/runs/wait", "/v1/runs") else WRONG
@@ -225,7 +225,7 @@ async def test_a_message_of_every_role_survives_wrong_types(gateway: Running) ->
     for path, holder in (("/threads/{thread_id}/state", "values"), ("/runs/wait", "input")):
         for each in messages:
             route = Route("POST", path)
-            at = route.at(await there(gateway, path))
+            at = route.at(await create_targets(gateway, path))
             cases = [
                 (name, sending(gateway, route, at, json={"assistant_id": "echo", holder: {"messages": [message]}}))
                 for name, message in mutations(each, WRONG[:5:2])
@@ -236,17 +236,19 @@ async def test_a_message_of_every_role_survives_wrong_types(gateway: Running) ->
 @pytest.mark.parametrize("name", list(FORMS))
 async def test_an_invalid_upload_is_refused(gateway: Running, name: str) -> None:
     route = next(route for route in ROUTES if str(route) == UPLOAD)
-    at = route.at(await there(gateway, route.path))
+    at = route.at(await create_targets(gateway, route.path))
     kind, body = FORMS[name]
     headers = {"Content-Type": kind.encode("latin-1")} if kind else {}
     cases = [(name, sending(gateway, route, at, content=body, headers=headers))]
     assert await problems(gateway, route, cases, refused=True) == []
-    assert (await gateway.http.get(at)).json()["pagination"]["total_items"] == 1, "and nothing of it is kept"
+    assert (await gateway.http.get(at)).json()["pagination"]["total_items"] == 1, (
+        "a refused request must not store anything"
+    )
 
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if set(route.slots) - FREE_SLOT], ids=str)
 async def test_a_bad_id_is_not_found(gateway: Running, route: Route) -> None:
-    slots = await there(gateway, route.path)
+    slots = await create_targets(gateway, route.path)
     body = body_for(route, slots)
     cases: list[Case] = []
     for slot in route.slots:
@@ -339,7 +341,7 @@ async def test_a_subscription_survives_wrong_types_until_its_end(gateway: Runnin
 @pytest.mark.parametrize("name", list(QUERIES))
 async def test_a_bad_query_is_refused_or_ignored(gateway: Running, name: str) -> None:
     route = next(route for route in ROUTES if str(route) == name)
-    at = route.at(spared(route, await there(gateway, route.path)))
+    at = route.at(spared(route, await create_targets(gateway, route.path)))
     cases = [
         (
             f"{name}={value[:20]}",
@@ -353,7 +355,7 @@ async def test_a_bad_query_is_refused_or_ignored(gateway: Running, name: str) ->
 
 @pytest.mark.parametrize("route", ROUTES, ids=str)
 async def test_bad_headers_are_refused_or_ignored(gateway: Running, route: Route) -> None:
-    path = route.at(spared(route, await there(gateway, route.path)))
+    path = route.at(spared(route, await create_targets(gateway, route.path)))
     cases = [
         (str(headers), sending(gateway, route, path, headers=headers, content=b"{}"))
         for headers in HEADERS
@@ -364,7 +366,7 @@ async def test_bad_headers_are_refused_or_ignored(gateway: Running, route: Route
 
 @pytest.mark.parametrize("route", STREAMS, ids=str)
 async def test_a_bad_event_id_is_refused_or_ignored(gateway: Running, route: Route) -> None:
-    at = route.at(spared(route, await there(gateway, route.path)))
+    at = route.at(spared(route, await create_targets(gateway, route.path)))
     body = VALID.get(str(route))
     cases = [
         (repr(event_id), sending(gateway, route, at, headers={"Last-Event-ID": event_id}, json=body))
@@ -414,7 +416,7 @@ async def test_head_is_get_without_the_body(gateway: Running, standing: Standing
 @pytest.mark.parametrize("path", ["/acp/runs/{run_id}/events", "/threads/{thread_id}/stream"])
 async def test_head_of_a_stream_ends_at_once(gateway: Running, path: str) -> None:
     """Check a run that waits for an answer, on which a GET would wait."""
-    at = Route("HEAD", path).at(await there(gateway, path))
+    at = Route("HEAD", path).at(await create_targets(gateway, path))
     async with asyncio.timeout(30):
         response = await gateway.http.head(at, headers={"Accept": "text/event-stream"})
     assert response.status_code == 200

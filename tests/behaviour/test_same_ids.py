@@ -17,27 +17,27 @@ from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.deletion import erase_unchanged
 from babelgate.gateway.storage.queries import thread_key
 from babelgate.gateway.storage.transaction import Erased
-from tests.gateway.heard import hearing
 from tests.gateway.hubs import (
     OWNER,
     Activation,
     Echo,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
-    asked,
     batches,
     ends,
+    erased,
+    eventually,
     follow,
-    gone,
+    open_questions,
     reaches,
     registered,
     submit,
     submit_and_ask,
-    turned,
     within,
 )
+from tests.gateway.log_capture import capture_log
 from tests.running import running
 
 ALICE, BOB = "alice", "bob"
@@ -65,9 +65,9 @@ async def text_of(hub: GatewayHub, owner: str) -> str:
 # Two owners
 
 
-async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
+async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: HubFactory) -> None:
     agent = Scripted()
-    with hearing() as log:
+    with capture_log() as log:
         hub = await hubs.start(registered("a", agent))
         begun = await both(hub, agent)
         (alices, her), (bobs, his) = begun[ALICE], begun[BOB]
@@ -83,7 +83,7 @@ async def test_a_cancel_stops_the_run_of_its_owner_alone(hubs: House) -> None:
     assert log.errors == []
 
 
-async def test_an_interrupting_input_affects_only_its_owners_thread(hubs: House) -> None:
+async def test_an_interrupting_input_affects_only_its_owners_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     (alices, her), (_, his) = begun[ALICE], begun[BOB]
@@ -96,16 +96,16 @@ async def test_an_interrupting_input_affects_only_its_owners_thread(hubs: House)
     assert (await ends(hub, alices, owner=ALICE)).state is TaskState.COMPLETED
 
 
-async def test_each_owner_answers_a_question_of_the_same_id(hubs: House) -> None:
+async def test_each_owner_answers_a_question_of_the_same_id(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
-    for receipt, going in begun.values():
-        going.ask("q").end()
-        await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=going.call.owner)
+    for receipt, activation in begun.values():
+        activation.ask("q").end()
+        await reaches(hub, receipt, TaskState.INPUT_REQUIRED, owner=activation.call.owner)
     bobs = await answer(hub, TASK, "Bob", owner=BOB)
     his = await agent.called()
     assert (his.call.owner, his.call.answers[0].value) == (BOB, "Bob")
-    assert len(await asked(hub, begun[ALICE][0], owner=ALICE)) == 1
+    assert len(await open_questions(hub, begun[ALICE][0], owner=ALICE)) == 1
     alices = await answer(hub, TASK, "Alice", owner=ALICE)
     assert alices.run_id == bobs.run_id  # derived from the run that asked
     hers = await agent.called()
@@ -117,7 +117,7 @@ async def test_each_owner_answers_a_question_of_the_same_id(hubs: House) -> None
     assert (await ends(hub, bobs, owner=BOB)).state is TaskState.COMPLETED
 
 
-async def test_a_paused_generator_gets_its_own_callers_answer(hubs: House) -> None:
+async def test_a_paused_generator_gets_the_answer_of_its_caller(hubs: HubFactory) -> None:
     async def greet(text: str) -> AsyncGenerator[Ask | str, Any]:
         name = yield Ask("Name?")
         yield f"{text}: {name}"
@@ -132,7 +132,7 @@ async def test_a_paused_generator_gets_its_own_callers_answer(hubs: House) -> No
         assert (await text_of(hub, owner)).endswith(f"of {owner}: {owner.title()}")
 
 
-async def test_readers_see_only_their_owners_records(hubs: House) -> None:
+async def test_readers_see_only_their_owners_records(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     scopes = (Scope(THREAD, "run", RUN), Scope(THREAD, "task", TASK))
@@ -151,7 +151,7 @@ async def test_readers_see_only_their_owners_records(hubs: House) -> None:
         assert "Alice's" in records and "Bob" not in records
 
 
-async def test_a_task_and_a_run_may_share_an_id(hubs: House) -> None:
+async def test_a_task_and_a_run_may_share_an_id(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     await submit_and_ask(hub, agent, "q", thread_id=THREAD, task_id=TASK, run_id=TASK)
     reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "task", TASK)))
@@ -161,7 +161,7 @@ async def test_a_task_and_a_run_may_share_an_id(hubs: House) -> None:
     assert "after the answer" in str(await within(reading))
 
 
-async def test_waiting_for_a_thread_ignores_another_owners(hubs: House) -> None:
+async def test_waiting_for_a_thread_ignores_another_owners(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     waiting = asyncio.ensure_future(hub.reads.await_thread(ALICE, THREAD))
     await ends(hub, await submit(hub, "echo", owner=BOB, **SAME), owner=BOB)
@@ -170,7 +170,7 @@ async def test_waiting_for_a_thread_ignores_another_owners(hubs: House) -> None:
     assert await within(waiting)
 
 
-async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: House) -> None:
+async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     begun = await both(hub, agent)
     reading = asyncio.ensure_future(follow(hub, Scope(THREAD, "run", RUN), owner=ALICE))
@@ -183,7 +183,7 @@ async def test_a_deletion_leaves_another_owners_run_and_readers_alone(hubs: Hous
     assert (await ends(hub, begun[ALICE][0], owner=ALICE)).state is TaskState.COMPLETED
 
 
-async def test_removing_a_run_keeps_another_owners(hubs: House) -> None:
+async def test_removing_a_run_keeps_another_owners(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", f"of {owner}", owner=owner, **SAME), owner=owner)
@@ -193,16 +193,16 @@ async def test_removing_a_run_keeps_another_owners(hubs: House) -> None:
     assert await text_of(hub, ALICE) == "of alice of alice"
 
 
-async def test_an_expired_thread_leaves_another_owners_alone(hubs: House) -> None:
+async def test_an_expired_thread_leaves_another_owners_alone(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()), limits=Limits(ephemeral_ttl=0.05))
     for owner in (ALICE, BOB):
         await ends(hub, await submit(hub, "echo", owner=owner, ephemeral=owner == BOB, **SAME), owner=owner)
 
-    await gone(hub, THREAD, BOB)
-    assert await _there(hub, ALICE)
+    await erased(hub, THREAD, BOB)
+    assert await _exists(hub, ALICE)
 
 
-async def _there(hub: GatewayHub, owner: str) -> bool:
+async def _exists(hub: Hub, owner: str) -> bool:
     try:
         await hub.reads.thread(owner, THREAD)
     except FaultError:
@@ -210,7 +210,7 @@ async def _there(hub: GatewayHub, owner: str) -> bool:
     return True
 
 
-async def test_webhooks_of_the_same_id_report_their_owners_task(hubs: House) -> None:
+async def test_webhooks_of_the_same_id_report_their_owners_task(hubs: HubFactory) -> None:
     kinds: dict[str, list[str]] = {ALICE: [], BOB: []}
 
     class Writer:
@@ -237,14 +237,14 @@ async def test_webhooks_of_the_same_id_report_their_owners_task(hubs: House) -> 
     assert [hook.config for hook in await hub.reads.webhooks(ALICE, TASK)] == [{"owner": ALICE}]
     begun[ALICE][1].end()
     await ends(hub, begun[ALICE][0], owner=ALICE)
-    await within(turned(lambda: "run_ended" in kinds[ALICE]), "the delivery")
+    await within(eventually(lambda: "run_ended" in kinds[ALICE]), "the delivery")
     assert "run_ended" not in kinds[BOB]
 
 
 # The ids of a thread that was erased
 
 
-async def test_an_agent_of_an_erased_thread_cannot_append(hubs: House) -> None:
+async def test_an_agent_of_an_erased_thread_cannot_append(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
@@ -260,7 +260,7 @@ async def test_an_agent_of_an_erased_thread_cannot_append(hubs: House) -> None:
     assert await text_of(hub, ALICE) == "anew from now"
 
 
-async def recreate(hub: GatewayHub, held: Held) -> "asyncio.Future[tuple[Any, Receipt]]":
+async def recreate(hub: Hub, held: PausedWriter) -> "asyncio.Future[tuple[Any, Receipt]]":
     """Queue the erasure of the thread, and a run that takes its ids again."""
     deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
     await held.queued(deleting)
@@ -269,12 +269,12 @@ async def recreate(hub: GatewayHub, held: Held) -> "asyncio.Future[tuple[Any, Re
     return asyncio.gather(deleting, again)
 
 
-async def test_queued_events_of_an_erased_run_are_dropped(hubs: House) -> None:
+async def test_queued_events_of_an_erased_run_are_dropped(hubs: HubFactory) -> None:
     """Queue the old run's append behind the erasure and behind the run that now has its ids."""
     hub, agent = await hubs.scripted()
     await submit(hub, "a", **SAME, owner=ALICE)
     old = await agent.called()
-    async with Held(hub) as held:
+    async with PausedWriter(hub) as held:
         again = await recreate(hub, held)
         old.say("from the past")
         await held.queued(asyncio.ensure_future(asyncio.Event().wait()))
@@ -284,11 +284,11 @@ async def test_queued_events_of_an_erased_run_are_dropped(hubs: House) -> None:
     assert await text_of(hub, ALICE) == "anew"
 
 
-async def test_a_run_recreated_in_one_commit_has_readers(hubs: House) -> None:
+async def test_a_run_recreated_in_one_commit_has_readers(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     await submit(hub, "a", **SAME, owner=ALICE)
     await agent.called()
-    async with Held(hub) as held:
+    async with PausedWriter(hub) as held:
         again = await recreate(hub, held)
     _, receipt = await within(again)
     new = await agent.called()
@@ -300,7 +300,7 @@ async def test_a_run_recreated_in_one_commit_has_readers(hubs: House) -> None:
     await ends(hub, receipt, owner=ALICE)
 
 
-async def test_a_recreated_thread_does_not_inherit_the_time_to_live(hubs: House) -> None:
+async def test_a_recreated_thread_does_not_inherit_the_time_to_live(hubs: HubFactory) -> None:
     agent = Echo()
     hub = await hubs.start(registered("echo", agent), limits=Limits(ephemeral_ttl=0.01))
     await hub.create_thread(ALICE, ThreadChange(ttl=1), thread_id=THREAD)
@@ -308,11 +308,11 @@ async def test_a_recreated_thread_does_not_inherit_the_time_to_live(hubs: House)
     await hub.create_thread(ALICE, ThreadChange(), thread_id=THREAD)
     marker = await hub.create_thread(ALICE, ThreadChange(ttl=1))  # expires after the first one would
 
-    await gone(hub, marker.thread_id, ALICE)
-    assert await _there(hub, ALICE)
+    await erased(hub, marker.thread_id, ALICE)
+    assert await _exists(hub, ALICE)
 
 
-async def test_new_records_prevent_the_erasure_of_an_expired_thread(hubs: House) -> None:
+async def test_new_records_prevent_the_erasure_of_an_expired_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     await hub.create_thread(ALICE, ThreadChange(ttl=100), thread_id=THREAD)
     pk = await hub.journal.query(thread_key, owner=ALICE, thread_id=THREAD)
@@ -333,10 +333,10 @@ async def test_new_records_prevent_the_erasure_of_an_expired_thread(hubs: House)
     over = await newest()
     assert await erasing(over, pk + 1) is None
     assert await erasing(over) is not None
-    assert not await _there(hub, ALICE)
+    assert not await _exists(hub, ALICE)
 
 
-async def test_the_end_of_a_paused_task_closes_its_generator(hubs: House) -> None:
+async def test_the_end_of_a_paused_task_closes_its_generator(hubs: HubFactory) -> None:
     closed: list[str] = []
 
     async def waits(text: str) -> AsyncGenerator[Ask, Any]:
@@ -354,7 +354,7 @@ async def test_the_end_of_a_paused_task_closes_its_generator(hubs: House) -> Non
         await (
             hub.cancel(OWNER, receipt.task_id) if words == "cancelled" else hub.delete_thread(OWNER, receipt.thread_id)
         )
-        await within(turned(lambda words=words: words in closed))
+        await within(eventually(lambda words=words: words in closed))
 
 
 async def test_readers_of_a_recreated_thread_get_no_old_frames(

@@ -17,8 +17,8 @@ import pytest
 from babelgate.canonical.value import JsonObject
 from tests import loopback
 from tests.adapters.a2a.receiver import Received, Receiver, receiving
-from tests.gateway.heard import hearing
 from tests.gateway.hubs import Activation, Scripted, check_invariants, within
+from tests.gateway.log_capture import capture_log
 from tests.gateway.owning import STEPS
 from tests.running import running
 
@@ -37,7 +37,7 @@ class Site:
 @asynccontextmanager
 async def two_owners(folder: Path) -> AsyncGenerator[Site]:
     agent = Scripted()
-    with hearing() as log:
+    with capture_log() as log:
         async with (
             running(folder, {"a": agent}, keys=KEYS) as gateway,
             receiving() as alices,
@@ -88,7 +88,7 @@ def _graph(prefix: str, named: str) -> Protocol:
         body = {named: "a", "input": "hi", "stream_mode": ["messages", "values"], "webhook": hook, **more}
         return await _post(client, f"{runs}/stream", body)
 
-    async def answer(client: httpx.AsyncClient, going: Activation, words: str) -> httpx.Response:
+    async def answer(client: httpx.AsyncClient, activation: Activation, words: str) -> httpx.Response:
         return await _post(client, f"{runs}/stream", {named: "a", "command": {"resume": words}})
 
     cancel, look = f"{runs}/{{run}}/cancel", f"{prefix}/threads/{THREAD}/state"
@@ -102,10 +102,10 @@ def _acp() -> Protocol:
             client, "/acp/runs", {"agent_name": "a", "input": messages, "session_id": THREAD, "mode": "stream"}
         )
 
-    async def answer(client: httpx.AsyncClient, going: Activation, words: str) -> httpx.Response:
+    async def answer(client: httpx.AsyncClient, activation: Activation, words: str) -> httpx.Response:
         resume = {"message": {"role": "user", "parts": [{"content": words}]}}
-        body = {"run_id": going.call.task_id, "await_resume": resume, "mode": "stream"}
-        return await _post(client, f"/acp/runs/{going.call.task_id}", body)
+        body = {"run_id": activation.call.task_id, "await_resume": resume, "mode": "stream"}
+        return await _post(client, f"/acp/runs/{activation.call.task_id}", body)
 
     return Protocol(begin, "/acp/runs/{task}/cancel", "/acp/runs/{task}", answer=answer)
 
@@ -118,8 +118,8 @@ def _a2a() -> Protocol:
         push = {"taskPushNotificationConfig": {"id": "w", "url": hook}}
         return await _post(client, "/a2a/a/message:stream", {"message": message("hi"), "configuration": push})
 
-    async def answer(client: httpx.AsyncClient, going: Activation, words: str) -> httpx.Response:
-        return await _post(client, "/a2a/a/message:stream", {"message": message(words, taskId=going.call.task_id)})
+    async def answer(client: httpx.AsyncClient, activation: Activation, words: str) -> httpx.Response:
+        return await _post(client, "/a2a/a/message:stream", {"message": message(words, taskId=activation.call.task_id)})
 
     return Protocol(begin, "/a2a/a/tasks/{task}:cancel", "/a2a/a/tasks/{task}", answer=answer, pushes=True)
 
@@ -129,15 +129,15 @@ def _aief() -> Protocol:
         """Create a task on the chosen thread whose first step is still to come."""
         body = {"assistant_id": "a", "if_not_exists": "create"}
         waiting = asyncio.ensure_future(_post(client, f"/threads/{THREAD}/runs/wait", body))
-        going = await agent.called()
-        going.end()
+        activation = await agent.called()
+        activation.end()
         await within(waiting)
-        assert (await client.delete(f"/threads/{THREAD}/runs/{going.call.run_id}")).is_success
+        assert (await client.delete(f"/threads/{THREAD}/runs/{activation.call.run_id}")).is_success
 
     async def begin(client: httpx.AsyncClient, hook: str) -> httpx.Response:
         return await _post(client, f"{STEPS}/{THREAD}/steps", {"input": "hi"})
 
-    async def answer(client: httpx.AsyncClient, going: Activation, words: str) -> httpx.Response:
+    async def answer(client: httpx.AsyncClient, activation: Activation, words: str) -> httpx.Response:
         return await _post(client, f"{STEPS}/{THREAD}/steps", {"input": words})
 
     look = f"{STEPS}/{THREAD}/steps"
@@ -157,7 +157,7 @@ PROTOCOLS: Final = {
 class Begun:
     """Running request and agent call of each owner."""
 
-    going: dict[str, Activation] = field(default_factory=dict[str, Activation])
+    activations: dict[str, Activation] = field(default_factory=dict[str, Activation])
     answers: "dict[str, asyncio.Future[httpx.Response]]" = field(
         default_factory=dict[str, "asyncio.Future[httpx.Response]"]
     )
@@ -169,15 +169,15 @@ async def begin_both(site: Site, protocol: Protocol) -> Begun:
         if protocol.prepare is not None:
             await protocol.prepare(client, site.agent)
         begun.answers[owner] = asyncio.ensure_future(protocol.begin(client, site.hooks[owner].url))
-        begun.going[owner] = going = await site.agent.called()
-        assert (going.call.owner, going.call.thread_id) == (owner, THREAD)
-    ids = {going.call.run_id for going in begun.going.values()}
+        begun.activations[owner] = activation = await site.agent.called()
+        assert (activation.call.owner, activation.call.thread_id) == (owner, THREAD)
+    ids = {activation.call.run_id for activation in begun.activations.values()}
     assert len(ids) == (1 if protocol.derived else 2)
     return begun
 
 
-def path(text: str, going: Activation) -> str:
-    return text.format(run=going.call.run_id, task=going.call.task_id)
+def path(text: str, activation: Activation) -> str:
+    return text.format(run=activation.call.run_id, task=activation.call.task_id)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
@@ -185,7 +185,7 @@ async def test_a_cancel_or_delete_does_not_affect_the_other_owner(tmp_path: Path
     protocol = PROTOCOLS[name]
     async with two_owners(tmp_path) as site:
         begun = await begin_both(site, protocol)
-        hers, his = begun.going["alice"], begun.going["bob"]
+        hers, his = begun.activations["alice"], begun.activations["bob"]
         alice, bob = site.clients["alice"], site.clients["bob"]
         his.say("Bob's words")
         hers.say("Alice's words")
@@ -211,22 +211,25 @@ async def test_a_cancel_or_delete_does_not_affect_the_other_owner(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-async def test_each_owner_answers_their_own_question(tmp_path: Path, name: str) -> None:
+async def test_each_owner_answers_a_separate_question(tmp_path: Path, name: str) -> None:
     protocol = PROTOCOLS[name]
     assert protocol.answer is not None
     async with two_owners(tmp_path) as site:
         begun = await begin_both(site, protocol)
-        for going in begun.going.values():
-            going.ask("q").end()
+        for activation in begun.activations.values():
+            activation.ask("q").end()
         for answered in begun.answers.values():
             assert (await within(answered)).status_code == 200
         answers: dict[str, asyncio.Future[httpx.Response]] = {}
         again: dict[str, Activation] = {}
         for owner in ("bob", "alice"):
-            replying = protocol.answer(site.clients[owner], begun.going[owner], f"of {owner}")
+            replying = protocol.answer(site.clients[owner], begun.activations[owner], f"of {owner}")
             answers[owner] = asyncio.ensure_future(replying)
             again[owner] = await site.agent.called()
-            assert (again[owner].call.owner, again[owner].call.task_id) == (owner, begun.going[owner].call.task_id)
+            assert (again[owner].call.owner, again[owner].call.task_id) == (
+                owner,
+                begun.activations[owner].call.task_id,
+            )
             assert f"of {owner}" in str(again[owner].call.answers[0].value)
         again["bob"].say("Hello, Bob").end()
         assert "Hello, Bob" in (await within(answers["bob"])).text

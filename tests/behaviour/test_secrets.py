@@ -111,7 +111,7 @@ MEMBERS = [
     ("path", "members"),
     [*((("keys",), members) for members in KEYS), *((path, members) for path in SECRETS for members in MEMBERS)],
 )
-def test_a_name_that_may_be_a_secret_is_not_shown(tmp_path: Path, path: Steps, members: dict[str, Any]) -> None:
+def test_a_name_that_may_be_a_secret_is_hidden(tmp_path: Path, path: Steps, members: dict[str, Any]) -> None:
     file = tmp_path / "babelgate.yaml"
     file.write_text(json.dumps({"port": "none", **nested([path], members)}), encoding="utf-8")
     with pytest.raises(ConfigError) as caught:

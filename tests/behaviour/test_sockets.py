@@ -15,12 +15,12 @@ from websockets.exceptions import ConnectionClosed
 
 from babelgate.canonical.value import Json, JsonObject
 from tests.adapters.langchain.watching import Socket
-from tests.gateway.conversing import EVERYTHING, PATHS, START, connected, talking, talks
+from tests.gateway.conversing import EVERYTHING, PATHS, START, check_socket_works, connected, talking
 from tests.gateway.hostile import BODIES, UNKNOWN, mutations
 from tests.gateway.hubs import within
-from tests.gateway.owning import Made, Place, look, unknown
+from tests.gateway.owning import OwnerIds, Place, look, unknown
 from tests.gateway.shape import check_reply
-from tests.gateway.siege import dumped, there, works
+from tests.gateway.siege import check_works, create_targets, dumped
 from tests.gateway.valid import COMMANDS, SUBSCRIPTIONS, Command, command, filled
 from tests.running import Running
 
@@ -63,17 +63,17 @@ async def test_a_bad_frame_is_answered_and_the_connection_stays_open(gateway: Ru
             reply = check_reply(json.loads(await within(connection.recv(), name)))
             assert (reply["type"], reply["error"]) == ("error", "invalid_argument"), name
         assert (await Socket(connection).tell("state.get"))["error"] == "no_such_run"
-    await works(gateway, "/threads")
+    await check_works(gateway, "/threads")
 
 
 @pytest.mark.parametrize("each", [*COMMANDS, *SUBSCRIPTIONS], ids=str)
 async def test_wrong_types_in_a_commands_fields_are_answered(gateway: Running, each: Command) -> None:
     """Send the frames to an interrupted thread."""
-    slots = await there(gateway, "/threads")
+    slots = await create_targets(gateway, "/threads")
     whole = filled(command(each.method, each.valid), slots)
     frames = [(name, dumped(body).decode()) for name, body in mutations(whole)]
     assert await replies(gateway, PATHS[0].format(**slots), frames) == []
-    await talks(gateway.url)
+    await check_socket_works(gateway.url)
 
 
 async def test_a_subscription_of_another_connection_is_unknown(gateway: Running) -> None:
@@ -112,8 +112,8 @@ async def test_a_disconnect_during_a_command_leaves_nothing_behind(gateway: Runn
             await connection.send(dumped(command("subscription.subscribe", EVERYTHING)).decode())
             await connection.send(dumped(command("run.start", START)).decode())
             connection.transport.abort()
-    await talks(gateway.url)
-    await works(gateway, "/threads")
+    await check_socket_works(gateway.url)
+    await check_works(gateway, "/threads")
 
 
 # Owners
@@ -124,12 +124,12 @@ def bob(place: Place, path: str, thread_id: str) -> AbstractAsyncContextManager[
     return talking(place.gateway.url, path.format(thread_id=thread_id), additional_headers=headers)
 
 
-def commands_with(ids: Made) -> Mapping[str, JsonObject]:
+def commands_with(ids: OwnerIds) -> Mapping[str, JsonObject]:
     """Return every command that creates no thread, with the given ids as arguments."""
     response: JsonObject = {"namespace": [], "interrupt_id": ids.question, "response": "Bob"}
     return {
-        "subscription.reconnect": {**EVERYTHING, "since": 0, "subscription_id": "s", "run_id": ids.asked},
-        "agent.getTree": {"run_id": ids.asked},
+        "subscription.reconnect": {**EVERYTHING, "since": 0, "subscription_id": "s", "run_id": ids.asking_run},
+        "agent.getTree": {"run_id": ids.asking_run},
         "state.get": {"namespace": []},
         "state.listCheckpoints": {"before": ids.checkpoint_id},
         "input.respond": response,
@@ -141,7 +141,7 @@ def commands_with(ids: Made) -> Mapping[str, JsonObject]:
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_ids_of_another_owner_count_as_unknown(place: Place, path: str) -> None:
-    things, before = await place.things()
+    things, before = await place.shared_ids()
     replies_: list[list[str]] = []
     for ids in (things, unknown()):
         async with bob(place, path, ids.thread_id) as socket:
@@ -150,7 +150,7 @@ async def test_the_ids_of_another_owner_count_as_unknown(place: Place, path: str
             )
             assert socket.events == []
     assert replies_[0] == replies_[1]
-    assert await look(place.alice, things) == before, "and nothing happened to them"
+    assert await look(place.alice, things) == before, "Alice's resources must not change"
 
 
 @pytest.mark.parametrize("path", PATHS[:4])
@@ -172,11 +172,11 @@ async def test_a_thread_of_another_owner_shows_nothing(place: Place, path: str) 
         events = json.dumps(await socket.ends())
     assert "Bob was here" in events
     assert "alice" not in events
-    assert not any(each in events for each in (things.asked, things.question, things.checkpoint_id))
+    assert not any(each in events for each in (things.asking_run, things.question, things.checkpoint_id))
     assert await look(place.alice, things) == before
 
 
-async def test_an_owners_own_ids_are_found(place: Place) -> None:
+async def test_ids_of_the_same_owner_are_found(place: Place) -> None:
     """Check that the ids of the tests above are valid for their owner."""
     things = await place.make()
     headers = {"Authorization": place.alice.headers["authorization"]}

@@ -32,7 +32,7 @@ def call(url: str, path: str, body: Any = None) -> httpx.Response:
         return http.get(path) if body is None else http.post(path, json=body)
 
 
-def test_the_protocol_is_served_with_its_own_errors(gateway: Served) -> None:
+def test_the_protocol_is_served_with_its_error_format(gateway: Served) -> None:
     run = call(gateway.url, "/toy/echo", {"text": "hello"})
     assert (run.status_code, run.json()["state"], run.json()["text"]) == (200, "completed", "hello")
     assert call(gateway.url, f"/toy/runs/{run.json()['id']}").json() == run.json()
@@ -65,7 +65,7 @@ def test_the_command_line_accepts_the_protocol(gateway: Served, tmp_path: Path) 
     chosen = ("add", f"far={gateway.url}/toy#echo", "--protocol", "toy")
     assert babelgate(tmp_path, *chosen, PYTHONPATH=PATH).returncode == 0
     unknown = babelgate(tmp_path, *chosen)
-    assert unknown.returncode == 2, "without the package it is no protocol"
+    assert unknown.returncode == 2, "without the package, the protocol must be unknown"
     assert "'toy' is not one of" in unknown.stderr
 
 

@@ -36,8 +36,8 @@ from babelgate.canonical.event import (
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
-from tests.given import make
 from tests.running import Running, running
+from tests.submissions import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,7 +48,7 @@ BOUND: Final = 30.0
 WIRES: Final[Mapping[str, str]] = {"acp": "/acp", "aief": "/agent/all"}
 """Path of the agents' server in a gateway, by protocol."""
 
-ASKED: Final = (
+QUESTIONS: Final = (
     InterruptRaised(interrupt_id="i1", message=Message.of("Which?")),
     InterruptRaised(interrupt_id="i2", message=Message.of("And which?")),
 )
@@ -68,7 +68,7 @@ class Speaker:
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         self.calls.append(call)
-        for event in DONE if call.answers else ASKED:
+        for event in DONE if call.answers else QUESTIONS:
             yield event
 
 

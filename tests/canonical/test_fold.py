@@ -232,7 +232,7 @@ def test_an_artifact_grows_by_appends_only():
     assert (result.artifacts["a"].text, result.artifacts["a"].created_at) == ("1", 30)
 
 
-def test_a_message_without_its_start_is_not_shown():
+def test_a_message_without_its_start_is_ignored():
     result = fold(
         PartAdded(message_id="m", index=0, part=TextPart(text="a")), PartDelta(message_id="m", index=0, text="b")
     )

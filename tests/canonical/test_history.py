@@ -108,7 +108,7 @@ def test_a_second_turn_adds_to_the_first(log: Log):
     assert texts(last) == ["hi", "hello", "more", "sure"]
 
 
-def test_a_plain_input_or_output_has_its_own_member(log: Log):
+def test_a_plain_input_or_output_has_a_separate_member(log: Log):
     last = log.turn("r", "", "hello", data=[1, 2], output="done")
     assert last.values == {"input": [1, 2], "output": "done"}
 

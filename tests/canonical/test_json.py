@@ -65,7 +65,7 @@ def test_objects_in_a_list_are_returned_in_order() -> None:
     assert objects_in({"a": {"b": 1}}) == objects_in(None) == objects_in("{}") == []
 
 
-WHOLE = {"a": {"b": 1, "c": [1, {"d": 2}]}, "e": None}
+DOCUMENT = {"a": {"b": 1, "c": [1, {"d": 2}]}, "e": None}
 
 
 WITHIN: list[Any] = [{}, {"a": {}}, {"a": {"b": 1}}, {"a": {"b": 1.0}}, {"a": {"c": [1, {"d": 2}]}}, {"e": None}]
@@ -74,12 +74,12 @@ NOT_WITHIN: list[Any] = [{"x": None}, {"a": {"b": True}}, {"a": {"c": [1, {}]}},
 
 @pytest.mark.parametrize("part", WITHIN)
 def test_an_object_contains_nested_members(part: Any) -> None:
-    assert has_members(WHOLE, part)
+    assert has_members(DOCUMENT, part)
 
 
 @pytest.mark.parametrize("part", NOT_WITHIN)
 def test_partial_lists_and_other_types_are_not_contained(part: Any) -> None:
-    assert not has_members(WHOLE, part)
+    assert not has_members(DOCUMENT, part)
 
 
 # Checks of what is JSON

@@ -243,7 +243,7 @@ def test_a_plan_begins_with_the_run_of_the_input():
     assert story.message_ids == {"m1", "q1"}
 
 
-def test_a_follow_up_has_its_own_plan():
+def test_a_follow_up_has_a_separate_plan():
     story = replay_plan(story_log(), "i2")
     assert story is not None
     assert story.first.run_id == "r2"

@@ -43,7 +43,7 @@ def without(value: Any) -> Any:
 
 
 @given(strategies.records())
-def test_unknown_members_are_kept_at_every_level(records: list[Record]):
+def test_unknown_members_are_preserved_at_every_level(records: list[Record]):
     for event in (record.event for record in records):
         body = json.dumps(grown(event), ensure_ascii=False).encode()
         read = decode_event(body)
@@ -53,7 +53,7 @@ def test_unknown_members_are_kept_at_every_level(records: list[Record]):
         assert decode_event(again) == read
 
 
-def test_unknown_members_are_kept_in_the_enclosing_extra():
+def test_unknown_members_are_stored_in_the_enclosing_extra():
     body = b'{"kind":"run_ended","status":"error","reason":"fault","fault":{"code":"internal","message":"x","more":1}}'
     event = decode_event(body)
     assert isinstance(event, RunEnded) and event.fault is not None

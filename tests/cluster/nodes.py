@@ -12,12 +12,12 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.storage import nodes, queries
-from tests.gateway.hubs import OWNER, House, within
+from tests.gateway.hubs import OWNER, HubFactory, within
 from tests.postgres import empty, url_of
 
 _TIMES = {"BEAT": 0.05, "_SEEN": 0.1}
 """Settings of the heartbeat, in seconds."""
-_GONE = nodes.DEAD_AFTER
+_LEASE = nodes.GONE
 _SOON = 0.4
 """Seconds without a heartbeat after which a silent node counts as gone.
 
@@ -46,7 +46,7 @@ async def ended(hub: GatewayHub, receipt: Receipt) -> Task:
 
 
 class Nodes:
-    def __init__(self, house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, house: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
         self._house = house
         self._monkeypatch = monkeypatch
 
@@ -68,10 +68,10 @@ class Nodes:
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", _refuse)
         self._monkeypatch.setattr(nodes, "GONE", _SOON)
 
-    def hear(self, hub: GatewayHub) -> None:
+    def resume_heartbeats(self, hub: Hub) -> None:
         """Let the node send heartbeats again."""
         assert hub.cluster is not None
-        self._monkeypatch.setattr(nodes, "GONE", _GONE)
+        self._monkeypatch.setattr(nodes, "GONE", _LEASE)
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", type(hub.cluster.nodes).beat.__get__(hub.cluster.nodes))
 
 
@@ -87,6 +87,6 @@ async def cluster(tmp_path: Path, postgres_tables: str, monkeypatch: pytest.Monk
     empty(postgres_tables)
     for name, seconds in _TIMES.items():
         monkeypatch.setattr(nodes, name, seconds)
-    house = House(tmp_path, url_of(postgres_tables))
+    house = HubFactory(tmp_path, url_of(postgres_tables))
     yield Nodes(house, monkeypatch)
     await house.close()

@@ -13,7 +13,7 @@ from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.storage import unavailable
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.cluster.test_questions import agent, parked
-from tests.gateway.hubs import OWNER, Scripted, registered, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, eventually, registered, submit, within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import url_of
 
@@ -41,13 +41,13 @@ async def test_an_answered_generator_is_closed_when_the_database_returns(
     other = await submit(a, "ask")
     for each in (receipt, other):
         await reached(b, each, TaskState.INPUT_REQUIRED)
-    await within(turned(lambda: parked(a) == 2), "generators that wait")
+    await within(eventually(lambda: parked(a) == 2), "generators that wait")
     wire.cut()
     await within(b.cancel(OWNER, receipt.task_id))
-    await within(turned(lambda: "check of paused agents failed" in log.text), "a look in vain")
+    await within(eventually(lambda: "check of paused agents failed" in log.text), "a look in vain")
     assert parked(a) == 2
     wire.mend()
-    await within(turned(lambda: parked(a) == 1), "the end of the generator")
+    await within(eventually(lambda: parked(a) == 1), "the end of the generator")
 
 
 async def test_a_fault_names_the_lost_node_after_a_late_takeover(
@@ -60,7 +60,7 @@ async def test_a_fault_names_the_lost_node_after_a_late_takeover(
     await mine.called()
     wire.cut()
     cluster.silence(a)
-    await within(turned(lambda: "not continued yet" in log.text), "a takeover in vain")
+    await within(eventually(lambda: "not continued yet" in log.text), "a takeover in vain")
     wire.mend()
     task = await ended(b, receipt)
     assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED

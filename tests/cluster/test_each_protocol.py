@@ -9,7 +9,7 @@ import pytest
 
 from tests.gateway.hubs import within
 from tests.gateway.stage import Stage, nursery
-from tests.pairs.caller import Caller, Seen
+from tests.pairs.caller import Caller, TaskView
 from tests.pairs.house import CALLERS
 from tests.postgres import empty, url_of
 from tests.running import running
@@ -29,7 +29,7 @@ async def test_every_protocol_shows_and_answers_tasks_of_another_node(postgres_t
         stage = Stage(tmp_path, born, {"agents": agents, **shared})
         there = await stage.start()
         echoes, askers = ([new_caller(there, agent) for new_caller in CALLERS] for agent in agents)
-        completed = await within(asyncio.gather(*(caller.told("Hello") for caller in echoes)))
+        completed = await within(asyncio.gather(*(caller.run_to_end("Hello") for caller in echoes)))
         paused = await within(asyncio.gather(*(caller.send("go") for caller in askers)))
         assert [(view.state, view.text) for view in completed] == [("completed", "Hello")] * len(CALLERS)
         before = await look(echoes, completed), await look(askers, paused)
@@ -48,6 +48,6 @@ async def test_every_protocol_shows_and_answers_tasks_of_another_node(postgres_t
         assert "Traceback" not in stage.complaints()
 
 
-async def look(callers: Sequence[Caller], views: Sequence[Seen]) -> list[Seen]:
+async def look(callers: Sequence[Caller], views: Sequence[TaskView]) -> list[TaskView]:
     looks = (caller.look(view.task_id) for caller, view in zip(callers, views, strict=True))
     return await within(asyncio.gather(*looks))

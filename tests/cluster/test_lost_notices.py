@@ -10,7 +10,7 @@ from babelgate.canonical import FaultError, Scope, TaskState
 from babelgate.gateway.storage import postgres
 from tests.cluster.nodes import Nodes, ended, reached
 from tests.cluster.test_questions import agent, parked
-from tests.gateway.hubs import OWNER, Scripted, follow, log, registered, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, eventually, follow, log, registered, submit, within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import url_of
 
@@ -35,10 +35,10 @@ async def test_a_cancel_reaches_the_agent_despite_a_lost_notice(wire: Wire, clus
     a = await cluster.start("a", registered("s", Scripted()), database=wire.url)
     b = await cluster.start("b", registered("s", mine))
     receipt = await submit(b, "s")
-    going = await mine.called()
+    activation = await mine.called()
     wire.cut_before = _NOTICE
     cancelling = asyncio.ensure_future(a.cancel(OWNER, receipt.task_id))
-    await within(going.cancelled.wait(), "the cancel of the agent")
+    await within(activation.cancelled.wait(), "the cancel of the agent")
     assert (await ended(b, receipt)).state is TaskState.CANCELLED
     wire.mend()
     with suppress(FaultError):
@@ -50,11 +50,11 @@ async def test_an_erasure_stops_the_agent_despite_a_lost_notice(wire: Wire, clus
     a = await cluster.start("a", registered("s", Scripted()), database=wire.url)
     b = await cluster.start("b", registered("s", mine))
     receipt = await submit(b, "s")
-    going = await mine.called()
+    activation = await mine.called()
     wire.cut_before = _NOTICE
     erasing = asyncio.ensure_future(a.delete_thread(OWNER, receipt.thread_id))
-    await within(going.cancelled.wait(), "the end of the agent")
-    await within(turned(lambda: not b.engine.active), "the end of the run")
+    await within(activation.cancelled.wait(), "the end of the agent")
+    await within(eventually(lambda: not b.engine.active), "the end of the run")
     wire.mend()
     with suppress(FaultError):
         await within(erasing)
@@ -65,10 +65,10 @@ async def test_a_paused_generator_is_closed_despite_a_lost_notice(wire: Wire, cl
     b = await cluster.start("b", agent())
     receipt = await submit(b, "ask")
     await reached(b, receipt, TaskState.INPUT_REQUIRED)
-    await within(turned(lambda: parked(b) == 1), "the generator that waits")
+    await within(eventually(lambda: parked(b) == 1), "the generator that waits")
     wire.cut_before = _NOTICE
     cancelling = asyncio.ensure_future(a.cancel(OWNER, receipt.task_id))
-    await within(turned(lambda: parked(b) == 0), "the end of the generator")
+    await within(eventually(lambda: parked(b) == 0), "the end of the generator")
     wire.mend()
     with suppress(FaultError):
         await within(cancelling)
@@ -83,11 +83,11 @@ async def test_readers_get_unannounced_records_after_the_takeover(wire: Wire, cl
     assert c.cluster is not None
     c.cluster.nodes.adopts = False
     receipt = await submit(a, "s")
-    going = await mine.called()
+    activation = await mine.called()
     reading = asyncio.ensure_future(follow(c, Scope(receipt.thread_id, "run", receipt.run_id)))
-    await within(turned(lambda: c.journal.channels.get(a.engine.active[0].pk).readers == 1), "the reader")
+    await within(eventually(lambda: c.journal.channels.get(a.engine.active[0].pk).readers == 1), "the reader")
     wire.cut_before = _NOTICE
-    going.say("lost")
+    activation.say("lost")
     cluster.silence(a)
     (await other.called()).say("found").end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED

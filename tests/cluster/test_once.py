@@ -12,8 +12,8 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import GatewayHub
 from tests.cluster.nodes import Nodes, ended
 from tests.gateway.command import babelgate
-from tests.gateway.hubs import OWNER, Echo, Scripted, gone, registered, submit, turned, within
-from tests.gateway.runs.test_crons import SETTINGS, count_runs, hourly, known, moved_on
+from tests.gateway.hubs import OWNER, Echo, Scripted, erased, eventually, registered, submit, within
+from tests.gateway.runs.test_crons import SETTINGS, count_runs, hourly, moved_on, stored
 from tests.gateway.runs.test_webhooks import Receiver, Saying, deliverer, hook
 from tests.gateway.runs.test_webhooks import receiver as receiver
 from tests.gateway.test_clock import HOUR, Wall
@@ -30,7 +30,7 @@ def leads(hub: GatewayHub) -> bool:
 async def test_a_cron_of_any_node_runs_once(cluster: Nodes) -> None:
     wall = Wall()
     nodes = [await cluster.start(name, registered("a", Echo()), clock=Clock(wall), **SETTINGS) for name in "abc"]
-    await within(turned(lambda: sum(map(leads, nodes)) == 1), "a node that leads")
+    await within(eventually(lambda: sum(map(leads, nodes)) == 1), "a node that leads")
     cron = await next(hub for hub in nodes if not leads(hub)).crons.create(OWNER, hourly())
     wall.moved += HOUR
     after = await moved_on(nodes[0], cron)
@@ -51,7 +51,7 @@ async def test_a_cron_runs_once_even_with_two_leaders(cluster: Nodes, monkeypatc
     for hub in nodes:
         await within(hub.engine.idle())
     assert await count_runs(nodes[0]) == 1
-    assert (await known(nodes[0], cron)).next_run == (cron.next_run or 0) + HOUR
+    assert (await stored(nodes[0], cron)).next_run == (cron.next_run or 0) + HOUR
 
 
 async def test_a_webhook_continues_on_the_node_that_takes_over(cluster: Nodes, receiver: Receiver) -> None:
@@ -69,7 +69,7 @@ async def test_a_webhook_continues_on_the_node_that_takes_over(cluster: Nodes, r
     assert await receiver.receives(4) == ["working", "1 x", "2 y", "completed"]
 
 
-async def test_a_pending_retry_is_made_after_a_takeover(
+async def test_a_pending_retry_runs_after_a_takeover(
     cluster: Nodes, receiver: Receiver, postgres_tables: str, tmp_path: Path
 ) -> None:
     wall = Wall()
@@ -83,7 +83,7 @@ async def test_a_pending_retry_is_made_after_a_takeover(
     failed = await within(_failed(a, 1))
     b = await cluster.start("b", agents, **more)
     await cluster.stop(a)
-    await within(turned(lambda: bool(deliverer(b)["_deliveries"])), "the takeover")
+    await within(eventually(lambda: bool(deliverer(b)["_deliveries"])), "the takeover")
     assert await _failed(b, 1) == failed
     await cluster.stop(b)
     wall.moved += 2 * HOUR
@@ -117,10 +117,10 @@ async def test_a_webhook_deleted_on_another_node_gets_no_more(cluster: Nodes, re
     a = await cluster.start("a", registered("a", agent), **HOOKED)
     b = await cluster.start("b", registered("a", Echo()), **HOOKED)
     receipt = await submit(a, "a", webhook=hook(receiver))
-    going = await agent.called()
+    activation = await agent.called()
     await receiver.receives(1)
     assert await b.delete_webhook(OWNER, receipt.task_id, "w")
-    going.say(Custom(name="x")).end()
+    activation.say(Custom(name="x")).end()
     await ended(a, receipt)
     other = await submit(a, "a", webhook=hook(receiver, webhook_id="v"))
     (await agent.called()).end()
@@ -133,10 +133,10 @@ async def test_a_webhook_set_again_on_another_node_continues(cluster: Nodes, rec
     a = await cluster.start("a", registered("a", agent), **HOOKED)
     b = await cluster.start("b", registered("a", Echo()), **HOOKED)
     receipt = await submit(a, "a", webhook=hook(receiver))
-    going = await agent.called()
+    activation = await agent.called()
     await receiver.receives(1)
     await within(b.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id)))
-    going.say(Custom(name="x")).end()
+    activation.say(Custom(name="x")).end()
     await ended(a, receipt)
     assert await receiver.receives(3) == ["working", "1 x", "completed"]
     assert len(receiver.got) == 3
@@ -148,7 +148,7 @@ async def test_a_thread_of_a_stopped_node_expires(cluster: Nodes, monkeypatch: p
     b = await cluster.start("b", registered("a", Echo()))
     thread = await a.create_thread(OWNER, ThreadChange(ttl=1))
     await cluster.stop(a)
-    await gone(b, thread.thread_id)
+    await erased(b, thread.thread_id)
 
 
 async def test_a_thread_used_on_another_node_does_not_expire_early(cluster: Nodes) -> None:
@@ -170,4 +170,4 @@ async def test_a_thread_used_on_another_node_does_not_expire_early(cluster: Node
     wall.moved += HOUR
     steady.moved += HOUR
     await look(pk)
-    await gone(b, thread.thread_id)
+    await erased(b, thread.thread_id)

@@ -17,7 +17,7 @@ from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
 from tests.cluster import test_live, test_questions
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, House, Scripted, registered, submit, within
+from tests.gateway.hubs import OWNER, HubFactory, Scripted, registered, submit, within
 from tests.gateway.storage import test_journal, test_listing
 from tests.gateway.storage.test_journal import Writing
 from tests.poolers import POOLERS
@@ -25,10 +25,10 @@ from tests.postgres import empty, new_schema, url_of
 
 _AGAIN: Final = (
     *((module, name) for module in (test_live, test_questions, test_listing) for name in vars(module)),
-    (test_journal, "test_a_caller_gets_its_answer_after_others_can_see_the_change"),
+    (test_journal, "test_a_change_is_visible_before_its_caller_is_answered"),
     (test_journal, "test_pages_are_bounded_on_both_sides"),
-    (test_journal, "test_a_page_of_large_records_ends_where_it_has_enough_of_them"),
-    (test_journal, "test_a_query_sees_one_moment_however_many_statements_it_has"),
+    (test_journal, "test_a_page_of_large_records_is_bounded_by_bytes"),
+    (test_journal, "test_all_statements_of_a_query_see_one_snapshot"),
     (test_journal, "test_readers_cannot_write"),
 )
 globals().update({name: getattr(module, name) for module, name in _AGAIN if name.startswith("test_")})
@@ -47,15 +47,15 @@ async def cluster(
     empty(postgres_tables)
     monkeypatch.setattr(beats, "BEAT", 0.05)
     monkeypatch.setattr(beats, "_SEEN", 0.1)
-    house = House(tmp_path, url_of(postgres_tables), pooler=pooler)
+    house = HubFactory(tmp_path, url_of(postgres_tables), pooler=pooler)
     yield Nodes(house, monkeypatch)
     await house.close()
 
 
 @pytest.fixture
-async def hubs(tmp_path: Path, postgres_tables: str, pooler: str) -> AsyncGenerator[House]:
+async def hubs(tmp_path: Path, postgres_tables: str, pooler: str) -> AsyncGenerator[HubFactory]:
     empty(postgres_tables)
-    house = House(tmp_path, url_of(postgres_tables), pooler=pooler)
+    house = HubFactory(tmp_path, url_of(postgres_tables), pooler=pooler)
     yield house
     await house.close()
 

@@ -18,7 +18,7 @@ from tests.postgres import empty, url_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
-TAKEN_OVER = 15.0
+TAKEOVER_TIME = 15.0
 """Time until another node continues, in seconds."""
 
 
@@ -89,12 +89,12 @@ async def theatre(folder: Path, database: str, *names: str) -> AsyncGenerator[Th
             assert "Traceback" not in stage.complaints()
 
 
-async def test_a_killed_node_is_taken_over_within_fifteen_seconds(postgres_tables: str, tmp_path: Path) -> None:
+async def test_runs_of_a_killed_node_are_adopted_within_fifteen_seconds(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     async with theatre(tmp_path, url_of(postgres_tables), "a", "b") as stage:
         a, b = (stage.nodes[name].http for name in "ab")
-        going, lost, paused = Caller("paced"), Caller("once"), Caller("ask")
-        await going.begin(a, "going")
+        active, lost, paused = Caller("paced"), Caller("once"), Caller("ask")
+        await active.begin(a, "going")
         await lost.begin(a, "lost")
         await paused.begin(a, "asked")
         await paused.reaches(a, "awaiting")
@@ -104,13 +104,13 @@ async def test_a_killed_node_is_taken_over_within_fifteen_seconds(postgres_table
         await asyncio.sleep(0)
         begun = time.monotonic()
         await stage.nodes["a"].killed()
-        second = await within(stage.strings.called("going", 2), "the second attempt", TAKEN_OVER)
+        second = await within(stage.strings.called("going", 2), "the second attempt", TAKEOVER_TIME)
         failed = await lost.reaches(b, "failed")
-        assert time.monotonic() - begun < TAKEN_OVER
-        assert "The gateway's node a stopped during the run" in failed["error"]["message"]
+        assert time.monotonic() - begun < TAKEOVER_TIME
+        assert "The gateway's node a stopped while the agent was at work" in failed["error"]["message"]
         second.say(5)
         second.end()
-        assert output_text(await going.reaches(b, "completed")) == second.said
+        assert output_text(await active.reaches(b, "completed")) == second.content
         answer = {"run_id": paused.run_id, "mode": "sync", "await_resume": {"message": message("Ada")}}
         answered = (await b.post(f"/acp/runs/{paused.run_id}", json=answer)).raise_for_status().json()
         assert output_text(answered).endswith("Hello, Ada.")
@@ -120,8 +120,8 @@ async def test_a_suspended_node_loses_its_runs_and_serves_new_ones(postgres_tabl
     empty(postgres_tables)
     async with theatre(tmp_path, url_of(postgres_tables), "a", "b") as stage:
         a, b = (stage.nodes[name].http for name in "ab")
-        going = Caller("paced")
-        await going.begin(a, "going")
+        active = Caller("paced")
+        await active.begin(a, "going")
         first = await stage.strings.called("going")
         first.say(2)
         stage.signal("a", signal.SIGSTOP)
@@ -132,22 +132,22 @@ async def test_a_suspended_node_loses_its_runs_and_serves_new_ones(postgres_tabl
         first.say(1)
         second.say(1)
         second.end()
-        run = await going.reaches(b, "completed")
-        assert output_text(run) == second.said
-        assert output_text(await going.reaches(a, "completed")) == second.said
+        run = await active.reaches(b, "completed")
+        assert output_text(run) == second.content
+        assert output_text(await active.reaches(a, "completed")) == second.content
         new = Caller("paced")
         await new.begin(a, "new")
         puppet = await stage.strings.called("new")
         puppet.say(2)
         puppet.end()
-        assert output_text(await new.reaches(b, "completed")) == puppet.said
+        assert output_text(await new.reaches(b, "completed")) == puppet.content
 
 
 async def test_a_rolling_restart_loses_nothing(postgres_tables: str, tmp_path: Path) -> None:
     empty(postgres_tables)
     async with theatre(tmp_path, url_of(postgres_tables), "a", "b") as stage:
-        going, behind = Caller("paced"), Caller("paced")
-        await going.begin(stage.nodes["a"].http, "going", session="00000000-0000-4000-8000-000000000001")
+        active, behind = Caller("paced"), Caller("paced")
+        await active.begin(stage.nodes["a"].http, "going", session="00000000-0000-4000-8000-000000000001")
         await behind.begin(stage.nodes["b"].http, "behind", session="00000000-0000-4000-8000-000000000001")
         puppet = await stage.strings.called("going")
         puppet.say(2)
@@ -159,7 +159,7 @@ async def test_a_rolling_restart_loses_nothing(postgres_tables: str, tmp_path: P
             await stage.nodes[name].start()
         puppet.end()
         http = stage.nodes["a"].http
-        assert output_text(await going.reaches(http, "completed")) == puppet.said
+        assert output_text(await active.reaches(http, "completed")) == puppet.content
         waited = await stage.strings.called("behind")
         waited.end()
         await behind.reaches(http, "completed")

@@ -11,7 +11,7 @@ from babelgate.gateway.agents.python.agent import InProcess, wrap
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests.cluster.nodes import Nodes, ended, reached
-from tests.gateway.hubs import OWNER, answer, log, submit, turned, within
+from tests.gateway.hubs import OWNER, answer, eventually, log, submit, within
 
 
 def two_questions(text: str) -> Generator[Ask | str, Any]:
@@ -24,7 +24,7 @@ def agent() -> RegisteredAgent:
     return RegisteredAgent(*wrap(two_questions, "ask"))
 
 
-def hear_nothing(remotes: object) -> None:
+def ignore_commits(remotes: object) -> None:
     """Ignore the commits of other nodes."""
 
 
@@ -55,7 +55,7 @@ async def test_a_stale_generator_is_not_resumed(cluster: Nodes, monkeypatch: pyt
     a = await cluster.start("a", agent())
     b = await cluster.start("b", agent())
     assert a.cluster is not None
-    monkeypatch.setattr(a.cluster, "handle_remotes", hear_nothing)  # it learns of nothing in time
+    monkeypatch.setattr(a.cluster, "handle_remotes", ignore_commits)  # it receives no notice in time
     cluster.look_no_more(a)
     receipt = await submit(a, "ask")
     await reached(a, receipt, TaskState.INPUT_REQUIRED)
@@ -73,6 +73,6 @@ async def test_a_generator_answered_on_another_node_is_closed(cluster: Nodes) ->
     receipt = await submit(a, "ask")
     await reached(a, receipt, TaskState.INPUT_REQUIRED)
     cluster.look_no_more(a, b)
-    await within(turned(lambda: parked(a) == 1), "a generator that waits")
+    await within(eventually(lambda: parked(a) == 1), "a generator that waits")
     await within(b.cancel(OWNER, receipt.task_id))
-    await within(turned(lambda: parked(a) == 0), "the end of the generator")
+    await within(eventually(lambda: parked(a) == 0), "the end of the generator")

@@ -9,12 +9,12 @@ from babelgate.gateway.runs.recovery import start_of
 from babelgate.gateway.storage import queries
 from tests.cluster.nodes import Nodes, ended
 from tests.cluster.test_takeover import words_of
-from tests.gateway.hubs import OWNER, Activation, Held, Scripted, log, registered, submit, turned, within
+from tests.gateway.hubs import OWNER, Activation, PausedWriter, Scripted, eventually, log, registered, submit, within
 
 
 async def the_call(*agents: Scripted) -> Activation:
     """Wait until one of the agents is called, and return the call."""
-    await within(turned(lambda: any(agent.waiting for agent in agents)), "a call")
+    await within(eventually(lambda: any(agent.waiting for agent in agents)), "a call")
     return await next(agent for agent in agents if agent.waiting).called()
 
 
@@ -82,14 +82,14 @@ async def test_events_during_a_takeover_are_logged_once(
     first.open("one ")
     channel = a.journal.channels.get(a.engine.active[0].pk)
     before = channel.seq
-    await within(turned(lambda: channel.seq > before), "a word")
+    await within(eventually(lambda: channel.seq > before), "a word")
     (lost,) = await b.journal.query(queries.live_runs)
-    async with Held(b) as held:
+    async with PausedWriter(b) as held:
         recovering = asyncio.ensure_future(b.engine.recover(start_of(lost)))
         await held.queued(recovering)  # it has read the log
         before = channel.seq
         first.more("two ")
-        await within(turned(lambda: channel.seq > before), "another word")
+        await within(eventually(lambda: channel.seq > before), "another word")
     await within(recovering)
     second = await other.called()
     second.open("one ")

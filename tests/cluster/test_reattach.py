@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 QUICK: Final = {"BEAT": 0.05, "_SEEN": 0.1}
 """Settings of the heartbeat, in seconds. No node counts as gone until the test lowers `nodes.GONE`."""
-GONE: Final = nodes.DEAD_AFTER
+LEASE: Final = nodes.GONE
 SOON: Final = 0.4
 """Seconds without a heartbeat after which a killed node counts as gone."""
 CALLERS: Final[tuple[type[Caller], ...]] = (langgraph.LangGraph, a2a.JsonRpc10, acp.Acp)
@@ -53,10 +53,10 @@ class Reader:
         with pytest.raises(httpx.TransportError):
             await self.feed.end()
 
-    async def come_back(self, stack: AsyncExitStack, http: httpx.AsyncClient) -> None:
+    async def reconnect(self, stack: AsyncExitStack, http: httpx.AsyncClient) -> None:
         """Reconnect to another node, and receive the missed events."""
         self.caller.http = http
-        back = await stack.enter_async_context(self.caller.come_back(self.feed))
+        back = await stack.enter_async_context(self.caller.reconnect(self.feed))
         back.frames = [*self.feed.frames]
         self.feed = back
 
@@ -72,16 +72,16 @@ async def follow(stack: AsyncExitStack, http: httpx.AsyncClient) -> list[Reader]
 
 
 async def all_read(readers: Sequence[Reader], text: str) -> None:
-    await within(asyncio.gather(*(reader.feed.said(text) for reader in readers)), f"the words {text!r}")
+    await within(asyncio.gather(*(reader.feed.until_text(text) for reader in readers)), f"the words {text!r}")
 
 
-async def tell_all_once(readers: Sequence[Reader]) -> None:
+async def check_complete(readers: Sequence[Reader]) -> None:
     """Check that each reader has received the whole stream, without repeated or missing events."""
     for reader in readers:
         async with reader.caller.replay(reader.feed.ids.task) as whole:
             view = await whole.end()
         assert reader.feed.frames == whole.frames, reader.caller.name
-        assert reader.feed.seen == view
+        assert reader.feed.task == view
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def end_once(far: Upstream, readers: Sequence[Reader]) -> None:
     await far.end()
     for reader in readers:
         assert (await within(reader.feed.end(), "the end")).state == "completed"
-    await tell_all_once(readers)
+    await check_complete(readers)
     assert far.calls.count(far.starts) == 1
     assert not far.cancels
 
@@ -131,7 +131,7 @@ async def test_another_node_attaches_to_a_killed_nodes_run(
         monkeypatch.setattr(nodes, "GONE", SOON)
         await far.attached()
         for reader in readers:
-            await reader.come_back(stack, b.http)
+            await reader.reconnect(stack, b.http)
         await all_read(readers, "one two three ")
         await far.say("four")
         await all_read(readers, "one two three four")
@@ -150,7 +150,7 @@ async def test_a_suspended_node_disconnects_without_cancelling_the_run(
         monkeypatch.setattr(nodes, "GONE", SOON)
         await far.attached()
         await far.say("two ")
-        monkeypatch.setattr(nodes, "GONE", GONE)
+        monkeypatch.setattr(nodes, "GONE", LEASE)
         a.signal(signal.SIGCONT)
         await far.say("three")
         await all_read(readers, "one two three")
@@ -172,10 +172,10 @@ async def test_a_cancel_before_the_takeover_reaches_the_upstream(
         assert (await within(cancelling)).state == "cancelling"
         monkeypatch.setattr(nodes, "GONE", SOON)
         for reader in readers:
-            await reader.come_back(stack, b.http)
+            await reader.reconnect(stack, b.http)
             assert (await within(reader.feed.end(), "the end")).state == "cancelled"
         await far.cancelled()
-        await tell_all_once(readers)
+        await check_complete(readers)
         assert far.calls.count(far.starts) == far.cancels == 1
 
 
@@ -187,25 +187,25 @@ async def test_an_answer_of_a_killed_node_is_not_sent_twice(
         caller = acp.Acp(a.http, "far")
         paused = await stack.enter_async_context(caller.stream("Hello"))
         await far.say("one ")
-        await paused.said("one ")
+        await paused.until_text("one ")
         await far.ask("Your name?")
         assert [each.text for each in (await within(paused.end(), "the question")).questions] == ["Your name?"]
         reader = Reader(caller, await stack.enter_async_context(caller.stream_answer(paused, "Ada")))
         await far.followed(by=1)
         await far.say("two ")
-        await reader.feed.said("one two ")
+        await reader.feed.until_text("one two ")
         calls = len(far.calls)
         await a.killed()
         await reader.is_cut_off()
         await far.say("three ")
         monkeypatch.setattr(nodes, "GONE", SOON)
-        await reader.come_back(stack, b.http)
+        await reader.reconnect(stack, b.http)
         await all_read([reader], "one two three ")
         await far.say("four")
         await far.end()
         assert (await within(reader.feed.end(), "the end")).text == "one two three four"
         async with caller.replay(paused.ids.task) as whole:
-            assert await whole.end() == reader.feed.seen
+            assert await whole.end() == reader.feed.task
         assert whole.frames == [*paused.frames, *reader.feed.frames]
         assert far.calls.count(far.starts) + (far.answers != far.starts) * far.calls.count(far.answers) == 2
         assert not {far.starts, far.answers} & set(far.calls[calls:]) and not far.cancels

@@ -7,7 +7,7 @@ from babelgate.canonical.event import PartAdded, PartDelta, RunStarted
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs.cluster import Cluster
 from tests.cluster.nodes import Nodes, ended
-from tests.gateway.hubs import OWNER, Scripted, log, registered, submit, turned, within
+from tests.gateway.hubs import OWNER, Scripted, eventually, log, registered, submit, within
 
 
 async def words_of(hub: GatewayHub, receipt: Receipt) -> list[str]:
@@ -23,16 +23,16 @@ async def words_of(hub: GatewayHub, receipt: Receipt) -> list[str]:
 
 
 async def test_a_run_of_a_silent_node_continues_on_another(cluster: Nodes) -> None:
-    mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", registered("s", mine, idempotent=True, concurrency=1))
-    b = await cluster.start("b", registered("s", other, idempotent=True))
+    agent_a, agent_b = Scripted(), Scripted()
+    a = await cluster.start("a", registered("s", agent_a, idempotent=True, concurrency=1))
+    b = await cluster.start("b", registered("s", agent_b, idempotent=True))
     receipt = await submit(a, "s")
-    first = await mine.called()
+    first = await agent_a.called()
     first.open("one ")
     first.more("two ")
-    await within(turned(lambda: a.journal.channels.get(a.engine.active[0].pk).seq >= 6), "two words")
+    await within(eventually(lambda: a.journal.channels.get(a.engine.active[0].pk).seq >= 6), "two words")
     cluster.silence(a)
-    second = await other.called()
+    second = await agent_b.called()
     assert second.call.attempt == 2
     first.more("lost ")  # it is refused, and the agent is released
     await within(first.closed.wait(), "the end of the agent")
@@ -44,22 +44,22 @@ async def test_a_run_of_a_silent_node_continues_on_another(cluster: Nodes) -> No
     assert task.state is TaskState.COMPLETED
     assert "".join(await words_of(b, receipt)) == "one two three"
     assert not a.engine.active
-    cluster.hear(a)
-    await within(turned(lambda: a.engine.slots.reserve("s")), "the slot of what was let go of")
+    cluster.resume_heartbeats(a)
+    await within(eventually(lambda: a.engine.slots.reserve("s")), "the slot of what was let go of")
     a.engine.slots.release("s")
 
 
 async def test_a_run_that_cannot_continue_fails_and_unblocks_its_thread(
     cluster: Nodes,
 ) -> None:
-    mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", registered("s", mine))
-    b = await cluster.start("b", registered("s", other))
+    agent_a, agent_b = Scripted(), Scripted()
+    a = await cluster.start("a", registered("s", agent_a))
+    b = await cluster.start("b", registered("s", agent_b))
     receipt = await submit(a, "s")
-    await mine.called()
+    await agent_a.called()
     behind = await submit(a, "s", thread_id=receipt.thread_id)
     cluster.silence(a)
-    (await other.called()).say("hello").end()
+    (await agent_b.called()).say("hello").end()
     assert (await ended(b, behind)).state is TaskState.COMPLETED
     task = await ended(b, receipt)
     assert task.fault is not None and task.fault.code is FaultCode.GATEWAY_RESTARTED
@@ -67,80 +67,80 @@ async def test_a_run_that_cannot_continue_fails_and_unblocks_its_thread(
 
 
 async def test_queued_runs_of_a_lost_node_start_elsewhere(cluster: Nodes) -> None:
-    mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", registered("s", mine, concurrency=1))
-    b = await cluster.start("b", registered("s", other))
+    agent_a, agent_b = Scripted(), Scripted()
+    a = await cluster.start("a", registered("s", agent_a, concurrency=1))
+    b = await cluster.start("b", registered("s", agent_b))
     await submit(a, "s")
-    await mine.called()
+    await agent_a.called()
     waits = await submit(a, "s")
     later = await submit(a, "s", start_in=1_000_000)
     cluster.silence(a)
-    activations = [await other.called() for _ in range(2)]
+    activations = [await agent_b.called() for _ in range(2)]
     assert {each.call.run_id for each in activations} == {waits.run_id, later.run_id}
     for activation in activations:
         activation.end()
     for receipt in (waits, later):
         assert (await ended(b, receipt)).state is TaskState.COMPLETED
-    assert not mine.waiting, "its slot is free again, and it begins nothing while it cannot say that it is there"
+    assert not agent_a.waiting, "a silent node must free its slot and begin no run"
     comes_late = await submit(a, "s")
-    activation = await other.called()
+    activation = await agent_b.called()
     assert activation.call.run_id == comes_late.run_id
-    cluster.hear(a)
+    cluster.resume_heartbeats(a)
     activation.end()
     assert (await ended(b, comes_late)).state is TaskState.COMPLETED
-    await within(turned(lambda: a.engine.slots.reserve("s")), "a slot of a node that is there again")
+    await within(eventually(lambda: a.engine.slots.reserve("s")), "a slot of a node that is there again")
     a.engine.slots.release("s")
     back = await submit(a, "s")
-    (await mine.called()).end()
+    (await agent_a.called()).end()
     assert (await ended(b, back)).state is TaskState.COMPLETED
 
 
-async def test_runs_of_a_stopped_node_are_taken_over(cluster: Nodes) -> None:
-    mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", registered("s", mine, idempotent=True))
-    b = await cluster.start("b", registered("s", other, idempotent=True))
+async def test_runs_of_a_stopped_node_are_adopted(cluster: Nodes) -> None:
+    agent_a, agent_b = Scripted(), Scripted()
+    a = await cluster.start("a", registered("s", agent_a, idempotent=True))
+    b = await cluster.start("b", registered("s", agent_b, idempotent=True))
     receipt = await submit(a, "s")
-    await mine.called()
+    await agent_a.called()
     await cluster.stop(a)
-    (await other.called()).say("hello").end()
+    (await agent_b.called()).say("hello").end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
 
 
 async def test_a_starting_node_takes_over_abandoned_runs(cluster: Nodes) -> None:
-    mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", registered("s", mine, idempotent=True))
+    agent_a, agent_b = Scripted(), Scripted()
+    a = await cluster.start("a", registered("s", agent_a, idempotent=True))
     receipt = await submit(a, "s")
-    await mine.called()
+    await agent_a.called()
     await cluster.stop(a)
-    b = await cluster.start("b", registered("s", other, idempotent=True))
-    (await other.called()).end()
+    b = await cluster.start("b", registered("s", agent_b, idempotent=True))
+    (await agent_b.called()).end()
     assert (await ended(b, receipt)).state is TaskState.COMPLETED
 
 
 async def test_a_node_leaves_runs_of_others_alone_when_it_starts(cluster: Nodes) -> None:
-    mine, other = Scripted(), Scripted()
-    a = await cluster.start("a", registered("s", mine, idempotent=True))
+    agent_a, agent_b = Scripted(), Scripted()
+    a = await cluster.start("a", registered("s", agent_a, idempotent=True))
     receipt = await submit(a, "s")
-    activation = await mine.called()
-    await cluster.start("b", registered("s", other, idempotent=True))
+    activation = await agent_a.called()
+    await cluster.start("b", registered("s", agent_b, idempotent=True))
     activation.end()
     assert (await ended(a, receipt)).state is TaskState.COMPLETED
-    assert not other.waiting
+    assert not agent_b.waiting
     started = [record for record in await log(a, receipt) if isinstance(record.event, RunStarted)]
     assert len(started) == 1
 
 
 async def test_a_run_returns_to_a_node_that_was_silent(cluster: Nodes) -> None:
-    mine, other = Scripted(stubborn=True), Scripted()
-    a = await cluster.start("a", registered("s", mine, idempotent=True))
-    b = await cluster.start("b", registered("s", other, idempotent=True))
+    agent_a, agent_b = Scripted(stubborn=True), Scripted()
+    a = await cluster.start("a", registered("s", agent_a, idempotent=True))
+    b = await cluster.start("b", registered("s", agent_b, idempotent=True))
     receipt = await submit(a, "s")
-    stuck = await mine.called()
+    stuck = await agent_a.called()
     cluster.silence(a)
-    await other.called()
-    cluster.hear(a)
+    await agent_b.called()
+    cluster.resume_heartbeats(a)
     cluster.silence(b)
-    again = await mine.called()
+    again = await agent_a.called()
     assert again.call.attempt == 3
     stuck.say("lost").end()  # it was released long ago
     await within(stuck.closed.wait(), "the end of the first")

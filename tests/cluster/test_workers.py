@@ -136,7 +136,7 @@ async def test_a_killed_worker_is_restarted_and_loses_nothing(gateway: Served, p
     again = await within(strings.called("going", 2), "the second attempt")
     again.say(4)
     again.end()
-    assert output_text(await run.reaches(other, "completed")) == again.said
+    assert output_text(await run.reaches(other, "completed")) == again.content
     assert output_text(await earlier.reaches(other, "completed")) == "kept"
     back = set(await port.workers(but=first))
     assert second in back and first not in back and len(back) == 2

@@ -61,16 +61,16 @@ class Upstream(ABC):
 
     async def say(self, word: str) -> None:
         self.words.append(word)
-        await self._tell(*self.word(word))
+        await self._publish(*self.word(word))
 
     async def end(self) -> None:
         self.is_over = True
-        await self._tell(*self.last())
+        await self._publish(*self.last())
 
     async def ask(self, words: str) -> None:
         """Ask a question, which ends the streams."""
         self.question_text = words
-        await self._tell(*self.question())
+        await self._publish(*self.question())
 
     async def attached(self) -> None:
         """Wait until a client has reconnected."""
@@ -84,7 +84,7 @@ class Upstream(ABC):
         await self._until(lambda: bool(self.cancels), "a cancel")
 
     @property
-    def stands(self) -> bool:
+    def is_waiting(self) -> bool:
         """True if no more frames will follow without an answer."""
         return self.is_over or bool(self.question_text)
 
@@ -102,7 +102,7 @@ class Upstream(ABC):
         async with self._news:
             await within(self._news.wait_for(holds), what)
 
-    async def _tell(self, *frames: Any) -> None:
+    async def _publish(self, *frames: Any) -> None:
         async with self._news:
             self.frames += frames
             self._news.notify_all()
@@ -138,8 +138,8 @@ class Upstream(ABC):
             at, ends = first, False
             while not ends:
                 async with self._news:
-                    await self._news.wait_for(lambda at=at: len(self.frames) > at or self.stands)
-                    new, at, ends = self.frames[at:], len(self.frames), self.stands
+                    await self._news.wait_for(lambda at=at: len(self.frames) > at or self.is_waiting)
+                    new, at, ends = self.frames[at:], len(self.frames), self.is_waiting
                 for each in new:
                     await send({"type": "http.response.body", "body": encode(each), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
@@ -311,7 +311,7 @@ class Acp(Upstream):
 
     async def take_answer(self) -> int:
         at = await super().take_answer()
-        await self._tell(*self._begin())
+        await self._publish(*self._begin())
         return at
 
     async def answer(self, method: str, path: str, headers: Mapping[str, str], body: Any, send: Send) -> None:

@@ -1,6 +1,10 @@
-"""`python -m tests.crash --rounds 60 --seed 1`: a campaign, and what it found. With `--postgres` the databases are of a
-server that is killed, too; with `--nodes 3` so many gateways are on one, and with `--rolling` nothing happens but
-that these are restarted one after the other. `--minutes 3` is as many rounds as begin in this time."""
+"""Run a campaign and print its findings: `python -m tests.crash --rounds 60 --seed 1`.
+
+- `--minutes 3` runs as many rounds as begin in this time.
+- `--postgres` uses databases of a PostgreSQL server, which is killed, too.
+- `--nodes 3` runs three gateways on one database.
+- `--rolling` only restarts these one after the other.
+"""
 
 import argparse
 import asyncio

@@ -16,7 +16,7 @@ from tests.gateway.scene import RESTARTED
 from tests.pairs.a2a import A2A
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
-from tests.pairs.caller import Seen
+from tests.pairs.caller import TaskView
 
 _BOUND: Final = 45.0
 """Time within which each run must end, in seconds. All of them are short."""
@@ -67,13 +67,13 @@ class Checks:
         self.fault("broke", message or "".join(format_exception(error)))
 
     async def all(self) -> None:
-        await self.kept()
+        await self.check_acknowledged()
         await self.settle()
         await self.runs()
 
     # Writes
 
-    async def kept(self) -> None:
+    async def check_acknowledged(self) -> None:
         """Check that all acknowledged changes are there. Doubtful ones may be there or not."""
         for thread_id, entry in self.world.threads.items():
             answer = await self.stage.http.get(f"/threads/{thread_id}")
@@ -133,7 +133,7 @@ class Checks:
                     async with Acp(self.stage.http, agent).replay(task_id) as feed:
                         await feed.end()
                 else:
-                    async with run.caller.come_back(run.feed) as back:
+                    async with run.caller.reconnect(run.feed) as back:
                         await back.end()
                     run.feed.extend(back)
         except TimeoutError:
@@ -162,7 +162,7 @@ class Checks:
         task_id, agent, removed = row
         run = self.world.run_of(task_id)
         try:
-            view = await self._seen(task_id, agent, rolled_back=bool(removed))
+            view = await self._task_view(task_id, agent, rolled_back=bool(removed))
             if run is None:  # its acknowledgement was lost
                 run = Run(Acp(self.stage.http, agent), "", task_id, settled=True)
                 run.caller.context_id = view.context_id  # its thread may be deleted later
@@ -178,7 +178,7 @@ class Checks:
         self.looked += 1
         return None
 
-    async def _seen(self, task_id: str, agent: str, *, rolled_back: bool) -> Seen:
+    async def _task_view(self, task_id: str, agent: str, *, rolled_back: bool) -> TaskView:
         first = await Acp(self.stage.http, agent).look(task_id)
         for caller_class in CALLERS[1:]:
             if rolled_back and not issubclass(caller_class, A2A):  # gone in other protocols
@@ -197,7 +197,7 @@ class Checks:
             )
         return first
 
-    def _judge(self, run: Run, view: Seen) -> None:
+    def _judge(self, run: Run, view: TaskView) -> None:
         attempts = self.stage.rows(f"SELECT max(attempt) FROM run WHERE task_id = '{run.task_id}'")[0][0] or 1
         ending = "cut off" if view.state == "failed" and RESTARTED in view.fault else view.state
         self.endings[ending] = self.endings.get(ending, 0) + 1
@@ -206,24 +206,24 @@ class Checks:
             ending = "cut off"
         match ending:
             case "completed":
-                assert view.text == whole, f"it said {view.text!r} instead of {whole!r}"
-                assert agent not in ASKING or run.answering or not run.task_id, "nobody answered"
+                assert view.text == whole, f"the output is {view.text!r} instead of {whole!r}"
+                assert agent not in ASKING or run.answering or not run.task_id, "the run has not been answered"
             case "input_required":
-                assert agent in ASKING and not run.answered, "it asks again"
+                assert agent in ASKING and not run.answered, "the run asks again"
                 before = expected(agent, run.text, attempts, answered=False)
-                assert view.text == before, f"it said {view.text!r} instead of {before!r}"
+                assert view.text == before, f"the output is {view.text!r} instead of {before!r}"
             case "cut off":
-                assert agent not in REPEATABLE, "it could have been started again"
-                assert whole.startswith(view.text), f"it said {view.text!r} instead of the start of {whole!r}"
+                assert agent not in REPEATABLE, "the run should have been started again"
+                assert whole.startswith(view.text), f"the output is {view.text!r} instead of the start of {whole!r}"
             case "cancelled":
-                assert run.cancelling, "nobody cancelled it"
+                assert run.cancelling, "the run has not been cancelled"
                 alike = [expected(agent, run.text, number) for number in range(1, attempts + 1)]
-                assert any(each.startswith(view.text) for each in alike), f"it said {view.text!r}"
+                assert any(each.startswith(view.text) for each in alike), f"the output is {view.text!r}"
             case _:
-                raise AssertionError(f"it {ending}: {view.fault}")
-        assert not run.cancelled or ending == "cancelled", f"its cancel was acknowledged, and it {ending}"
+                raise AssertionError(f"the run is {ending}: {view.fault}")
+        assert not run.cancelled or ending == "cancelled", f"the cancel was acknowledged, but the run is {ending}"
         if agent == "files" and ending == "completed":
-            assert view.files == dict([file_of(run.text)]), f"it put out {view.files}"
+            assert view.files == dict([file_of(run.text)]), f"its output files are {view.files}"
 
     async def _replays(self, run: Run) -> None:
         """Check that a replay begins with all frames that were received before."""

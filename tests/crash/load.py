@@ -131,7 +131,7 @@ class Load:
                     if (await Acp(self.http, run.agent).look(run.task_id)).state not in ("submitted", "working"):
                         return
                     assert run.feed is not None
-                    async with run.caller.come_back(run.feed) as back:
+                    async with run.caller.reconnect(run.feed) as back:
                         try:
                             await back.end()
                         finally:
@@ -237,7 +237,7 @@ class Load:
         self._done(await self.http.delete(f"/threads/{thread_id}"), deed, "thread deleted")
 
     async def change_thread(self) -> None:
-        thread_id = self._take([each for each, entry in self.world.threads.items() if _is_there(entry)])
+        thread_id = self._take([each for each, entry in self.world.threads.items() if is_stored(entry)])
         if thread_id is not None:
             number = self.random.randrange(1000)
             deed = Deed(self.world.threads[thread_id], {"number": number})
@@ -246,7 +246,7 @@ class Load:
 
     async def delete_thread(self) -> None:
         """Delete a thread, which may have an active run."""
-        thread_id = self._take([each for each, entry in self.world.threads.items() if _is_there(entry)])
+        thread_id = self._take([each for each, entry in self.world.threads.items() if is_stored(entry)])
         if thread_id is None:
             return
         for run in self.world.runs:
@@ -265,7 +265,7 @@ class Load:
             self._done(await self.http.put("/store/items", json=body), deed, "item")
 
     async def delete_item(self) -> None:
-        key = self._take([key for key, entry in self.world.items.items() if _is_there(entry)])
+        key = self._take([key for key, entry in self.world.items.items() if is_stored(entry)])
         if key is not None:
             deed = Deed(self.world.items[key], None)
             body = {"namespace": ["crash"], "key": key}
@@ -324,5 +324,5 @@ class Load:
         self.world.count(kind)
 
 
-def _is_there(entry: Entry) -> bool:
+def is_stored(entry: Entry) -> bool:
     return entry.value is not None and not entry.doubt

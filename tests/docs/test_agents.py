@@ -32,7 +32,7 @@ class Example:
 EXAMPLES = [Example(code, talk.splitlines()) for code, talk in BLOCK.findall(PAGE.read_text("utf-8"))]
 
 
-def said(transcript: Transcript) -> list[str]:
+def output_of(transcript: Transcript) -> list[str]:
     if transcript.fault is not None:
         return [f"! {transcript.fault.message}"]
     if transcript.questions:
@@ -62,7 +62,7 @@ async def test_an_example_prints_what_the_page_shows(example: Example):
         else:
             talk.append(f"> {inputs[0]}")
             transcript = await dialogue.say(inputs.pop(0))
-        talk += said(transcript)
+        talk += output_of(transcript)
     assert talk == example.talk
     await check_agent(lambda: wrap(target, "example")[1], text="2")
 

@@ -37,7 +37,7 @@ def test_exactly_the_different_verdicts_have_a_reason(kit: Mapping[str, Any]) ->
 
 
 @every_kit
-def test_violations_seen_by_a_kit_are_scripted_ones(kit: Mapping[str, Any]) -> None:
+def test_violations_found_by_a_kit_are_scripted_ones(kit: Mapping[str, Any]) -> None:
     if "scripted" not in kit:
         return
     module = import_module(f"tests.conformance.servers.{re.sub('[-.]', '_', kit['set'])}")

@@ -29,8 +29,8 @@ from babelgate.gateway.settings.model import Settings
 from tests.adapters.openai.model import Answer, serve
 from tests.faults.proxy import Proxy, proxied
 from tests.gateway.invariant import check_log
-from tests.given import make
 from tests.running import Running, running
+from tests.submissions import make
 
 OWNER: Final = "default"
 BOUND: Final = 30.0
@@ -201,7 +201,7 @@ class Stage:
         check_log(records)
         return Outcome(await hub.reads.run(OWNER, receipt.run_id), records, receipt)
 
-    async def heard(self, receipt: Receipt, text: str) -> None:
+    async def wait_for_text(self, receipt: Receipt, text: str) -> None:
         """Wait until the gateway has received the text from the agent."""
         hub, scope = self.front.hub, Scope(receipt.thread_id, "run", receipt.run_id)
         received = ""

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.proxy import Cut, HalfAnswered, HalfAsked, Instead, Slow, Stall, Trouble, status
 from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, keeps_the_laws, serves, words_of
-from tests.gateway.heard import hearing
+from tests.gateway.log_capture import capture_log
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -74,7 +74,7 @@ SILENCES: Final = (Stall(0, asks=False), Stall(0), Stall(25), Stall(b"\r\n\r\n")
 async def test_a_run_ends_despite_a_disturbed_first_request(stage: Stage, wire: str, trouble: str) -> None:
     agent, text = f"{wire}.tell", stage.text()
     stage.proxy(wire).befall(WIRES[wire].starts, TROUBLES[trouble])
-    with hearing() as log:
+    with capture_log() as log:
         found = await stage.run(agent, text)
         assert stage.proxy(wire).struck.is_set()
         await keeps_the_laws(stage, found, text)
@@ -89,10 +89,10 @@ async def test_a_run_ends_despite_a_disturbed_first_request(stage: Stage, wire: 
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_silent_server_is_given_up_without_blocking_others(stage: Stage, wire: str) -> None:
+async def test_a_silent_server_times_out_without_blocking_others(stage: Stage, wire: str) -> None:
     proxy, texts = stage.proxy(wire), [stage.text() for _ in SILENCES]
     proxy.befall(WIRES[wire].starts, *SILENCES)
-    with hearing() as log:
+    with capture_log() as log:
         receipts = [await stage.submit(f"{wire}.tell.hasty", text) for text in texts]
         async with asyncio.timeout(BOUND):
             await proxy.struck.wait()
@@ -131,7 +131,7 @@ async def test_a_cut_response_loses_and_repeats_nothing(stage: Stage, wire: str,
     text = stage.text()
     proxy = stage.proxy(wire)
     proxy.befall(WIRES[wire].starts, cut)
-    with hearing() as log:
+    with capture_log() as log:
         found = await stage.run(f"{wire}.tell", text)
         await keeps_the_laws(stage, found, text)
     assert proxy.struck.is_set()
@@ -152,7 +152,7 @@ async def test_every_run_ends_despite_random_disturbances(stage: Stage, wire: st
     troubles = [*unambiguous, Slow(), Stall(0), Cut(300), Cut(700, reset=True), HalfAnswered(500), Stall(900)]
     proxy.luck = lambda: chance.choice(troubles) if chance.random() < 0.3 else None
     texts = [stage.text() for _ in range(6)]
-    with hearing() as log:
+    with capture_log() as log:
         receipts = [await stage.submit(f"{wire}.tell.unlucky", text) for text in texts]
         for text, receipt in zip(texts, receipts, strict=True):
             await keeps_the_laws(stage, await stage.ended(receipt), text)

@@ -18,7 +18,7 @@ from babelgate.canonical import Receipt
 from tests.faults.proxy import Changed
 from tests.faults.stage import WIRES, Stage, serves
 from tests.gateway import fuzz
-from tests.gateway.heard import hearing
+from tests.gateway.log_capture import capture_log
 
 COUNT: Final = int(os.environ.get("BABELGATE_FUZZ", "16"))
 SEED: Final = int(os.environ.get("BABELGATE_FUZZ_SEED", "1"))
@@ -68,7 +68,7 @@ async def test_an_almost_valid_response_is_the_agents_fault(stage: Stage, wire: 
         change: Callable[[bytes], bytes] = partial(changed, seed=seed)
         stage.reset()
         stage.proxy(wire).befall(WIRES[wire].starts, Changed(change))
-        with hearing() as log:
+        with capture_log() as log:
             found = await stage.run(agent, stage.text())
             failures = await views(stage, agent, found.receipt)
         fault = found.run.fault

@@ -12,13 +12,13 @@ from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Stall, status
 from tests.faults.stage import BOUND, REATTACHING, WIRES, Stage, keeps_the_laws, words_of
-from tests.gateway.hubs import turned
+from tests.gateway.hubs import eventually
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def comes(awaited: Awaitable[Any]) -> None:
+async def within_bound(awaited: Awaitable[Any]) -> None:
     async with asyncio.timeout(BOUND):
         await awaited
 
@@ -32,7 +32,7 @@ async def test_a_stream_that_breaks_between_words_is_resumed(stage: Stage, wire:
     players.go.clear()
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-{word}".encode()))
     receipt = await stage.submit(f"{wire}.held", text)
-    await comes((proxy.struck if back == "early" else proxy.came_back).wait())
+    await within_bound((proxy.struck if back == "early" else proxy.came_back).wait())
     players.go.set()
     found = await stage.ended(receipt)
     assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
@@ -47,7 +47,7 @@ async def test_a_stream_that_breaks_repeatedly_is_resumed_each_time(stage: Stage
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))
     proxy.befall(b"", Cut(0), status(503), Cut(0, reset=True))
     receipt = await stage.submit(f"{wire}.held", text)
-    await comes(proxy.came_back.wait())
+    await within_bound(proxy.came_back.wait())
     players.go.set()
     found = await stage.ended(receipt)
     assert (found.run.status, found.text) == ("success", words_of(text)), found.run.fault
@@ -96,12 +96,12 @@ async def test_a_step_with_a_lost_response_is_read_later(stage: Stage, where: st
 
 @pytest.mark.parametrize("wire", REATTACHING)
 @pytest.mark.usefixtures("hurried")
-async def test_a_server_that_stays_dead_is_given_up(stage: Stage, wire: str) -> None:
+async def test_a_server_that_stays_dead_fails_the_run(stage: Stage, wire: str) -> None:
     text, proxy = stage.text(), stage.proxy(wire)
     stage.players["one"].go.clear()
     proxy.befall(WIRES[wire].starts, Cut(f"{text}-1".encode()))
     receipt = await stage.submit(f"{wire}.held", text)
-    await comes(proxy.struck.wait())
+    await within_bound(proxy.struck.wait())
     proxy.shut()
     try:
         found = await stage.ended(receipt)
@@ -126,7 +126,7 @@ async def test_a_restarted_gateway_waits_for_the_server_of_a_run(
     front = Stage(stage.proxies, stage.players)
     async with running(tmp_path, registered={"held": (await connect(settings)).get("held")}) as front.front:
         receipt = await front.submit("held", text)
-        await front.heard(receipt, f"{text}-1")
+        await front.wait_for_text(receipt, f"{text}-1")
     registry = await connect(settings) if is_known else None
     proxy.shut()
     registry = registry or await connect(settings)
@@ -134,7 +134,7 @@ async def test_a_restarted_gateway_waits_for_the_server_of_a_run(
     async with aclosing(registry), running(tmp_path, registry=registry) as front.front:
         try:
             async with asyncio.timeout(BOUND):
-                await turned(lambda: "waits for the server of its agent" in caplog.text)
+                await eventually(lambda: "waits for the server of its agent" in caplog.text)
         finally:
             await proxy.open()
         players.go.set()
@@ -152,7 +152,7 @@ async def test_an_abandoned_run_is_cancelled_when_its_server_returns(stage: Stag
     front = Stage(stage.proxies, stage.players)
     async with running(tmp_path, registered={"held": (await connect(settings)).get("held")}) as front.front:
         receipt = await front.submit("held", text)
-        await front.heard(receipt, f"{text}-1")
+        await front.wait_for_text(receipt, f"{text}-1")
     registered = (await connect(settings)).get("held")
     proxy.shut()
     async with running(tmp_path, registered={"held": registered}, recovery={"patience": 0.01}) as front.front:
@@ -162,7 +162,7 @@ async def test_an_abandoned_run_is_cancelled_when_its_server_returns(stage: Stag
             await proxy.open()
         assert found.run.fault is not None
         assert found.run.fault.code == "agent_unreachable"
-        await comes(players.cancelled[text].wait())
+        await within_bound(players.cancelled[text].wait())
 
 
 def settings_of(stage: Stage, wire: str) -> Settings:
@@ -182,7 +182,7 @@ async def test_an_agent_that_falls_silent_is_cancelled(stage: Stage, wire: str) 
     await keeps_the_laws(stage, found, text)
     assert found.run.fault is not None
     assert found.run.fault.code == "agent_timeout"
-    await comes(players.cancelled[text].wait())
+    await within_bound(players.cancelled[text].wait())
 
 
 @pytest.mark.parametrize("wire", [*REATTACHING, "aief"])
@@ -200,9 +200,9 @@ async def test_a_cancel_reaches_an_agent_with_a_stalled_stream(stage: Stage, wir
     players.go.clear()
     proxy.befall(WIRES[wire].starts, Stall(f"{text}-1".encode()))
     receipt = await stage.submit(f"{wire}.held", text)
-    await stage.heard(receipt, f"{text}-0")
+    await stage.wait_for_text(receipt, f"{text}-0")
     await stage.front.hub.cancel("default", receipt.task_id)
     found = await stage.ended(receipt)
     assert found.run.status == "cancelled"
     assert words_of(text).startswith(found.text)
-    await comes(players.cancelled[text].wait())
+    await within_bound(players.cancelled[text].wait())

@@ -17,8 +17,8 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests.faults.proxy import Cut, Proxy, Stall, Trouble, status
 from tests.faults.stage import BOUND, COOLDOWN, WIRES, Stage, keeps_the_laws, serves, words_of
-from tests.gateway.heard import hearing
-from tests.gateway.hubs import turned
+from tests.gateway.hubs import eventually
+from tests.gateway.log_capture import capture_log
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -40,7 +40,7 @@ FAILINGS: Final[dict[str, Trouble | None]] = {
 async def until(holds: Callable[[], bool]) -> None:
     """Run the event loop until the condition holds, for conditions without an event."""
     async with asyncio.timeout(BOUND):
-        await turned(holds)
+        await eventually(holds)
 
 
 async def fail(proxy: Proxy, trouble: Trouble | None) -> None:
@@ -80,7 +80,7 @@ async def test_another_server_takes_over_and_keeps_the_conversation(stage: Stage
 
 
 @pytest.mark.parametrize("wire", SEVERAL)
-async def test_an_answer_goes_to_the_server_that_asked(stage: Stage, wire: str) -> None:
+async def test_an_answer_goes_to_the_server_of_the_question(stage: Stage, wire: str) -> None:
     text, one = stage.text(), stage.proxies["one"]
     one.shut()
     paused = await stage.run(f"{wire}.ask.both", text)
@@ -122,7 +122,7 @@ async def test_a_server_that_returns_soon_gets_the_run(stage: Stage, wire: str) 
 async def test_a_failing_server_is_skipped_and_probed_after_a_pause(stage: Stage, wire: str, failing: str) -> None:
     agent, proxy, trouble = f"{wire}.watched.1", stage.proxy(wire), FAILINGS[failing]
     await serves(stage, agent)
-    with hearing() as log:
+    with capture_log() as log:
         await fail(proxy, trouble)
         for _ in range(2):
             text = stage.text()
@@ -171,7 +171,7 @@ async def test_a_refusal_is_logged_once_with_its_reason(stage: Stage, wire: str)
     agent, proxy = f"{wire}.watched.1", stage.proxy(wire)
     await serves(stage, agent)
     await fail(proxy, status(429, retry_after=7))
-    with hearing(logging.WARNING) as log:
+    with capture_log(logging.WARNING) as log:
         found = await stage.run(agent, stage.text())
     await recover(proxy, status(429))
     (line,) = log.of("babelgate.upstream")
@@ -190,13 +190,13 @@ async def test_a_refusal_is_logged_once_with_its_reason(stage: Stage, wire: str)
 @pytest.mark.usefixtures("hurried")
 async def test_each_failed_attempt_is_logged_once(stage: Stage) -> None:
     stage.proxies["one"].shut()
-    with hearing(logging.WARNING) as log:
+    with capture_log(logging.WARNING) as log:
         await stage.run("acp.watched.1", stage.text())
     await stage.proxies["one"].open()
     stage.now += COOLDOWN
     await serves(stage, "acp.watched.1")
     codes = [line.partition(" code=")[2].partition(" ")[0] for line in log.of("babelgate.upstream")]
-    assert codes == ["agent_unreachable"] * 2, "the second failure is the last one before the server is left alone"
+    assert codes == ["agent_unreachable"] * 2, "the server must be skipped after the second failure"
 
 
 @pytest.mark.usefixtures("hurried")
@@ -245,7 +245,7 @@ async def test_one_run_at_a_time_probes_a_failed_server(stage: Stage, wire: str)
 
 @pytest.mark.parametrize("wire", SOME[:2])
 @pytest.mark.usefixtures("hurried")
-async def test_a_conversation_learns_the_pause_of_its_own_server(stage: Stage, wire: str) -> None:
+async def test_a_conversation_learns_the_pause_of_its_server(stage: Stage, wire: str) -> None:
     agent, text = f"{wire}.watched.2", stage.text()
     first = await stage.run(agent, text)
     assert first.ended_well, first.run.fault

@@ -37,7 +37,7 @@ async def test_every_protocol_and_feature_is_measured_or_listed() -> None:
 async def test_each_feature_arrives_as_declared(server: Served, protocol: str, feature: Feature) -> None:
     way = WAYS[protocol]
     level, actual, expected = await measure(server, way, feature)
-    assert level == way.declared(feature), f"told {actual}, whole {expected}"
+    assert level == way.declared(feature), f"measured {actual}, expected {expected}"
 
 
 @pytest.mark.parametrize("feature", PROBES)
@@ -47,7 +47,7 @@ async def test_each_feature_arrives_as_declared_with_the_extension(
 ) -> None:
     way = EXTENDED[protocol]
     level, actual, expected = await measure(server, way, feature)
-    assert level == way.declared(feature), f"told {actual}, whole {expected}"
+    assert level == way.declared(feature), f"measured {actual}, expected {expected}"
 
 
 @pytest.mark.parametrize(

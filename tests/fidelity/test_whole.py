@@ -13,7 +13,7 @@ from babelgate.adapters.openai.client import Client as OpenAI
 from babelgate.canonical import Message, RunInput
 from tests.adapters.a2a.talk import Talk
 from tests.interop.proxy import CUT, cutting
-from tests.pairs.whole import NAME, exact, whole, whole_run
+from tests.pairs.whole import NAME, every_event_agent, every_event_run, exact
 from tests.running import Running, running
 
 _CUT: Final = {CUT: "cut"}
@@ -34,7 +34,7 @@ CASES: Final = [
 
 @pytest.fixture
 async def behind(tmp_path: Path) -> AsyncGenerator[Running]:
-    async with running(tmp_path, registered={NAME: whole()}) as gateway:
+    async with running(tmp_path, registered={NAME: every_event_agent()}) as gateway:
         yield gateway
 
 
@@ -49,4 +49,4 @@ async def test_a_run_is_read_as_it_was_emitted(behind: Running, protocol: str, c
         await client.aclose()
         assert not proxy.cuts["cut"]
     nothing: Any = {"tools": [], "metadata": {}, "uploads": []}
-    assert exact([record.event for record in talk.records]) == exact(whole_run(nothing, "me"))
+    assert exact([record.event for record in talk.records]) == exact(every_event_run(nothing, "me"))

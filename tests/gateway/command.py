@@ -1,4 +1,4 @@
-"""The command `babelgate` as people start it: a process of its own, in a folder of its own."""
+"""The command `babelgate` as users start it: in its own process and its own folder."""
 
 import asyncio
 import os
@@ -18,24 +18,24 @@ from queue import Empty, Queue
 from tests.gateway.forking import Forked, fork
 
 BOUND = 60
-"""Seconds within which whatever a test waits for must come."""
+"""Timeout of every wait, in seconds."""
 PROGRAM = (sys.executable, "-m", "babelgate")
 ROOT = Path(__file__).parents[2]
 FORKED = ({"PYTHONPATH": str(ROOT)}, {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'toy'}"})
-"""What is asked of the interpreter so often that one that has imported everything pays."""
+"""Environments of the interpreter that a fork can serve. Each has one parent process that has imported everything."""
 
 
 def bound_socket() -> socket.socket:
-    """On a free port of 127.0.0.1: nobody else gets it, and nobody answers there."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    made.bind(("127.0.0.1", 0))
-    return made
+    """Return a socket that reserves a free port of 127.0.0.1 and does not listen there."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.bind(("127.0.0.1", 0))
+    return listener
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_") and name != "PORT"}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_") and name != "PORT"}
     # Runs that a test leaves behind do not end by themselves.
-    return {**kept, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "BABELGATE_SHUTDOWN__GRACE": "2", **more}
+    return {**env, "PYTHONPATH": str(ROOT), "COLUMNS": "100", "BABELGATE_SHUTDOWN__GRACE": "2", **more}
 
 
 def babelgate(
@@ -46,7 +46,7 @@ def babelgate(
     bound: float = BOUND,
     **variables: str,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run it to its end."""
+    """Run the command to its end."""
     if _may_fork(program, variables):
         return _run_fork(folder, arguments, stdin, bound, variables)
     return subprocess.run(
@@ -62,7 +62,7 @@ def babelgate(
 
 
 def _may_fork(program: Sequence[str], variables: Mapping[str, str]) -> bool:
-    """What the interpreter itself looks at when it starts is for one that starts."""
+    """Return False if the command needs a fresh interpreter: the interpreter reads its variables only at startup."""
     of_python = {name: value for name, value in variables.items() if name.startswith("PYTHON")}
     return program is PROGRAM and (not of_python or of_python in FORKED)
 
@@ -70,10 +70,10 @@ def _may_fork(program: Sequence[str], variables: Mapping[str, str]) -> bool:
 def _run_fork(
     folder: Path, arguments: Sequence[str], stdin: str, bound: float, variables: Mapping[str, str]
 ) -> "subprocess.CompletedProcess[str]":
-    with tempfile.TemporaryFile() as given:
-        given.write(stdin.encode())
-        given.seek(0)
-        process = fork(arguments, folder, _environment(variables), given.fileno())
+    with tempfile.TemporaryFile() as stdin_file:
+        stdin_file.write(stdin.encode())
+        stdin_file.seek(0)
+        process = fork(arguments, folder, _environment(variables), stdin_file.fileno())
     assert process.stdout is not None and process.stderr is not None
     with process.stdout as stdout, process.stderr as stderr, ThreadPoolExecutor(2) as pool:
         texts = [pool.submit(stream.read) for stream in (stdout, stderr)]
@@ -86,12 +86,12 @@ def _run_fork(
 
 
 class Served:
-    """A gateway that runs. What it prints is read all the time, so that it is never held up."""
+    """Running gateway. Threads read its output all the time, so that it never blocks on a full pipe."""
 
     def __init__(self, process: "subprocess.Popen[str] | Forked") -> None:
         self.process = process
         self.lines: list[str] = []
-        """Of stdout, as far as they were waited for."""
+        """Lines of stdout that were read so far."""
         self.url = ""
         self._stdout: Queue[str | None] = Queue()
         self._stderr: Queue[str | None] = Queue()
@@ -105,12 +105,12 @@ class Served:
             reader.start()
 
     def ready(self) -> None:
-        """Until the last line of the table of URLs."""
+        """Wait until the gateway has printed the last line of its table of URLs."""
         while not self.lines or "Ctrl-C" not in self.lines[-1]:
             try:
                 line = self._stdout.get(timeout=BOUND)
             except Empty:
-                raise AssertionError(f"nothing said for {BOUND} s; so far: {self.lines}") from None
+                raise AssertionError(f"no output for {BOUND} s; so far: {self.lines}") from None
             assert line is not None, self.end()
             self.lines.append(line.rstrip("\n"))
         match = re.search(r"serves (http\S+)", self.lines[0])
@@ -118,7 +118,7 @@ class Served:
         self.url = match[1]
 
     def logged(self, word: str) -> str:
-        """The next line of stderr that holds the word."""
+        """Wait for the next line of stderr that contains the word, and return it."""
         while True:
             try:
                 line = self._stderr.get(timeout=BOUND)
@@ -134,7 +134,7 @@ class Served:
         return "\n".join(self.lines)
 
     def end(self) -> str:
-        """Wait for the end; gives what was written to stderr."""
+        """Wait until the process has ended, and return what it wrote to stderr."""
         self.process.wait(BOUND)
         for reader in self._readers:
             reader.join(BOUND)
@@ -161,7 +161,7 @@ def _pump(stream: Iterable[str], put: Callable[[str | None], None]) -> None:
 def served(
     folder: Path, *arguments: str, program: Sequence[str] = PROGRAM, command: str = "serve", **variables: str
 ) -> Generator[Served]:
-    """`babelgate serve`, or another command that serves, on a free port, ready to be called."""
+    """Start `babelgate serve`, or another command that serves, on a free port, and wait until it is ready."""
     with _started(folder, (command, "--port", "0", *arguments), program, variables) as running:
         running.ready()
         yield running
@@ -180,15 +180,15 @@ async def served_in_loop(folder: Path, *arguments: str) -> AsyncGenerator[Served
 
 @contextmanager
 def _started(
-    folder: Path, asked: Sequence[str], program: Sequence[str], variables: Mapping[str, str]
+    folder: Path, arguments: Sequence[str], program: Sequence[str], variables: Mapping[str, str]
 ) -> Generator[Served]:
     process: subprocess.Popen[str] | Forked
     if _may_fork(program, variables):
-        with Path(os.devnull).open() as nothing:
-            process = fork(asked, folder, _environment(variables), nothing.fileno())
+        with Path(os.devnull).open() as null:
+            process = fork(arguments, folder, _environment(variables), null.fileno())
     else:
         process = subprocess.Popen(
-            [*program, *asked],
+            [*program, *arguments],
             cwd=folder,
             env=_environment(variables),
             stdout=subprocess.PIPE,

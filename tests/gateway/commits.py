@@ -1,4 +1,4 @@
-"""How often the journal's writer commits, as SQLite itself says it."""
+"""Counter of the commits of the journal's writer, as SQLite reports them."""
 
 from typing import Any
 

@@ -10,6 +10,6 @@ from tests.gateway.hubs import hubs as hubs
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
-    """A module that says `LOOPS` is run on each of them."""
+    """Return the event loops of a test: those in `LOOPS` of its module, or the default."""
     module = item.getparent(pytest.Module)
     return getattr(module.obj if module else None, "LOOPS", {"asyncio": asyncio.new_event_loop})

@@ -1,4 +1,4 @@
-"""WebSockets of the Agent Protocol's event streaming: where they are, and how one is opened, used and refused."""
+"""WebSockets of the Agent Protocol's event streaming: their paths, and helpers that open them."""
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -24,7 +24,7 @@ START: Final[JsonObject] = {"assistant_id": "echo", "input": "hello"}
 
 @asynccontextmanager
 async def connected(url: str, path: str, **options: Any) -> AsyncGenerator[ClientConnection]:
-    """`url` = of the gateway, `path` = with the id of a thread in it."""
+    """Open a WebSocket. `url` is the gateway's; `path` contains the id of a thread."""
     async with connect(url.replace("http", "ws", 1) + path, proxy=None, max_size=None, **options) as connection:
         yield connection
 
@@ -36,7 +36,7 @@ async def talking(url: str, path: str, **options: Any) -> AsyncGenerator[Socket]
 
 
 async def refusal(url: str, path: str, headers: Mapping[str, str] | None = None, **options: Any) -> httpx.Response:
-    """What is answered to a handshake that is refused."""
+    """Return the response to a handshake that the gateway refuses."""
     with pytest.raises(InvalidStatus) as caught:
         async with connected(url, path, additional_headers=headers, **options):
             pass
@@ -45,8 +45,8 @@ async def refusal(url: str, path: str, headers: Mapping[str, str] | None = None,
     return httpx.Response(response.status_code, headers=headers, content=bytes(response.body or b""))
 
 
-async def talks(url: str, path: str = PATHS[0]) -> None:
-    """A run is started, and told of up to its end, over a new connection."""
+async def check_socket_works(url: str, path: str = PATHS[0]) -> None:
+    """Assert that a new connection can start a run and receives its events up to the end."""
     async with talking(url, path.format(thread_id=uuid4())) as socket:
         assert (await socket.tell("subscription.subscribe", channels=["lifecycle"]))["type"] == "success"
         assert (await socket.tell("run.start", **START))["type"] == "success"

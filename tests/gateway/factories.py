@@ -1,4 +1,4 @@
-"""Functions that make graphs, as their authors write them: each asks for something else, and says what it got."""
+"""Graph factories as authors write them. Each takes different parameters, and its graph answers with their values."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from langgraph_sdk.runtime import ServerRuntime
 
 LOG: list[str] = []
-"""What the factories did, in its order."""
+"""Actions of the factories, oldest first."""
 
 new: Any = StateGraph
 
@@ -29,16 +29,16 @@ class Taste(TypedDict, total=False):
 
 
 def says(words: Any, **schemas: Any) -> Any:
-    """A graph whose one node says this, or what this says to a state."""
+    """Return a graph with one node that answers these words, or `words(state)` if they are callable."""
 
     def say(state: MessagesState) -> Any:
-        told: Any = words(state) if callable(words) else words
-        return {"messages": [AIMessage(told)]}
+        content: Any = words(state) if callable(words) else words
+        return {"messages": [AIMessage(content)]}
 
-    made = new(MessagesState, **schemas)
-    made.add_node("say", say)
-    made.add_edge(START, "say")
-    return made
+    graph = new(MessagesState, **schemas)
+    graph.add_node("say", say)
+    graph.add_edge(START, "say")
+    return graph
 
 
 def flavour_of(config: RunnableConfig) -> Any:
@@ -58,7 +58,7 @@ def config(config: RunnableConfig) -> Any:
 
 
 def unannotated(config):  # pyright: ignore
-    config["configurable"]["flavour"] = "changed"  # its own
+    config["configurable"]["flavour"] = "changed"  # each call has its own copy
     return says("unannotated").compile()
 
 
@@ -118,11 +118,11 @@ async def waiting(config: RunnableConfig) -> AsyncGenerator[Any]:
         LOG.append("waits")
         await asyncio.Event().wait()
 
-    made = new(MessagesState)
-    made.add_node("wait", wait)
-    made.add_edge(START, "wait")
+    graph = new(MessagesState)
+    graph.add_node("wait", wait)
+    graph.add_edge(START, "wait")
     try:
-        yield made.compile()
+        yield graph.compile()
     finally:
         LOG.append("out")
 
@@ -138,15 +138,15 @@ def contextual(config: RunnableConfig) -> Any:
     def say(_: MessagesState, runtime: Runtime[Taste]) -> Any:
         return {"messages": [AIMessage(f"context {runtime.context}")]}
 
-    made = new(MessagesState, context_schema=Taste)
-    made.add_node("say", say)
-    made.add_edge(START, "say")
-    return made.compile()
+    graph = new(MessagesState, context_schema=Taste)
+    graph.add_node("say", say)
+    graph.add_edge(START, "say")
+    return graph.compile()
 
 
 def needy(config: RunnableConfig) -> Any:
-    given: Any = config
-    return says(f"needy {given['configurable']['flavour']}").compile()
+    settings: Any = config
+    return says(f"needy {settings['configurable']['flavour']}").compile()
 
 
 def wrong(config: RunnableConfig) -> Any:
@@ -184,9 +184,9 @@ def remember_in_a_thread(state: MessagesState) -> Any:
 
 
 def memory() -> Any:
-    made = new(MessagesState)
-    made.add_node("remember", remember)
-    made.add_node("thread", remember_in_a_thread)
-    made.add_edge(START, "remember")
-    made.add_edge("remember", "thread")
-    return made.compile()
+    graph = new(MessagesState)
+    graph.add_node("remember", remember)
+    graph.add_node("thread", remember_in_a_thread)
+    graph.add_edge(START, "remember")
+    graph.add_edge("remember", "thread")
+    return graph.compile()

@@ -1,7 +1,7 @@
-"""Processes of the command `babelgate` that are forks of one that has imported everything: each takes a hundredth of a
-second to start, and not two seconds, nearly all of which go into imports.
+"""Processes of the command `babelgate`, forked from a parent process that has imported everything.
 
-`python -m tests.gateway.forking FD` is that one: a job is a message on the socket FD, with the four files that it gets.
+A fork starts in 0.01 s. A new process takes 2 s, nearly all of it for imports.
+`python -m tests.gateway.forking FD` is the parent process. A job is a message on the socket FD, with four files.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ _IMPORTED: Final = ("add", "bench", "check", "embedded", "record", "run", "serve
 _RELAY: Final = Path(__file__).parent / "relay.py"
 _EMBEDDED: Final = "babelgate.gateway.cli.embedded"
 _MOST_BYTES: Final = 2**20
-"""Bytes of one job."""
+"""Maximum size of one job, in bytes."""
 _BOUND: Final = 30
-"""Seconds in which the one that has imported everything ends."""
+"""Seconds within which the parent process must end."""
 
 
 # The test's side
 
 
 class Forked:
-    """As much of a `subprocess.Popen` as tests ask for."""
+    """Subset of `subprocess.Popen` that tests use."""
 
     def __init__(self, pid: int, status: IO[bytes], stdout: IO[str], stderr: IO[str]) -> None:
         self.pid = pid
@@ -48,7 +48,7 @@ class Forked:
         return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Raises subprocess.TimeoutExpired."""
+        """Wait for the end of the process, and return its exit code. Raise subprocess.TimeoutExpired if it is late."""
         code = self._look(timeout)
         if code is None:
             raise subprocess.TimeoutExpired(f"babelgate, process {self.pid}", timeout or 0)
@@ -74,8 +74,8 @@ class Forked:
 
 
 def fork(arguments: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: int) -> Forked:
-    """`babelgate` with these arguments, in that folder. The caller reads both of its outputs."""
-    told, status = os.pipe()
+    """Start `babelgate` with these arguments in that folder. The caller must read its stdout and its stderr."""
+    reports, status = os.pipe()
     out, stdout = os.pipe()
     errors, stderr = os.pipe()
     job = json.dumps({"arguments": list(arguments), "folder": str(folder), "environment": dict(environment)}).encode()
@@ -84,14 +84,14 @@ def fork(arguments: Sequence[str], folder: Path, environment: Mapping[str, str],
     finally:
         for descriptor in (status, stdout, stderr):
             os.close(descriptor)
-    answers = os.fdopen(told, "rb", buffering=0)
+    answers = os.fdopen(reports, "rb", buffering=0)
     return Forked(int(answers.readline()), answers, os.fdopen(out), os.fdopen(errors))
 
 
 @contextmanager
 def forked_embedded_gateways() -> Generator[None]:
-    """Until the end of the block, the gateway that a command of this process starts for its own use is a fork."""
-    import pytest  # which the process that is forked has no use for
+    """Fork the gateways that commands of this process start for their own use, instead of starting new processes."""
+    import pytest  # the parent process does not need it
 
     start: Any = asyncio.create_subprocess_exec
 
@@ -109,20 +109,20 @@ def forked_embedded_gateways() -> Generator[None]:
 
 @cache
 def _parent(pid: int, path: str) -> socket.socket:
-    """Of this process, with which it ends. `path`: its PYTHONPATH, on which it depends what it has imported."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with its:
+    """Start the parent process for this process and this PYTHONPATH. It ends with this process."""
+    control, child_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with child_control:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.gateway.forking", str(its.fileno())],
+            [sys.executable, "-m", "tests.gateway.forking", str(child_control.fileno())],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": path},
-            pass_fds=[its.fileno()],
+            pass_fds=[child_control.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             start_new_session=True,
         )
-    atexit.register(_end, process, ours)
-    return ours
+    atexit.register(_end, process, control)
+    return control
 
 
 def _end(process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
@@ -130,17 +130,17 @@ def _end(process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
     process.wait(_BOUND)
 
 
-# The other side
+# The side of the parent process
 
 
 class _Parent:
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._waiting: dict[int, int] = {}
-        """Who wants to know how a child ends."""
+        """Descriptor to which the exit code of a child is written, by its pid."""
 
     def next_child(self) -> Mapping[str, Any] | None:
-        """In a child, its job. In the parent, nothing, when no more are to come."""
+        """Return the job in a child. Return None in the parent after the socket was closed."""
         signals, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(signals, False)
@@ -165,8 +165,8 @@ class _Parent:
                             os.close(descriptor)
                         _become(files)
                         return json.loads(text)
-                    *given, status = files
-                    for descriptor in given:
+                    *standard_files, status = files
+                    for descriptor in standard_files:
                         os.close(descriptor)
                     self._waiting[pid] = status
                     _tell(status, pid)
@@ -176,9 +176,9 @@ class _Parent:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
                 return
-            telling = self._waiting.pop(pid)
-            _tell(telling, os.waitstatus_to_exitcode(status))
-            os.close(telling)
+            report = self._waiting.pop(pid)
+            _tell(report, os.waitstatus_to_exitcode(status))
+            os.close(report)
 
     def _end(self) -> None:
         for pid in self._waiting:
@@ -187,24 +187,24 @@ class _Parent:
 
 
 def _wake(*_: object) -> None:
-    """A signal without a handler writes nothing to the wakeup file."""
+    """Do nothing. Python writes to the wakeup file only for signals that have a handler."""
 
 
 def _tell(to: int, number: int) -> None:
-    with suppress(BrokenPipeError):  # nobody is interested any more
+    with suppress(BrokenPipeError):  # the reader has closed its end
         os.write(to, f"{number}\n".encode())
 
 
 def _become(files: Sequence[int]) -> None:
-    *given, status = files
-    for number, descriptor in enumerate(given):
+    *standard_files, status = files
+    for number, descriptor in enumerate(standard_files):
         os.dup2(descriptor, number)
         os.close(descriptor)
     os.close(status)
 
 
 def _serve(control: socket.socket) -> None:
-    # What only some of them need is imported, too: it is shared.
+    # Imports are shared by all forks, so import also what only some of them need.
     for name in _IMPORTED:
         import_module(f"babelgate.gateway.cli.{name}")
     import_module("babelgate.gateway.demo")

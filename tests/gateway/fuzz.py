@@ -1,4 +1,4 @@
-"""Requests that nobody has thought of: valid ones with something done to them by a seeded chance."""
+"""Fuzzed requests: valid ones, changed at random from a seed."""
 
 import json
 import random
@@ -16,7 +16,7 @@ NUMBERS: Final[Sequence[str]] = (
     "18446744073709551616", "1e19", "253402300800", "1e15", "9" * 40, "9" * 299, "-" + "9" * 299, "9" * 301,
     "9" * 5000,
 )  # fmt: skip
-"""As they stand in JSON: at the limits of C, of SQLite, of dates, of floats."""
+"""Numbers in their JSON form, at the limits of C, SQLite, dates and floats."""
 
 TEXTS: Final[Sequence[str]] = (
     "", " ", "\0", "a\0b", "\n", "\r\n", "\t", "\x7f", "\x1b[2J", "\x85", "\u2028", "\ufeff", "\uffff", "\u202e", "é",
@@ -40,7 +40,7 @@ _RAW: Final[Sequence[str]] = (
     '{"a":' * 10_000 + "1" + "}" * 10_000, "[" + "1," * 20_000 + "1]", "[" + "{}," * 20_000 + "{}]",
     '["' + f'","{UNKNOWN}' * 40_000 + '"]', '{"a":"' + "x" * 1_000_000 + '"}', "\ufeff{}", "/**/1", "//\n1",
 )  # fmt: skip
-"""What stands where a value should, and may be none."""
+"""Texts that replace a value and may not be valid JSON."""
 
 _PLAIN: Final[Sequence[Any]] = (
     None, True, False, [], {}, [None], [[]], [{}], {"": 1}, {"a": {"b": {"c": None}}}, {"$gt": []},
@@ -51,24 +51,24 @@ _PLAIN: Final[Sequence[Any]] = (
     {"raw": "aGk", "text": ""}, {"url": "http://", "base64": 1},
 )  # fmt: skip
 STRANGE: Final[Sequence[str]] = (*NUMBERS, *map(json.dumps, TEXTS), *_RAW, *map(json.dumps, _PLAIN))
-"""What is put in the place of a value, as text."""
+"""Replacements of a value, as JSON text."""
 
 _HOLE: Final = "\ue000hole\ue000"
 
 
 def bodies(valid: Json, seed: object, count: int) -> Iterator[tuple[str, bytes]]:
-    """Names and bodies. The same seed gives the same ones."""
+    """Yield the name and the content of each changed body. A seed always yields the same ones."""
     chance = random.Random(f"{seed}")
     for number in range(count):
         change = chance.choice(_CHANGES)
         name, body = change(valid, chance)
         if chance.random() < 0.2:
-            more, body = _scratched(body, chance)
+            more, body = _damage_bytes(body, chance)
             name += f", {more}"
         yield f"form {number} of seed {seed!r}: {name}", body
 
 
-def _replaced(valid: Json, chance: random.Random) -> tuple[str, bytes]:
+def _replace_value(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     holders = list(_places(valid))
     value, strange = deepcopy(valid), chance.choice(STRANGE)
     if not holders:
@@ -78,7 +78,7 @@ def _replaced(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     return f"{path} = {strange[:40]}", _utf8(json.dumps(value).replace(json.dumps(_HOLE), strange))
 
 
-def _several(valid: Json, chance: random.Random) -> tuple[str, bytes]:
+def _replace_several(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     value, names = deepcopy(valid), list[str]()
     for _ in range(chance.randint(2, 5)):
         holders = list(_places(value))
@@ -90,7 +90,7 @@ def _several(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     return f"others at {names}", _utf8(json.dumps(value))
 
 
-def _without(valid: Json, chance: random.Random) -> tuple[str, bytes]:
+def _remove_members(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     holders = [path for path in _places(valid) if path]
     value = deepcopy(valid)
     for path in chance.sample(holders, min(len(holders), chance.randint(1, 3))):
@@ -102,8 +102,8 @@ def _without(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     return "without some", _utf8(json.dumps(value))
 
 
-def _named(valid: Json, chance: random.Random) -> tuple[str, bytes]:
-    """A member has another name."""
+def _rename_member(valid: Json, chance: random.Random) -> tuple[str, bytes]:
+    """Rename one member."""
     holders = [path for path in _places(valid) if path and isinstance(path[-1], str)]
     value = deepcopy(valid)
     if not holders:
@@ -114,8 +114,8 @@ def _named(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     return f"{path} is called {name[:20]!r}", _utf8(json.dumps(value))
 
 
-def _doubled(valid: Json, chance: random.Random) -> tuple[str, bytes]:
-    """A member occurs twice, with two values."""
+def _duplicate_member(valid: Json, chance: random.Random) -> tuple[str, bytes]:
+    """Write one member twice, with two values."""
     text, strange = json.dumps(valid), chance.choice(STRANGE)
     holders = [path for path in _places(valid) if path and isinstance(path[-1], str)]
     if not holders:
@@ -127,23 +127,24 @@ def _doubled(valid: Json, chance: random.Random) -> tuple[str, bytes]:
     return f"{path} twice: {strange[:40]}", _utf8(json.dumps(value).replace(f"{json.dumps(_HOLE)}: 0", again))
 
 
-def _repeated(valid: Json, chance: random.Random) -> tuple[str, bytes]:
-    """A list is long."""
+def _extend_list(valid: Json, chance: random.Random) -> tuple[str, bytes]:
+    """Extend one list by copies of its items."""
     lists = [path for path in (*_places(valid), ()) if isinstance(_get(valid, path), list) and _get(valid, path)]
     value = deepcopy(valid)
     if not lists:
-        return _replaced(valid, chance)
+        return _replace_value(valid, chance)
     path = chance.choice(lists)
     _get(value, path).extend(_get(value, path) * chance.choice([1, 10, 200]))
     return f"{path} is long", _utf8(json.dumps(value))
 
 
 _CHANGES: Final[Sequence[Callable[[Json, random.Random], tuple[str, bytes]]]] = (
-    _replaced, _replaced, _replaced, _replaced, _several, _without, _named, _doubled, _repeated,
+    _replace_value, _replace_value, _replace_value, _replace_value, _replace_several, _remove_members, _rename_member,
+    _duplicate_member, _extend_list,
 )  # fmt: skip
 
 
-def _scratched(body: bytes, chance: random.Random) -> tuple[str, bytes]:
+def _damage_bytes(body: bytes, chance: random.Random) -> tuple[str, bytes]:
     at = chance.randrange(len(body) + 1)
     match chance.randrange(5):
         case 0:
@@ -159,24 +160,24 @@ def _scratched(body: bytes, chance: random.Random) -> tuple[str, bytes]:
 
 
 def forms(kind: str, body: bytes, seed: object, count: int) -> Iterator[tuple[str, str, bytes]]:
-    """Names, content types and bodies, from those of a valid form."""
+    """Yield the name, content type and content of each changed form, derived from a valid one."""
     chance = random.Random(f"{seed}")
     for number in range(count):
-        made_kind, made = kind, body
+        content_type, content = kind, body
         name = f"form {number} of seed {seed!r}: "
         match chance.randrange(6):
             case 0:
-                more, made = _scratched(body, chance)
+                more, content = _damage_bytes(body, chance)
                 name += more
             case 1:
-                made = body.replace(b"\r\n", chance.choice([b"\n", b"\r", b"\r\n\r\n", b"", b"\r\n "]))
+                content = body.replace(b"\r\n", chance.choice([b"\n", b"\r", b"\r\n\r\n", b"", b"\r\n "]))
                 name += "other line ends"
             case 2:
-                made = body.replace(b'"', chance.choice([b"", b"'", b'\\"', b'""', b"\xff"]))
+                content = body.replace(b'"', chance.choice([b"", b"'", b'\\"', b'""', b"\xff"]))
                 name += "other quotes"
             case 3:
                 text = chance.choice(TEXTS).encode(errors="replace")
-                made = body.replace(
+                content = body.replace(
                     chance.choice([b"a.txt", b"file", b"hello", b"form-data", b"Content-Disposition"]), text
                 )
                 name += f"{text[:20]!r} in it"
@@ -184,8 +185,8 @@ def forms(kind: str, body: bytes, seed: object, count: int) -> Iterator[tuple[st
                 text = chance.choice(
                     ["", "-", "é", " ", "a b", "x" * 80, '"', '"a', "a; a=b", BOUNDARY + " ", BOUNDARY * 2]
                 )
-                made_kind = kind.replace(BOUNDARY, text)
-                made = body.replace(BOUNDARY.encode(), chance.choice([BOUNDARY, text]).encode())
+                content_type = kind.replace(BOUNDARY, text)
+                content = body.replace(BOUNDARY.encode(), chance.choice([BOUNDARY, text]).encode())
                 name += f"the boundary {text[:20]!r}"
             case _:
                 more = chance.choice(
@@ -198,9 +199,9 @@ def forms(kind: str, body: bytes, seed: object, count: int) -> Iterator[tuple[st
                         b"a:\0",
                     ]
                 )
-                made = body.replace(b"\r\n\r\n", b"\r\n" + more + b"\r\n\r\n", 1)
+                content = body.replace(b"\r\n\r\n", b"\r\n" + more + b"\r\n\r\n", 1)
                 name += f"the header {more[:20]!r}"
-        yield name, made_kind, made
+        yield name, content_type, content
 
 
 def queries(names: Sequence[str], seed: object, count: int) -> Iterator[str]:

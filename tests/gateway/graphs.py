@@ -1,4 +1,4 @@
-"""Graphs as their authors write them, for tests: each shows one thing that a graph can do."""
+"""Graphs as authors write them. Each shows one thing that a graph can do."""
 
 import asyncio
 import dataclasses
@@ -21,19 +21,19 @@ from pydantic import BaseModel
 
 
 class Model(BaseChatModel):
-    """Says the same pieces each time; a list of them is one answer."""
+    """Chat model that repeats a fixed sequence of answers. Each answer is a list of chunks."""
 
     answers: list[list[AIMessageChunk]]
-    said: Iterator[list[AIMessageChunk]] | None = None
+    upcoming: Iterator[list[AIMessageChunk]] | None = None
 
     @property
     def _llm_type(self) -> str:
         return "fake"
 
     def _pieces(self) -> Iterator[ChatGenerationChunk]:
-        if self.said is None:
-            self.said = itertools.cycle(self.answers)
-        for piece in next(self.said):
+        if self.upcoming is None:
+            self.upcoming = itertools.cycle(self.answers)
+        for piece in next(self.upcoming):
             yield ChatGenerationChunk(message=piece.model_copy(deep=True))
 
     def _generate(
@@ -76,14 +76,14 @@ class Model(BaseChatModel):
 
 def words(*pieces: str) -> list[AIMessageChunk]:
     used = {"input_tokens": 3, "output_tokens": len(pieces), "total_tokens": 3 + len(pieces)}
-    made = [AIMessageChunk(content=piece) for piece in pieces]
-    return [*made, AIMessageChunk(content="", usage_metadata=used)]  # pyright: ignore[reportArgumentType]
+    chunks = [AIMessageChunk(content=piece) for piece in pieces]
+    return [*chunks, AIMessageChunk(content="", usage_metadata=used)]  # pyright: ignore[reportArgumentType]
 
 
 new: Any = StateGraph
 command: Any = Command
 written: Any = entrypoint
-"""Their own types do not say what they take."""
+"""Untyped aliases: the parameters of LangGraph's own functions have no complete types."""
 
 
 class State(MessagesState):
@@ -91,17 +91,17 @@ class State(MessagesState):
 
 
 def builder(state: type[Any], nodes: dict[str, Any]) -> Any:
-    """Nodes one after the other."""
-    made = new(state)
+    """Return a graph that runs the nodes one after the other."""
+    graph = new(state)
     for each, node in nodes.items():
-        made.add_node(each, node)
+        graph.add_node(each, node)
     for before, after in itertools.pairwise((START, *nodes)):
-        made.add_edge(before, after)
-    return made
+        graph.add_edge(before, after)
+    return graph
 
 
 def writes(update: Any) -> Any:
-    """A node that does nothing else."""
+    """Return a node that only returns this update."""
 
     def node(_: Any) -> Any:
         return update
@@ -126,7 +126,7 @@ def chat() -> Any:
 
 
 def tools() -> Any:
-    """Its model calls a tool, and then tells of the result."""
+    """Return a graph whose model calls a tool and then reports the result."""
     pieces: list[Any] = [
         {"name": "weather", "args": "", "id": "call_1", "index": 0, "type": "tool_call_chunk"},
         {"name": None, "args": '{"city": ', "id": None, "index": 0, "type": "tool_call_chunk"},
@@ -147,7 +147,7 @@ def tools() -> Any:
 
 
 def blocks() -> Any:
-    """Its model thinks, and says blocks."""
+    """Return a graph whose model streams reasoning and text as content blocks."""
     pieces = [
         AIMessageChunk(content=[{"type": "reasoning", "reasoning": "Hm", "index": 0}]),
         AIMessageChunk(content=[{"type": "reasoning", "reasoning": "m.", "index": 0}]),
@@ -163,7 +163,7 @@ def blocks() -> Any:
 
 
 def cites() -> Any:
-    """Its model cites what it has read, and refuses the rest, each in pieces."""
+    """Return a graph whose model streams a text with a citation, and then a refusal."""
     cited = {"type": "citation", "url": "https://example.com/rain", "title": "Rain", "start_index": 0, "end_index": 7}
     pieces = [
         AIMessageChunk(content=[{"type": "text", "text": "It ", "index": 0}]),
@@ -196,7 +196,7 @@ def ask() -> Any:
 
 
 def twice() -> Any:
-    """One node asks two questions, one after the other."""
+    """Return a graph whose node asks two questions, one after the other."""
 
     def node(_: State) -> Any:
         first = interrupt("First?")
@@ -206,18 +206,18 @@ def twice() -> Any:
 
 
 def several() -> Any:
-    """Two nodes ask at the same time, one of them in a graph within the graph; a third asks nothing."""
-    made = new(State)
-    made.add_node("left", asks("Left?"))
-    made.add_node("right", builder(State, {"inner": asks({"message": "Right?", "options": [1, 2]})}).compile())
-    made.add_node("quiet", writes({"count": 7}))
+    """Return a graph with three parallel nodes: one asks, one asks in a subgraph, and one does not ask."""
+    graph = new(State)
+    graph.add_node("left", asks("Left?"))
+    graph.add_node("right", builder(State, {"inner": asks({"message": "Right?", "options": [1, 2]})}).compile())
+    graph.add_node("quiet", writes({"count": 7}))
     for name in ("left", "right", "quiet"):
-        made.add_edge(START, name)
-    return made
+        graph.add_edge(START, name)
+    return graph
 
 
 def turns() -> Any:
-    """Of two nodes that ask at the same time, the first is the last to ask."""
+    """Return a graph with two parallel nodes that ask. The node that is first in the graph asks last."""
     second_asks = asyncio.Event()
 
     async def first(state: State) -> Any:
@@ -228,11 +228,11 @@ def turns() -> Any:
         second_asks.set()
         return asks("Second?")(state)
 
-    made = new(State)
+    graph = new(State)
     for node in (first, second):
-        made.add_node(node.__name__, node)
-        made.add_edge(START, node.__name__)
-    return made
+        graph.add_node(node.__name__, node)
+        graph.add_edge(START, node.__name__)
+    return graph
 
 
 # States of all kinds
@@ -240,7 +240,7 @@ def turns() -> Any:
 
 class Colour(BaseModel):
     name: str
-    seen: datetime.date
+    date: datetime.date
 
 
 @dataclasses.dataclass
@@ -255,12 +255,12 @@ class Anything(TypedDict, total=False):
 
 
 def structured() -> Any:
-    """Puts into its state what JSON has no form for."""
+    """Return a graph that writes values into its state that JSON cannot represent."""
 
     def node(_: Anything) -> Any:
         return {
             "values": {
-                "colour": Colour(name="red", seen=datetime.date(2026, 1, 2)),
+                "colour": Colour(name="red", date=datetime.date(2026, 1, 2)),
                 "point": Point(1, 0.5),
                 "id": uuid.UUID(int=7),
                 "set": {3, 1, 2},
@@ -283,19 +283,19 @@ class Joke(TypedDict):
 
 
 def joke() -> Any:
-    """Takes a topic and gives a joke: it has no messages at all."""
+    """Return a graph whose input is a topic and whose output is a joke. Its state has no messages."""
 
     class Both(Topic, Joke):
         pass
 
-    made = new(Both, input_schema=Topic, output_schema=Joke)
+    graph = new(Both, input_schema=Topic, output_schema=Joke)
 
     def tell(state: Topic) -> Any:
         return {"joke": f"Two {state['topic']} walk into a bar."}
 
-    made.add_node("tell", tell)
-    made.add_edge(START, "tell")
-    return made
+    graph.add_node("tell", tell)
+    graph.add_edge(START, "tell")
+    return graph
 
 
 class Listed(TypedDict):
@@ -303,7 +303,7 @@ class Listed(TypedDict):
 
 
 def fan() -> Any:
-    """Several activations of one node in one step, progress on the way, and a node that says where to go."""
+    """Return a graph that reports progress, and whose first node starts another node several times in one step."""
 
     def spread(state: Listed) -> Any:
         get_stream_writer()({"spreading": len(state["items"])})
@@ -312,15 +312,15 @@ def fan() -> Any:
     def each(item: str) -> Any:
         return {"items": [item.upper()]}
 
-    made = new(Listed)
-    made.add_node("spread", spread)
-    made.add_node("each", each)
-    made.add_edge(START, "spread")
-    return made
+    graph = new(Listed)
+    graph.add_node("spread", spread)
+    graph.add_node("each", each)
+    graph.add_edge(START, "spread")
+    return graph
 
 
 def within() -> Any:
-    """A graph in a graph in a graph, the last one called by a node that is a plain function."""
+    """Return a graph with a subgraph whose node is a plain function that invokes a third graph."""
     deepest = builder(Listed, {"deepest": writes({"items": ["c"]})}).compile()
 
     def middle(state: Listed) -> Any:
@@ -331,7 +331,7 @@ def within() -> Any:
 
 
 def report() -> Any:
-    """Says what it does under a name as it goes, streams what its model says, and calls a tool by hand."""
+    """Return a graph that writes named progress events, streams its model's answer, and adds a tool call by hand."""
     model = Model(answers=[words("Hello", " big", " world")])
 
     async def tell(state: State) -> Any:
@@ -348,7 +348,7 @@ def report() -> Any:
 
 
 def hire() -> Any:
-    """Calls an agent that has a name of its own, as a tool; a node comes after it."""
+    """Return a graph that calls a named agent as a tool, with a node after it."""
     model = Model(answers=[words("Found", " it.")])
 
     async def research(state: State) -> Any:
@@ -362,15 +362,15 @@ def hire() -> Any:
     async def work(_: Any) -> Any:
         return {"messages": (await agent.ainvoke({"messages": [HumanMessage("Look.")]}))["messages"][-1:]}
 
-    made = new(State)
+    graph = new(State)
     for name, node in (("choose", choose), ("work", work), ("after", writes({"count": 1}))):
-        made.add_node(name, node)
-    made.add_edge(START, "choose")
-    made.add_edge("work", "after")
-    return made
+        graph.add_node(name, node)
+    graph.add_edge(START, "choose")
+    graph.add_edge("work", "after")
+    return graph
 
 
-# Not drawn, but written
+# The functional API
 
 
 @task
@@ -379,7 +379,7 @@ async def shout(text: str) -> str:
 
 
 def flow() -> Any:
-    """A function with tasks and a question: it has an input and an output, and no nodes."""
+    """Return an entrypoint function with a task and a question. It has an input and an output, but no nodes."""
 
     async def shouted(text: str) -> str:
         return f"{await shout(text)}, {interrupt('Sure?')}"
@@ -398,15 +398,15 @@ def fail() -> Any:
 
 
 def endless() -> Any:
-    made = new(Listed)
-    made.add_node("again", writes({"items": ["x"]}))
-    made.add_edge(START, "again")
-    made.add_conditional_edges("again", again, {"again": "again", "end": END})
-    return made
+    graph = new(Listed)
+    graph.add_node("again", writes({"items": ["x"]}))
+    graph.add_edge(START, "again")
+    graph.add_conditional_edges("again", again, {"again": "again", "end": END})
+    return graph
 
 
 def steps() -> Any:
-    """Three steps, to look at one by one."""
+    """Return a graph of three steps."""
     return builder(Listed, {name: writes({"items": [name]}) for name in ("one", "two", "three")})
 
 
@@ -415,7 +415,7 @@ class Counted(TypedDict, total=False):
 
 
 def truth() -> Any:
-    """A member that changes to what Python takes for the same."""
+    """Return a graph that replaces a value by others that are equal in Python but differ in JSON."""
     return builder(Counted, {"one": writes({"n": 1}), "yes": writes({"n": True}), "real": writes({"n": 1.0})})
 
 

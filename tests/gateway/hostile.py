@@ -1,4 +1,4 @@
-"""What a gateway is sent by those who mean no good, or do no better: bodies, ids, wrong values and queries."""
+"""Malformed and hostile requests: bodies, forms, ids, wrong values, queries and headers."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,7 +8,7 @@ from uuid import uuid4
 from babelgate.canonical.value import Json
 
 LIMIT: Final = 2 * 2**20
-"""Bytes of a body that the gateway under test takes."""
+"""Maximum size of a body that the gateway under test accepts, in bytes."""
 
 UNKNOWN: Final = str(uuid4())
 
@@ -44,10 +44,10 @@ BODIES: Final[Mapping[str, bytes]] = {
     "NUL": rb'{"\u0000": "\u0000", "agent_name": "\u0000"}',
     "names of Python": b'{"__class__": "x", "self": 1, "request": 2, "call": 3, "context": 4, "model_config": 5}',
 }
-"""None of them is a request of any protocol that has a member which must be there."""
+"""Bodies, by name. None is valid in a request that has a required member."""
 
 HARMLESS: Final = frozenset({"empty", "blank", "null", "a name of 1 MB", "NUL", "names of Python"})
-"""Those that are a request where every member may be left out, and others are not looked at."""
+"""Bodies that are valid where every member is optional and unknown members are ignored."""
 
 BOUNDARY: Final = "babelgate-boundary"
 
@@ -82,7 +82,7 @@ FORMS: Final[Mapping[str, tuple[str, bytes]]] = {
     "a folder that is no text": (_TYPE, _form(_FILE, _FOLDER).replace(b'path"\r\n\r\n', b'path"\r\n\r\n\xff\xfe')),
     "a folder of 100 kB": (_TYPE, _form(_FILE, _FOLDER + "a/" * 50_000)),
 }
-"""Content-Type and body; none of them is an upload."""
+"""Content-Type and body, by name. None of them is a valid upload."""
 
 EVENT_IDS: Final = (
     b"",
@@ -129,7 +129,7 @@ IDS: Final[Mapping[str, str]] = {
     "very long": "x" * 5_000,
     "a long hash": "0" * 64,
 }
-"""Percent-encoded segments of a path; nothing has any of them as its id."""
+"""Percent-encoded path segments, by name. None of them is the id of anything."""
 
 WRONG: Final[Sequence[Json]] = (None, True, -1, 10**30, 1.5, "", "\0 é\u202e", [None], {"a": [[]]})
 
@@ -156,15 +156,15 @@ HEADERS: Final[Sequence[Mapping[str, bytes]]] = (
 
 
 def mutations(valid: Json, wrong: Sequence[Json] = WRONG) -> Iterator[tuple[str, Json]]:
-    """The valid value with each of its members, at every depth, replaced by each wrong value in turn, or left out."""
+    """Yield the valid value with one member, at any depth, replaced by a wrong value or left out."""
     for path in _paths(valid):
         name = ".".join(str(step) for step in path)
         for value in wrong:
             yield f"{name} = {_short(value)}", _changed(valid, path, value)
-        yield f"without {name}", _changed(valid, path, _GONE)
+        yield f"without {name}", _changed(valid, path, _MISSING)
 
 
-_GONE: Final = object()
+_MISSING: Final = object()
 
 
 def _paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -183,7 +183,7 @@ def _changed(valid: Json, path: Sequence[str | int], value: object) -> Json:
     holder = copy
     for step in path[:-1]:
         holder = holder[step]
-    if value is _GONE:
+    if value is _MISSING:
         del holder[path[-1]]
     else:
         holder[path[-1]] = value

@@ -54,18 +54,17 @@ from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transaction import Transaction
 from tests.empty import make_database
 from tests.gateway.invariant import check_database
-from tests.given import make
+from tests.submissions import make
 
 T = TypeVar("T")
 P = ParamSpec("P")
 OWNER = "alice"
 _BOUND = 30.0
-"""Seconds that any wait may take before it says what did not come. Long, because machines may be busy; nothing
-sleeps."""
+"""Timeout of every wait, in seconds. It is long because the machine may be busy."""
 _TURNS = 1000
-"""Of the loop that are made at once."""
+"""Turns of the event loop that `turned` waits for before it sleeps between its checks."""
 _PAUSE = 0.002
-"""Seconds between two looks for what takes its time."""
+"""Seconds between two checks of a condition that takes time."""
 
 
 async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BOUND) -> T:
@@ -76,17 +75,19 @@ async def within(awaitable: Awaitable[T], what: str = "it", seconds: float = _BO
         raise AssertionError(f"{what} did not happen within {seconds:g} s") from None
 
 
-async def turned(holds: Callable[[], bool]) -> None:
-    """Turn the loop until something holds that nobody tells of. What does not hold soon is looked for only now
-    and then: who looks all the time takes the processor from those who bring it about."""
+async def eventually(holds: Callable[[], bool]) -> None:
+    """Turn the event loop until a condition holds that sends no notification.
+
+    After `_TURNS` turns it checks only every `_PAUSE` seconds, to leave the processor to the code that it waits for.
+    """
     for turns in itertools.count():
         if holds():
             return
         await asyncio.sleep(0 if turns < _TURNS else _PAUSE)
 
 
-async def gone(hub: GatewayHub, thread_id: str, owner: str = OWNER) -> None:
-    """Until the thread is erased, without reading its log: a reader would keep an ephemeral thread."""
+async def erased(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
+    """Wait until the thread is erased, without reading its log: a reader would keep an ephemeral thread."""
 
     async def look() -> None:
         while True:
@@ -101,7 +102,7 @@ async def gone(hub: GatewayHub, thread_id: str, owner: str = OWNER) -> None:
 
 
 def say(words: str) -> list[Event]:
-    """A whole message."""
+    """Return the events of a whole message."""
     return [MessageStarted(), PartAdded(part=TextPart(text=words)), MessageEnded()]
 
 
@@ -110,7 +111,7 @@ def text(words: str, role: Any = "user") -> tuple[Message, ...]:
 
 
 class Echo:
-    """Says the caller's text, at once."""
+    """Agent that repeats the caller's text at once."""
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
         for event in say(call.text):
@@ -119,14 +120,14 @@ class Echo:
 
 @dataclass(eq=False)
 class Activation:
-    """One call of a `Scripted` agent: it stands until the test tells it what to do next."""
+    """One call of a `Scripted` agent. It waits until the test adds an event, an error or the end."""
 
     call: Invocation
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """The agent has really ended."""
+    """Set when the agent's generator has ended."""
     cancelled: asyncio.Event = field(default_factory=asyncio.Event)
     stubborn: bool = False
-    """It goes on when it is cancelled."""
+    """True if it continues when it is cancelled."""
     todo: "asyncio.Queue[Any]" = field(default_factory=lambda: asyncio.Queue[Any]())
 
     def say(self, *events: Event | str) -> "Activation":
@@ -141,7 +142,7 @@ class Activation:
         return self
 
     def open(self, words: str) -> "Activation":
-        """The first piece of a message that goes on."""
+        """Begin a message, and leave it open."""
         return self.say(MessageStarted(), PartAdded(part=TextPart(text=words), open=True))
 
     def more(self, words: str) -> "Activation":
@@ -165,25 +166,25 @@ class Scripted:
         self._new: asyncio.Queue[Activation] = asyncio.Queue()
 
     async def called(self) -> Activation:
-        """The next activation, oldest first."""
+        """Wait for the next activation, oldest first."""
         return await within(self._new.get(), "a call of the agent")
 
     @property
     def waiting(self) -> bool:
-        """Whether there is an activation that the test has not taken yet."""
+        """True if there is an activation that the test has not taken yet."""
         return not self._new.empty()
 
     async def run(self, call: Invocation) -> AsyncIterator[Event]:
-        mine = Activation(call, stubborn=self.stubborn)
-        self.calls.append(mine)
-        self._new.put_nowait(mine)
+        activation = Activation(call, stubborn=self.stubborn)
+        self.calls.append(activation)
+        self._new.put_nowait(activation)
         try:
             while True:
                 try:
-                    item = await mine.todo.get()
+                    item = await activation.todo.get()
                 except asyncio.CancelledError:
-                    mine.cancelled.set()
-                    if not mine.stubborn:
+                    activation.cancelled.set()
+                    if not activation.stubborn:
                         raise
                     continue
                 if item is StopAsyncIteration:
@@ -192,7 +193,7 @@ class Scripted:
                     raise item
                 yield item
         finally:
-            mine.closed.set()
+            activation.closed.set()
 
 
 def registered(
@@ -215,15 +216,15 @@ def registered(
     )
 
 
-class House:
-    """Makes hubs on one folder, checks the invariants of every database, and stops what a test left running."""
+class HubFactory:
+    """Factory of hubs on one folder. At the end it checks the invariants of every database and stops all hubs."""
 
     def __init__(self, folder: Path, postgres: str | None = None, pooler: str | None = None) -> None:
         self.folder = folder
         self._pooler = pooler
         self._postgres = postgres
-        """The database, if it is not to be a file in the folder."""
-        self._hubs: list[GatewayHub] = []
+        """URL of the PostgreSQL database, or None for a SQLite file in the folder."""
+        self._hubs: list[Hub] = []
         self._agents: set[Scripted] = set()
 
     def make(
@@ -241,9 +242,8 @@ class House:
         pooler: str | None = None,
         database: str | None = None,
         name: str = "hub.db",
-    ) -> GatewayHub:
-        """Return a hub that is not started yet. `database` = the URL by which it reaches PostgreSQL, if it has one of
-        its own."""
+    ) -> Hub:
+        """Return a hub that is not started yet. `database` replaces the URL of PostgreSQL for this hub."""
         if self._postgres is None:
             make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
@@ -286,8 +286,8 @@ class House:
         options: dict[str, Any] = {"concurrency": concurrency, "total": total, "idempotent": idempotent}
         return await self.start(registered("a", agent, remembers=remembers, **options), **settings), agent
 
-    async def stop(self, hub: GatewayHub) -> None:
-        """Check it, and stop it as SIGTERM does."""
+    async def stop(self, hub: Hub) -> None:
+        """Check the invariants of the hub's database, and stop the hub as SIGTERM does."""
         self._hubs.remove(hub)
         await self._stop(hub)
 
@@ -300,10 +300,10 @@ class House:
             await within(hub.stop(), "the stop")
 
     async def close(self) -> None:
-        for agent in self._agents:  # the loop cannot end while a task of it refuses to
+        for agent in self._agents:  # the loop cannot end while one of its tasks ignores cancellation
             agent.stubborn = False
-            for going in agent.calls:
-                going.stubborn = False
+            for activation in agent.calls:
+                activation.stubborn = False
         errors: list[BaseException] = []
         for hub in self._hubs:
             try:
@@ -314,22 +314,22 @@ class House:
             raise errors[0]
 
 
-async def check_invariants(hub: GatewayHub, blobs: Path | None = None) -> None:
-    """I1 to I10, on the whole database and the pumps in memory."""
+async def check_invariants(hub: Hub, blobs: Path | None = None) -> None:
+    """Check the invariants I1 to I10 on the whole database and on the pumps in memory."""
     await hub.journal.query(check_database, blobs=blobs)
     threads = [(start.owner, start.thread_id) for start in hub.engine.active]
-    assert len(threads) == len(set(threads)), "two agents are at work on one thread"
+    assert len(threads) == len(set(threads)), "two agents are running on one thread"
 
 
 @pytest.fixture
-async def hubs(tmp_path: Path, postgres: str | None) -> AsyncGenerator[House]:
-    house = House(tmp_path, postgres)
+async def hubs(tmp_path: Path, postgres: str | None) -> AsyncGenerator[HubFactory]:
+    house = HubFactory(tmp_path, postgres)
     yield house
     await house.close()
 
 
-class Held:
-    """The writer at a stand: what is queued meanwhile is one group, in the order in which it was queued."""
+class PausedWriter:
+    """Pause of the journal's writer. Commands that are queued during the pause form one group, in their order."""
 
     def __init__(self, hub: GatewayHub) -> None:
         self._journal = hub.journal
@@ -337,7 +337,7 @@ class Held:
         self._go = threading.Event()
         self._queued = self._seen = 0
 
-    async def __aenter__(self) -> "Held":
+    async def __aenter__(self) -> "PausedWriter":
         def hold(_: Transaction) -> None:
             self._holding.set()
             assert self._go.wait(30)
@@ -356,14 +356,17 @@ class Held:
         return self
 
     async def queued(self, asking: "asyncio.Future[Any]", count: int = 1, *, writes: bool = False) -> None:
-        """Wait until so many commands were queued since the last call, or `asking` is over. If it `writes` for certain,
-        wait for both: its command may follow its end, and another command of the hub may come before it."""
+        """Wait until `count` commands were queued since the last call, or until `asking` is done.
+
+        With `writes`, wait for both: the command of `asking` may be queued after `asking` is done, and after another
+        command of the hub.
+        """
 
         def is_queued() -> bool:
             is_counted = self._queued >= self._seen + count
             return is_counted and asking.done() if writes else is_counted or asking.done()
 
-        await within(turned(is_queued), "a command in the queue")
+        await within(eventually(is_queued), "a command in the queue")
         self._seen = self._queued
 
     async def __aexit__(self, *_: object) -> None:
@@ -407,21 +410,21 @@ async def begin(hub: GatewayHub, agent: Scripted, words: str = "hi", **fields: A
 
 async def converse(hub: GatewayHub, agent: Scripted, words: str = "hi", *, says: str = "", **fields: Any) -> Receipt:
     """Submit an input to agent `a`, which answers it and ends."""
-    receipt, going = await begin(hub, agent, words, **fields)
-    await finish(hub, going.say(says) if says else going, receipt)
+    receipt, activation = await begin(hub, agent, words, **fields)
+    await finish(hub, activation.say(says) if says else activation, receipt)
     return receipt
 
 
-async def finish(hub: GatewayHub, going: Activation, receipt: Receipt) -> None:
+async def finish(hub: Hub, activation: Activation, receipt: Receipt) -> None:
     """End the activation, and wait until the task has ended."""
-    going.end()
+    activation.end()
     await ends(hub, receipt)
 
 
 async def submit_and_ask(hub: GatewayHub, agent: Scripted, *ids: str, **fields: Any) -> Receipt:
     """Submit an input to agent `a`, which asks questions of these ids and pauses."""
-    receipt, going = await begin(hub, agent, **fields)
-    going.ask(*ids).end()
+    receipt, activation = await begin(hub, agent, **fields)
+    activation.ask(*ids).end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     return receipt
 
@@ -429,7 +432,7 @@ async def submit_and_ask(hub: GatewayHub, agent: Scripted, *ids: str, **fields: 
 async def batches(
     hub: GatewayHub, scope: Scope, after: int = 0, *, owner: str = OWNER
 ) -> AsyncGenerator[Sequence[Record], None]:
-    """What a reader gets, each batch within the bound."""
+    """Yield the batches that a reader receives. Fail if one does not arrive in time."""
     reading = hub.reads.follow(owner, scope, after)
     async with aclosing(reading):
         while True:
@@ -443,7 +446,7 @@ async def batches(
 async def follow(
     hub: GatewayHub, scope: Scope, after: int = 0, *, until: Callable[[Record], bool] | None = None, owner: str = OWNER
 ) -> list[Record]:
-    """Everything up to the end of the scope, or to the first record that `until` holds for."""
+    """Return all records up to the end of the scope, or up to the first record for which `until` holds."""
     records: list[Record] = []
     async with aclosing(batches(hub, scope, after, owner=owner)) as reading:
         async for batch in reading:
@@ -479,8 +482,8 @@ async def fails(hub: GatewayHub, receipt: Receipt, code: FaultCode) -> None:
     assert task.fault is not None and task.fault.code is code
 
 
-async def run_is(hub: GatewayHub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:
-    """Wait for a run's status."""
+async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:
+    """Wait until the run has one of the statuses."""
     scope = Scope(thread_id, "run", run_id)
     async with aclosing(batches(hub, scope, owner=owner)) as reading:
         async for _ in reading:
@@ -501,17 +504,17 @@ async def log(hub: GatewayHub, receipt: Receipt, kind: Any = "thread", *, owner:
     return list(await hub.reads.records(owner, scopes[kind]))
 
 
-async def asked(hub: GatewayHub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
+async def open_questions(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
     return await hub.reads.open_interrupts(owner, receipt.task_id)
 
 
 def kinds(records: Sequence[Record]) -> list[str]:
-    """The kinds of records, without repetitions in a row."""
+    """Return the kinds of records, without consecutive repetitions."""
     return [kind for kind, _ in itertools.groupby(record.event.kind for record in records)]
 
 
 def states(records: Sequence[Record], task_id: str | None = None) -> list[str]:
-    """The states that tasks went through."""
+    """Return the states of all tasks, or of one task, in their order."""
     return [
         str(record.event.state)
         for record in records
@@ -519,6 +522,6 @@ def states(records: Sequence[Record], task_id: str | None = None) -> list[str]:
     ]
 
 
-def whole(records: Sequence[Record]) -> list[tuple[Any, ...]]:
-    """Records as values that can be compared and printed."""
+def comparable(records: Sequence[Record]) -> list[tuple[Any, ...]]:
+    """Return records as values that can be compared and printed."""
     return [(r.seq, r.at, r.task_id, r.run_id, r.attempt, encode_event(r.event)) for r in records]

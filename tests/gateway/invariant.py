@@ -1,5 +1,4 @@
-"""What is true of every database that a hub has written, at any moment: the log is whole and legal, and every row is
-what the log adds up to."""
+"""Invariants of every database that a hub has written: the log is complete and legal, and every row follows from it."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -45,7 +44,7 @@ _INTERRUPT, _USE = table_of(InterruptRow), table_of(BlobUseRow)
 
 @dataclass
 class _Open:
-    """What of one run has begun and not ended."""
+    """Open messages, tool calls and steps of one run."""
 
     messages: dict[str, set[int]] = field(default_factory=dict[str, set[int]])
     """The open parts of each open message."""
@@ -85,20 +84,20 @@ class _Open:
 
 @dataclass
 class _Walk:
-    """The log of one thread, record by record."""
+    """State of one thread while its log is checked record by record."""
 
     seq: int = 0
     at: int = 0
     tasks: dict[str, TaskState] = field(default_factory=dict[str, TaskState])
     runs: dict[str, RunStatus] = field(default_factory=dict[str, RunStatus])
     attempts: dict[str, RunStarted] = field(default_factory=dict[str, RunStarted])
-    """By run, its last start."""
+    """Last start of each run, by run id."""
     task_of: dict[str, str] = field(default_factory=dict[str, str])
     idle: set[str] = field(default_factory=set[str])
-    """Runs without activation: an answer that leaves other questions open starts and pauses in one commit."""
+    """Runs whose agent is not called: an answer that leaves other questions open starts and pauses in one commit."""
     open: dict[str, _Open] = field(default_factory=lambda: defaultdict(_Open))
-    asked: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
-    """Whether each question is open."""
+    is_open: dict[tuple[str, str], bool] = field(default_factory=dict[tuple[str, str], bool])
+    """True for each open question, False for each answered one, by task id and interrupt id."""
 
     def follow(self, record: Record) -> None:
         assert record.seq == self.seq + 1, f"{record} comes after seq {self.seq}"
@@ -130,14 +129,14 @@ class _Walk:
         if isinstance(event, RunStarted):
             after = RunStatus.RUNNING
             last = self.attempts.get(run_id, RunStarted(attempt=0))
-            # One that went on may turn out to say something else.
+            # A run that was resumed may start over in the same attempt, if its upstream has different output.
             number = last.attempt if last.resumed and not event.resumed else last.attempt + 1
             assert event.attempt == record.attempt == number, f"{record}: wrong attempt"
             if event.is_restart:
                 left = self.open[run_id]
                 void = [message_id for message_id in left.messages if event.is_void(message_id)]
-                # A message that is not void goes on, of an agent that keeps a state.
-                assert not (void or left.tools or left.steps), f"{record}: it starts over and leaves open {left}"
+                # A message that is not void continues: its agent keeps a state.
+                assert not (void or left.tools or left.steps), f"{record}: the run starts over and leaves open {left}"
             self.attempts[run_id] = event
             others = [other for other, status in self.runs.items() if status is RunStatus.RUNNING and other != run_id]
             assert not others or run_id in self.idle, f"{record}: {others} are running"
@@ -166,24 +165,24 @@ class _Walk:
                     alive = [run for run, status in self.runs.items() if status not in ENDED]
                     assert not [run for run in alive if self.task_of[run] == task_id], f"{record}: {alive} are alive"
             case InterruptRaised():
-                assert event.interrupt_id and (task_id, event.interrupt_id) not in self.asked
-                self.asked[task_id, event.interrupt_id] = True
+                assert event.interrupt_id and (task_id, event.interrupt_id) not in self.is_open
+                self.is_open[task_id, event.interrupt_id] = True
             case InterruptAnswered():
-                assert self.asked[task_id, event.interrupt_id], f"{record}: answered before"
-                self.asked[task_id, event.interrupt_id] = False
+                assert self.is_open[task_id, event.interrupt_id], f"{record}: answered before"
+                self.is_open[task_id, event.interrupt_id] = False
             case RunRemoved():
                 assert self.runs[event.run_id] in ENDED, record
             case _:
                 pass
 
     def _asks(self, task_id: str) -> bool:
-        return any(is_open and asked[0] == task_id for asked, is_open in self.asked.items())
+        return any(is_open and key[0] == task_id for key, is_open in self.is_open.items())
 
     def _active(self, task_id: str) -> bool:
         return any(s is RunStatus.RUNNING and self.task_of[run] == task_id for run, s in self.runs.items())
 
     def end(self) -> None:
-        """The log as it stands was committed: no task is between two states."""
+        """Check that no task is between two states at the end of the log."""
         for task_id, state in self.tasks.items():
             if state not in TERMINAL and state is not TaskState.CANCELLING:
                 waits = self._asks(task_id) and not self._active(task_id)
@@ -203,7 +202,7 @@ def _without_activation(records: Sequence[Record]) -> set[str]:
 
 
 def check_log(records: Sequence[Record]) -> None:
-    """That a thread's whole log is one that a hub may write."""
+    """Check that a hub may write this log of a whole thread."""
     walk = _Walk(idle=_without_activation(records))
     for record in records:
         walk.follow(record)
@@ -223,7 +222,7 @@ def check_database(connection: Connection, blobs: Path | None = None) -> None:
     keys = {row["pk"] for row in threads}
     for table in (_TASK, _RUN, _INTERRUPT, _USE):
         orphans = {pk for (pk,) in connection.execute(select(table.c.thread_pk))} - keys
-        assert not orphans, f"{table.name} has rows of threads that are none"
+        assert not orphans, f"{table.name} has rows of threads that do not exist"
     for row in threads:
         records = log_of(connection, row["pk"])
         try:
@@ -240,8 +239,8 @@ def _status(fold: Fold) -> ThreadStatus:
         return "busy"
     if any(task.is_waiting for task in fold.tasks.values()):
         return "interrupted"
-    shown = [run for run in fold.runs.values() if not run.removed]
-    newest = max(shown, key=lambda run: run.first_seq, default=None)
+    visible = [run for run in fold.runs.values() if not run.removed]
+    newest = max(visible, key=lambda run: run.first_seq, default=None)
     return "idle" if newest is None or newest.status not in ERRED else "error"
 
 
@@ -265,9 +264,9 @@ def _check_rows(connection: Connection, pk: int, owner: str, thread_id: str, rec
         assert row["owner"] == owner and row["last_seq"] == run.last_seq
         assert row["agent"] == fold.tasks[run.task_id].agent
     rows = connection.execute(select(_INTERRUPT).where(_INTERRUPT.c.thread_pk == pk)).mappings()
-    asked = {(row["task_id"], row["interrupt_id"]): (row, decode_row(Interrupt, row["body"])) for row in rows}
-    assert {key: interrupt for key, (_, interrupt) in asked.items()} == fold.interrupts
-    for row, interrupt in asked.values():
+    interrupts = {(row["task_id"], row["interrupt_id"]): (row, decode_row(Interrupt, row["body"])) for row in rows}
+    assert {key: interrupt for key, (_, interrupt) in interrupts.items()} == fold.interrupts
+    for row, interrupt in interrupts.values():
         _columns(row, interrupt, "interrupt_id", "task_id", "run_id", "action")
         assert row["owner"] == owner
         seq: int = row["seq"]
@@ -281,7 +280,7 @@ def _columns(row: Any, value: object, *names: str) -> None:
 
 
 def _check_blobs(connection: Connection, pk: int, records: Sequence[Record], blobs: Path | None) -> None:
-    """Every file that an event names is stored, and reachable through the thread."""
+    """Check that every file that an event names is stored and recorded as used by the thread."""
     named = {part.blob for record in records for part in files_of(record.event)}
     for record in records:
         if isinstance(record.event, RunCreated):
@@ -291,4 +290,4 @@ def _check_blobs(connection: Connection, pk: int, records: Sequence[Record], blo
     assert named == used
     if blobs is not None:
         missing = [blob for blob in used if not (blobs / blob[:2] / blob).is_file()]
-        assert not missing, f"files that are named and not there: {missing}"
+        assert not missing, f"files that events name but the store lacks: {missing}"

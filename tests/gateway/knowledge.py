@@ -1,7 +1,7 @@
-"""What tests know of a protocol that another package offers: `KNOWLEDGE`, in the module `testing` of that package.
+"""Test data for protocols of other packages: `KNOWLEDGE`, in the module `testing` of such a package.
 
-What they know of the built-in ones stands in the tables of this folder (`route`, `shape`, `valid`, `siege`, `owning`),
-which take these in.
+The modules `route`, `shape`, `valid`, `siege` and `owning` hold the test data of the built-in protocols. They include
+this data.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -20,20 +20,19 @@ from tests.pairs.caller import Caller
 @dataclass(frozen=True, kw_only=True)
 class Knowledge:
     check_error: Callable[[httpx.Response], None]
-    """An error looks like this, as the protocol's document has it."""
+    """Assertion that a response is an error as the protocol's document describes it."""
     valid: Mapping[str, Json]
-    """By route (`POST /toy/{agent}`): a body that it takes, of which not every member may be left out."""
+    """Valid body of each route (`POST /toy/{agent}`), with at least one required member."""
     make: Callable[[httpx.AsyncClient], Awaitable[Mapping[str, str]]]
-    """New things: by the name of a route's parameter, what stands for it in the path. `agent` is an agent's name."""
+    """Function that creates resources and returns the values of the routes' parameters. `agent` is an agent's name."""
     look: Callable[[Mapping[str, str]], Sequence[str]]
-    """Paths where all of these things can be seen."""
+    """Function that returns the paths that show all of these resources."""
     echo: Callable[[httpx.AsyncClient, str], Awaitable[str]]
-    """What the agent `echo` says to that."""
+    """Function that sends a text to the agent `echo` and returns its answer."""
     callers: Sequence[type[Caller]]
-    """For the pair suite (`tests/pairs`)."""
+    """Callers for the pair suite (`tests/pairs`)."""
     path: str
-    """There: of an agent below a gateway's URL, with `{agent}` for its name, where the client of the protocol finds
-    it."""
+    """Path of an agent below a gateway's URL for the protocol's client, with `{agent}` for the agent's name."""
 
 
 _BUILT_IN: Final = "babelgate"
@@ -45,7 +44,7 @@ def _package(adapter: Adapter) -> str:
 
 @cache
 def knowledge() -> Mapping[str, Knowledge]:
-    """By the adapter's name."""
+    """Return the test data of each protocol of another package, by the name of its adapter."""
     offered = {each.name: _package(each) for each in ADAPTERS if _package(each) != _BUILT_IN}
     return {name: import_module(f"{package}.testing").KNOWLEDGE for name, package in offered.items()}
 
@@ -56,7 +55,7 @@ def knowledge_of(path: str) -> Knowledge | None:
 
 
 def prefixed(path: str) -> str | None:
-    """The offered protocol whose path it is."""
+    """Return the protocol of another package that serves this path."""
     for adapter in ADAPTERS:
         if adapter.name in knowledge() and any(f"{path}/".startswith(f"{each}/") for each in adapter.prefixes):
             return adapter.name

@@ -1,4 +1,4 @@
-"""A caller that speaks LangGraph, and what the same graph says when it is run without a gateway."""
+"""Caller of the LangGraph API, and agents that run the test graphs."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from tests.gateway.graphs import GRAPHS
 from tests.running import Running, running
 
 Frame = tuple[str, tuple[str, ...], Any]
-"""Mode, namespace and data."""
+"""Mode, namespace and data of one event of a stream."""
 
 _DATA = re.compile(r"^(event|data): ?(.*)$")
 
@@ -24,7 +24,7 @@ def agents(*names: str) -> dict[str, object]:
 
 @asynccontextmanager
 async def graphs_running(folder: Path, *names: str, **settings: Any) -> AsyncGenerator["Caller"]:
-    """The gateway with some of the graphs, and a caller of it. The same folder again is a restart."""
+    """Start a gateway with some of the graphs, and yield its caller. A second start on the same folder is a restart."""
     async with running(folder, agents(*names), **settings) as gateway:
         yield Caller(gateway)
 
@@ -41,18 +41,18 @@ class Caller:
     async def thread(self, **body: Any) -> str:
         return (await self._send("POST", "/threads", body))["thread_id"]
 
-    async def wait(self, thread_id: str, agent: str, given: Any = None, **body: Any) -> Any:
-        whole = {"assistant_id": agent, "input": given, **body}
+    async def wait(self, thread_id: str, agent: str, run_input: Any = None, **body: Any) -> Any:
+        whole = {"assistant_id": agent, "input": run_input, **body}
         return await self._send("POST", f"/threads/{thread_id}/runs/wait", whole)
 
     async def resume(self, thread_id: str, agent: str, answer: Any, **body: Any) -> Any:
         return await self.wait(thread_id, agent, command={"resume": answer}, **body)
 
     async def stream(
-        self, thread_id: str, agent: str, given: Any, *modes: str, subgraphs: bool = True, **body: Any
+        self, thread_id: str, agent: str, run_input: Any, *modes: str, subgraphs: bool = True, **body: Any
     ) -> list[Frame]:
         whole = {"assistant_id": agent, "stream_mode": list(modes), "stream_subgraphs": subgraphs, **body}
-        whole |= {} if "command" in body else {"input": given}
+        whole |= {} if "command" in body else {"input": run_input}
         answer = await self.gateway.http.post(f"/threads/{thread_id}/runs/stream", json=whole)
         assert answer.status_code == 200, answer.text
         return _frames(answer.text)
@@ -65,8 +65,8 @@ class Caller:
         return await self._send("POST", f"/threads/{thread_id}/history", {"limit": 100, **body})
 
     async def update(self, thread_id: str, values: Any, **body: Any) -> str:
-        made = await self._send("POST", f"/threads/{thread_id}/state", {"values": values, **body})
-        return made["checkpoint"]["checkpoint_id"]
+        response = await self._send("POST", f"/threads/{thread_id}/state", {"values": values, **body})
+        return response["checkpoint"]["checkpoint_id"]
 
     async def get(self, path: str) -> Any:
         return await self._send("GET", path)
@@ -77,20 +77,20 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread on which one graph runs."""
+    """Thread on which one graph runs."""
 
     caller: Caller
     graph: str
     thread_id: str
 
-    async def wait(self, given: Any = None, **body: Any) -> Any:
-        return await self.caller.wait(self.thread_id, self.graph, given, **body)
+    async def wait(self, run_input: Any = None, **body: Any) -> Any:
+        return await self.caller.wait(self.thread_id, self.graph, run_input, **body)
 
     async def resume(self, answer: Any, **body: Any) -> Any:
         return await self.caller.resume(self.thread_id, self.graph, answer, **body)
 
-    async def stream(self, given: Any, *modes: str, **body: Any) -> list[Frame]:
-        return await self.caller.stream(self.thread_id, self.graph, given, *modes, **body)
+    async def stream(self, run_input: Any, *modes: str, **body: Any) -> list[Frame]:
+        return await self.caller.stream(self.thread_id, self.graph, run_input, *modes, **body)
 
     async def state(self, checkpoint_id: str | None = None) -> Any:
         return await self.caller.state(self.thread_id, checkpoint_id)
@@ -113,8 +113,8 @@ def _frames(text: str) -> list[Frame]:
     frames: list[Frame] = []
     for block in re.split(r"\r?\n\r?\n", text):
         matches = [match for line in block.splitlines() if (match := _DATA.match(line))]
-        told: dict[str, str] = {match[1]: match[2] for match in matches}
-        if "event" in told:
-            mode, *ns = told["event"].split("|")
-            frames.append((mode, tuple(ns), json.loads(told["data"])))
+        fields: dict[str, str] = {match[1]: match[2] for match in matches}
+        if "event" in fields:
+            mode, *ns = fields["event"].split("|")
+            frames.append((mode, tuple(ns), json.loads(fields["data"])))
     return frames

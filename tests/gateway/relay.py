@@ -1,7 +1,8 @@
-"""A process that is a fork of the one of tests/gateway/forking.py, for who starts a process itself and waits for it.
+"""Process that waits for a fork of tests/gateway/forking.py, for callers that start and wait for a process themselves.
 
-`python -I -S relay.py FD MODULE` asks on the socket FD for a fork with its own files, folder and environment that runs
-`main` of the module, and ends as that ends. It imports next to nothing: that takes a hundredth of a second.
+`python -I -S relay.py FD MODULE` requests a fork on the socket FD. The fork has the files, folder and environment of
+this process and runs `main` of the module. This process ends with the exit code of the fork. It starts in 0.01 s,
+because it imports almost nothing.
 """
 
 import json
@@ -11,15 +12,15 @@ import sys
 
 
 def main(control: int, module: str) -> int:
-    told, status = os.pipe()
-    # Not by pathlib, which takes longer to import than all the rest.
+    reports, status = os.pipe()
+    # pathlib takes longer to import than all the rest.
     folder = os.getcwd()  # noqa: PTH109
     job: dict[str, object] = {"module": module, "arguments": (), "folder": folder, "environment": dict(os.environ)}
     with socket.socket(fileno=control) as asking:
         socket.send_fds(asking, [json.dumps(job).encode()], [0, 1, 2, status])
-    for descriptor in (0, 1, 2, status):  # whoever reads there waits for the fork alone
+    for descriptor in (0, 1, 2, status):  # a reader of these files then waits only for the fork
         os.close(descriptor)
-    with os.fdopen(told) as answers:
+    with os.fdopen(reports) as answers:
         answers.readline()
         code = int(answers.readline() or -1)
     return code if code >= 0 else 128 - code

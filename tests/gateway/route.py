@@ -1,4 +1,4 @@
-"""The gateway's routes as data: what a request can be sent to, and which protocol's words an error there is in."""
+"""Routes of the gateway, with the protocol of each and the format of its errors."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from babelgate.gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
 
 Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "own"] | str
-"""Or the name of one that another package offers."""
+"""Name of a built-in protocol, or of one of another package."""
 Words = (
     Literal[
         "acp",
@@ -32,23 +32,26 @@ Words = (
     ]
     | str
 )
-"""Whose error body: ACP's, A2A's in JSON-RPC, in REST 1.0 and in REST 0.3, AIEF's, LangGraph's, the Agent Protocol's,
-that of a command in either of these, the minimal runtime's, MCP's, OpenAI's, or the gateway's own; or, by its name,
-those of a protocol of another package."""
+"""Format of error bodies:
+
+- of A2A: `rpc` for JSON-RPC, `rest` for REST 1.0 and `rest-0.3`
+- of commands of LangGraph and of the Agent Protocol: `langgraph-command` and `agent-protocol-command`
+- of the gateway itself: `own`
+- of any other protocol: its name
+"""
 
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
 AGENT_SLOT: Final = frozenset({"agent", "name", "agent_id", "model"})
-"""Parameters that hold the name of an agent, or its id."""
+"""Parameters of paths that hold the name or the id of an agent."""
 FREE_SLOT: Final = frozenset({"namespace", "labels", "key"})
-"""Parameters that every value is right for: there are no subgraphs, in whatever namespace, and a value may be kept
-under any key."""
+"""Parameters of paths for which every value is valid: no namespace has subgraphs, and an item may have any key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
     method: str
     path: str
-    """With its parameters as `{name}`."""
+    """Path with its parameters as `{name}`."""
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -67,27 +70,29 @@ class Route:
 
     @property
     def again(self) -> bool:
-        """Whether it is a route of the root, in the Agent Protocol's own dialect: the handler is the same."""
+        """True if the route serves the Agent Protocol's dialect. The same handler serves LangGraph's route."""
         return self.words in ("agent-protocol", "agent-protocol-command")
 
     @property
     def waits(self) -> bool:
-        """Whether it streams the events of a thread: silent until there is one, and then for as long as there is."""
+        """True if the route streams the events of a thread. The stream waits for the thread and ends with it."""
         return is_waiting(self.method, self.path)
 
     def at(self, slots: Mapping[str, str]) -> str:
-        """The path with these values, already percent-encoded, in its slots."""
+        """Return the path with these percent-encoded values as its parameters."""
         return re.sub(r"{(\w+)}", lambda match: slots[match[1]], self.path)
 
 
 def _bare(path: str) -> str:
-    """Of an agent that is alone behind a path of its own, the path below that."""
+    """Return the path without the prefix `/agent/NAME`."""
     return re.sub(r"^/agent/[^/]+(?=/)", "", path)
 
 
 def protocol_of(path: str) -> Protocol:
-    """By the layout of paths that the protocols' documents give: ACP has a prefix here, AIEF, OpenAI and the minimal
-    runtime have ones of their own, and LangGraph is at the root."""
+    """Return the protocol of a path, by the layout of paths that the protocols' documents define.
+
+    The gateway adds a prefix only to ACP. LangGraph is at the root.
+    """
     path = _bare(path)
     if re.match(r"/acp(/|$)", path):
         return "acp"
@@ -107,8 +112,11 @@ def protocol_of(path: str) -> Protocol:
 
 
 def words_of(method: str, path: str) -> Words:
-    """A2A's JSON-RPC is the agent's URL itself, its REST 1.0 is right below it, REST 0.3 below `/v1`, and 0.2's
-    extended card beside. The Agent Protocol has its own dialect below `/agent-protocol`."""
+    """Return the format of the errors of a route.
+
+    The agent's URL itself is A2A's JSON-RPC. REST 1.0 is directly below it, REST 0.3 below `/v1`, and the extended card
+    of 0.2 below `/agent`. The Agent Protocol's dialect is below `/agent-protocol`.
+    """
     path = _bare(path)
     match protocol_of(path):
         case "langchain":
@@ -125,14 +133,17 @@ def words_of(method: str, path: str) -> Words:
 
 
 def is_waiting(method: str, path: str) -> bool:
-    """Whether there is such a route that `waits`."""
+    """Return True if the method and path are those of a route that `waits`."""
     streams = re.fullmatch(r"(/agent-protocol)?/threads/[^/]+/stream(/events)?", _bare(path))
     return method == "POST" and streams is not None
 
 
 def _table() -> tuple[Route, ...]:
-    """What the app has registered. A segment such as `{task_id}:cancel` cannot be registered, so the adapter takes it
-    apart itself: those routes stand here by hand."""
+    """Return the routes of the app.
+
+    Litestar cannot register a segment such as `{task_id}:cancel`. The adapter parses such segments itself, so those
+    routes are added here by hand.
+    """
     app = create_app(cast("Any", None), Registry([]), Settings()).app
     found: set[Route] = set()
     for route in app.routes:
@@ -157,6 +168,6 @@ def paths() -> Sequence[str]:
 
 
 def allowed(path: str) -> set[str]:
-    """The methods of a path: those of its routes, HEAD wherever there is GET, and OPTIONS everywhere."""
+    """Return the methods of a path: those of its routes, HEAD if there is GET, and OPTIONS."""
     methods = {route.method for route in ROUTES if route.path == path}
     return methods | ({"HEAD"} if "GET" in methods else set[str]()) | {"OPTIONS"}

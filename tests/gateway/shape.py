@@ -1,4 +1,4 @@
-"""What an error looks like in each protocol, written from the protocols' documents and not from the adapters."""
+"""Format of errors in each protocol, written from the protocols' documents and not from the adapters."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from tests.gateway.knowledge import knowledge
 from tests.gateway.route import Words, is_waiting
 
 MAX_ERROR: Final = 16_384
-"""Bytes of an error: what a caller sent is not sent back in full."""
+"""Maximum size of an error, in bytes. An error does not repeat the whole input of the caller."""
 
 _LEAKS: Final = re.compile(r'Traceback|File "|\.py\b|<html|<!doctype|site-packages|pydantic|sqlalchemy|litestar', re.I)
 
@@ -38,7 +38,7 @@ _RPC_REASONS: Final = {
     -32005: {"CONTENT_TYPE_NOT_SUPPORTED"},
     -32009: {"VERSION_NOT_SUPPORTED"},
 }
-"""A2A 1.0, 5.4, and JSON-RPC 2.0, 5.1; the gateway's own where they have none."""
+"""Reasons by code: A2A 1.0, 5.4, and JSON-RPC 2.0, 5.1; the gateway's own where these define none."""
 
 _REST: Final = {
     400: {"INVALID_ARGUMENT", "FAILED_PRECONDITION"},
@@ -63,7 +63,7 @@ _LANGCHAIN: Final = {
     422: {"invalid", "unsupported", "unsupported_type"},
     429: {"queue_full"},
 }
-"""By status, what the Agent Protocol's errors have as `code`; its document names no codes."""
+"""Codes of the Agent Protocol's errors by status. Its document defines no codes."""
 _OPENAI: Final = {
     **dict.fromkeys((400, 401, 403, 404, 405, 409, 410, 413), frozenset({"invalid_request_error"})),
     429: frozenset({"rate_limit_error"}),
@@ -85,27 +85,30 @@ _COMMAND: Final = {
 
 
 def check_error(words: Words, response: httpx.Response) -> None:
-    """The answer is an error in these words, and tells nothing of what is inside."""
+    """Assert that the response is an error in this format and reveals no internals."""
     text = response.text
     assert not _LEAKS.search(text), f"the answer leaks: {text[:300]}"
     echoed = (
         len(json.dumps(_envelope(response).get("id"))) if words in ("rpc", "mcp") else 0
     )  # JSON-RPC 2.0, 5: the id, as it is
     assert len(response.content) - echoed <= MAX_ERROR, f"{len(response.content)} bytes of error"
-    # 501 is how the SDK of A2A 0.3 says UnsupportedOperation in REST.
+    # The SDK of A2A 0.3 reports UnsupportedOperation with 501 in REST.
     assert response.status_code < 500 or (words, response.status_code) == ("rest-0.3", 501), text[:300]
     _CHECKS[words](response)
 
 
 def error_of(words: Words, response: httpx.Response) -> bool:
-    """Whether the answer is an error; JSON-RPC and commands say so inside of a 200, and so does LangGraph of a run that
-    is joined, because it has answered before it knows."""
+    """Return True if the response is an error.
+
+    JSON-RPC and commands report errors with status 200. So does LangGraph for a joined run, because it has already
+    sent the status when the run fails.
+    """
     if response.status_code >= 400:
         return True
-    if words == "mcp":  # what is wrong with a call is told in its result, for a model to learn from
-        told = _envelope(response)
-        return "error" in told or told.get("result", {}).get("isError") is True
-    if words == "rpc":  # what has no id is not answered (JSON-RPC 2.0, 4.1)
+    if words == "mcp":  # errors of a tool call are in its result, so that the model can react
+        envelope = _envelope(response)
+        return "error" in envelope or envelope.get("result", {}).get("isError") is True
+    if words == "rpc":  # a request without id is not answered (JSON-RPC 2.0, 4.1)
         return response.status_code != 204 and "error" in _envelope(response)
     if words in ("langgraph-command", "agent-protocol-command"):
         return check_reply(_json(response))["type"] == "error"
@@ -113,7 +116,7 @@ def error_of(words: Words, response: httpx.Response) -> bool:
 
 
 def not_found(words: Words, response: httpx.Response) -> bool:
-    """Whether the answer says that what was asked for is not there, and no other thing."""
+    """Return True if the response reports that the requested resource does not exist."""
     if response.status_code == 404:
         return True
     if words in ("langgraph-command", "agent-protocol-command"):
@@ -123,14 +126,14 @@ def not_found(words: Words, response: httpx.Response) -> bool:
 
 
 def is_endless(response: httpx.Response) -> bool:
-    """Whether it is a stream of a thread's events: it ends with the thread, which may be one that there is not yet."""
-    kind = response.headers.get("content-type", "")
+    """Return True if the response is a stream of a thread's events. It ends with the thread, which may yet begin."""
+    content_type = response.headers.get("content-type", "")
     request = response.request
-    return kind.startswith("text/event-stream") and is_waiting(request.method, request.url.path)
+    return content_type.startswith("text/event-stream") and is_waiting(request.method, request.url.path)
 
 
 def check_reply(reply: Any) -> Mapping[str, Any]:
-    """What a command is answered (CDDL 0.0.13, section 3: CommandResponse, ErrorResponse), over whatever transport."""
+    """Check the reply to a command, over any transport (CDDL 0.0.13, section 3: CommandResponse, ErrorResponse)."""
     if reply.get("type") == "success":
         _keys(reply, {"type", "id", "result"}, frozenset({"meta"}))
         assert isinstance(reply["result"], dict), reply
@@ -160,18 +163,18 @@ def _keys(value: Any, required: set[str], optional: frozenset[str] = frozenset()
 
 def _message(value: object) -> None:
     assert isinstance(value, str), value
-    assert value.strip(), "an error says what is wrong"
+    assert value.strip(), "an error must have a message"
 
 
 def _acp(response: httpx.Response) -> None:
-    """OpenAPI 0.2.0, components.schemas.Error: the TypeScript client takes no other code than these three."""
+    """Check OpenAPI 0.2.0, components.schemas.Error. The TypeScript client accepts no other codes."""
     error = _keys(_json(response), {"code", "message", "data"})
     assert error["code"] in _ACP_CODES[response.status_code], (response.status_code, error)
     _message(error["message"])
 
 
 def _envelope(response: httpx.Response) -> Mapping[str, Any]:
-    """One answer of JSON-RPC: as JSON, or as the only event of a stream, which clients of 0.3 insist on."""
+    """Return a JSON-RPC response from JSON or from the only event of a stream, which clients of 0.3 require."""
     kind = response.headers["content-type"]
     if kind.startswith("text/event-stream"):
         lines = [line for line in response.text.splitlines() if line.startswith("data:")]
@@ -180,7 +183,7 @@ def _envelope(response: httpx.Response) -> Mapping[str, Any]:
 
 
 def _rpc(response: httpx.Response) -> None:
-    """JSON-RPC 2.0, 5.1: over HTTP its errors have status 200; one found before the request was read has HTTP's."""
+    """Check JSON-RPC 2.0, 5.1: the status is 200, unless the error occurred before the request was read."""
     if not response.headers["content-type"].startswith("text/event-stream"):
         _json(response)
     reply = _keys(_envelope(response), {"jsonrpc", "id", "error"})
@@ -195,7 +198,7 @@ def _rpc(response: httpx.Response) -> None:
 
 
 def _details(value: Any) -> str:
-    """The reason of the one ErrorInfo."""
+    """Check the details of an error, and return the reason of its ErrorInfo."""
     assert isinstance(value, list), value
     details = cast("list[Mapping[str, Any]]", value)
     info = _keys(details[0], {"@type", "reason", "domain", "metadata"})
@@ -212,7 +215,7 @@ def _details(value: Any) -> str:
 
 
 def _rest(response: httpx.Response) -> None:
-    """A2A 1.0, 11.6: a google.rpc.Status as AIP-193 writes it."""
+    """Check A2A 1.0, 11.6: a google.rpc.Status as in AIP-193."""
     error = _keys(_keys(_json(response), {"error"})["error"], {"code", "status", "message", "details"})
     assert error["code"] == response.status_code
     assert error["status"] in _REST[response.status_code], error
@@ -221,7 +224,7 @@ def _rest(response: httpx.Response) -> None:
 
 
 def _rest_0_3(response: httpx.Response) -> None:
-    """A2A 0.3 leaves it open; its SDK's server sends `message`, and the clients of later SDKs go by `type`."""
+    """Check an error of A2A 0.3, which does not define one: its SDK sends `message`, later clients need `type`."""
     error = _keys(_json(response), {"message", "type", "code"})
     _message(error["message"])
     assert re.fullmatch(r"([A-Z][a-z]+)+Error", error["type"])
@@ -229,7 +232,7 @@ def _rest_0_3(response: httpx.Response) -> None:
 
 
 def _aief(response: httpx.Response) -> None:
-    """OpenAPI v1: a 404 has a `message`; a 422 is an object, here with the `detail` of the Python SDK's server."""
+    """Check OpenAPI v1: a 404 has a `message`; a 422 is an object, here with the `detail` of the Python SDK."""
     assert response.status_code in _AIEF, response.status_code
     optional = frozenset({"detail"}) if response.status_code == 422 else frozenset[str]()
     error = _keys(_json(response), {"message"}, optional)
@@ -240,8 +243,7 @@ def _aief(response: httpx.Response) -> None:
 
 
 def _late(response: httpx.Response) -> Mapping[str, Any] | None:
-    """The error that the answer ends with, in LangGraph's form: the only member of a body, or the last event of a
-    stream."""
+    """Return LangGraph's error at the end of a response: the only member of a body, or the last event of a stream."""
     kind = response.headers.get("content-type", "")
     if kind.startswith("text/event-stream"):
         *_, last = ["", *response.text.replace("\r\n", "\n").strip().split("\n\n")]
@@ -254,7 +256,7 @@ def _late(response: httpx.Response) -> Mapping[str, Any] | None:
 
 
 def _langgraph(response: httpx.Response) -> None:
-    """`{"detail": "…"}`, always a string; and late, the name of an exception and its message."""
+    """Check that the body is `{"detail": "…"}`, or, with status 200, that it ends with an exception's name and text."""
     if response.status_code == 200:
         _run_error(response)
         return
@@ -263,7 +265,7 @@ def _langgraph(response: httpx.Response) -> None:
 
 
 def _agent_protocol(response: httpx.Response) -> None:
-    """OpenAPI 0.1.6, components.schemas.ErrorResponse."""
+    """Check OpenAPI 0.1.6, components.schemas.ErrorResponse."""
     if response.status_code == 200:
         _run_error(response)
         return
@@ -282,8 +284,11 @@ def _agent_protocol_command(response: httpx.Response) -> None:
 
 
 def _command(response: httpx.Response, refused: int, before: Callable[[httpx.Response], None]) -> None:
-    """Whatever is understood is answered 200. What is no command is refused in the same words; what went wrong `before`
-    there was one to read, in those of the dialect."""
+    """Check an error of a command.
+
+    A parsed command is answered with 200, and an invalid one with the status `refused` in the same format. `before`
+    checks errors in the dialect's own format, which occur before the command is parsed.
+    """
     reply = _json(response)
     if response.status_code != 200 and "type" not in reply:
         before(response)
@@ -299,18 +304,21 @@ def _run_error(response: httpx.Response) -> None:
 
 
 def _openai(response: httpx.Response) -> None:
-    """The official client reads `error`, and raises by the status (openai-python 3.52.0, types/shared/error_object.py,
-    `_client.py`)."""
+    """Check that the official client can read the error.
+
+    It reads `error` and chooses the exception by the status (openai-python 3.52.0, types/shared/error_object.py and
+    `_client.py`).
+    """
     error = _keys(_keys(_json(response), {"error"})["error"], {"message", "type", "param", "code"})
     assert error["type"] in _OPENAI[response.status_code], (response.status_code, error)
     _message(error["message"])
     assert all(error[name] is None or isinstance(error[name], str) for name in ("param", "code")), error
     retried = response.status_code in (429, 503)
-    assert (response.headers.get("x-should-retry") == "false") != retried, "it repeats any 409, 429 and 5xx otherwise"
+    assert (response.headers.get("x-should-retry") == "false") != retried, "the client retries any 409, 429 and 5xx"
 
 
 def _runtime(response: httpx.Response) -> None:
-    """docs/protocols/runtime.md, Errors."""
+    """Check the section "Errors" of docs/protocols/runtime.md."""
     assert response.status_code in _RUNTIME, response.status_code
     error = _keys(_keys(_json(response), {"error"})["error"], {"code", "message"}, frozenset({"errors"}))
     assert re.fullmatch(r"[a-z_]+", error["code"])
@@ -324,11 +332,11 @@ _MCP: Final = {-32700, -32600, -32601, -32602, -32603, -32020, -32021, -32022}
 
 
 def _mcp(response: httpx.Response) -> None:
-    """JSON-RPC 2.0, 5.1. The revision of 2025-11-25 tells errors of dispatch with status 200, in a stream."""
+    """Check JSON-RPC 2.0, 5.1. The revision of 2025-11-25 reports errors of dispatch with status 200, in a stream."""
     reply = _envelope(response)
     if "result" in reply:
-        (said,) = reply["result"]["content"]
-        _message(said["text"])
+        (content,) = reply["result"]["content"]
+        _message(content["text"])
         return
     reply = _keys(reply, {"jsonrpc", "id", "error"})
     assert reply["jsonrpc"] == "2.0"

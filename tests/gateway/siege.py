@@ -1,4 +1,4 @@
-"""A gateway under bad requests: things that are there, many requests at once, and what is wrong with the answers."""
+"""Helpers that send bad requests to a gateway, many at once, and check the responses."""
 
 import asyncio
 import json
@@ -12,18 +12,18 @@ from urllib.parse import unquote
 import httpx
 
 from babelgate.canonical.value import Json
-from tests.gateway.heard import hearing
 from tests.gateway.hostile import LIMIT, UNKNOWN
 from tests.gateway.hubs import check_invariants
 from tests.gateway.knowledge import knowledge_of
+from tests.gateway.log_capture import capture_log
 from tests.gateway.route import Route, protocol_of, words_of
 from tests.gateway.shape import check_error, error_of, is_endless
 from tests.gateway.valid import CALL, MCP, PUSH, V1, VALID, command, rpc
 from tests.running import Running, running
 
 
-class Reached(Protocol):
-    """A gateway, wherever it runs."""
+class Reachable(Protocol):
+    """Gateway in this process or in another one."""
 
     @property
     def http(self) -> httpx.AsyncClient: ...
@@ -34,21 +34,21 @@ Case = tuple[str, Callable[[], Awaitable[httpx.Response]]]
 
 @asynccontextmanager
 async def besieged(folder: Path) -> AsyncGenerator[Running]:
-    with hearing(logging.ERROR) as heard:
+    with capture_log(logging.ERROR) as log:
         async with running(folder, limits={"body": LIMIT}) as gateway:
             yield gateway
             await check_invariants(gateway.hub)
-    # What goes wrong in the middle of a stream, or behind an answer, reaches nobody but the log.
-    assert heard.errors == []
+    # Errors in the middle of a stream, or after a response, are only in the log.
+    assert log.errors == []
 
 
-# Things
+# Resources
 
 
-async def there(gateway: Reached, path: str) -> Mapping[str, str]:
-    """Ids of new things of the protocol whose path it is: most of them a question that waits for its answer."""
-    if (known := knowledge_of(path)) is not None:
-        return await known.make(gateway.http)
+async def create_targets(gateway: Reachable, path: str) -> Mapping[str, str]:
+    """Create resources of the protocol of this path, most of them paused, and return values of path parameters."""
+    if (knowledge := knowledge_of(path)) is not None:
+        return await knowledge.make(gateway.http)
     match protocol_of(path):
         case "aief":
             return await _aief(gateway.http)
@@ -61,11 +61,11 @@ async def there(gateway: Reached, path: str) -> Mapping[str, str]:
 
 
 async def _waiting(http: httpx.AsyncClient) -> Mapping[str, str]:
-    """A paused task of the agent `ask`, its session, its push config."""
-    made = await http.post(
+    """Create a paused task of the agent `ask`, with its session and a push config."""
+    paused = await http.post(
         "/acp/runs", json={"agent_name": "ask", "input": [{"role": "user", "parts": [{"content": "hi"}]}]}
     )
-    run_id, session_id = made.json()["run_id"], made.json()["session_id"]
+    run_id, session_id = paused.json()["run_id"], paused.json()["session_id"]
     push = await http.post(f"/a2a/ask/tasks/{run_id}/pushNotificationConfigs", headers=V1, json=PUSH)
     assert push.status_code == 200, push.text
     return {
@@ -81,7 +81,7 @@ async def _waiting(http: httpx.AsyncClient) -> Mapping[str, str]:
 
 
 async def _aief(http: httpx.AsyncClient) -> Mapping[str, str]:
-    """A task with one step behind it, and a file."""
+    """Create a task with one completed step and a file."""
     tasks = "/ap/v1/agent/tasks"
     task_id = (await http.post(tasks, json={"input": "hi"})).json()["task_id"]
     step = (await http.post(f"{tasks}/{task_id}/steps")).json()
@@ -90,21 +90,21 @@ async def _aief(http: httpx.AsyncClient) -> Mapping[str, str]:
 
 
 async def _langchain(http: httpx.AsyncClient) -> Mapping[str, str]:
-    """A thread that is interrupted, its run, its question, its checkpoint, and its agent."""
+    """Create an interrupted thread, with an assistant, a stored item and a cron."""
     thread_id = (await http.post("/threads", json={})).json()["thread_id"]
-    made = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": "ask", "input": "hi"})
-    assert "__interrupt__" in made.json(), made.text
+    waited = await http.post(f"/threads/{thread_id}/runs/wait", json={"assistant_id": "ask", "input": "hi"})
+    assert "__interrupt__" in waited.json(), waited.text
     state = (await http.get(f"/threads/{thread_id}/state")).json()
     assistant = (await http.post("/assistants", json={"graph_id": "ask"})).json()
     await http.put("/store/items", json={"namespace": ["siege"], "key": "k", "value": {"a": 1}})
-    # One for all: an owner has no more than a thousand.
+    # All tests share one cron: an owner may have at most a thousand.
     crons = (await http.post("/runs/crons/search", json={"limit": 1})).json()
     cron = crons[0] if crons else await _cron(http)
     return {
         "cron_id": cron["cron_id"],
         "thread_id": thread_id,
-        "run_id": made.headers["content-location"].rpartition("/")[2],
-        "question": made.json()["__interrupt__"][0]["id"],
+        "run_id": waited.headers["content-location"].rpartition("/")[2],
+        "question": waited.json()["__interrupt__"][0]["id"],
         "checkpoint_id": state["checkpoint_id"],
         "agent_id": "ask",
         "assistant_id": assistant["assistant_id"],
@@ -120,29 +120,29 @@ async def _cron(http: httpx.AsyncClient) -> Mapping[str, str]:
 
 
 async def _openai(http: httpx.AsyncClient) -> Mapping[str, str]:
-    """A stored completion that asks something."""
+    """Create a stored completion and a response that ask a question, and a conversation with an item."""
     body = {"model": "ask", "messages": [{"role": "user", "content": "hi"}], "store": True}
-    made = await http.post("/v1/chat/completions", json=body)
-    assert made.status_code == 200, made.text
-    found = {"model": "ask", "completion_id": made.json()["id"], "response_id": await _response(http)}
-    said = {"items": [{"role": "user", "content": "hi"}]}
-    conversation = (await http.post("/v1/conversations", json=said)).json()["id"]
+    completion = await http.post("/v1/chat/completions", json=body)
+    assert completion.status_code == 200, completion.text
+    found = {"model": "ask", "completion_id": completion.json()["id"], "response_id": await _response(http)}
+    items_body = {"items": [{"role": "user", "content": "hi"}]}
+    conversation = (await http.post("/v1/conversations", json=items_body)).json()["id"]
     items = (await http.get(f"/v1/conversations/{conversation}/items")).json()["data"]
     return {"blob": "0" * 64, **found, "conversation_id": conversation, "item_id": items[0]["id"]}
 
 
 async def _response(http: httpx.AsyncClient) -> str:
-    """One in the background, which asks something."""
-    made = await http.post("/v1/responses", json={"model": "ask", "input": "hi", "background": True})
-    assert made.status_code == 200, made.text
-    return made.json()["id"]
+    """Create a background response that asks a question."""
+    response = await http.post("/v1/responses", json={"model": "ask", "input": "hi", "background": True})
+    assert response.status_code == 200, response.text
+    return response.json()["id"]
 
 
 def spared(route: Route, slots: Mapping[str, str]) -> Mapping[str, str]:
-    """Slots for the route that do not make it wait, or tell of all that these tests have made."""
-    if route.path.endswith(":subscribe"):  # of a waiting task it goes on for as long as nobody answers
+    """Return the values with others where the route would wait without an end, or list all resources of the tests."""
+    if route.path.endswith(":subscribe"):  # the stream of a waiting task continues until the question is answered
         return {**slots, "task_id": UNKNOWN}
-    if route.method != "POST" and route.path.endswith("/{thread_id}/stream"):  # of a thread as long as there is one
+    if route.method != "POST" and route.path.endswith("/{thread_id}/stream"):  # the stream ends with the thread
         return {**slots, "thread_id": UNKNOWN}
     return {**slots, "agent": "json"} if route.path.endswith("/tasks") else slots
 
@@ -161,18 +161,18 @@ def headers_for(route: Route) -> dict[str, str]:
 
 
 def body_for(route: Route, slots: Mapping[str, str]) -> Json:
-    """A body with which all depends on the ids in the path."""
+    """Return a valid body, so that the outcome depends only on the ids in the path."""
     match route.words:
         case "rpc":
             return rpc("GetTask", {"id": slots["task_id"]})
         case "langgraph-command" | "agent-protocol-command":
-            return command("state.get", {})  # `run.start` would make the thread
+            return command("state.get", {})  # `run.start` would create the thread
         case _:
             return VALID.get(str(route))
 
 
 async def ask(client: httpx.AsyncClient, method: str, path: str, **request: Any) -> httpx.Response:
-    """The whole answer; of a stream that does not end, its head."""
+    """Return the whole response, or only the head of a stream that does not end."""
     async with client.stream(method, path, **request) as response:
         if not is_endless(response):
             await response.aread()
@@ -185,15 +185,15 @@ def sending(gateway: Running, route: Route, path: str, **request: Any) -> Callab
     return lambda: ask(gateway.http, route.method, path, headers=headers, **request)
 
 
-async def works(gateway: Running, path: str) -> None:
-    """The gateway still does what it is for, in ACP and in the protocol whose path it is."""
+async def check_works(gateway: Running, path: str) -> None:
+    """Assert that the agent `echo` still answers, in ACP and in the protocol of this path."""
     http, words = gateway.http, "still here"
-    said = await http.post(
+    run = await http.post(
         "/acp/runs", json={"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": words}]}]}
     )
-    assert said.json()["output"][0]["parts"][0]["content"] == words
-    if (known := knowledge_of(path)) is not None:
-        assert await known.echo(http, words) == words
+    assert run.json()["output"][0]["parts"][0]["content"] == words
+    if (knowledge := knowledge_of(path)) is not None:
+        assert await knowledge.echo(http, words) == words
     match protocol_of(path):
         case "a2a":
             message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": words}]}
@@ -207,8 +207,8 @@ async def works(gateway: Running, path: str) -> None:
             waited = await http.post("/runs/wait", json={"assistant_id": "echo", "input": words})
             assert waited.json()["messages"][-1]["content"] == words
         case "runtime":
-            run = (await http.post("/v1/runs", json={"assistant_id": "echo", "input": words})).json()
-            assert run["output"]["messages"][0]["parts"][0]["text"] == words
+            output = (await http.post("/v1/runs", json={"assistant_id": "echo", "input": words})).json()["output"]
+            assert output["messages"][0]["parts"][0]["text"] == words
         case "mcp":
             params = {"name": "echo", "arguments": {"message": words}}
             called = await http.post("/mcp", json={**CALL, "params": params}, headers=MCP)
@@ -223,14 +223,17 @@ async def works(gateway: Running, path: str) -> None:
 
 
 async def problems(gateway: Running, route: Route, cases: Iterable[Case], *, refused: bool) -> list[str]:
-    """What is wrong with the answers. `refused`: each must be an error. The gateway works afterwards."""
+    """Send all requests, return the problems of their responses, and check that the gateway still works.
+
+    With `refused`, every response must be an error.
+    """
     found: list[str] = []
     gate = asyncio.Semaphore(8)
 
     async def one(name: str, send: Callable[[], Awaitable[httpx.Response]]) -> None:
         async with gate:
             response = await send()
-        # By the path as it was understood: an encoded slash may lead to a path of another binding.
+        # Use the path as the gateway decodes it: an encoded slash may lead to a path of another binding.
         words = words_of(route.method, unquote(response.request.url.raw_path.decode().partition("?")[0]))
         try:
             if refused or error_of(words, response):
@@ -240,5 +243,5 @@ async def problems(gateway: Running, route: Route, cases: Iterable[Case], *, ref
             found.append(f"{route} with {name}: {type(error).__name__}: {error}")
 
     await asyncio.gather(*(one(name, send) for name, send in cases))
-    await works(gateway, route.path)
+    await check_works(gateway, route.path)
     return found

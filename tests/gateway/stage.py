@@ -1,5 +1,4 @@
-"""The test's side of `victim`: starts and kills gateways on one folder, pulls the strings of their agents, and looks
-into the database that a killed gateway left."""
+"""Control of the gateways of `victim`: start and kill them, steer their agents, and read the database afterwards."""
 
 import asyncio
 import json
@@ -28,11 +27,11 @@ from tests.gateway.victim import CONTROL, READY
 T = TypeVar("T")
 _BOUND: Final = 30.0
 _STARTING: Final = 120.0
-"""Seconds: several processes that import everything at the same time, on a machine with other work."""
+"""Timeout of a start, in seconds. Several processes may import everything at the same time on a busy machine."""
 
 
 class Puppet:
-    """One activation of an agent."""
+    """One activation of an agent, which the test controls."""
 
     def __init__(self, hello: Mapping[str, Any], writer: asyncio.StreamWriter) -> None:
         self.text: str = hello["text"]
@@ -42,11 +41,11 @@ class Puppet:
         self._writer = writer
 
     @property
-    def said(self) -> str:
+    def content(self) -> str:
         return "".join(self.words)
 
     def say(self, count: int = 1) -> None:
-        """That many words more, each with its number."""
+        """Send `count` more words, each with its number."""
         for _ in range(count):
             self.words.append(f"{self.text}/{len(self.words)} ")
             self._order(self.words[-1])
@@ -60,19 +59,19 @@ class Puppet:
 
 
 class Puppets:
-    """All activations, by the text that their runs were created with."""
+    """All activations of agents, in the order in which they connected."""
 
     def __init__(self) -> None:
         self.order: list[Puppet] = []
         self.ending = False
-        """New ones are told to say a few words and to end."""
+        """True if new activations send a few words and end."""
         self._news = asyncio.Condition()
         self._known: set[asyncio.StreamWriter] = set()
 
     async def welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._known.add(writer)
         line = await reader.readline()
-        if not line:  # killed before it could say who it is
+        if not line:  # killed before it could send its first line
             writer.close()
             return
         puppet = Puppet(json.loads(line), writer)
@@ -84,7 +83,7 @@ class Puppets:
             self._news.notify_all()
 
     async def called(self, text: str, attempt: int = 1) -> Puppet:
-        """The activation of that text."""
+        """Wait for this attempt of the run with that input."""
 
         def found() -> list[Puppet]:
             return [puppet for puppet in self.order if puppet.text == text and puppet.attempt == attempt]
@@ -94,7 +93,7 @@ class Puppets:
         return found()[0]
 
     def end_all(self) -> None:
-        """From now on nobody waits for the test."""
+        """End all activations, and those that are still to come."""
         self.ending = True
         for puppet in self.order:
             puppet.end()
@@ -106,28 +105,28 @@ class Puppets:
 
 @asynccontextmanager
 async def puppets() -> AsyncGenerator[Puppets]:
-    """Listens for agents in this process and in those that it starts."""
-    made = Puppets()
-    server = await asyncio.start_server(made.welcome, "127.0.0.1", 0)
+    """Listen for the agents of this process and of the processes that it starts."""
+    group = Puppets()
+    server = await asyncio.start_server(group.welcome, "127.0.0.1", 0)
     before = os.environ.get(CONTROL)
     os.environ[CONTROL] = str(server.sockets[0].getsockname()[1])
     try:
-        yield made
+        yield group
     finally:
         if before is None:
             del os.environ[CONTROL]
         server.close()
-        made.hang_up()
+        group.hang_up()
 
 
 class Moment:
-    """Kills the gateway when that many frames were received by all readers together."""
+    """Trigger that kills the gateway when all readers together have received that many frames."""
 
     def __init__(self, frames: int, stage: "Stage") -> None:
         self.frames = frames
         self.count = 0
         self.armed = False
-        """Before that, frames do not count."""
+        """True if frames are counted."""
         self._stage = stage
         self._waiting: list[tuple[int, asyncio.Event]] = []
 
@@ -148,14 +147,14 @@ class Moment:
 
 
 class Nursery:
-    """The process whose forks are the gateways; one lives at a time."""
+    """Process that forks the gateways. One gateway runs at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
         self._is_ready = False
 
     async def _order(self, folder: Path) -> None:
-        """One to start, when there is something to fork."""
+        """Request a gateway on this folder, once the process has imported everything."""
         assert self._process.stdin is not None
         if not self._is_ready:
             assert (await self._line(_STARTING)).strip() == READY
@@ -169,29 +168,29 @@ class Nursery:
         return line.decode()
 
     async def start(self, folder: Path) -> tuple[int, str]:
-        """A gateway that listens: its process and its URL."""
+        """Start a gateway, wait until it listens, and return its pid and its URL."""
         await self._order(folder)
         pid, url, ready = 0, "", False
         while not (pid and ready):
             line = await self._line(_STARTING)
             if line.startswith("{"):
-                told = json.loads(line)
-                assert "pid" in told, (folder / "stderr.txt").read_text()
-                pid = told["pid"]
+                report = json.loads(line)
+                assert "pid" in report, (folder / "stderr.txt").read_text()
+                pid = report["pid"]
             elif (serves := re.search(r"serves (http\S+)", line)) is not None:
                 url = serves[1]
             ready = ready or "Ctrl-C" in line
         return pid, url
 
     async def begin(self, folder: Path) -> int:
-        """A gateway that may not listen yet: its process."""
+        """Start a gateway, and return its pid. It may not listen yet."""
         await self._order(folder)
         while not (line := await self._line()).startswith('{"pid"'):
             pass
         return json.loads(line)["pid"]
 
     async def ended(self) -> int | None:
-        """By which signal."""
+        """Wait for the end of the gateway, and return the signal that ended it, if any."""
         while not (line := await self._line()).startswith('{"signal"'):
             pass
         return json.loads(line)["signal"]
@@ -199,14 +198,14 @@ class Nursery:
 
 @asynccontextmanager
 async def nursery() -> AsyncGenerator[Nursery]:
-    """To be left when its gateways are dead."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_") and name != "PORT"}
+    """Start the process that forks gateways. All gateways must have ended at the end of the block."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_") and name != "PORT"}
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
         "tests.gateway.victim",
         cwd=ROOT,
-        env={**kept, "COLUMNS": "100"},
+        env={**env, "COLUMNS": "100"},
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         process_group=0,
@@ -218,35 +217,35 @@ async def nursery() -> AsyncGenerator[Nursery]:
         await within(process.wait(), "the end of the process that starts gateways")
     finally:
         if process.returncode is None:
-            # With a gateway that was not known to have started: it has the pipe that is waited for to be closed.
+            # Kill also a gateway whose start was not reported: it holds the pipe open that `wait` waits for.
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
 
 class Stage:
-    """One folder, with one gateway at a time on it."""
+    """Folder with one gateway at a time on it."""
 
     def __init__(self, folder: Path, nursery: Nursery, settings: Mapping[str, Any], port: int | None = None) -> None:
-        """`port` = the one that all of its gateways listen on; without it each takes a free one."""
+        """Write the settings. Each gateway listens on `port`, or on a free port if it is None."""
         self.folder = folder
         self._port = port
         if port is not None:
             (folder / "port").write_text(str(port))
         self.http = loopback.client()
-        """Of the gateway that was started last."""
+        """Client of the last gateway that was started."""
         self._nursery = nursery
         self._pid: int | None = None
         self._url: str = settings.get("database") or f"sqlite:///{folder / 'gateway.db'}"
         self._blobs = Path(settings.get("blobs") or folder / "gateway.blobs")
-        given = {"database": self._url, "network": {"allow": ["127.0.0.0/8"]}, **settings}
-        (folder / "babelgate.yaml").write_text(json.dumps(given))
+        content = {"database": self._url, "network": {"allow": ["127.0.0.0/8"]}, **settings}
+        (folder / "babelgate.yaml").write_text(json.dumps(content))
 
     @property
     def pid(self) -> int | None:
         return self._pid
 
     async def ended(self) -> None:
-        """Until it has ended by itself."""
+        """Wait until the gateway has ended without a signal."""
         self._pid = None
         assert await self._nursery.ended() is None
 
@@ -257,14 +256,14 @@ class Stage:
     async def start(self) -> httpx.AsyncClient:
         await self.http.aclose()
         self._pid, url = await self._nursery.start(self.folder)
-        if self._port is not None:  # what it says may be the URL of whatever stands before it
+        if self._port is not None:  # the gateway may print the URL of a proxy
             url = f"http://127.0.0.1:{self._port}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         self.http = loopback.client(base_url=url, timeout=httpx.Timeout(_BOUND), limits=limits)
         return self.http
 
     def kill(self) -> None:
-        """At once: SIGKILL."""
+        """Send SIGKILL to the gateway, if it runs."""
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
             self._pid = None
@@ -274,13 +273,13 @@ class Stage:
             os.kill(self._pid, number)
 
     async def kill_while_it_starts(self, seconds: float) -> None:
-        """So long after it began."""
+        """Start a gateway, and kill it after so many seconds."""
         self._pid = await self._nursery.begin(self.folder)
         await asyncio.sleep(seconds)
         await self.killed()
 
     async def killed(self) -> None:
-        """Until it is dead. What it left is a database of which every invariant holds."""
+        """Kill the gateway, wait for its end, and check the invariants of its database."""
         self.kill()
         assert await self._nursery.ended() == signal.SIGKILL
         self.check()
@@ -304,7 +303,7 @@ class Stage:
         return self.query(lambda connection: [tuple(row) for row in connection.exec_driver_sql(statement)])
 
     def records(self, statement: str) -> list[Record]:
-        """Of the threads whose keys the statement gives, all of them."""
+        """Return all records of the threads whose keys the statement returns."""
 
         def read(connection: Connection) -> list[Record]:
             found: list[Record] = []
@@ -318,7 +317,7 @@ class Stage:
         return self.query(read)
 
     def complaints(self) -> str:
-        """What went to stderr of all gateways so far."""
+        """Return all that the gateways have written to stderr so far."""
         return (self.folder / "stderr.txt").read_text()
 
     async def close(self) -> None:

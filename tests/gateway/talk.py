@@ -1,4 +1,4 @@
-"""How the tests of agents in process talk with them."""
+"""Helpers that call agents in this process."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 def agent(target: object, **options: Any) -> InProcess:
-    made = wrap(target, "agent", **options)[1]
-    assert isinstance(made, InProcess)
-    return made
+    wrapped = wrap(target, "agent", **options)[1]
+    assert isinstance(wrapped, InProcess)
+    return wrapped
 
 
-async def tell(target: object, said: str | Message | dict[str, Any] = "hi") -> Transcript:
-    return await Dialogue(agent(target)).say(said)
+async def run_agent(target: object, content: str | Message | dict[str, Any] = "hi") -> Transcript:
+    return await Dialogue(agent(target)).say(content)
 
 
 async def within(awaited: Awaitable[T]) -> T:
-    """With a bound, for what should happen at once."""
+    """Return the result, or raise TimeoutError after 30 s."""
     return await asyncio.wait_for(awaited, 30)

@@ -1,4 +1,4 @@
-"""Background tasks, and threads that must not hold up the end."""
+"""Tests of background tasks, and of threads that must not delay the shutdown."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ def test_each_kind_of_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -
     assert "the sweep failed and continues" in caplog.text
 
 
-async def test_a_task_that_does_not_end_is_left_behind(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_task_that_does_not_end_is_abandoned(caplog: pytest.LogCaptureFixture) -> None:
     tasks, go = Tasks(), asyncio.Event()
 
     async def shrug() -> None:
@@ -61,7 +61,7 @@ async def test_a_thread_that_hangs_is_interrupted() -> None:
     assert gave_up.is_set()
 
 
-async def test_a_thread_that_cannot_be_interrupted_is_left_behind() -> None:
+async def test_a_thread_that_cannot_be_interrupted_is_abandoned() -> None:
     go = threading.Event()
     assert not await within(until_ended(wait_for(go), lambda: None, 0.05))
     go.set()

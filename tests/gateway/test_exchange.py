@@ -1,11 +1,11 @@
-"""The connection of the request that a task answers."""
+"""Tests of closing the connection of the request that a task answers."""
 
 import asyncio
 
 from babelgate.gateway.exchange import SCOPE_KEY, enter_exchange, hang_up
 
 
-async def test_a_task_of_a_request_closes_its_connection() -> None:
+async def test_a_request_handler_can_close_its_connection() -> None:
     closed: list[str] = []
 
     async def answer(name: str) -> None:
@@ -23,6 +23,6 @@ async def test_hanging_up_outside_of_a_request_does_nothing() -> None:
     hang_up()
 
 
-async def test_a_server_without_the_function_is_left_alone() -> None:
+async def test_a_server_without_the_extension_is_ignored() -> None:
     enter_exchange({"type": "http"})
     hang_up()

@@ -1,4 +1,4 @@
-"""What servers see of the hub: readers, files, other owners, and what happens when the disk is full."""
+"""Tests of the hub as servers use it: readers, files, owners, and a full disk."""
 
 import asyncio
 import sqlite3
@@ -41,12 +41,13 @@ from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
     converse,
     ends,
+    eventually,
     fails,
     finish,
     follow,
@@ -59,24 +60,23 @@ from tests.gateway.hubs import (
     submit,
     submit_and_ask,
     submit_to_end,
-    turned,
     within,
 )
 
 # Reading
 
 
-async def test_a_reader_gets_what_is_there_and_then_what_comes_until_the_task_ends(hubs: House) -> None:
+async def test_a_reader_gets_stored_and_live_records_to_the_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).say("one")
+    activation = (await agent.called()).say("one")
     reading = asyncio.ensure_future(follow(hub, Scope.task(receipt.task)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
-    going.say("two").end()
+    activation.say("two").end()
     assert await within(reading) == await log(hub, receipt, "task")
 
 
-async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
+async def test_scopes_end_with_their_run_task_or_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     of_run = Scope(receipt.thread_id, "run", receipt.run_id)
@@ -94,11 +94,11 @@ async def test_scopes_end_where_what_they_follow_ends(hubs: House) -> None:
     await converse(hub, agent, thread_id=receipt.thread_id)
     assert not thread.done()
     await hub.delete_thread(OWNER, receipt.thread_id)
-    seen = await within(thread)
-    assert states(seen) == ["working", "input_required", "working", "completed", "working", "completed"]
+    records = await within(thread)
+    assert states(records) == ["working", "input_required", "working", "completed", "working", "completed"]
 
 
-async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -> None:
+async def test_a_reader_of_an_ended_scope_gets_all_records(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await ends(hub, await submit(hub, "echo", thread_id=receipt.thread_id))
@@ -111,7 +111,7 @@ async def test_a_reader_of_what_has_ended_gets_all_of_it_and_ends(hubs: House) -
         assert await follow(hub, scope, 10**6) == []
 
 
-async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None:
+async def test_a_reader_of_an_unknown_scope_ends_at_once(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     assert await follow(hub, Scope(receipt.thread_id, "task", str(uuid4()))) == []
@@ -119,8 +119,8 @@ async def test_a_reader_of_what_does_not_exist_ends_at_once(hubs: House) -> None
         await follow(hub, Scope(str(uuid4())))
 
 
-async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_readers(hubs: House) -> None:
-    """Whether they were there at the end, came afterwards, or begin behind it."""
+async def test_readers_of_a_task_get_nothing_after_its_end(hubs: HubFactory) -> None:
+    """Cover readers that begin before, at and after the end of the task."""
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     scope = Scope.task(receipt.task)
@@ -136,7 +136,7 @@ async def test_what_comes_after_the_end_of_a_task_is_shown_to_none_of_its_reader
     assert (await log(hub, receipt))[-1].event.kind == "run_removed"
 
 
-async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of_it(hubs: House) -> None:
+async def test_the_metadata_of_an_ended_run_can_be_replaced(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, call = await begin(hub, agent, metadata={"a": "1", "b": "2"})
     with pytest.raises(FaultError, match="can be changed once it has ended"):
@@ -152,23 +152,23 @@ async def test_the_metadata_of_an_ended_run_are_replaced_and_the_thread_tells_of
     assert Fold(receipt.thread_id, OWNER, records).runs[receipt.run_id].metadata == {"a": "3"}
 
 
-async def test_a_slow_reader_goes_from_pages_to_the_ring_without_a_gap(hubs: House) -> None:
-    """The log is longer than the ring and than a page while the reader stands still."""
+async def test_a_slow_reader_switches_from_pages_to_memory_without_gaps(hubs: HubFactory) -> None:
+    """Write a log longer than the ring and than a page while the reader waits."""
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("")
+    activation = (await agent.called()).open("")
     reading = hub.reads.follow(OWNER, Scope.task(receipt.task))
     async with aclosing(reading):
-        seen = list(await within(anext(reading)))
+        records = list(await within(anext(reading)))
         for number in range(3000):
-            going.more(f"{number} ")
-        await finish(hub, going, receipt)
-        seen += [record async for batch in reading for record in batch]
-    assert seen == await log(hub, receipt, "task")
-    assert len(seen) > 3000
+            activation.more(f"{number} ")
+        await finish(hub, activation, receipt)
+        records += [record async for batch in reading for record in batch]
+    assert records == await log(hub, receipt, "task")
+    assert len(records) > 3000
 
 
-async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> None:
+async def test_cancelled_readers_are_removed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit_and_ask(hub, agent, "name")
     for _ in range(20):
@@ -180,7 +180,7 @@ async def test_readers_that_come_and_go_leave_nothing_behind(hubs: House) -> Non
     assert [channel.readers for channel in channels] == [0]
 
 
-async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) -> None:
+async def test_records_returns_a_whole_scope_of_any_length(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a", "first")
     (await agent.called()).say(*(Custom(name=str(number)) for number in range(2500))).end()
@@ -196,7 +196,7 @@ async def test_records_are_the_whole_of_a_scope_however_long_it_is(hubs: House) 
 # Files
 
 
-async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs: House) -> None:
+async def test_small_files_are_inline_and_large_ones_by_hash(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(limits=Limits(inline=10))
     parts = (TextPart(text="two files"), FilePart(name="s", inline=b"small"), FilePart(name="l", inline=b"x" * 11))
     receipt = await hub.submit(
@@ -220,7 +220,7 @@ async def test_small_files_travel_inside_the_records_and_large_ones_by_hash(hubs
     assert inputs(read) == [b"small", None]
 
 
-async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: House) -> None:
+async def test_a_file_is_visible_only_to_owners_that_use_it(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     message = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await hub.submit(OWNER, Submission(agent="echo", input=RunInput(messages=(message,))))
@@ -235,7 +235,7 @@ async def test_a_file_is_reached_only_by_an_owner_whose_thread_names_it(hubs: Ho
             await hub.reads.file(owner, blob)
 
 
-async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -> None:
+async def test_a_submission_with_a_too_large_file_changes_nothing(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     vars(hub)["_parts"].blobs.limit = 10
     message = Message(role="user", parts=(FilePart(inline=b"x" * 11),))
@@ -247,7 +247,7 @@ async def test_a_submission_whose_file_is_too_large_makes_nothing(hubs: House) -
 # Owners
 
 
-async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House) -> None:
+async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     thread_id, task_id, run_id = (str(uuid4()) for _ in range(3))
     mine = await submit_and_ask(
@@ -297,7 +297,7 @@ async def test_another_owner_finds_nothing_and_may_use_the_same_ids(hubs: House)
 
 
 class Disk:
-    """The database's disk, as the writer finds it."""
+    """Disk of the database, which a test can fill."""
 
     def __init__(self, hub: GatewayHub) -> None:
         self.hub = hub
@@ -320,8 +320,8 @@ class Disk:
 LARGE = "x" * 200_000
 
 
-async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when_there_is_room(
-    hubs: House, caplog: pytest.LogCaptureFixture
+async def test_a_full_disk_refuses_inputs_until_there_is_space(
+    hubs: HubFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     disk = Disk(hub)
@@ -331,58 +331,58 @@ async def test_a_full_disk_refuses_what_does_not_fit_and_everything_goes_on_when
     with refused(FaultCode.UNAVAILABLE) as error:
         await submit(hub, "echo", LARGE)
     assert "x" * 50 not in error.value.fault.message
-    assert "could not be stored" in caplog.text  # until something is that fits, the gateway is not ready
+    assert "could not be stored" in caplog.text  # the gateway is not ready until a smaller write succeeds
     disk.empty()
     assert await hub.ready() is None
     await ends(hub, await submit(hub, "echo", LARGE))
 
 
-async def test_a_gateway_on_a_disk_without_room_is_not_ready(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anybody's words do not fit."""
+async def test_a_gateway_on_a_nearly_full_disk_is_not_ready(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that the gateway is not ready even before a write has failed."""
     hub = await hubs.start(registered("echo", Echo()))
     assert await hub.ready() is None
     monkeypatch.setattr("babelgate.gateway.runs.readiness.MIN_FREE", 2**62)
     assert "bytes left" in (await hub.ready() or "")
 
 
-async def test_a_gateway_whose_database_cannot_be_written_to_is_not_ready(hubs: House) -> None:
-    """Before anybody has tried."""
+async def test_a_gateway_with_a_read_only_database_is_not_ready(hubs: HubFactory) -> None:
+    """Check that the gateway is not ready even before a caller has tried to write."""
     hub = await hubs.start(registered("echo", Echo()))
-    await hub.retention.stop()  # which writes when it starts
+    await hub.retention.stop()  # retention writes when it starts
     await hub.journal.write(lambda tx: tx.connection.exec_driver_sql("PRAGMA query_only=ON"))
     assert hub.journal.failure is None
     assert "readonly" in (await hub.ready() or "")
     assert hub.journal.failure is not None
 
 
-async def test_what_an_agent_says_while_the_disk_is_full_is_stored_when_there_is_room(hubs: House) -> None:
+async def test_output_during_a_full_disk_is_stored_later(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("stored ")
+    activation = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     disk = Disk(hub)
     await disk.fill()
-    going.more(LARGE).more("after it")
-    await within(turned(lambda: hub.journal.failure is not None), "the refusal")
+    activation.more(LARGE).more("after it")
+    await within(eventually(lambda: hub.journal.failure is not None), "the refusal")
     disk.empty()
-    going.end()
+    activation.end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
     texts = [record.event.text for record in await log(hub, receipt) if isinstance(record.event, PartDelta)]
     assert "".join(texts) == LARGE + "after it"
 
 
-async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room_and_its_log_is_whole(
-    hubs: House, monkeypatch: pytest.MonkeyPatch
+async def test_a_run_with_unstorable_output_fails_with_a_whole_log(
+    hubs: HubFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.0)
     hub, agent = await hubs.scripted(concurrency=1)
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("stored ")
+    activation = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     disk = Disk(hub)
     await disk.fill()
-    going.more(LARGE).more("after the loss").say(MessageStarted(message_id="later"))
-    await within(going.closed.wait())
+    activation.more(LARGE).more("after the loss").say(MessageStarted(message_id="later"))
+    await within(activation.closed.wait())
     disk.empty()
     await fails(hub, receipt, FaultCode.UNAVAILABLE)
     records = await log(hub, receipt)
@@ -391,34 +391,32 @@ async def test_a_run_whose_words_cannot_be_stored_ends_failed_when_there_is_room
     await converse(hub, agent)
 
 
-async def test_a_run_fails_whose_agent_ended_before_its_words_were_refused(
-    hubs: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_run_fails_if_its_last_output_is_refused(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE_OF_RUNS", 0.2)
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("stored ")
+    activation = (await agent.called()).open("stored ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     (pump,) = hub.engine.pumps()
     disk = Disk(hub)
     await disk.fill()
-    going.more(LARGE)
-    await within(turned(lambda: hub.journal.failure is not None), "the refusal")
-    going.end()
-    await within(turned(lambda: pump.refused is not None), "the end of all tries")
+    activation.more(LARGE)
+    await within(eventually(lambda: hub.journal.failure is not None), "the refusal")
+    activation.end()
+    await within(eventually(lambda: pump.refused is not None), "the end of all tries")
     disk.empty()
     await fails(hub, receipt, FaultCode.UNAVAILABLE)
 
 
-async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: House) -> None:
+async def test_an_unstorable_end_is_stored_later(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt, waiting = await submit(hub, "a"), await submit(hub, "a", "waiting")
-    going = await agent.called()
+    activation = await agent.called()
     disk = Disk(hub)
     await disk.fill()
-    going.end(RunEnded(output=LARGE))
-    await within(going.closed.wait())
-    await within(turned(lambda: hub.journal.failure is not None), "the end on its way to the disk")
+    activation.end(RunEnded(output=LARGE))
+    await within(activation.closed.wait())
+    await within(eventually(lambda: hub.journal.failure is not None), "the end on its way to the disk")
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     disk.empty()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
@@ -429,7 +427,7 @@ async def test_an_end_that_cannot_be_stored_is_stored_as_soon_as_it_can(hubs: Ho
 # The end
 
 
-async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs: House) -> None:
+async def test_a_stopped_hub_refuses_every_call(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await hubs.stop(hub)
@@ -446,7 +444,7 @@ async def test_a_hub_that_has_stopped_refuses_everything_and_hangs_nowhere(hubs:
     assert await follow(hub, Scope.task(receipt.task)) == []
 
 
-async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hubs: House) -> None:
+async def test_a_stop_under_load_takes_at_most_the_grace_period(hubs: HubFactory) -> None:
     agent, stubborn = Scripted(), Scripted(stubborn=True)
     hub = await hubs.start(registered("a", agent), registered("b", stubborn), limits=Limits(cancel_grace=0.1))
     receipts = [await submit(hub, "a") for _ in range(5)]
@@ -458,12 +456,12 @@ async def test_a_stop_with_everything_going_on_takes_no_longer_than_the_grace(hu
         assert not any(isinstance(record.event, RunEnded) for record in records)
 
 
-async def test_what_an_agent_says_while_the_gateway_stops_is_stored_or_not_but_never_half(hubs: House) -> None:
+async def test_output_during_a_stop_is_never_stored_in_part(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(idempotent=True)
-    receipt, going = await begin(hub, agent)
-    going.say(*say("in time"))
+    receipt, activation = await begin(hub, agent)
+    activation.say(*say("in time"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "message_ended")
-    going.say("on the edge")
+    activation.say("on the edge")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", agent, idempotent=True))
     await finish(hub, await agent.called(), receipt)

@@ -1,4 +1,4 @@
-"""Calls to addresses that callers name reach public ones and those that the configuration allows, and nothing else."""
+"""Tests of requests to URLs of callers: they reach only public addresses and those that the configuration allows."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 class Peer:
-    """A server that keeps what it is sent and says what it is told to."""
+    """Server that records its requests and answers each with the same function."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
@@ -40,7 +40,7 @@ class Peer:
             self.requests.append(head + (await reader.readexactly(length)).decode())
             await self._answer(writer)
         except (ConnectionError, asyncio.IncompleteReadError):
-            pass  # the other side has heard enough
+            pass  # the client has closed the connection
         finally:
             writer.close()
 
@@ -58,25 +58,25 @@ HELLO = saying(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
 
 @asynccontextmanager
 async def peer(answer: Answer = HELLO, tls: ssl.SSLContext | None = None) -> AsyncGenerator[Peer]:
-    made = Peer(answer)
-    server = await asyncio.start_server(made.handle, "127.0.0.1", 0, ssl=tls)
-    made.port = server.sockets[0].getsockname()[1]
+    server = Peer(answer)
+    listener = await asyncio.start_server(server.handle, "127.0.0.1", 0, ssl=tls)
+    server.port = listener.sockets[0].getsockname()[1]
     try:
-        yield made
+        yield server
     finally:
-        server.close()
-        await asyncio.wait_for(server.wait_closed(), BOUND)
+        listener.close()
+        await asyncio.wait_for(listener.wait_closed(), BOUND)
 
 
 class Names:
-    """A resolver that gives the next answer at each question, and the last one from then on."""
+    """Resolver that returns its answers in order, and then repeats the last one."""
 
     def __init__(self, *answers: Sequence[str]) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, int]] = []
+        self.lookups: list[tuple[str, int]] = []
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
-        self.asked.append((host, port))
+        self.lookups.append((host, port))
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
@@ -88,11 +88,11 @@ async def refusal(fetcher: Fetcher, url: str) -> str:
 
 
 @pytest.mark.parametrize("url", ["http://example.com/", "https://example.com:8443/hook?a=b"])
-async def test_a_public_address_passes_and_is_pinned(url: str) -> None:
+async def test_a_public_address_is_allowed_and_pinned(url: str) -> None:
     names = Names([PUBLIC])
     pinned = await Fetcher(resolve=names).check(url)
     assert pinned.addresses == (PUBLIC,)
-    assert names.asked == [("example.com", 80 if url.startswith("http:") else 8443)]
+    assert names.lookups == [("example.com", 80 if url.startswith("http:") else 8443)]
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ async def test_a_public_address_passes_and_is_pinned(url: str) -> None:
 async def test_an_address_that_is_not_public_is_refused(address: str) -> None:
     message = await refusal(Fetcher(resolve=Names([address])), "http://inside.example/")
     assert "not a public address: inside.example" in message
-    assert address not in message, "what a name of the inside leads to is nothing that a caller should learn"
+    assert address not in message, "a caller must not learn the address of an internal name"
 
 
 @pytest.mark.parametrize("address", ["2606:2800:21f:cb07::1", "::ffff:93.184.215.14", "64:ff9b::5db8:d70e"])
@@ -142,7 +142,7 @@ async def test_a_public_ipv6_address_passes(address: str) -> None:
     await Fetcher(resolve=Names([address])).check("http://example.com/")
 
 
-async def test_one_address_that_is_not_public_spoils_the_name() -> None:
+async def test_a_name_with_one_private_address_is_refused() -> None:
     await refusal(Fetcher(resolve=Names([PUBLIC, "10.0.0.1"])), "http://example.com/")
 
 
@@ -162,7 +162,7 @@ async def test_one_address_that_is_not_public_spoils_the_name() -> None:
         "http://0/",
     ],
 )
-async def test_no_spelling_of_loopback_gets_through(url: str) -> None:
+async def test_every_spelling_of_loopback_is_refused(url: str) -> None:
     await refusal(Fetcher(), url)
 
 
@@ -190,14 +190,14 @@ async def test_no_spelling_of_loopback_gets_through(url: str) -> None:
         "http://" + "a" * 70_000 + "/",
     ],
 )
-async def test_what_is_no_plain_http_url_is_refused_before_anything_is_resolved(url: str) -> None:
+async def test_an_invalid_url_is_refused_before_the_lookup(url: str) -> None:
     names = Names([PUBLIC])
     message = await refusal(Fetcher(resolve=names), url)
-    assert names.asked == []
+    assert names.lookups == []
     assert "secret" not in message
 
 
-async def test_a_name_that_leads_nowhere_is_refused() -> None:
+async def test_a_name_without_addresses_is_refused() -> None:
     async def nowhere(host: str, port: int) -> Sequence[str]:
         raise OSError("Name or service not known")
 
@@ -206,7 +206,7 @@ async def test_a_name_that_leads_nowhere_is_refused() -> None:
     assert "cannot be found" in await refusal(Fetcher(), "http://" + "a" * 64 + ".example/")
 
 
-async def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
+async def test_a_silent_resolver_times_out() -> None:
     async def silent(host: str, port: int) -> Sequence[str]:
         await asyncio.Event().wait()
         return ()
@@ -215,7 +215,7 @@ async def test_a_resolver_that_does_not_answer_is_not_waited_for() -> None:
         await refusal(Fetcher(resolve=silent, connect_timeout=0.01), "http://slow.example/")
 
 
-async def test_loopback_is_called_where_the_configuration_allows_it() -> None:
+async def test_loopback_can_be_allowed() -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer() as server:
         assert await fetcher.get(f"http://127.0.0.1:{server.port}/a/b?c=d") == b"hello"
@@ -223,25 +223,25 @@ async def test_loopback_is_called_where_the_configuration_allows_it() -> None:
     await refusal(fetcher, "http://10.0.0.1/")
 
 
-async def test_what_is_allowed_is_allowed_in_its_mapped_form_too() -> None:
+async def test_an_allowed_network_includes_its_ipv4_mapped_form() -> None:
     await Fetcher(LOOPBACK, resolve=Names(["::ffff:127.0.0.1"])).check("http://here.example/")
     await Fetcher(("fc00::/7",), resolve=Names(["fc00::1"])).check("http://here.example/")
     await refusal(Fetcher(("10.0.0.0/8",), resolve=Names(["::ffff:127.0.0.1"])), "http://here.example/")
 
 
-async def test_a_name_that_leads_elsewhere_after_it_was_judged_is_called_where_it_was_judged() -> None:
+async def test_the_connection_uses_the_address_that_was_checked() -> None:
     names = Names(["127.0.0.1"], ["10.255.255.1"])
     fetcher = Fetcher(LOOPBACK, resolve=names)
     async with peer() as server:
         assert await fetcher.get(f"http://rebinding.example:{server.port}/") == b"hello"
-        assert len(names.asked) == 1, "resolved once: there is no second answer to be lied to by"
+        assert len(names.lookups) == 1, "the name is resolved once, so a second answer cannot differ"
         assert f"Host: rebinding.example:{server.port}\r\n" in server.requests[0]
         with pytest.raises(FaultError):
             await fetcher.get(f"http://rebinding.example:{server.port}/")
     assert len(server.requests) == 1
 
 
-async def test_the_next_address_is_tried_where_one_cannot_be_connected_to() -> None:
+async def test_the_next_address_is_tried_after_a_failed_connection() -> None:
     fetcher = Fetcher(LOOPBACK, resolve=Names(["127.0.0.2", "127.0.0.1"]))
     async with peer() as server:
         assert await fetcher.get(f"http://two.example:{server.port}/") == b"hello"
@@ -259,11 +259,11 @@ async def test_a_redirect_is_not_followed() -> None:
     assert inside.requests == []
 
 
-async def test_a_post_carries_its_headers_and_body_and_gives_the_status() -> None:
+async def test_a_post_sends_headers_and_body_and_returns_the_status() -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer(saying(b"HTTP/1.1 204 No Content\r\n\r\n")) as server:
-        given = {"Content-Type": "application/json", "X-A2A-Notification-Token": "t", "Host": "other.example"}
-        response = await fetcher.post(f"http://127.0.0.1:{server.port}/hook", given, b'{"a": 1}')
+        headers = {"Content-Type": "application/json", "X-A2A-Notification-Token": "t", "Host": "other.example"}
+        response = await fetcher.post(f"http://127.0.0.1:{server.port}/hook", headers, b'{"a": 1}')
         assert (response.status, response.retry_after) == (204, None)
     request = server.requests[0]
     assert request.startswith("POST /hook HTTP/1.1\r\n")
@@ -272,7 +272,7 @@ async def test_a_post_carries_its_headers_and_body_and_gives_the_status() -> Non
     assert "other.example" not in request
 
 
-async def test_a_body_that_is_made_while_it_is_sent_has_its_length_told() -> None:
+async def test_a_streamed_body_has_a_content_length() -> None:
     value = {"text": "é" * 10**6}
     body = encode(value)
     assert isinstance(body, LargeJson)
@@ -284,7 +284,7 @@ async def test_a_body_that_is_made_while_it_is_sent_has_its_length_told() -> Non
     assert "transfer-encoding" not in head.lower()
 
 
-async def test_a_receiver_that_hangs_up_in_the_middle_of_such_a_body_is_an_os_error() -> None:
+async def test_a_disconnection_during_a_streamed_body_is_an_os_error() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.transport.abort()
@@ -296,7 +296,7 @@ async def test_a_receiver_that_hangs_up_in_the_middle_of_such_a_body_is_an_os_er
             await Fetcher(LOOPBACK).post(url, {}, encode({"texts": ["x" * 2**20] * 32}))
 
 
-async def test_whenever_a_call_is_cancelled_its_connection_is_closed() -> None:
+async def test_a_cancelled_call_closes_its_connection() -> None:
     opened, closed = 0, asyncio.Semaphore(0)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -324,7 +324,7 @@ async def test_whenever_a_call_is_cancelled_its_connection_is_closed() -> None:
             await closed.acquire()
 
 
-async def test_cookies_are_not_kept_for_the_next_call() -> None:
+async def test_cookies_are_not_sent_with_the_next_call() -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer(saying(b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n")) as server:
         url = f"http://127.0.0.1:{server.port}/"
@@ -334,7 +334,7 @@ async def test_cookies_are_not_kept_for_the_next_call() -> None:
     assert "cookie" not in server.requests[1].lower()
 
 
-async def test_the_environment_s_proxy_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     async with peer() as proxy, peer() as server:
         for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.port}")
@@ -344,7 +344,7 @@ async def test_the_environment_s_proxy_is_not_asked(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("head", [b"Content-Length: 100000000\r\n\r\n", b"Transfer-Encoding: chunked\r\n\r\n"])
-async def test_a_body_without_an_end_is_read_to_the_limit_and_no_further(head: bytes) -> None:
+async def test_an_endless_body_is_read_up_to_the_limit(head: bytes) -> None:
     chunk = b"a" * 65536
     framed = chunk if b"Length" in head else b"10000\r\n" + chunk + b"\r\n"
 
@@ -359,7 +359,7 @@ async def test_a_body_without_an_end_is_read_to_the_limit_and_no_further(head: b
         with pytest.raises(FaultError, match="more than 300000 bytes"):
             await fetcher.get(f"http://127.0.0.1:{server.port}/")
         assert (await fetcher.post(f"http://127.0.0.1:{server.port}/", {}, b"")).status == 200, (
-            "a body that nobody reads"
+            "a body that is not read"
         )
 
 
@@ -372,11 +372,11 @@ async def test_a_compressed_answer_is_refused() -> None:
 
 
 def impatient() -> Fetcher:
-    """That the certificates of this machine take long to read is no matter of the server's."""
+    """Return a fetcher with a short timeout. Its TLS context is loaded here, because that may take longer."""
     return Fetcher(LOOPBACK, total_timeout=0.3, tls=ssl.create_default_context())
 
 
-async def test_a_server_that_drips_is_given_up_when_the_time_for_all_of_it_is_over() -> None:
+async def test_a_slow_drip_ends_at_the_total_timeout() -> None:
     async def dripping(writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
         while True:
@@ -391,7 +391,7 @@ async def test_a_server_that_drips_is_given_up_when_the_time_for_all_of_it_is_ov
         await server.reached.wait()
 
 
-async def test_a_receiver_that_says_nothing_is_an_os_error_so_that_deliveries_are_tried_again() -> None:
+async def test_a_silent_receiver_is_an_os_error() -> None:
     released = asyncio.Event()
 
     async def silent(writer: asyncio.StreamWriter) -> None:
@@ -410,7 +410,7 @@ async def test_a_receiver_that_says_nothing_is_an_os_error_so_that_deliveries_ar
 
 
 @pytest.mark.parametrize("value", ["a\r\nEvil: yes", "é", " sesame "])
-async def test_a_header_that_http_cannot_carry_is_refused_and_not_sent(value: str) -> None:
+async def test_an_invalid_header_is_refused(value: str) -> None:
     fetcher = Fetcher(LOOPBACK)
     async with peer() as server:
         with pytest.raises(FaultError, match="characters that HTTP does not allow") as error:
@@ -424,7 +424,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return self_signed(tmp_path_factory.mktemp("tls"), "hooks.example")
 
 
-async def test_tls_is_verified_for_the_name_in_the_url_and_not_for_the_address(certificate: tuple[Path, Path]) -> None:
+async def test_tls_is_verified_for_the_name_in_the_url(certificate: tuple[Path, Path]) -> None:
     served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     served.load_cert_chain(*certificate)
     names: list[str | None] = []

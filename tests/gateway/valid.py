@@ -1,4 +1,4 @@
-"""A request that each route takes, and each method of JSON-RPC: what bad ones are made from."""
+"""Valid request of each route and of each JSON-RPC method. Tests derive bad requests from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,8 +60,8 @@ STEP: Final[JsonObject] = {"input": "hello", "additional_input": {"a": [1]}}
 UPLOAD: Final = "POST /ap/v1/agent/tasks/{task_id}/artifacts"
 """The one route that reads a form."""
 
-SAID: Final[JsonObject] = {"id": "m1", "role": "user", "content": "hello"}
-INPUT: Final[JsonObject] = {"messages": [SAID], "a": [1]}
+LANGCHAIN_MESSAGE: Final[JsonObject] = {"id": "m1", "role": "user", "content": "hello"}
+INPUT: Final[JsonObject] = {"messages": [LANGCHAIN_MESSAGE], "a": [1]}
 RUN: Final[JsonObject] = {
     "assistant_id": "echo",
     "input": INPUT,
@@ -114,7 +114,7 @@ EVENTS: Final[JsonObject] = {
     "depth": 1,
     "since": 5,
 }
-STATE: Final[JsonObject] = {"values": {"messages": [SAID], "a": {"b": 1}}, "as_node": "echo"}
+STATE: Final[JsonObject] = {"values": {"messages": [LANGCHAIN_MESSAGE], "a": {"b": 1}}, "as_node": "echo"}
 
 BLOCKS: Final[Mapping[str, JsonObject]] = {
     "text": {
@@ -217,7 +217,7 @@ LANGCHAIN: Final[Mapping[str, Json]] = {
     "POST /store/{labels}/{key}": {"a": [1]},
     "POST /store/namespaces": {"prefix": ["a", "*"], "suffix": ["b"], "max_depth": 2, "limit": 5, "offset": 0},
 }
-"""At the root, and again below `/agent-protocol`."""
+"""Requests of routes that exist at the root and below `/agent-protocol`."""
 
 CHAT: Final[JsonObject] = {
     "model": "echo",
@@ -431,7 +431,7 @@ VALID: Final[Mapping[str, Json]] = {
     "POST /mcp": CALL,
     **_OFFERED,
 }
-"""A request that each route with a body takes. JSON-RPC has a table of its own."""
+"""Valid body of each route that has one. JSON-RPC has a separate table."""
 
 _NEEDED: Final = (
     "/prune",
@@ -457,7 +457,7 @@ LENIENT: Final = frozenset(
         and not name.endswith(_NEEDED)
     )
 )
-"""Routes of which every member may be left out."""
+"""Routes whose body has no required member."""
 
 
 def rpc(method: Json, params: Json, reply_id: Json = 7) -> JsonObject:
@@ -468,9 +468,9 @@ def rpc(method: Json, params: Json, reply_id: Json = 7) -> JsonObject:
 class Rpc:
     name: str
     valid: JsonObject
-    """`$task` stands for a task that has ended, `$open` for one that waits."""
+    """Valid params. `$task` is replaced by the id of an ended task, `$open` by that of a waiting one."""
     bare: bool = False
-    """Whether it can be called without params."""
+    """True if it can be called without params."""
 
     @property
     def old(self) -> bool:
@@ -512,7 +512,7 @@ def command(method: Json, params: Json, command_id: Json = 7) -> JsonObject:
 
 
 def filled(value: Json, slots: Mapping[str, str]) -> Any:
-    """With what is there in place of `$name`."""
+    """Return the value with each string `$name` replaced by the slot of that name."""
     if isinstance(value, dict):
         return {name: filled(member, slots) for name, member in value.items()}
     if isinstance(value, list):
@@ -522,19 +522,19 @@ def filled(value: Json, slots: Mapping[str, str]) -> Any:
 
 @dataclass(frozen=True)
 class Command:
-    """Of the Agent Protocol's event streaming."""
+    """Command of the Agent Protocol's event streaming."""
 
     method: str
     valid: JsonObject
-    """`$question`, `$checkpoint_id` and `$run_id` stand for what an interrupted thread asks, its checkpoint and run."""
+    """Valid params. `$question`, `$checkpoint_id` and `$run_id` are replaced by ids of an interrupted thread."""
     bare: bool = False
-    """Whether it can be called without params."""
+    """True if it can be called without params."""
     refused: str | None = None
-    """Why it is never done."""
+    """Error code with which the gateway always refuses the command."""
 
     @property
     def once(self) -> bool:
-        """Whether a thread takes it once only."""
+        """True if a thread accepts the command only once."""
         return self.method == "input.respond"
 
     def __str__(self) -> str:

@@ -1,8 +1,7 @@
-"""Gateways that tests kill: a program that serves one after the other, each in a process of its own, on the folder that
-a line of its input names. The processes are forks of this one, which has imported everything and runs nothing: a
-restart takes a tenth of a second.
+"""Program that runs one gateway after the other, for tests that kill them.
 
-The agents here are puppets: they say what the test tells them through a connection of each activation's own.
+Each line of its input names the folder of the next gateway. A gateway is a fork of this process, which has imported
+everything, so a restart takes 0.1 s. Each activation of an agent opens a connection to the test, which sends its words.
 """
 
 import asyncio
@@ -19,14 +18,14 @@ from babelgate.canonical import Ask, Invocation
 from babelgate.gateway.cli import main
 
 CONTROL: Final = "VICTIM_CONTROL"
-"""The variable with the port on which the test listens."""
+"""Environment variable with the port on which the test listens."""
 READY: Final = "ready"
-"""What is said when all is imported."""
+"""Line that this program prints when it has imported everything."""
 
 
 @asynccontextmanager
 async def held(call: Invocation) -> AsyncGenerator[asyncio.StreamReader]:
-    """The test's orders, one JSON string a line: a word to say, and null at the end."""
+    """Connect to the test, and yield its orders. Each line is a JSON string to send, or null for the end."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(os.environ[CONTROL]))
     try:
         hello = {"text": call.text, "attempt": call.attempt, "task_id": call.task_id}
@@ -37,7 +36,7 @@ async def held(call: Invocation) -> AsyncGenerator[asyncio.StreamReader]:
 
 
 async def paced(call: Invocation) -> AsyncGenerator[str]:
-    """Says each word when it is told to."""
+    """Send each word that the test sends."""
     async with held(call) as orders:
         while line := await orders.readline():
             word = json.loads(line)
@@ -48,13 +47,13 @@ async def paced(call: Invocation) -> AsyncGenerator[str]:
 
 
 async def stubborn(call: Invocation) -> AsyncGenerator[str]:
-    """Takes no notice of a cancel."""
+    """Ignore cancellation."""
     async with held(call) as orders:
         yield "On it."
-        going = True
-        while going:
+        is_open = True
+        while is_open:
             try:
-                going = bool(await orders.readline())
+                is_open = bool(await orders.readline())
             except asyncio.CancelledError:
                 continue
 
@@ -65,7 +64,7 @@ async def ask(text: str) -> AsyncGenerator[Ask | str, Any]:
 
 
 async def approve(text: str) -> AsyncGenerator[Ask | str, Any]:
-    """One question after the other."""
+    """Ask two questions, one after the other."""
     yield "Two questions. "
     first = yield Ask("First?")
     second = yield Ask("Second?")

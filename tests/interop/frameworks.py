@@ -16,7 +16,7 @@ from tests.interop.driver import start_server
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
-from tests.pairs.caller import Caller, Seen, recording
+from tests.pairs.caller import Caller, TaskView, recording
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 from tests.pairs.mcp import Mcp
 from tests.pairs.openai import Chat, Responses
@@ -78,9 +78,9 @@ async def check(agent: Agent, caller: Caller) -> None:
             _check_question(agent, caller, paused)
             outcomes = [await caller.answer(paused, agent.reply)]
         elif isinstance(caller, Chat):  # its stream has no usage unless the caller requests it
-            outcomes = await caller.told_all(agent.word)
+            outcomes = await caller.run_in_each_way(agent.word)
         else:
-            outcomes = [await caller.told(agent.word)]
+            outcomes = [await caller.run_to_end(agent.word)]
         if agent.calls and isinstance(caller, LangGraph):
             await _watch_tasks(caller, agent.word)
     for outcome in outcomes:
@@ -97,7 +97,7 @@ async def check(agent: Agent, caller: Caller) -> None:
             assert not missing, (feature, missing, received.decode(errors="replace"))
 
 
-def _check_question(agent: Agent, caller: Caller, paused: Seen) -> None:
+def _check_question(agent: Agent, caller: Caller, paused: TaskView) -> None:
     assert paused.state == "input_required"
     words = [each.text for each in paused.questions]
     if isinstance(caller, A2A):
@@ -113,7 +113,7 @@ async def _watch_tasks(caller: LangGraph, word: str) -> None:
     assert answer.status_code == 200
 
 
-def _check_answer(agent: Agent, caller: Caller, outcome: Seen) -> None:
+def _check_answer(agent: Agent, caller: Caller, outcome: TaskView) -> None:
     assert outcome.state == "completed", outcome
     if isinstance(caller, A2A) and agent.in_status:
         assert (outcome.text, outcome.data) == ("", ()), outcome

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.gateway.hubs import turned
+from tests.gateway.hubs import eventually
 from tests.interop.driver import ClientError, OfficialClient, ProgramEnded, start_client
 from tests.running import running
 
@@ -103,8 +103,8 @@ async def restarted(folder: Path, call: Callable[[str], Awaitable[Any]]) -> Asyn
                 front.lead_to(first.url)
                 calling = asyncio.ensure_future(call(front.url))
                 channels = first.hub.journal.channels
-                await turned(lambda: calling.done() or any(channels.get(pk).readers for pk in channels.ends()))
-                await turned(lambda: calling.done() or held.begun > 0)
+                await eventually(lambda: calling.done() or any(channels.get(pk).readers for pk in channels.ends()))
+                await eventually(lambda: calling.done() or held.begun > 0)
                 assert not calling.done(), calling.result()
                 front.lead_to(None)
             async with running(folder / "front", configured=agents, public_url=front.url) as second:

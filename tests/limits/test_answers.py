@@ -23,7 +23,7 @@ ACP_RUN: Final[JsonObject] = {
     "agent_name": "messages",
     "input": [{"role": "user", "parts": [{"content_type": "text/plain", "content": "hi"}]}],
 }
-SAID: Final = 12 * 7 * MB
+OUTPUT_SIZE: Final = 12 * 7 * MB
 """Characters in the output of one run of the agent `messages`."""
 
 
@@ -122,7 +122,7 @@ async def test_a_large_aief_task_does_not_block_others(gateway: Strained) -> Non
 async def check_stream(gateway: Strained, path: str, body: JsonObject | None, **headers: str) -> None:
     """Check a stream whose last frame is the whole task or run."""
     size, end, _ = await measure(gateway, "POST", path, body, memory=2 * MEMORY, **headers)
-    assert size > SAID
+    assert size > OUTPUT_SIZE
     assert end.endswith(b"}\n\n")
 
 
@@ -141,7 +141,7 @@ async def test_a_large_acp_stream_does_not_block_others(gateway: Strained) -> No
 
 async def test_a_large_acp_run_does_not_block_others(gateway: Strained) -> None:
     size, _, run_id = await measure(gateway, "POST", "/acp/runs", ACP_RUN, memory=2 * MEMORY)
-    assert size > SAID
+    assert size > OUTPUT_SIZE
     for path in ("", "/events"):
         size, _, _ = await measure(gateway, "GET", f"/acp/runs/{run_id}{path}", memory=2 * MEMORY)
         assert size > MANY * len(TEXT)
@@ -196,7 +196,7 @@ async def test_a_thread_over_the_limit_needs_bounded_memory(tmp_path: Path) -> N
         while 413 not in statuses and len(statuses) < 20:
             values = {"values": {f"text {len(statuses)}": TEXT}}
             statuses.append((await gateway.http.post(f"/threads/{thread_id}/state", json=values)).status_code)
-        assert statuses == [200] * (64 // 7 + 1) + [413], "what is too large grows no further"
+        assert statuses == [200] * (64 // 7 + 1) + [413], "a too large answer must not grow further"
         for path in ("state", "history"):
             async with gateway.watched() as strain:
                 answer = await gateway.http.get(f"/threads/{thread_id}/{path}")

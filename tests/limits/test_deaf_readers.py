@@ -25,7 +25,7 @@ SETTINGS: Final[dict[str, Any]] = {"agents": python_agents("ended", "open_ended"
 READERS: Final = 40
 MOST: Final = 256 * 1024
 """Maximum memory of one reader, in bytes."""
-_WHOLE: Final = 448 * 1024
+_MOST_OF_OBJECT: Final = 448 * 1024
 """Maximum memory of one reader of an object with a long text, in bytes.
 
 Chosen above what both test machines needed for one commit: 164 and 280 KiB for an AIEF step, 270 and 368 KiB for an A2A
@@ -105,7 +105,7 @@ KINDS: Final = [
     _rpc("A2A 1.0 subscribe", "SubscribeToTask", "<open_task>", V1),
     _rpc("A2A 1.0 replay, open", "SubscribeToTask", "<open_task>", V1 + "Babelgate-Replay-From: 1\r\n"),
     # The answer has 155 KiB, and a reader holds it nearly twice.
-    replace(_get("A2A 1.0 REST task", "/a2a/ended/tasks/<task>", V1), most=_WHOLE),
+    replace(_get("A2A 1.0 REST task", "/a2a/ended/tasks/<task>", V1), most=_MOST_OF_OBJECT),
     _follow("LangGraph run", "/threads/<thread>/runs/<run>/stream?stream_mode=messages-tuple", FIRST),
     _follow("LangGraph run, messages", "/threads/<thread>/runs/<run>/stream?stream_mode=messages", FIRST),
     _get("LangGraph run, values", "/threads/<thread>/runs/<run>/stream?stream_mode=values", FIRST),
@@ -118,12 +118,13 @@ KINDS: Final = [
     _get("AIEF task", "/agent/ended/ap/v1/agent/tasks/<thread>"),
     _get("AIEF steps", "/agent/ended/ap/v1/agent/tasks/<thread>/steps"),
     replace(
-        _get("AIEF step, extension", "/agent/ended/ap/v1/agent/tasks/<thread>/steps/<run>", "<extension>"), most=_WHOLE
+        _get("AIEF step, extension", "/agent/ended/ap/v1/agent/tasks/<thread>/steps/<run>", "<extension>"),
+        most=_MOST_OF_OBJECT,
     ),
     _follow("OpenAI response, stream", "/v1/responses/<response>?stream=true"),
     _get("OpenAI response", "/v1/responses/<response>"),
     # The answer has 78 KiB: measured 200 KiB, 2026-11.
-    replace(_get("OpenAI items", "/v1/conversations/<conversation>/items"), most=_WHOLE),
+    replace(_get("OpenAI items", "/v1/conversations/<conversation>/items"), most=_MOST_OF_OBJECT),
     _follow("runtime run, stream", "/v1/runs/<run>/stream"),
     _get("runtime run", "/v1/runs/<run>"),
     _begin("OpenAI chat, begun", "/v1/chat/completions", {"model": "ended", "stream": True, "messages": [_USER]}),

@@ -36,7 +36,7 @@ INPUTS: Final[dict[str, Callable[[str], JsonObject]]] = {
     "/acp/runs": lambda text: {"agent_name": "echo", "input": [{"role": "user", "parts": [{"content": text}]}]},
     "/ap/v1/agent/tasks": lambda text: {"input": text},
 }
-KEPT: Final[dict[str, Callable[[str], JsonObject]]] = {
+STORED: Final[dict[str, Callable[[str], JsonObject]]] = {
     "/store/items": lambda text: {"namespace": ["a"], "key": "k", "value": {"text": text}},
     "/threads": lambda text: {"metadata": {"text": text}},
 }
@@ -50,10 +50,10 @@ async def send(gateway: Strained, path: str, body: JsonObject) -> tuple[int, str
     return answer.status_code, answer.text
 
 
-@pytest.mark.parametrize("path", [*INPUTS, *KEPT])
+@pytest.mark.parametrize("path", [*INPUTS, *STORED])
 async def test_too_large_a_text_is_refused_without_blocking_others(gateway: Strained, path: str) -> None:
     async with gateway.watched() as strain:
-        status, text = await send(gateway, path, {**INPUTS, **KEPT}[path]("x" * LARGE))
+        status, text = await send(gateway, path, {**INPUTS, **STORED}[path]("x" * LARGE))
     assert (status, REFUSAL in text) == (413, True), text[:500]
     strain.check(LARGE)
 

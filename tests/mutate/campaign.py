@@ -12,7 +12,7 @@ from typing import Final
 
 from tests.gateway.hostile import LIMIT
 from tests.gateway.route import protocol_of
-from tests.gateway.siege import there
+from tests.gateway.siege import create_targets
 from tests.limits.strain import MB, Strained, strained
 from tests.mutate.request import Mutated, Slots, make
 
@@ -47,7 +47,7 @@ class Campaign:
     async def send(self, first: int, count: int) -> None:
         """Send the requests with these numbers, and measure their effect on others."""
         for start in range(first, first + count, _BATCH):
-            self._slots = {protocol_of(path): await there(self.gateway, path) for path in _PATHS}
+            self._slots = {protocol_of(path): await create_targets(self.gateway, path) for path in _PATHS}
             numbers = iter(range(start, min(start + _BATCH, first + count)))
             async with self.gateway.watched() as strain:
                 await asyncio.gather(*(self._worker(numbers) for _ in range(_AT_ONCE)))

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 from uuid import uuid4
 
-from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, TaskView, View
 
 Wire = dict[str, Any]
 
@@ -148,7 +148,7 @@ class _View(View):
         self.dialect = dialect
         self.one_line = one_line
         """True if a frame is a JSON-RPC response."""
-        self.task: Wire = {}
+        self.raw_task: Wire = {}
         self.asides: list[str] = []
         self.growing: dict[str, bool] = {}
         """True for each artifact that may get more parts, by artifact id."""
@@ -160,9 +160,9 @@ class _View(View):
             event = event["result"]
         kind, event = self.dialect.unwrap(event)
         if kind == "task":
-            self.task = event
+            self.raw_task = event
             return
-        assert (event["taskId"], event["contextId"]) == (self.task["id"], self.task["contextId"])
+        assert (event["taskId"], event["contextId"]) == (self.raw_task["id"], self.raw_task["contextId"])
         if kind == "statusUpdate":
             self.status(event["status"])
         else:
@@ -170,13 +170,13 @@ class _View(View):
             self.artifact(event["artifact"], append=event["append"], last=event["lastChunk"])
 
     def status(self, status: Wire) -> None:
-        self.task["status"] = status
+        self.raw_task["status"] = status
         if self.dialect.states[status["state"]] == "working" and "message" in status:
             self.asides += [part for part in self.message(status["message"]) if isinstance(part, str)]
 
     def artifact(self, piece: Wire, *, append: bool, last: bool) -> None:
-        found = [one for one in self.task.get("artifacts", ()) if one["artifactId"] == piece["artifactId"]]
-        assert found or not append, "append is of an artifact that is there"
+        found = [one for one in self.raw_task.get("artifacts", ()) if one["artifactId"] == piece["artifactId"]]
+        assert found or not append, "append needs an existing artifact"
         assert not append or self.growing.get(piece["artifactId"], True), "nothing comes after the last chunk"
         assert piece["parts"], "an artifact has a part"
         self.growing[piece["artifactId"]] = not last
@@ -185,20 +185,20 @@ class _View(View):
         elif found:  # by a run that starts over
             found[0]["parts"] = piece["parts"]
         else:
-            self.task["artifacts"] = [*self.task.get("artifacts", ()), piece]
+            self.raw_task["artifacts"] = [*self.raw_task.get("artifacts", ()), piece]
 
     def message(self, message: Wire) -> list[Content]:
         return [self.dialect.decode(part) for part in message[self.dialect.parts]]
 
     @property
-    def seen(self) -> Seen:
-        if not self.task:
-            return Seen(state="")
-        status = self.task["status"]
+    def task(self) -> TaskView:
+        if not self.raw_task:
+            return TaskView(state="")
+        status = self.raw_task["status"]
         state = self.dialect.states[status["state"]]
         status_contents = self.message(status["message"]) if "message" in status else []
         text, data, files = "", list[Any](), dict[str, bytes]()
-        for artifact in self.task.get("artifacts", ()):
+        for artifact in self.raw_task.get("artifacts", ()):
             for part in map(self.dialect.decode, artifact["parts"]):
                 match part:
                     case str():
@@ -208,7 +208,7 @@ class _View(View):
                     case File():
                         name = part.name or artifact["name"]
                         files[name] = files.get(name, b"") + part.content
-        return Seen(
+        return TaskView(
             state=state,
             text=text,
             data=tuple(data),
@@ -218,8 +218,8 @@ class _View(View):
             else (),
             fault="".join(part for part in status_contents if isinstance(part, str)) if state == "failed" else "",
             asides=tuple(self.asides),
-            task_id=self.task["id"],
-            context_id=self.task["contextId"],
+            task_id=self.raw_task["id"],
+            context_id=self.raw_task["contextId"],
         )
 
 
@@ -298,15 +298,15 @@ class A2A(Caller):
             assert kind == "task"
         return result, response.headers
 
-    async def _task(self, operation: str, params: Wire) -> Seen:
+    async def _task(self, operation: str, params: Wire) -> TaskView:
         task, headers = await self._call(operation, params)
         assert Ids.of(headers).task == task["id"]
         view = self._view()
-        view.task = task
+        view.raw_task = task
         self.context_id = task["contextId"]
-        return view.seen
+        return view.task
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         return await self._task("send", self._with_blocking(self._message(contents)))
 
     def _with_blocking(self, params: Wire) -> Wire:
@@ -315,7 +315,7 @@ class A2A(Caller):
     def stream(self, *contents: Content) -> AbstractAsyncContextManager[Feed]:
         return self._followed(self._view(), **self._request("stream", self._message(contents)))
 
-    def _answers(self, paused: Seen, answers: tuple[Content, ...]) -> Wire:
+    def _answers(self, paused: TaskView, answers: tuple[Content, ...]) -> Wire:
         """Return a request with the answers.
 
         A single answer is the message itself; several each name their question.
@@ -330,16 +330,16 @@ class A2A(Caller):
             contents = (Data({"resume": values}),)
         return self._message(contents, taskId=paused.task_id, contextId=paused.context_id)
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         return await self._task("send", self._with_blocking(self._answers(paused, answers)))
 
     def stream_answer(self, paused: Feed, *answers: Content) -> AbstractAsyncContextManager[Feed]:
-        return self._followed(paused.view, **self._request("stream", self._answers(paused.seen, answers)))
+        return self._followed(paused.view, **self._request("stream", self._answers(paused.task, answers)))
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         return await self._task("cancel", {"id": task_id})
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         return await self._task("get", {"id": task_id})
 
     async def losses(self, task_id: str) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 
-from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Frame, Ids, Question, TaskView, View
 from tests.pairs.cast import STEP
 
 STATES: Final = {
@@ -55,7 +55,7 @@ def _question(parts: list[dict[str, Any]], id: str) -> Question:
     return Question(text, schema, value, id)
 
 
-def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
+def task_view_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> TaskView:
     text, data, files, asides = "", list[Any](), dict[str, bytes](), list[str]()
     for part in (part for message in output for part in message["parts"]):
         content = part["content"]
@@ -74,7 +74,7 @@ def seen_of(run: Mapping[str, Any], output: list[dict[str, Any]]) -> Seen:
         else:
             assert part["content_type"] == "text/plain", part
             text += content
-    return Seen(
+    return TaskView(
         state=STATES[run["status"]],
         text=text,
         data=tuple(data),
@@ -122,10 +122,10 @@ class _View(View):
                 self.run = event["run"]
 
     @property
-    def seen(self) -> Seen:
+    def task(self) -> TaskView:
         if not self.run:
-            return Seen(state="")
-        return seen_of(self.run, self.output if self.open is None else [*self.output, self.open])
+            return TaskView(state="")
+        return task_view_of(self.run, self.output if self.open is None else [*self.output, self.open])
 
 
 class Acp(Caller):
@@ -140,7 +140,9 @@ class Acp(Caller):
             body["metadata"] = self.metadata
         return {"method": "POST", "url": "/acp/runs", "json": body}
 
-    def _answer_request(self, paused: Seen, task_id: str, answers: tuple[Content, ...], mode: str) -> dict[str, Any]:
+    def _answer_request(
+        self, paused: TaskView, task_id: str, answers: tuple[Content, ...], mode: str
+    ) -> dict[str, Any]:
         resume: dict[str, Any] = {"type": "message", "message": message_of(answers)}
         if len(answers) > 1:
             values = [each.value if isinstance(each, Data) else each for each in answers]
@@ -149,34 +151,34 @@ class Acp(Caller):
         body = {"await_resume": resume, "mode": mode}
         return {"method": "POST", "url": f"/acp/runs/{task_id}", "json": body}
 
-    async def _run(self, status: int, /, **request: Any) -> Seen:
+    async def _run(self, status: int, /, **request: Any) -> TaskView:
         response = await self.http.request(**request)
         assert response.status_code == status, response.text
         run = response.json()
         ids = Ids.of(response.headers)
         assert (ids.task, ids.thread) == (run["run_id"], run["session_id"])
         self.context_id = run["session_id"]
-        return seen_of(run, run["output"])
+        return task_view_of(run, run["output"])
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         return await self._run(200, **self._start_request(contents, "sync"))
 
     def stream(self, *contents: Content) -> AbstractAsyncContextManager[Feed]:
         return self._followed(_View(), **self._start_request(contents, "stream"))
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         return await self._run(200, **self._answer_request(paused, paused.task_id, answers, "sync"))
 
     def stream_answer(self, paused: Feed, *answers: Content) -> AbstractAsyncContextManager[Feed]:
         before = paused.before + len(paused.frames)
         return self._followed(
-            paused.view, before, **self._answer_request(paused.seen, paused.ids.task, answers, "stream")
+            paused.view, before, **self._answer_request(paused.task, paused.ids.task, answers, "stream")
         )
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         return await self._run(202, method="POST", url=f"/acp/runs/{task_id}/cancel")
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         return await self._run(200, method="GET", url=f"/acp/runs/{task_id}")
 
     async def losses(self, task_id: str) -> set[str]:

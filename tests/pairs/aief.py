@@ -4,7 +4,7 @@ import json
 from typing import Any, ClassVar
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Content, Data, File, Ids, Question, Seen
+from tests.pairs.caller import Caller, Content, Data, File, Ids, Question, TaskView
 
 Wire = dict[str, Any]
 
@@ -21,20 +21,20 @@ def state_of(step: Wire) -> str:
     error = step["additional_output"].get("error")
     if not step["is_last"]:
         assert error is None
-        return "input_required" if asked_in(step) else "working"
+        return "input_required" if question_in(step) else "working"
     if error is None:
         return "completed"
     return "cancelled" if error["code"] == "cancelled" else "failed"
 
 
-def asked_in(step: Wire) -> tuple[Question, ...]:
+def question_in(step: Wire) -> tuple[Question, ...]:
     """Return the question with which the output ends. Other open questions follow in separate steps."""
     questions = step["additional_output"].get("questions") or [None]
     first = questions[0]
     return () if first is None else (Question(first["message"], first["schema"], first["value"], first["id"]),)
 
 
-def said_in(step: Wire) -> tuple[str, tuple[Any, ...]]:
+def answer_in(step: Wire) -> tuple[str, tuple[Any, ...]]:
     """Return the text and the data of the answer.
 
     The output is the text, followed by the question. Without a text it is the JSON of the data, or the error message.
@@ -42,7 +42,7 @@ def said_in(step: Wire) -> tuple[str, tuple[Any, ...]]:
     text: str = step["output"] or ""
     more: Wire = step["additional_output"]
     data: tuple[Any, ...] = tuple(more["data"]) if "data" in more else (more["output"],) if "output" in more else ()
-    for question in asked_in(step):
+    for question in question_in(step):
         assert text.endswith(question.text), step
         text = text.removesuffix(question.text).removesuffix("\n")
     if data and json_of(text) in (data[0], list(data)):
@@ -90,7 +90,7 @@ class Aief(Caller):
             artifact = response.json()
             assert (artifact["file_name"], artifact["agent_created"]) == (file.name, False)
 
-    async def step(self, *contents: Content) -> Seen:
+    async def step(self, *contents: Content) -> TaskView:
         """Execute the task's next step, and further ones until one asks a question or is the last.
 
         The first step of a new task takes the task's input.
@@ -100,7 +100,7 @@ class Aief(Caller):
             view = await self._step()
         return view
 
-    async def _step(self, *contents: Content) -> Seen:
+    async def _step(self, *contents: Content) -> TaskView:
         response = await self.http.post(
             self._url(f"/{self.context_id}/steps"), json=_body(contents) if contents else None
         )
@@ -115,7 +115,7 @@ class Aief(Caller):
         }
         assert ids.thread == step["task_id"] == self.context_id
         view = await self.look(ids.task)
-        assert (view.state, view.questions) == (state_of(step), asked_in(step) if not step["is_last"] else ())
+        assert (view.state, view.questions) == (state_of(step), question_in(step) if not step["is_last"] else ())
         return view
 
     async def begun(self) -> str:
@@ -125,14 +125,14 @@ class Aief(Caller):
         response = await self.http.get(self._url(f"/{self.context_id}/steps/{newest['step_id']}"))
         return Ids.of(response.headers).task
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         if self.context_id is None:
             await self.create(*contents)
             return await self.step()
         await self._upload(contents)
         return await self.step(*contents)
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         self.context_id = paused.context_id
         assert len(answers) == len(paused.questions) == 1
         return await self.step(*answers)
@@ -147,12 +147,12 @@ class Aief(Caller):
             if step["additional_output"] and step["additional_output"]["babelgate"]["task_id"] == task_id
         ]
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         thread_id = Ids.thread_of(task_id)
         text, data, files, asides = "", list[Any](), dict[str, bytes](), list[str]()
         steps = await self._steps(task_id)
         for step in steps:
-            output, more = said_in(step)
+            output, more = answer_in(step)
             text += output
             data += more
             details: Wire = step["additional_output"]
@@ -162,12 +162,12 @@ class Aief(Caller):
                 files[artifact["file_name"]] = await self._download(thread_id, artifact["artifact_id"])
         last = steps[-1]
         state = state_of(last)
-        return Seen(
+        return TaskView(
             state=state,
             text=text,
             data=tuple(data),
             files=files,
-            questions=asked_in(last) if state == "input_required" else (),
+            questions=question_in(last) if state == "input_required" else (),
             fault=last["additional_output"]["error"]["message"] if state == "failed" else "",
             asides=tuple(asides),
             task_id=task_id,
@@ -193,6 +193,6 @@ class Aief(Caller):
 def _body(contents: tuple[Content, ...]) -> Wire:
     texts = [one for one in contents if isinstance(one, str)]
     values = [one.value for one in contents if isinstance(one, Data)]
-    assert len(texts) < 2 and len(values) < 2, "a body has one text, and one object beside it"
+    assert len(texts) < 2 and len(values) < 2, "a body has one text and one object"
     body: Wire = {"input": texts[0]} if texts else {}
     return {**body, "additional_input": values[0]} if values else body

@@ -44,7 +44,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TaskView:
     """State of one task as one caller has received it. Two are equal if all but their ids are equal."""
 
     state: str
@@ -65,7 +65,7 @@ class Seen:
     """Id of the thread in this protocol."""
 
     @property
-    def lasting(self) -> "Seen":
+    def lasting(self) -> "TaskView":
         """The state without what only readers of the stream may have received."""
         return replace(self, asides=())
 
@@ -147,7 +147,7 @@ class View(ABC):
 
     @property
     @abstractmethod
-    def seen(self) -> Seen: ...
+    def task(self) -> TaskView: ...
 
 
 class Feed:
@@ -173,13 +173,13 @@ class Feed:
         self._chunks = response.aiter_raw()
         return self
 
-    def hear(self, ids: Ids, chunks: AsyncGenerator[bytes]) -> None:
+    def read_chunks(self, ids: Ids, chunks: AsyncGenerator[bytes]) -> None:
         """Read the chunks of several responses as if they were one stream."""
         self.ids, self._chunks = ids, chunks
 
     @property
-    def seen(self) -> Seen:
-        return self.view.seen
+    def task(self) -> TaskView:
+        return self.view.task
 
     async def next(self) -> bool:
         """Read one frame. Return False if the stream has ended."""
@@ -212,18 +212,18 @@ class Feed:
         """Append the missed frames, so that the next reconnect continues after them."""
         self.frames += back.frames
 
-    async def until(self, condition: Callable[[Seen], bool]) -> Seen:
-        while not condition(self.seen):
-            assert await self.next(), f"the stream ended before that, at {self.seen}"
-        return self.seen
+    async def until(self, condition: Callable[[TaskView], bool]) -> TaskView:
+        while not condition(self.task):
+            assert await self.next(), f"the stream ended before that, at {self.task}"
+        return self.task
 
-    async def said(self, text: str) -> Seen:
+    async def until_text(self, text: str) -> TaskView:
         return await self.until(lambda view: view.text == text)
 
-    async def end(self) -> Seen:
+    async def end(self) -> TaskView:
         while await self.next():
             pass
-        return self.seen
+        return self.task
 
 
 class RunFeed(Feed):
@@ -248,12 +248,12 @@ class RunFeed(Feed):
 
     async def next(self) -> bool:
         while not await super().next():
-            if not await self.go_on():
+            if not await self.join_next():
                 return False
         return True
 
     @abstractmethod
-    async def go_on(self) -> bool:
+    async def join_next(self) -> bool:
         """Join the next run. Return False if the task has no next run, or if it is not wanted."""
 
 
@@ -292,7 +292,7 @@ class Caller(ABC):
         """Tools offered with each request, in protocols that have them."""
 
     @abstractmethod
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         """Start a task and wait until it stops."""
 
     def stream(self, *contents: Content) -> Following:
@@ -300,25 +300,25 @@ class Caller(ABC):
         self._lacks(Feature.STREAM)
 
     @abstractmethod
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         """Answer all shown questions, or the first ones, in their order, and wait until the task stops."""
 
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
         """Answer, and follow the run that the answer starts. The new feed starts with the state of the earlier one."""
         self._lacks(Feature.STREAM)
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         self._lacks(Feature.CANCEL)
 
-    async def give_up(self, paused: Seen) -> None:
+    async def give_up(self, paused: TaskView) -> None:
         """End a task that waits for an answer."""
         await self.cancel(paused.task_id)
 
     @abstractmethod
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         """Return the current state of the task."""
 
-    async def branch(self, task: Seen) -> None:
+    async def branch(self, task: TaskView) -> None:
         """Continue from the state of the conversation after that task."""
         self._lacks(Feature.FORK)
 
@@ -330,7 +330,7 @@ class Caller(ABC):
         """Change members of the conversation's state."""
         self._lacks(Feature.STATE)
 
-    def shown(self, question: Question) -> Question:
+    def expected_question(self, question: Question) -> Question:
         """Return the question as this protocol shows it."""
         return question
 
@@ -343,11 +343,11 @@ class Caller(ABC):
         """True if the protocol has streams."""
         return self.carries[Feature.STREAM].level != "dropped"
 
-    def later(self, streamed: Seen) -> Seen:
+    def later(self, streamed: TaskView) -> TaskView:
         """Return the part of a streamed state that `look` shows after the end."""
         return streamed.lasting
 
-    async def told(self, *contents: Content) -> Seen:
+    async def run_to_end(self, *contents: Content) -> TaskView:
         """Start a task, and return its state when it stops. Use a stream if the protocol has streams."""
         if not self.follows:
             return await self.send(*contents)
@@ -356,9 +356,9 @@ class Caller(ABC):
         assert view.task_id == feed.ids.task
         return view
 
-    async def told_all(self, *contents: Content) -> Sequence[Seen]:
+    async def run_in_each_way(self, *contents: Content) -> Sequence[TaskView]:
         """Start the task in each way that the protocol has, and return each final state."""
-        return await self.told(*contents), await type(self)(self.http, self.agent).send(*contents)
+        return await self.run_to_end(*contents), await type(self)(self.http, self.agent).send(*contents)
 
     @abstractmethod
     async def losses(self, task_id: str) -> set[str]:
@@ -372,7 +372,7 @@ class Caller(ABC):
         """Yield all frames of a task from the first one, without the first `skip`."""
         self._lacks(Feature.REATTACH)
 
-    def come_back(self, feed: Feed) -> Following:
+    def reconnect(self, feed: Feed) -> Following:
         """Yield the frames that this feed has missed since it disconnected."""
         return self.replay(feed.ids.task, view=feed.view, skip=feed.before + len(feed.frames))
 

@@ -34,7 +34,7 @@ VARIED = {
     Feature.USAGE: ("11037",),
 }
 """Words of each feature in the output of the agent `varied`, which contains no others of that feature."""
-WHOLE = {
+VARIED_VALUES = {
     Feature.FILE_URL: [("https://example.com/far-away.html", "text/html")],
     Feature.REFUSAL: ["cannot-say-that"],
     Feature.STEP: ["step-by-step"],

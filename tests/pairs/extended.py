@@ -56,7 +56,7 @@ class Records:
         assert set(envelope) <= {"after", "events", "next"}, envelope
         if self.after is None:
             self.after = envelope["after"]
-        assert envelope["after"] == self.last, "what comes follows what there is"
+        assert envelope["after"] == self.last, "an envelope must follow the received records"
         for record in envelope["events"]:
             assert record["seq"] > self.last
             self.by_number[record["seq"]] = record
@@ -65,18 +65,18 @@ class Records:
 
     def read_whole(self, envelope: Wire) -> None:
         """Add the envelope of a finished object, which may repeat records."""
-        assert set(envelope) == {"after", "events"}, "all of it fits into one"
+        assert set(envelope) == {"after", "events"}, "one envelope must contain everything"
         numbers = [record["seq"] for record in envelope["events"]]
         assert numbers == sorted(set(numbers))
         self.after = envelope["after"] if self.after is None else self.after
         for record in envelope["events"]:
             stored = self.by_number.setdefault(record["seq"], record)
-            assert stored == record, "a record is the same whenever it is told"
+            assert stored == record, "a repeated record must be identical"
 
     def join(self, later: "Records") -> None:
         """Add later records of the same task."""
         for seq, record in later.by_number.items():
-            assert self.by_number.setdefault(seq, record) == record, "a record is the same whenever it is told"
+            assert self.by_number.setdefault(seq, record) == record, "a repeated record must be identical"
         self.ids = later.ids
 
     @property
@@ -138,7 +138,7 @@ class Extended(ABC):
     async def look(self, task: Records) -> Records:
         """Return the records of a finished object."""
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         """Return the records after that one."""
         raise NotImplementedError(self.carries[Feature.REATTACH].how)
 
@@ -211,7 +211,7 @@ class A2A(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), **self._request("get", {"id": task.ids.task}))
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         request = self._request("subscribe", {"id": task.ids.task}, **{"Babelgate-From": str(seq)})
         return await self._fetch(Records(), **request)
 
@@ -265,7 +265,7 @@ class Acp(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), "GET", f"/acp/runs/{task.ids.task}")
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         headers = {"Accept": "text/event-stream", "Babelgate-From": str(seq)}
         return await self._fetch(Records(), "GET", f"/acp/runs/{task.ids.task}/events", headers)
 
@@ -348,7 +348,7 @@ class LangGraph(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), "GET", f"{self._url(task)}/{self.joins}")
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         headers = {"Last-Event-ID": task.places[seq]}
         params = {"stream_mode": list(self.modes)}
         return await self._fetch(Records(after=seq), "GET", f"{self._url(task)}/stream", headers, params=params)
@@ -397,7 +397,7 @@ class Responses(Extended):
     async def look(self, task: Records) -> Records:
         return await self._fetch(Records(), "GET", self._url(task))
 
-    async def come_back(self, task: Records, seq: int) -> Records:
+    async def reconnect(self, task: Records, seq: int) -> Records:
         """Replay the run from its start, and drop the earlier records."""
         again = await self._fetch(Records(), "GET", self._url(task), params={"stream": "true"})
         later = Records({number: record for number, record in again.by_number.items() if number > seq}, after=seq)

@@ -140,12 +140,12 @@ def files(state: MessagesState) -> Any:
     return says([*blocks_of(state["messages"], "file"), {"type": "file", "base64": report, **about}])
 
 
-class Given(MessagesState):
+class DataState(MessagesState):
     list: list[Any]
     nested: dict[str, Any]
 
 
-def data(state: Given) -> Any:
+def data(state: DataState) -> Any:
     """Return the data of the message or, if it has none, of the state."""
     blocks = [block["json"] for block in blocks_of(state["messages"], "json")] if state.get("messages") else []
     values = blocks or [{name: state[name] for name in ("list", "nested")}]
@@ -264,7 +264,7 @@ def graphs(players: Cast) -> dict[str, Any]:
         **streams,
         "echo": one(Noted, echo),
         "approve": approve(),
-        "data": one(Given, data),
+        "data": one(DataState, data),
         "count": count(),
         "varied": varied(),
     }

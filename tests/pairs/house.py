@@ -33,7 +33,7 @@ from tests.pairs.model import CALL, MODELS, REQUEST_MODELS, serve_models
 from tests.pairs.openai import Chat, Responses
 from tests.pairs.runtime import Runtime
 from tests.pairs.whole import NAME as WHOLE
-from tests.pairs.whole import whole
+from tests.pairs.whole import every_event_agent
 from tests.postgres import new_schema, url_of
 from tests.running import Running, running
 
@@ -130,7 +130,7 @@ class House:
 def _house(kind: Kind, front: Running, players: Cast) -> House:
     async def await_cancel(_: Run) -> None:
         if kind.side.carries[Feature.CANCEL].level == "dropped":
-            assert not players.closed.is_set(), "it was told, and nobody can have done that"
+            assert not players.closed.is_set(), "no agent can have been cancelled"
             return
         async with asyncio.timeout(BOUND):
             await players.closed.wait()
@@ -146,7 +146,7 @@ def _house(kind: Kind, front: Running, players: Cast) -> House:
 async def in_process(folder: Path, kind: Kind) -> AsyncGenerator[House]:
     """Open Python functions in the gateway's process."""
     players = Cast()
-    async with running(folder, players.agents(), registered={WHOLE: whole()}) as front:
+    async with running(folder, players.agents(), registered={WHOLE: every_event_agent()}) as front:
         yield _house(kind, front, players)
 
 
@@ -167,7 +167,9 @@ async def clustered(folder: Path, kind: Kind) -> AsyncGenerator[House]:
             balancer = RoundRobin()
             for name in ("one", "two"):
                 (folder / name).mkdir()
-                opened = running(folder / name, players.agents(), registered={WHOLE: whole()}, node=name, **shared)
+                opened = running(
+                    folder / name, players.agents(), registered={WHOLE: every_event_agent()}, node=name, **shared
+                )
                 nodes.append(await stack.enter_async_context(opened))
                 balancer.add(httpx.URL(nodes[-1].url))
             client = httpx.AsyncClient(
@@ -202,7 +204,10 @@ async def behind(protocol: str, path: str, folder: Path, kind: Kind, **options: 
     players = Cast()
     upstream_folder = folder / "upstream"
     upstream_folder.mkdir()
-    registered = {WHOLE: whole(), REMEMBER: RegisteredAgent(*wrap_graph(one(Remembering, remember), REMEMBER))}
+    registered = {
+        WHOLE: every_event_agent(),
+        REMEMBER: RegisteredAgent(*wrap_graph(one(Remembering, remember), REMEMBER)),
+    }
     async with running(upstream_folder, players.agents(), registered=registered) as upstream:
         urls = {name: upstream.url + path.format(agent=name) for name in (*players.agents(), *registered)}
         async with _fronting(folder, protocol, urls, None, **options) as front:

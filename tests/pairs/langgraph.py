@@ -13,7 +13,20 @@ from json import loads
 from typing import Any, ClassVar, Final, Self
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Seen, View
+from tests.pairs.caller import (
+    Caller,
+    Content,
+    Data,
+    Feed,
+    File,
+    Following,
+    Frame,
+    Ids,
+    Question,
+    RunFeed,
+    TaskView,
+    View,
+)
 
 Wire = dict[str, Any]
 
@@ -135,7 +148,7 @@ class _View(View):
                 assert set(payload) == {"run_id", "attempt"}
                 assert payload["run_id"] == self.ids.run
                 if payload["run_id"] in self.started:
-                    assert payload["attempt"] > 1, "a run that starts again says so"
+                    assert payload["attempt"] > 1, "a run that starts again must announce it"
                     self.output, self.progress = deepcopy(self.before[-1])
                     self.taken_back, self.chunks = {**self.taken_back, **self.chunks}, {}
                 else:
@@ -145,7 +158,7 @@ class _View(View):
             case "messages":
                 chunk, about = payload
                 assert about["thread_id"] == self.ids.thread
-                assert chunk["id"], "chunks are added up by it"
+                assert chunk["id"], "clients accumulate chunks by id"
                 key, speakers = self.speaker
                 if chunk[key] not in speakers:
                     self.progress.append(chunk["content"])
@@ -190,8 +203,8 @@ class _View(View):
                 pass
 
     @property
-    def seen(self) -> Seen:
-        return Seen(
+    def task(self) -> TaskView:
+        return TaskView(
             state=self.state,
             text=self.output.text,
             data=self.output.all_data,
@@ -231,7 +244,7 @@ class _Feed(RunFeed):
         self.last = frame.id
         return frame
 
-    async def go_on(self) -> bool:
+    async def join_next(self) -> bool:
         runs = await self._caller.runs(self.ids.task)
         at = [run["run_id"] for run in runs].index(self.ids.run)
         if not self._onward or at == len(runs) - 1:
@@ -264,7 +277,7 @@ class LangGraph(Caller):
     }
     """State of a task, by the status of its last run, unless that run asked a question."""
 
-    def shown(self, question: Question) -> Question:
+    def expected_question(self, question: Question) -> Question:
         """Return the question with a call of a caller's tool as a headless tool."""
         value = question.value
         if not (isinstance(value, dict) and "call_id" in value):
@@ -284,7 +297,7 @@ class LangGraph(Caller):
             body["checkpoint_id"], self._checkpoint = self._checkpoint, None
         return body
 
-    def _answer_body(self, paused: Seen, answers: tuple[Content, ...]) -> Wire:
+    def _answer_body(self, paused: TaskView, answers: tuple[Content, ...]) -> Wire:
         """Return a request with the answers. A single answer is the value itself; several are by question id."""
         values = [item.value if isinstance(item, Data) else item for item in answers]
         resume = values[0]
@@ -333,7 +346,7 @@ class LangGraph(Caller):
 
     # Sending
 
-    async def _run_and_wait(self, body: Wire) -> Seen:
+    async def _run_and_wait(self, body: Wire) -> TaskView:
         thread_id = await self._thread()
         response = await self.http.post(f"{self.runs_url(thread_id)}/wait", json=body)
         assert response.status_code == 200, response.text
@@ -345,31 +358,31 @@ class LangGraph(Caller):
         assert ("__error__" in result) == (view.state == "failed")
         return view
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         return await self._run_and_wait(self._run_body(contents))
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         self.context_id = paused.context_id
         return await self._run_and_wait(self._answer_body(paused, answers))
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         run = (await self.runs(task_id))[-1]
         path = f"{self.runs_url(run['thread_id'])}/{run['run_id']}/cancel"
         await self._json("POST", path, params={"wait": "true"})
         return await self.look(task_id)
 
-    async def give_up(self, paused: Seen) -> None:
+    async def give_up(self, paused: TaskView) -> None:
         """Send another input, which ends the question. The run that asked has ended, so it cannot be cancelled."""
         self.context_id = paused.context_id
         await self.send("something else")
 
     # Looking
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         runs = await self.runs(task_id)
         state, ending = await self.state(runs)
         output = await self._output_of(runs)
-        return Seen(
+        return TaskView(
             state=state,
             text=output.text,
             data=output.all_data,
@@ -402,10 +415,10 @@ class LangGraph(Caller):
     def _messages(self, state: Wire) -> list[Wire]:
         return state["values"].get("messages", [])
 
-    async def branch(self, task: Seen) -> None:
+    async def branch(self, task: TaskView) -> None:
         self._checkpoint = await self._newest(task)
 
-    async def _newest(self, task: Seen) -> str:
+    async def _newest(self, task: TaskView) -> str:
         """Return the newest checkpoint of a task."""
         mine = {run["run_id"] for run in await self.runs(task.task_id)}
         path = f"{self.prefix}/threads/{task.context_id}/history"
@@ -429,7 +442,7 @@ class LangGraph(Caller):
             lost |= names
         return lost
 
-    def later(self, streamed: Seen) -> Seen:
+    def later(self, streamed: TaskView) -> TaskView:
         """Remove the artifacts, which are only in streams."""
         return replace(streamed.lasting, files={})
 
@@ -446,18 +459,18 @@ class LangGraph(Caller):
     def stream(self, *contents: Content) -> Following:
         return self._created(self._run_body(contents), _View(self.speaker))
 
-    async def told_all(self, *contents: Content) -> Sequence[Seen]:
+    async def run_in_each_way(self, *contents: Content) -> Sequence[TaskView]:
         """Request also the modes of steps, which no other test uses."""
         other = type(self)(self.http, self.agent)
         body = {**other._run_body(contents), "stream_mode": ["updates", "debug"]}
         response = await self.http.post(f"{self.runs_url(await other._thread())}/stream", json=body)
         assert response.status_code == 200, response.text
-        return await super().told_all(*contents)
+        return await super().run_in_each_way(*contents)
 
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
         self.context_id = paused.ids.thread
         assert isinstance(paused.view, _View)
-        return self._created(self._answer_body(paused.seen, answers), paused.view, paused.before + len(paused.frames))
+        return self._created(self._answer_body(paused.task, answers), paused.view, paused.before + len(paused.frames))
 
     @asynccontextmanager
     async def _joined(
@@ -477,7 +490,7 @@ class LangGraph(Caller):
         assert isinstance(view, _View)
         return self._joined(task_id, None, view, START, skip)
 
-    def come_back(self, feed: Feed) -> Following:
+    def reconnect(self, feed: Feed) -> Following:
         assert isinstance(feed, _Feed)
         return self._joined(feed.ids.task, feed.ids.run, feed.view, feed.last)
 
@@ -497,17 +510,17 @@ class AgentProtocol(LangGraph):
         body = {"agent_id": self.agent, "messages": [message_of(contents)], "on_disconnect": "continue"}
         return {**body, **self._run_options()}
 
-    def _answer_body(self, paused: Seen, answers: tuple[Content, ...]) -> Wire:
+    def _answer_body(self, paused: TaskView, answers: tuple[Content, ...]) -> Wire:
         body = super()._answer_body(paused, answers)
         del body["assistant_id"]
         return {"agent_id": self.agent, "on_disconnect": "continue", **body}
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         run = (await self.runs(task_id))[-1]
         await self._json("POST", f"{self.prefix}/runs/{run['run_id']}/cancel", 204, params={"wait": "true"})
         return await self.look(task_id)
 
-    async def branch(self, task: Seen) -> None:
+    async def branch(self, task: TaskView) -> None:
         """Change the checkpoint of the thread."""
         checkpoint = {"checkpoint_id": await self._newest(task)}
         await self._json("PATCH", f"{self.prefix}/threads/{task.context_id}", json={"checkpoint": checkpoint})

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from babelgate.adapters.mcp.codec.run_id import encode_run_id
 from tests.adapters.mcp.site import TASKS, Modern, messages_of
-from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Ids, Question, Seen
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Ids, Question, TaskView
 from tests.pairs.cast import STEP
 from tests.pairs.openai import after
 
@@ -47,7 +47,7 @@ def file_of(block: Wire) -> tuple[str, bytes]:
     return block["_meta"]["babelgate"]["name"], b64decode(block["data"])
 
 
-def seen_of(result: Wire, ids: Ids, state: str = "") -> Seen:
+def task_view_of(result: Wire, ids: Ids, state: str = "") -> TaskView:
     """Return the state in a tool result. Data is shown as its JSON."""
     content: list[Wire] = result["content"]
     structured: Wire = result.get("structuredContent") or {}
@@ -60,7 +60,7 @@ def seen_of(result: Wire, ids: Ids, state: str = "") -> Seen:
         fault = "" if cancelled else content[-1]["text"]
         content, state = content[:-1], "cancelled" if cancelled else "failed"
     texts = [block["text"] for block in content if block["type"] == "text"]
-    return Seen(
+    return TaskView(
         state or "completed",
         text="".join(text for text in texts if not text.startswith("{")),
         data=tuple(json.loads(text) for text in texts if text.startswith("{")),
@@ -85,10 +85,10 @@ class _Polled(Feed):
         self.frames = []
         self.before = 0
         self._caller = caller
-        self._now = Seen("working", task_id=ids.task, context_id=ids.thread)
+        self._now = TaskView("working", task_id=ids.task, context_id=ids.thread)
 
     @property
-    def seen(self) -> Seen:
+    def task(self) -> TaskView:
         return self._now
 
     async def next(self) -> bool:
@@ -119,11 +119,11 @@ class Mcp(Caller):
             arguments[next(name for name in wanted if name != "thread_id")] = arguments.pop("message")
         return arguments
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         result = await self._client().call(self.agent, await self._arguments(contents))
-        return seen_of(result, ids_of(result["_meta"]))
+        return task_view_of(result, ids_of(result["_meta"]))
 
-    async def told(self, *contents: Content) -> Seen:
+    async def run_to_end(self, *contents: Content) -> TaskView:
         """Return the result with the progress messages.
 
         MCP reports steps there too, which are removed: other protocols have no asides for them.
@@ -133,7 +133,7 @@ class Mcp(Caller):
         *notes, answer = messages_of(await self.http.request(**client.request("tools/call", params)))
         words = [note["params"]["message"] for note in notes if "_meta" not in note["params"]]
         asides = tuple(each for each in words if not each.startswith(STEP) and each != self.agent)
-        return replace(seen_of(answer["result"], ids_of(answer["result"]["_meta"])), asides=asides)
+        return replace(task_view_of(answer["result"], ids_of(answer["result"]["_meta"])), asides=asides)
 
     def stream(self, *contents: Content) -> Following:
         return self._started(contents)
@@ -147,19 +147,19 @@ class Mcp(Caller):
         """Poll the task as a client that has its id. The protocol has no streams to reconnect to."""
         return nullcontext(_Polled(self, Ids(Ids.thread_of(task_id), task_id, None)))
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         values = [item.value if isinstance(item, Data) else item for item in answers]
         values_by_id = {question.id: value for question, value in zip(paused.questions, values, strict=False)}
         arguments: Wire = {"run_id": encode_run_id(paused.task_id), "answers": values_by_id}
         result = await self._client().call("resume_run", arguments)
-        return after(paused, seen_of(result, ids_of(result["_meta"])))
+        return after(paused, task_view_of(result, ids_of(result["_meta"])))
 
     async def _get(self, task_id: str) -> Wire:
         reply = await self._client(polls=True).ask("tasks/get", {"taskId": task_id})
         assert "result" in reply, reply
         return reply["result"]
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         reply = await self._client(polls=True).ask("tasks/cancel", {"taskId": task_id})
         assert "result" in reply, reply
         view = await self.look(task_id)
@@ -167,12 +167,12 @@ class Mcp(Caller):
             view = await self.look(task_id)
         return view
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         task = await self._get(task_id)
         if "result" in task:
-            return seen_of(task["result"], ids_of(task["result"]["_meta"]))
+            return task_view_of(task["result"], ids_of(task["result"]["_meta"]))
         meta = task["_meta"]
-        return seen_of(meta["babelgate"]["result"], ids_of(meta), _STATES.get(task["status"], ""))
+        return task_view_of(meta["babelgate"]["result"], ids_of(meta), _STATES.get(task["status"], ""))
 
     async def losses(self, task_id: str) -> set[str]:
         task = await self._get(task_id)

@@ -16,7 +16,7 @@ from uuid import UUID
 import httpx
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, Seen, View
+from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, TaskView, View
 
 Wire = dict[str, Any]
 
@@ -59,7 +59,7 @@ def question_of(call: Wire) -> Question:
     )
 
 
-def seen_of(run_id: str, message: Wire, finish: str | None, error: Wire | None = None) -> Seen:
+def task_view_of(run_id: str, message: Wire, finish: str | None, error: Wire | None = None) -> TaskView:
     """Return the state of one completion. Data is shown as its JSON."""
     text: str = message.get("content") or ""
     data: tuple[Any, ...] = ()
@@ -69,7 +69,7 @@ def seen_of(run_id: str, message: Wire, finish: str | None, error: Wire | None =
     if error is not None:
         state = "cancelled" if error["code"] == "run_cancelled" else "failed"
     task_id = Ids.task_of(run_id)
-    return Seen(
+    return TaskView(
         state,
         text=text,
         data=data,
@@ -81,21 +81,21 @@ def seen_of(run_id: str, message: Wire, finish: str | None, error: Wire | None =
     )
 
 
-def after(before: Seen, current: Seen) -> Seen:
+def after(before: TaskView, current: TaskView) -> TaskView:
     """Return the state of a task after its next run."""
     return replace(
         current, text=before.text + current.text, data=before.data + current.data, asides=before.asides + current.asides
     )
 
 
-def results_of(paused: Seen, answers: tuple[Content, ...]) -> list[tuple[str, Content]]:
+def results_of(paused: TaskView, answers: tuple[Content, ...]) -> list[tuple[str, Content]]:
     """Return the id of each answered call, and its result as text."""
     texts = [json.dumps(item.value) if isinstance(item, Data) else item for item in answers]
     return [(question.id, text) for question, text in zip(paused.questions, texts, strict=False)]
 
 
 class _View(View):
-    def __init__(self, before: Seen | None = None) -> None:
+    def __init__(self, before: TaskView | None = None) -> None:
         self.before = before
         self.message: Wire = {}
         self.finish: str | None = None
@@ -104,7 +104,7 @@ class _View(View):
         self.done = False
 
     def read(self, frame: Frame) -> None:
-        assert not self.done and self.error is None, "something comes after the end"
+        assert not self.done and self.error is None, "the stream must end after [DONE]"
         if frame.bare == b"[DONE]":
             assert self.finish is not None
             self.done = True
@@ -126,16 +126,16 @@ class _View(View):
                 assert [call["index"] for call in value] == list(range(len(calls), len(calls) + len(value)))
                 calls += value
             elif name == "role":
-                assert name not in self.message, "clients add up what they are told"
+                assert name not in self.message, "clients add up the deltas"
                 self.message[name] = value
             elif isinstance(value, str):
                 self.message[name] = self.message.get(name, "") + value
 
     @property
-    def seen(self) -> Seen:
+    def task(self) -> TaskView:
         if not self.run_id:
-            return Seen(state="")
-        view = seen_of(self.run_id, self.message, self.finish, self.error)
+            return TaskView(state="")
+        view = task_view_of(self.run_id, self.message, self.finish, self.error)
         return view if self.before is None else after(self.before, view)
 
 
@@ -146,31 +146,31 @@ class _OpenAI(Caller):
     def _start_request(self, contents: tuple[Content, ...]) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _answer_request(self, paused: Seen, answers: tuple[Content, ...]) -> dict[str, Any]: ...
+    def _answer_request(self, paused: TaskView, answers: tuple[Content, ...]) -> dict[str, Any]: ...
 
     @abstractmethod
-    def _read(self, response: httpx.Response) -> Seen: ...
+    def _read(self, response: httpx.Response) -> TaskView: ...
 
     @abstractmethod
     def _url(self, run_id: str) -> str: ...
 
-    def shown(self, question: Question) -> Question:
+    def expected_question(self, question: Question) -> Question:
         """Return the question with a call of a caller's tool under an id of the gateway."""
         value = question.value
         if isinstance(value, dict) and "call_id" in value:
             return replace(question, value={name: value[name] for name in ("name", "arguments")})  # pyright: ignore[reportUnknownVariableType]
         return question
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         return self._read(await self.http.request(**self._start_request(contents)))
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         self.context_id = paused.context_id
         return after(paused, self._read(await self.http.request(**self._answer_request(paused, answers))))
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         """Return the accumulated state of the task's runs."""
-        view: Seen | None = None
+        view: TaskView | None = None
         for run_id in Ids.runs_of(task_id):
             run = self._read(await self.http.get(self._url(run_id))).lasting
             view = run if view is None else after(view, run)
@@ -198,7 +198,7 @@ class Chat(_OpenAI):
             body["metadata"] = about
         return {"method": "POST", "url": "/v1/chat/completions", "json": body}
 
-    def _read(self, response: httpx.Response) -> Seen:
+    def _read(self, response: httpx.Response) -> TaskView:
         ids, body = Ids.of(response.headers), response.json()
         assert ids.run is not None
         self.context_id = ids.thread
@@ -209,7 +209,7 @@ class Chat(_OpenAI):
         completion: Wire = body if error is None else error.get("completion") or nothing
         assert error is not None or body["id"] == PREFIX + ids.run
         (choice,) = completion["choices"]
-        return seen_of(ids.run, choice["message"], choice.get("finish_reason"), error)
+        return task_view_of(ids.run, choice["message"], choice.get("finish_reason"), error)
 
     def _url(self, run_id: str) -> str:
         return f"/v1/chat/completions/{PREFIX}{run_id}"
@@ -220,20 +220,20 @@ class Chat(_OpenAI):
     def stream(self, *contents: Content) -> Following:
         return self._followed(_View(), **self._body([message_of(contents)], stream=True))
 
-    def _answer_request(self, paused: Seen, answers: tuple[Content, ...], **more: Any) -> dict[str, Any]:
+    def _answer_request(self, paused: TaskView, answers: tuple[Content, ...], **more: Any) -> dict[str, Any]:
         results = results_of(paused, answers)
         messages = [{"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results]
         return self._body(messages, **more)
 
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
-        self.context_id = paused.seen.context_id
-        return self._followed(_View(paused.seen), **self._answer_request(paused.seen, answers, stream=True))
+        self.context_id = paused.task.context_id
+        return self._followed(_View(paused.task), **self._answer_request(paused.task, answers, stream=True))
 
 
 class _ResponseView(View):
     """State of one response, or of all responses of a task, one after the other."""
 
-    def __init__(self, before: Seen | None = None) -> None:
+    def __init__(self, before: TaskView | None = None) -> None:
         self.before = before
         self.response: Wire = {}
         self.items: dict[int, Wire] = {}
@@ -250,9 +250,9 @@ class _ResponseView(View):
         if event["type"] == "response.created":
             assert self.ended or not self.response
             if self.ended:
-                self.before = self.seen
+                self.before = self.task
             self.items, self.texts, self.number, self.ended = {}, {}, -1, False
-        assert not self.ended, "nothing comes after the end"
+        assert not self.ended, "the stream must not continue after its end"
         assert event["sequence_number"] == self.number + 1
         self.number += 1
         match event["type"].removeprefix("response."):
@@ -280,10 +280,10 @@ class _ResponseView(View):
             assert self.response["output"] == list(self.items.values())
 
     @property
-    def seen(self) -> Seen:
+    def task(self) -> TaskView:
         if not self.response:
-            return Seen(state="")
-        view = seen_of_response({**self.response, "output": list(self.items.values())})
+            return TaskView(state="")
+        view = task_view_of_response({**self.response, "output": list(self.items.values())})
         return view if self.before is None else after(self.before, view)
 
 
@@ -292,7 +292,7 @@ def call_of(item: Wire) -> Wire:
     return {"id": item["call_id"], "function": {"name": item["name"], "arguments": item["arguments"]}}
 
 
-def seen_of_response(response: Wire) -> Seen:
+def task_view_of_response(response: Wire) -> TaskView:
     """Return the state of a response. Data is shown as its JSON, in a separate part."""
     text, data = "", list[Any]()
     asides: list[str] = []
@@ -314,7 +314,7 @@ def seen_of_response(response: Wire) -> Seen:
                 pass
     state: str = "working" if response["status"] in ("queued", "in_progress") else response["status"]
     task_id = Ids.task_of(run_of(response["id"]))
-    return Seen(
+    return TaskView(
         "input_required" if calls and state == "completed" else state,
         text=text,
         data=tuple(data),
@@ -360,14 +360,14 @@ class Responses(_OpenAI):
             body["conversation"] = f"conv_{UUID(self.context_id).hex}"
         return {"method": "POST", "url": "/v1/responses", "json": body}
 
-    def _read(self, response: httpx.Response) -> Seen:
+    def _read(self, response: httpx.Response) -> TaskView:
         ids, body = Ids.of(response.headers), response.json()
         self.context_id = ids.thread
         if "error" in body and "status" not in body:
             assert response.status_code >= 500, response.text
             body = body["error"]["response"]
         assert ids.run is not None and body["id"] == response_of(ids.run)
-        return seen_of_response(body)
+        return task_view_of_response(body)
 
     def _message(self, contents: tuple[Content, ...]) -> list[Wire]:
         return [{"role": "user", "content": [self._part(one) for one in contents]}]
@@ -390,23 +390,23 @@ class Responses(_OpenAI):
             self.context_id = feed.ids.thread
             yield feed
 
-    def _answer_request(self, paused: Seen, answers: tuple[Content, ...], **more: Any) -> dict[str, Any]:
+    def _answer_request(self, paused: TaskView, answers: tuple[Content, ...], **more: Any) -> dict[str, Any]:
         results = results_of(paused, answers)
         outputs = [{"type": "function_call_output", "call_id": call_id, "output": text} for call_id, text in results]
         return self._body(outputs, **more)
 
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
-        self.context_id = paused.seen.context_id
-        request = self._answer_request(paused.seen, answers, stream=True, background=True)
-        return self._followed(_ResponseView(paused.seen), **request)
+        self.context_id = paused.task.context_id
+        request = self._answer_request(paused.task, answers, stream=True, background=True)
+        return self._followed(_ResponseView(paused.task), **request)
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         *_, run_id = Ids.runs_of(task_id)
         response = await self.http.post(f"{self._url(run_id)}/cancel")
         assert response.status_code == 200, response.text
         return self._read(response)
 
-    async def branch(self, task: Seen) -> None:
+    async def branch(self, task: TaskView) -> None:
         *_, run_id = Ids.runs_of(task.task_id)
         self._previous = response_of(run_id)
 
@@ -418,7 +418,7 @@ class Responses(_OpenAI):
         """Yield the task's responses, one after the other."""
         async with aclosing(self._chunks(task_id)) as chunks:
             feed = Feed(view or _ResponseView(), before=skip, skip=skip)
-            feed.hear(Ids(Ids.thread_of(task_id), task_id, None), chunks)
+            feed.read_chunks(Ids(Ids.thread_of(task_id), task_id, None), chunks)
             yield feed
 
     async def _chunks(self, task_id: str) -> AsyncGenerator[bytes]:

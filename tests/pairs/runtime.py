@@ -12,7 +12,20 @@ from json import loads
 from typing import Any, ClassVar, Final, Self
 
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Content, Data, Feed, File, Following, Frame, Ids, Question, RunFeed, Seen, View
+from tests.pairs.caller import (
+    Caller,
+    Content,
+    Data,
+    Feed,
+    File,
+    Following,
+    Frame,
+    Ids,
+    Question,
+    RunFeed,
+    TaskView,
+    View,
+)
 
 Wire = dict[str, Any]
 
@@ -63,7 +76,7 @@ class _Output:
     """Parts of the artifacts, by artifact id."""
     output: Any = None
 
-    def seen(self, state: str, before: Seen | None, **more: Any) -> Seen:
+    def as_task(self, state: str, before: TaskView | None, **more: Any) -> TaskView:
         text, data, files, asides = "", list[Any](), dict[str, bytes](), list[str]()
         if before is not None:
             text, data, files, asides = before.text, [*before.data], dict(before.files), [*before.asides]
@@ -88,7 +101,7 @@ class _Output:
                 files[name] = files.get(name, b"") + content_of(part)
         if self.output is not None and self.output not in data:
             data.append(self.output)
-        return Seen(state, text=text, data=tuple(data), files=files, asides=tuple(asides), **more)
+        return TaskView(state, text=text, data=tuple(data), files=files, asides=tuple(asides), **more)
 
 
 def content_of(part: Wire) -> bytes:
@@ -98,14 +111,14 @@ def content_of(part: Wire) -> bytes:
     return b64decode(part["inline"]) if part.get("inline") else part["url"].encode()
 
 
-def seen_of(run: Wire, before: Seen | None = None) -> Seen:
+def task_view_of(run: Wire, before: TaskView | None = None) -> TaskView:
     output: Wire = run["output"]
     produced = _Output({each["message_id"]: each for each in output["messages"]}, output=output["data"])
     produced.artifacts = {each["artifact_id"]: each["parts"] for each in output["artifacts"]}
     interrupts: list[Wire] = run["interrupt_state"] or []
     for each in interrupts:
         assert (each["task_id"], each["thread_id"]) == (run["task_id"], run["thread_id"])
-    return produced.seen(
+    return produced.as_task(
         STATES.get(run["status"]) or asking([each["type"] for each in interrupts]),
         before,
         questions=tuple(
@@ -122,7 +135,7 @@ class _View(View):
     def __init__(self) -> None:
         self.last = 0
         """Id of the newest event."""
-        self.before: Seen | None = None
+        self.before: TaskView | None = None
         """State after the earlier runs."""
         self.run_id = ""
         self.produced = _Output()
@@ -139,7 +152,7 @@ class _View(View):
         payload: Wire = event["payload"]
         match event["event_type"]:
             case "run_created":
-                self.before = self.seen if self.run_id else None
+                self.before = self.task if self.run_id else None
                 self.produced, self.status, self.run_id = _Output(), "pending", payload["run_id"]
             case "run_started":
                 if payload["attempt"] > 1 and not payload["goes_on"]:  # the run starts over
@@ -174,12 +187,12 @@ class _View(View):
         assert event["run_id"] == self.run_id
 
     @property
-    def seen(self) -> Seen:
+    def task(self) -> TaskView:
         if not self.run_id:
-            return Seen(state="")
+            return TaskView(state="")
         state = STATES.get(self.status) or asking([kind for kind, _ in self.open_questions.values()])
         questions = tuple(question for _, question in self.open_questions.values()) if self.status == "paused" else ()
-        return self.produced.seen(
+        return self.produced.as_task(
             state,
             self.before,
             questions=questions,
@@ -196,7 +209,7 @@ class _Feed(RunFeed):
         headers = {"Last-Event-ID": str(after)} if after else {}
         return await self.open(method="GET", url=f"/v1/runs/{run_id}/stream", headers=headers)
 
-    async def go_on(self) -> bool:
+    async def join_next(self) -> bool:
         runs = Ids.runs_of(self.ids.task)
         at = runs.index(self.ids.run or "")
         if not self._onward or at == len(runs) - 1:
@@ -230,7 +243,7 @@ class Runtime(Caller):
         path = "/v1/runs" if self.context_id is None else f"/v1/threads/{self.context_id}/runs"
         return {"method": "POST", "url": path + below, "json": body}
 
-    def _answer_request(self, paused: Seen, answers: tuple[Content, ...], **more: Any) -> Wire:
+    def _answer_request(self, paused: TaskView, answers: tuple[Content, ...], **more: Any) -> Wire:
         """Return a request with the answers. A single answer is the value itself; several are by question id."""
         values = [item.value if isinstance(item, Data) else item for item in answers]
         if self.tools:
@@ -241,33 +254,33 @@ class Runtime(Caller):
             body = {"task_id": paused.task_id, "answers": dict(zip(pointers, values, strict=False)), **more}
         return {"method": "POST", "url": f"/v1/threads/{paused.context_id}/resume", "json": body}
 
-    async def _run_to_stop(self, before: Seen | None, /, **request: Any) -> Seen:
+    async def _run_to_stop(self, before: TaskView | None, /, **request: Any) -> TaskView:
         run = await self._json(request["method"], request["url"], json=request["json"])
         self.context_id = run["thread_id"]
         self._last_checkpoints[run["task_id"]] = (await self._thread())["state_snapshot"]["checkpoint_id"]
-        return seen_of(run, before)
+        return task_view_of(run, before)
 
     async def _thread(self) -> Wire:
         return await self._json("GET", f"/v1/threads/{self.context_id}")
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         return await self._run_to_stop(None, **self._start_request(contents))
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         return await self._run_to_stop(paused, **self._answer_request(paused, answers))
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         run_id = Ids.runs_of(task_id)[-1]
-        return seen_of(await self._json("POST", f"/v1/runs/{run_id}/cancel", 202))
+        return task_view_of(await self._json("POST", f"/v1/runs/{run_id}/cancel", 202))
 
-    async def look(self, task_id: str) -> Seen:
-        view: Seen | None = None
+    async def look(self, task_id: str) -> TaskView:
+        view: TaskView | None = None
         for run_id in Ids.runs_of(task_id):
-            view = seen_of(await self._json("GET", f"/v1/runs/{run_id}"), view)
+            view = task_view_of(await self._json("GET", f"/v1/runs/{run_id}"), view)
         assert view is not None
         return view.lasting
 
-    async def branch(self, task: Seen) -> None:
+    async def branch(self, task: TaskView) -> None:
         self._checkpoint = self._last_checkpoints[task.task_id]
 
     async def values(self) -> Any:
@@ -298,7 +311,7 @@ class Runtime(Caller):
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
         assert isinstance(paused.view, _View)
         return self._opened(
-            paused.view, paused.before + len(paused.frames), **self._answer_request(paused.seen, answers, stream=True)
+            paused.view, paused.before + len(paused.frames), **self._answer_request(paused.task, answers, stream=True)
         )
 
     @asynccontextmanager
@@ -316,6 +329,6 @@ class Runtime(Caller):
         assert isinstance(view, _View)
         return self._joined(task_id, Ids.runs_of(task_id)[0], view, skip=skip)
 
-    def come_back(self, feed: Feed) -> Following:
+    def reconnect(self, feed: Feed) -> Following:
         assert isinstance(feed.view, _View)
         return self._joined(feed.ids.task, feed.ids.run or "", feed.view, feed.view.last)

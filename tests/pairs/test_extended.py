@@ -22,13 +22,13 @@ from docs.pairing import EXTENDED_AGENTS, EXTENDED_SERVERS, cell
 from tests.fidelity.probe import PROBES
 from tests.pairs.extended import EXTENDED, LABELS, TOOL, UPLOAD, Extended, Records, saying
 from tests.pairs.house import HOUSES, OWNER, House
-from tests.pairs.whole import LOGIN, NAME, OUTPUT, exact, hashed, whole_run
+from tests.pairs.whole import LOGIN, NAME, OUTPUT, every_event_run, exact, hashed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 Extract = Callable[[Sequence[Event]], Any]
 
-WHOLE: Final = [name for name, kind in HOUSES.items() if kind.cast is None and name != "graph"]
+COMPLETE_KINDS: Final = [name for name, kind in HOUSES.items() if kind.cast is None and name != "graph"]
 """Kinds of agents that can emit all of it."""
 ANSWERS: Final = {"What is your name?": "Ada", "May I write?": {"approved": True}, "Who are you?": "me"}
 
@@ -43,7 +43,7 @@ def by_each(houses: Sequence[str], agent: str, *, where: Callable[[type[Extended
     return pytest.mark.parametrize(("house", "caller"), cells, indirect=True)
 
 
-@by_each(WHOLE, NAME)
+@by_each(COMPLETE_KINDS, NAME)
 async def test_received_records_are_the_log_and_the_agents_output(house: House, caller: Extended) -> None:
     task = await caller.send("go", saying())
     assert await logged(house, caller, task) == task.by_number
@@ -57,15 +57,15 @@ async def test_received_records_are_the_log_and_the_agents_output(house: House, 
     wrong = {
         feature: (actual, expected)
         for feature, extract in EXTRACTS.items()
-        if (actual := extract(task.events)) != (expected := extract(WHOLE_RUN))
+        if (actual := extract(task.events)) != (expected := extract(RUN))
         and cell(house.kind.side, EXTENDED_SERVERS[caller.speaks], feature).level == "full"
     }
     assert wrong == {}
     if house.kind.agent in EXTENDED_AGENTS:
-        assert exact(task.events) == exact(WHOLE_RUN)
+        assert exact(task.events) == exact(RUN)
 
 
-@by_each([*WHOLE, "graph"], "fail")
+@by_each([*COMPLETE_KINDS, "graph"], "fail")
 async def test_the_last_record_of_a_failed_run_has_its_fault(house: House, caller: Extended) -> None:
     task = await caller.send("on purpose", {})
     assert await logged(house, caller, task) == task.by_number
@@ -83,7 +83,7 @@ async def test_the_last_record_of_a_failed_run_has_its_fault(house: House, calle
 async def test_a_reconnect_receives_the_records_after_any_number(house: House, caller: Extended) -> None:
     task = await caller.send("go", saying())
     for seq in (*list(task.by_number)[:-1:7], list(task.by_number)[-2]):
-        again = await caller.come_back(task, seq)
+        again = await caller.reconnect(task, seq)
         had = {
             number for number in again.by_number if number <= seq
         }  # the first event of A2A may have the record before it
@@ -93,8 +93,8 @@ async def test_a_reconnect_receives_the_records_after_any_number(house: House, c
         }
 
 
-_GIVEN: Final[Any] = {"tools": [TOOL["name"]], "metadata": LABELS, "uploads": [list(UPLOAD[:2])]}
-WHOLE_RUN: Final = whole_run(_GIVEN, ANSWERS[LOGIN.message.text])
+_INPUT_SUMMARY: Final[Any] = {"tools": [TOOL["name"]], "metadata": LABELS, "uploads": [list(UPLOAD[:2])]}
+RUN: Final = every_event_run(_INPUT_SUMMARY, ANSWERS[LOGIN.message.text])
 """All events of the agent once its questions are answered."""
 
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 import pytest
 
 from babelgate.canonical import FULL, Feature
-from tests.pairs.caller import Caller, Data, Feed, File, Question, Seen, recording
-from tests.pairs.cast import APPROVAL, VARIED, WHOLE
+from tests.pairs.caller import Caller, Data, Feed, File, Question, TaskView, recording
+from tests.pairs.cast import APPROVAL, VARIED, VARIED_VALUES
 from tests.pairs.house import House
 from tests.pairs.scenario import pairs
 from tests.pairs.values import messages_in, objects_in, values_in
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAID: Final = (Feature.REASONING, Feature.TOOL_ACTIVITY, Feature.CITATION, Feature.CUSTOM)
+METADATA_FEATURES: Final = (Feature.REASONING, Feature.TOOL_ACTIVITY, Feature.CITATION, Feature.CUSTOM)
 """Features in the output of the agent `metadata`, in addition to its answer."""
 WEATHER: Final = {"name": "weather", "description": "Of a city.", "parameters": {"type": "object"}}
 
@@ -26,7 +26,7 @@ def one_at_a_time(house: House, caller: Caller) -> bool:
     return any(carry.how.startswith("one at a time") for _, carry in house.cell(caller, Feature.QUESTIONS).losses)
 
 
-def left(house: House, caller: Caller, streamed: Seen) -> Seen:
+def left(house: House, caller: Caller, streamed: TaskView) -> TaskView:
     """Return the later view of a stopped answer. An agent's own state does not contain it."""
     return replace(streamed, text="") if house.kind.stateful and caller.shows_state else streamed
 
@@ -41,9 +41,9 @@ async def begun(house: House, feed: Feed) -> str:
 @pairs("echo", Feature.TEXT)
 async def test_an_answer_arrives(house: House, caller: Caller) -> None:
     view = await caller.send("hello")
-    assert view == Seen("completed", text="hello")
+    assert view == TaskView("completed", text="hello")
     assert await caller.look(view.task_id) == view
-    again = await type(caller)(caller.http, caller.agent).told("hello")
+    again = await type(caller)(caller.http, caller.agent).run_to_end("hello")
     assert again == view
     assert again.task_id != view.task_id
 
@@ -53,10 +53,10 @@ async def test_each_token_arrives_before_the_next_is_emitted(house: House, calle
     async with caller.stream("one two three") as feed:
         for text in ("one", "one two"):
             if house.live:
-                assert (await feed.said(text)).state == "working"
+                assert (await feed.until_text(text)).state == "working"
             house.release()
         view = await feed.end()
-    assert view == Seen("completed", text="one two three")
+    assert view == TaskView("completed", text="one two three")
     assert await caller.look(view.task_id) == view
 
 
@@ -95,12 +95,12 @@ async def test_the_state_of_a_conversation_can_be_changed(house: House, caller: 
 
 
 @pairs("ask", Feature.QUESTION)
-async def test_a_question_is_asked_and_answered(house: House, caller: Caller) -> None:
+async def test_a_question_can_be_answered(house: House, caller: Caller) -> None:
     paused = await caller.send("go")
-    assert paused == Seen("input_required", questions=(caller.shown(house.kind.question),))
+    assert paused == TaskView("input_required", questions=(caller.expected_question(house.kind.question),))
     assert await caller.look(paused.task_id) == paused
     answered = await caller.answer(paused, "Ada")
-    assert answered == Seen("completed", text="Hello, Ada.")
+    assert answered == TaskView("completed", text="Hello, Ada.")
     assert (answered.task_id, answered.context_id) == (paused.task_id, paused.context_id)
 
 
@@ -108,10 +108,10 @@ async def test_a_question_is_asked_and_answered(house: House, caller: Caller) ->
 async def test_a_question_ends_a_stream_until_its_answer(house: House, caller: Caller) -> None:
     async with caller.stream("go") as asking:
         paused = await asking.end()
-        assert paused == Seen("input_required", questions=(caller.shown(house.kind.question),))
+        assert paused == TaskView("input_required", questions=(caller.expected_question(house.kind.question),))
     async with caller.stream_answer(asking, "Ada") as answering:
         assert answering.ids.task == asking.ids.task
-        assert await answering.end() == Seen("completed", text="Hello, Ada.")
+        assert await answering.end() == TaskView("completed", text="Hello, Ada.")
 
 
 @pairs("approve", Feature.QUESTION, shows=(Feature.QUESTIONS, Feature.ANSWER_SCHEMA))
@@ -119,16 +119,16 @@ async def test_two_questions_at_once_are_each_answered(house: House, caller: Cal
     name, approval = Question("What is your name?"), Question("May I write?", APPROVAL)
     view = await caller.send("go")
     if not one_at_a_time(house, caller):
-        assert view == Seen("input_required", text="Two questions. ", questions=(name, approval))
+        assert view == TaskView("input_required", text="Two questions. ", questions=(name, approval))
         view = await caller.answer(view, "Ada", Data({"approved": True}))
     else:
-        assert view == Seen("input_required", text="Two questions. ", questions=(name,))
+        assert view == TaskView("input_required", text="Two questions. ", questions=(name,))
         view = await caller.answer(view, "Ada")
-        assert view == Seen("input_required", text="Two questions. ", questions=(approval,))
+        assert view == TaskView("input_required", text="Two questions. ", questions=(approval,))
         view = await caller.answer(view, Data({"approved": True}))
     if house.kind.stateful and caller.shows_state:  # where the answers are, too
         view = replace(view, data=())
-    assert view == Seen("completed", text="Two questions. Ada said yes.")
+    assert view == TaskView("completed", text="Two questions. Ada said yes.")
 
 
 @pairs("login", Feature.QUESTION, shows=(Feature.AUTH_REQUEST,))
@@ -136,16 +136,16 @@ async def test_a_question_for_credentials_is_answered(house: House, caller: Call
     is_kept = house.carries[Feature.AUTH_REQUEST].level == "full"
     is_whole = is_kept and caller.carries[Feature.AUTH_REQUEST] == FULL  # a protocol with a separate state for it
     view = await caller.send("go")
-    assert view == Seen("auth_required" if is_whole else "input_required", questions=(Question("Who are you?"),))
-    assert await caller.answer(view, "Ada") == Seen("completed", text="In as Ada.")
+    assert view == TaskView("auth_required" if is_whole else "input_required", questions=(Question("Who are you?"),))
+    assert await caller.answer(view, "Ada") == TaskView("completed", text="In as Ada.")
 
 
 @pairs("files", Feature.FILE_BYTES, Feature.ARTIFACT, shows=(Feature.UPLOAD,))
 async def test_files_arrive_unchanged_in_both_directions(house: House, caller: Caller) -> None:
     file = File("every byte.bin", bytes(range(256)))
     files = {file.name: file.content, "report.txt": b"text"}
-    view = await caller.told(file, "text")
-    assert view == Seen("completed", files=files)
+    view = await caller.run_to_end(file, "text")
+    assert view == TaskView("completed", files=files)
     later = view if Feature.ARTIFACT in house.kind.side.turns else caller.later(view)
     assert await caller.look(view.task_id) == later
     assert await type(caller)(caller.http, caller.agent).send(file, "text") == later
@@ -155,15 +155,15 @@ async def test_files_arrive_unchanged_in_both_directions(house: House, caller: C
 async def test_data_arrives_unchanged_in_both_directions(house: House, caller: Caller) -> None:
     value: Any = {"list": [1, 2.5, None, True, "é"], "nested": {"a": {}}}
     view = await caller.send(Data(value))
-    assert view == Seen("completed", data=({"given": value},))
-    assert await type(caller)(caller.http, caller.agent).told(Data(value)) == view
+    assert view == TaskView("completed", data=({"given": value},))
+    assert await type(caller)(caller.http, caller.agent).run_to_end(Data(value)) == view
 
 
 @pairs("count", Feature.STRUCTURED_OUTPUT)
 async def test_a_structured_answer_arrives_as_data(house: House, caller: Caller) -> None:
     view = await caller.send("two words")
-    assert view == Seen("completed", data=({"text": "two words", "words": 2},))
-    assert await type(caller)(caller.http, caller.agent).told("two words") == view
+    assert view == TaskView("completed", data=({"text": "two words", "words": 2},))
+    assert await type(caller)(caller.http, caller.agent).run_to_end("two words") == view
 
 
 @pairs("slow", Feature.CANCEL)
@@ -172,23 +172,23 @@ async def test_a_cancel_reaches_the_agent_and_ends_the_stream(house: House, call
         first = await begun(house, feed)
         cancelled = await caller.cancel(feed.ids.task)
         assert cancelled.state == ("cancelling" if caller.carries[Feature.CANCEL].level == "full" else "cancelled")
-        assert await feed.end() == Seen("cancelled", text=first)
+        assert await feed.end() == TaskView("cancelled", text=first)
     await house.await_cancel(await house.ended(feed.ids.task))
-    assert await caller.look(feed.ids.task) == left(house, caller, feed.seen)
+    assert await caller.look(feed.ids.task) == left(house, caller, feed.task)
 
 
 @pairs("ask", Feature.CANCEL, Feature.QUESTION)
 async def test_a_task_that_waits_for_an_answer_can_be_cancelled(house: House, caller: Caller) -> None:
     paused = await caller.send("go")
     await caller.give_up(paused)
-    assert await caller.look(paused.task_id) == Seen("cancelled")
+    assert await caller.look(paused.task_id) == TaskView("cancelled")
 
 
 @pairs("fail", Feature.FAULT)
 async def test_a_failure_has_the_agents_error_message(house: House, caller: Caller) -> None:
-    streamed = await caller.told("on purpose")
+    streamed = await caller.run_to_end("on purpose")
     view = left(house, caller, streamed)
-    assert replace(streamed, fault="") == Seen("failed", text="Before the fault.")
+    assert replace(streamed, fault="") == TaskView("failed", text="Before the fault.")
     assert "on purpose" in view.fault
     assert await type(caller)(caller.http, caller.agent).send("on purpose") == view
     assert await caller.look(view.task_id) == view
@@ -198,11 +198,11 @@ async def test_a_failure_has_the_agents_error_message(house: House, caller: Call
 async def test_a_reader_that_reconnects_gets_each_frame_once(house: House, caller: Caller) -> None:
     async with caller.stream("go") as feed:
         await begun(house, feed)
-    async with caller.come_back(feed) as back, caller.attach(feed.ids.task) as other:
+    async with caller.reconnect(feed) as back, caller.attach(feed.ids.task) as other:
         await begun(house, other)
         house.release()
-        assert await back.end() == Seen("completed", text="first last")
-        assert await other.end() == back.seen
+        assert await back.end() == TaskView("completed", text="first last")
+        assert await other.end() == back.task
     async with caller.replay(feed.ids.task) as replay:
         await replay.end()
     assert feed.frames + back.frames == replay.frames
@@ -214,8 +214,8 @@ async def test_a_run_continues_without_its_reader(house: House, caller: Caller) 
         await begun(house, feed)
     house.release()
     await house.ended(feed.ids.task)
-    async with caller.come_back(feed) as back:
-        assert await back.end() == Seen("completed", text="first last")
+    async with caller.reconnect(feed) as back:
+        assert await back.end() == TaskView("completed", text="first last")
     async with caller.replay(feed.ids.task) as replay:
         await replay.end()
     assert feed.frames + back.frames == replay.frames
@@ -226,31 +226,31 @@ async def test_progress_is_reported_separately_from_the_answer(house: House, cal
     if caller.follows and house.live:
         async with caller.stream("go") as feed:
             view = await feed.until(lambda view: view.asides == ("Half way.",))
-            assert view == Seen("working", asides=("Half way.",))
+            assert view == TaskView("working", asides=("Half way.",))
             view = await feed.end()
     else:
-        view = await caller.told("go")
-    assert view == Seen("completed", text="Done.", asides=("Half way.",))
+        view = await caller.run_to_end("go")
+    assert view == TaskView("completed", text="Done.", asides=("Half way.",))
     assert (await caller.look(view.task_id)).text == "Done."
 
 
 @pairs("metadata", Feature.REASONING)
-async def test_a_thought_is_shown_separately_from_the_answer(house: House, caller: Caller) -> None:
-    view = await caller.told("two words")
-    assert view == Seen("completed", text="As cited.", asides=("Thinking about it.",))
+async def test_a_thought_is_separate_from_the_answer(house: House, caller: Caller) -> None:
+    view = await caller.run_to_end("two words")
+    assert view == TaskView("completed", text="As cited.", asides=("Thinking about it.",))
 
 
-@pairs("metadata", shows=SAID)
+@pairs("metadata", shows=METADATA_FEATURES)
 async def test_exactly_the_lost_features_are_reported(house: House, caller: Caller) -> None:
-    view = await caller.told("two words")
-    assert view.lasting == Seen("completed", text="As cited.")
-    expected = named(house, caller, {*SAID, Feature.TEXT, *house.kind.shows})
+    view = await caller.run_to_end("two words")
+    assert view.lasting == TaskView("completed", text="As cited.")
+    expected = named(house, caller, {*METADATA_FEATURES, Feature.TEXT, *house.kind.shows})
     assert await caller.losses(view.task_id) == {str(feature) for feature in expected}
 
 
 @pairs("varied", shows=tuple(VARIED))
 async def test_lossless_features_are_not_reported_as_lost(house: House, caller: Caller) -> None:
-    view = await caller.told("go")
+    view = await caller.run_to_end("go")
     whole = {str(feature) for feature in Feature if house.cell(caller, feature).level == "full"}
     streamed = {str(feature) for feature, carry in caller.carries.items() if carry.streamed_only}
     assert await caller.losses(view.task_id) & whole <= streamed
@@ -260,7 +260,7 @@ async def test_lossless_features_are_not_reported_as_lost(house: House, caller: 
 async def test_features_that_are_not_lost_arrive(house: House, caller: Caller) -> None:
     body = bytearray()
     async with recording(caller, body):
-        views = await caller.told_all("go")
+        views = await caller.run_in_each_way("go")
     assert {view.state for view in views} == {"completed"}
     for view in views:  # whose bytes may have come as base64
         body += b"\n".join(view.files.values())
@@ -271,7 +271,7 @@ async def test_features_that_are_not_lost_arrive(house: House, caller: Caller) -
     steps = [name for name in values.get(Feature.STEP, ()) if name != "varied"]  # the step of the whole agent
     found = {**values, Feature.STEP: steps}
     whole = [feature for feature in VARIED if house.cell(caller, feature).level == "full"]
-    assert {feature: found.get(feature) for feature in whole} == {feature: WHOLE[feature] for feature in whole}
+    assert {feature: found.get(feature) for feature in whole} == {feature: VARIED_VALUES[feature] for feature in whole}
 
 
 @pairs("noted", Feature.METADATA)
@@ -279,7 +279,7 @@ async def test_a_tasks_metadata_is_stored_and_reaches_the_agent(house: House, ca
     caller.metadata = {"ticket": "no-11037", "label": "two words"}
     view = await caller.send("go")
     reaches = house.carries[Feature.METADATA].level != "dropped"
-    assert view == Seen("completed", text="no-11037" if reaches else "nothing")
+    assert view == TaskView("completed", text="no-11037" if reaches else "nothing")
     body = bytearray()
     async with recording(caller, body):
         await caller.look(view.task_id)
@@ -302,7 +302,7 @@ async def test_a_callers_tool_is_called_and_returns_its_result(house: House, cal
         carry.how.startswith("a caller cannot offer") for _, carry in house.cell(caller, Feature.CALLER_TOOLS).losses
     )
     offered = [] if cannot_offer else ["weather"]
-    assert await caller.answer(paused, "rain") == Seen("completed", text=f"{offered}: rain")
+    assert await caller.answer(paused, "rain") == TaskView("completed", text=f"{offered}: rain")
 
 
 def call_in(question: Question) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from babelgate.canonical import Feature, TaskState
 from tests.pairs.a2a import A2A, JsonRpc03, JsonRpc10, Rest03, Rest10
 from tests.pairs.acp import Acp
 from tests.pairs.aief import Aief
-from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, Seen
+from tests.pairs.caller import Caller, Content, Data, Feed, Frame, Question, TaskView
 from tests.pairs.cast import APPROVAL
 from tests.pairs.house import CALLERS, OWNER, House, needs
 from tests.pairs.langgraph import AgentProtocol, LangGraph
@@ -71,7 +71,7 @@ class Begun:
     task_id: str
     feeds: Sequence[Feed]
     """Feed of the task's caller, if the protocol has streams."""
-    end: Callable[[], Awaitable[Seen]]
+    end: Callable[[], Awaitable[TaskView]]
     """Wait until the task stops, and return what its caller receives."""
 
 
@@ -102,24 +102,24 @@ async def frames_of(caller: Caller, task_id: str, skip: int = 0) -> list[bytes]:
 
 @from_both_sides("echo", 0)
 async def test_a_run_of_one_protocol_is_read_in_another(house: House, caller: Caller, other: Caller) -> None:
-    view = await caller.told("hello")
+    view = await caller.run_to_end("hello")
     there = await other.look(view.task_id)
-    assert there == view == Seen("completed", text="hello")
+    assert there == view == TaskView("completed", text="hello")
     assert (there.task_id, there.context_id) == (view.task_id, view.context_id)
 
 
 @from_both_sides("echo", 1)
 async def test_a_run_of_one_protocol_is_replayed_in_another(house: House, caller: Caller, other: Caller) -> None:
     needs(house, other, Feature.REATTACH)
-    view = await caller.told("hello")
+    view = await caller.run_to_end("hello")
     async with other.replay(view.task_id) as replay:
         assert await replay.end() == view
-    assert (replay.seen.task_id, replay.seen.context_id) == (view.task_id, view.context_id)
+    assert (replay.task.task_id, replay.task.context_id) == (view.task_id, view.context_id)
 
 
 @from_both_sides("history", 2)
 async def test_a_conversation_continues_in_another_protocol(house: House, caller: Caller, other: Caller) -> None:
-    first = await caller.told("one")
+    first = await caller.run_to_end("one")
     other.context_id = first.context_id
     assert (await other.send("two")).text == "2 before: two"
     assert (await caller.look(first.task_id)).text == "0 before: one"
@@ -128,7 +128,7 @@ async def test_a_conversation_continues_in_another_protocol(house: House, caller
 
 
 @pytest.mark.parametrize(("caller", "other"), [((JsonRpc10, "echo"), (Acp, "echo"))], indirect=True, ids=[""])
-async def test_a_context_name_is_shown_in_its_own_protocol_only(house: House, caller: Caller, other: Caller) -> None:
+async def test_a_context_name_is_visible_in_its_protocol_only(house: House, caller: Caller, other: Caller) -> None:
     caller.context_id = "my own/name"
     async with caller.stream("one") as feed:
         assert (await feed.end()).context_id == "my own/name"
@@ -141,18 +141,18 @@ async def test_two_protocols_follow_one_live_run(house: House, caller: Caller, o
     needs(house, other, Feature.REATTACH)
     async with begun(house, caller, "one two three") as run:
         for feed in run.feeds:
-            await feed.said("one")
+            await feed.until_text("one")
         async with other.attach(run.task_id) as late, other.replay(run.task_id) as whole:
             readers = (*run.feeds, late, whole)
             for reader in readers:
-                assert (await reader.said("one")).state == "working"
+                assert (await reader.until_text("one")).state == "working"
             house.release()
             for reader in readers:
-                assert (await reader.said("one two")).state == "working"
+                assert (await reader.until_text("one two")).state == "working"
             house.release()
             for reader in readers:
-                assert await reader.end() == Seen("completed", text="one two three")
-        assert await run.end() == Seen("completed", text="one two three")
+                assert await reader.end() == TaskView("completed", text="one two three")
+        assert await run.end() == TaskView("completed", text="one two three")
 
 
 @from_both_sides("ask", 0)
@@ -160,24 +160,24 @@ async def test_a_question_of_one_protocol_is_answered_in_another(house: House, c
     async with begun(house, caller, "go") as run:
         await run.end()
     paused = await other.look(run.task_id)
-    assert paused == Seen("input_required", questions=(Question("What is your name?"),))
-    assert await other.answer(paused, "Ada") == Seen("completed", text="Hello, Ada.")
-    assert await caller.look(run.task_id) == Seen("completed", text="Hello, Ada.")
+    assert paused == TaskView("input_required", questions=(Question("What is your name?"),))
+    assert await other.answer(paused, "Ada") == TaskView("completed", text="Hello, Ada.")
+    assert await caller.look(run.task_id) == TaskView("completed", text="Hello, Ada.")
     for asking in run.feeds if caller.carries[Feature.REATTACH].level != "dropped" else ():
-        async with caller.come_back(asking) as rest:
-            assert await rest.end() == Seen("completed", text="Hello, Ada.")
+        async with caller.reconnect(asking) as rest:
+            assert await rest.end() == TaskView("completed", text="Hello, Ada.")
 
 
 @from_both_sides("approve", 1)
 async def test_two_questions_are_answered_in_different_protocols(house: House, caller: Caller, other: Caller) -> None:
-    first = await caller.told("go")
+    first = await caller.run_to_end("go")
     left = await other.answer(await other.look(first.task_id), "Ada")
     approval = Question("May I write?", APPROVAL)
-    assert left == Seen("input_required", text="Two questions. ", questions=(approval,))
+    assert left == TaskView("input_required", text="Two questions. ", questions=(approval,))
     here = await caller.look(first.task_id)
     assert here == left
     done = await caller.answer(here, Data({"approved": True}))
-    assert done == Seen("completed", text="Two questions. Ada said yes.")
+    assert done == TaskView("completed", text="Two questions. Ada said yes.")
     assert await other.look(first.task_id) == done
 
 
@@ -185,22 +185,22 @@ async def test_two_questions_are_answered_in_different_protocols(house: House, c
 async def test_a_run_of_one_protocol_is_cancelled_in_another(house: House, caller: Caller, other: Caller) -> None:
     needs(house, other, Feature.CANCEL)
     async with begun(house, caller, "go") as run, other.attach(run.task_id) as there:
-        await there.said("first")
+        await there.until_text("first")
         await other.cancel(run.task_id)
-        assert await there.end() == Seen("cancelled", text="first")
-        assert await run.end() == Seen("cancelled", text="first")
+        assert await there.end() == TaskView("cancelled", text="first")
+        assert await run.end() == TaskView("cancelled", text="first")
     await house.await_cancel(await house.ended(run.task_id))
-    assert await other.look(run.task_id) == Seen("cancelled", text="first")
-    assert await caller.look(run.task_id) == Seen("cancelled", text="first")
+    assert await other.look(run.task_id) == TaskView("cancelled", text="first")
+    assert await caller.look(run.task_id) == TaskView("cancelled", text="first")
 
 
 @from_both_sides("ask", 3)
 async def test_a_question_of_one_protocol_is_cancelled_in_another(house: House, caller: Caller, other: Caller) -> None:
     needs(house, other, Feature.CANCEL)
-    paused = await caller.told("go")
+    paused = await caller.run_to_end("go")
     await other.give_up(await other.look(paused.task_id))
-    assert await other.look(paused.task_id) == Seen("cancelled")
-    assert await caller.look(paused.task_id) == (Seen("cancelled") if caller.shows_end else paused)
+    assert await other.look(paused.task_id) == TaskView("cancelled")
+    assert await caller.look(paused.task_id) == (TaskView("cancelled") if caller.shows_end else paused)
     assert (await house.front.hub.reads.task(OWNER, paused.task_id)).state is TaskState.CANCELLED
 
 
@@ -209,7 +209,7 @@ async def test_a_live_stream_and_its_replay_are_the_same_bytes(house: House, cal
     needs(house, caller, Feature.REATTACH)
     async with caller.stream("one two three") as feed:
         for text in ("one", "one two"):
-            await feed.said(text)
+            await feed.until_text(text)
             house.release()
         await feed.end()
     assert await frames_of(caller, feed.ids.task) == feed.frames
@@ -220,7 +220,7 @@ async def test_streams_of_question_and_answers_equal_the_replay(house: House, ca
     needs(house, caller, Feature.REATTACH)
     async with caller.stream("go") as asking:
         await asking.end()
-    answers = ["Ada", Data({"approved": True})][: len(asking.seen.questions)]
+    answers = ["Ada", Data({"approved": True})][: len(asking.task.questions)]
     async with caller.stream_answer(asking, *answers) as answering:
         await answering.end()
     whole = await frames_of(caller, asking.ids.task)
@@ -240,12 +240,12 @@ async def test_a_reader_that_reconnects_after_every_frame_gets_each_once(house: 
     last: Feed = feed
     while True:
         house.release()
-        async with caller.come_back(last) as back:
+        async with caller.reconnect(last) as back:
             if not await back.next():
                 break
         frames += back.frames
         last = back
-    assert back.seen == Seen("completed", text="one two three four")
+    assert back.task == TaskView("completed", text="one two three four")
     assert frames == await frames_of(caller, feed.ids.task)
 
 

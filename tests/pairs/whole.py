@@ -56,7 +56,7 @@ def _message(message_id: str, *parts: Part, **begun: Any) -> list[Event]:
     return [MessageStarted(message_id=message_id, **begun), *added, MessageEnded(message_id=message_id)]
 
 
-SAID: Final[Sequence[Event]] = (
+EVENTS: Final[Sequence[Event]] = (
     *_message("progress", TextPart(text="Half way."), phase="progress"),
     StepStarted(step_id="s1", name="plan", input={"goal": "x"}),
     ToolStarted(call_id="t1", name="count", input={"text": "two words"}),
@@ -85,7 +85,7 @@ SAID: Final[Sequence[Event]] = (
     Custom(name="dance", value={"steps": 2}),
     StateSaved(values={"note": {"read": True}}),
 )
-ASKED: Final[Sequence[InterruptRaised]] = (
+QUESTIONS: Final[Sequence[InterruptRaised]] = (
     InterruptRaised(interrupt_id="i1", message=Message.of("What is your name?"), value={"length": 8}),
     InterruptRaised(
         interrupt_id="i2", ask="approval", message=Message.of("May I write?"), answer_schema=APPROVAL, value={"n": 1}
@@ -94,8 +94,8 @@ ASKED: Final[Sequence[InterruptRaised]] = (
 LOGIN: Final = InterruptRaised(interrupt_id="i3", ask="auth", message=Message.of("Who are you?"))
 
 
-class Whole:
-    """An agent that emits its input without the text, then all of `SAID`, and then asks two questions at once and a
+class EveryEventAgent:
+    """An agent that emits its input without the text, then all of `EVENTS`, and then asks two questions at once and a
     third.
 
     At the end it emits the answer to the third.
@@ -103,9 +103,9 @@ class Whole:
 
     async def run(self, call: Invocation) -> AsyncGenerator[Event]:
         if not call.answers:
-            for event in (*_message("heard", DataPart(data=input_summary(call))), *SAID, *ASKED):
+            for event in (*_message("heard", DataPart(data=input_summary(call))), *EVENTS, *QUESTIONS):
                 yield event
-        elif len(call.answers) == len(ASKED):
+        elif len(call.answers) == len(QUESTIONS):
             yield LOGIN
         else:
             for event in ended([[each.action, each.value] for each in call.answers]):
@@ -125,20 +125,22 @@ def input_summary(call: Invocation) -> Any:
     return {"tools": [tool.name for tool in call.tools], "metadata": dict(call.metadata), "uploads": files}
 
 
-def whole() -> RegisteredAgent:
-    return RegisteredAgent(AgentInfo(name=NAME, input_types=("*/*",), stateful=True), Whole())
+def every_event_agent() -> RegisteredAgent:
+    return RegisteredAgent(AgentInfo(name=NAME, input_types=("*/*",), stateful=True), EveryEventAgent())
 
 
-def whole_run(input_data: Any, login: Any) -> Sequence[Event]:
-    """Return all events of the agent: its input, `SAID`, its questions, and the answer to the last one."""
-    return (*_message("heard", DataPart(data=input_data)), *SAID, *ASKED, LOGIN, *ended([["answer", login]]))
+def every_event_run(input_data: Any, login: Any) -> Sequence[Event]:
+    """Return all events of the agent: its input, `EVENTS`, its questions, and the answer to the last one."""
+    return (*_message("heard", DataPart(data=input_data)), *EVENTS, *QUESTIONS, LOGIN, *ended([["answer", login]]))
 
 
 # Comparison
 
 
-_KINDS: Final = frozenset(type(event) for event in SAID)
-_OWN: Final = frozenset({"extra", "node", "index", "checkpoint_id", "parent_id", "source", "step", "as_node"})
+_KINDS: Final = frozenset(type(event) for event in EVENTS)
+_GATEWAY_MEMBERS: Final = frozenset(
+    {"extra", "node", "index", "checkpoint_id", "parent_id", "source", "step", "as_node"}
+)
 """Members that each gateway sets itself."""
 
 
@@ -151,7 +153,9 @@ def exact(events: Sequence[Event]) -> Sequence[Any]:
         elif isinstance(event, InterruptRaised):
             found.append((event.interrupt_id, event.ask, event.message.parts, event.value, event.answer_schema))
         elif type(event) in _KINDS:
-            found.append({name: value for name, value in msgspec.to_builtins(event).items() if name not in _OWN})
+            found.append(
+                {name: value for name, value in msgspec.to_builtins(event).items() if name not in _GATEWAY_MEMBERS}
+            )
     return found
 
 

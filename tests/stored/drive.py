@@ -9,7 +9,7 @@ import httpx
 _VERSION_HEADER = {"A2A-Version": "1.0"}
 _FILE = b64encode(b"a caller's file").decode()
 _HOOK = "http://127.0.0.1:9/hook"
-_WHOLE = ("everything", "remembers")
+_RICH_AGENTS = ("everything", "remembers")
 """Agents that also accept files and data."""
 Wire = dict[str, Any]
 
@@ -61,7 +61,7 @@ def _run(agent: str, text: str, **more: Any) -> Wire:
         {"content_type": "text/plain", "content": text},
         {"content_type": "text/x-note", "content": _FILE, "content_encoding": "base64", "name": "note.txt"},
     ]
-    parts = parts if agent in _WHOLE else parts[:1]
+    parts = parts if agent in _RICH_AGENTS else parts[:1]
     return {"agent_name": agent, "input": [{"role": "user", "parts": parts}], **more}
 
 
@@ -91,7 +91,7 @@ def _message(number: int, agent: str, text: str, **more: Any) -> Wire:
         {"raw": _FILE, "filename": "note.txt", "mediaType": "text/x-note"},
         {"url": "https://example.com/far.pdf", "mediaType": "application/pdf"},
     ]
-    parts = parts if agent in _WHOLE else parts[:1]
+    parts = parts if agent in _RICH_AGENTS else parts[:1]
     return {"messageId": f"new-{number}", "role": "ROLE_USER", "parts": parts, "metadata": {"n": number}, **more}
 
 
@@ -101,7 +101,7 @@ def _old_message(number: int, agent: str, text: str, **more: Any) -> Wire:
         {"kind": "data", "data": {"key": "value"}},
         {"kind": "file", "file": {"bytes": _FILE, "name": "note.txt", "mimeType": "text/x-note"}},
     ]
-    parts = parts if agent in _WHOLE else parts[:1]
+    parts = parts if agent in _RICH_AGENTS else parts[:1]
     return {"kind": "message", "messageId": f"old-{number}", "role": "user", "parts": parts, **more}
 
 
@@ -140,7 +140,7 @@ def _aief(caller: _Caller) -> None:
 # LangGraph
 
 
-def _said(agent: str, text: str, **more: Any) -> Wire:
+def _run_body(agent: str, text: str, **more: Any) -> Wire:
     return {"assistant_id": agent, "input": {"messages": [{"role": "user", "content": text}], "topic": "it"}, **more}
 
 
@@ -150,22 +150,22 @@ def _langgraph(caller: _Caller) -> None:
     caller.ask("PATCH", mine, {"metadata": {"n": 2}})
     config = {"configurable": {"mode": "fast"}, "tags": ["a"]}
     for agent in ("everything", "remembers", "fails"):
-        caller.ask("POST", f"{mine}/runs/wait", _said(agent, "Hello", config=config, metadata={"m": agent}))
+        caller.ask("POST", f"{mine}/runs/wait", _run_body(agent, "Hello", config=config, metadata={"m": agent}))
     caller.ask("POST", f"{mine}/state", {"values": {"topic": "changed"}, "as_node": "me"})
     old = caller.ask("POST", f"{mine}/history", {"limit": 10})[-2]["checkpoint"]
-    caller.ask("POST", f"{mine}/runs/wait", _said("remembers", "From before", checkpoint_id=old["checkpoint_id"]))
+    caller.ask("POST", f"{mine}/runs/wait", _run_body("remembers", "From before", checkpoint_id=old["checkpoint_id"]))
     caller.ask("POST", f"{mine}/copy")
     asking = f"/threads/{thread_id(3)}"
-    body = _said("asks", "Who", if_not_exists="create")
+    body = _run_body("asks", "Who", if_not_exists="create")
     caller.ask("POST", f"{asking}/runs/wait", body)
     caller.ask("POST", f"{asking}/runs/wait", {"assistant_id": "asks", "command": {"resume": "Ada"}})
     queued = f"/threads/{thread_id(4)}"
     caller.ask("POST", "/threads", {"thread_id": thread_id(4)})
     for strategy in ("enqueue", "interrupt", "rollback"):
-        caller.ask("POST", f"{queued}/runs", _said("waits", strategy, multitask_strategy=strategy))
-    caller.ask("POST", f"{queued}/runs/wait", _said("remembers", "Last", multitask_strategy="interrupt"))
+        caller.ask("POST", f"{queued}/runs", _run_body("waits", strategy, multitask_strategy=strategy))
+    caller.ask("POST", f"{queued}/runs/wait", _run_body("remembers", "Last", multitask_strategy="interrupt"))
     caller.ask("POST", "/threads", {"thread_id": thread_id(5)})
-    caller.ask("POST", f"/threads/{thread_id(5)}/runs/wait", _said("remembers", "Deleted"))
+    caller.ask("POST", f"/threads/{thread_id(5)}/runs/wait", _run_body("remembers", "Deleted"))
     caller.ask("DELETE", f"/threads/{thread_id(5)}", status=204)
 
 
@@ -178,8 +178,8 @@ def _store(caller: _Caller) -> None:
 
 def _graph(caller: _Caller) -> None:
     mine = f"/threads/{thread_id(6)}"
-    caller.ask("POST", f"{mine}/runs/wait", _said("graph", "Hello", if_not_exists="create"))
+    caller.ask("POST", f"{mine}/runs/wait", _run_body("graph", "Hello", if_not_exists="create"))
     caller.ask("POST", f"{mine}/runs/wait", {"assistant_id": "graph", "command": {"resume": "yes"}})
     caller.ask("POST", f"{mine}/state", {"values": {"count": 10}, "as_node": "think"})
-    caller.ask("POST", f"{mine}/runs/wait", _said("graph", "Asked again"))
+    caller.ask("POST", f"{mine}/runs/wait", _run_body("graph", "Asked again"))
     caller.rpc("graph", "SendMessage", {"message": _message(20, "graph", "Hello")})

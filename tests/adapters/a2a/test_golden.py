@@ -22,8 +22,8 @@ from babelgate.canonical import FaultError, Record
 from babelgate.canonical.event import RunCreated
 from tests.adapters.a2a.schema import check
 from tests.adapters.log import task_of
+from tests.golden_json import value_to_json
 from tests.goldens import CASES, GOLDEN, compare, log_of
-from tests.said import said
 
 DIALECTS: dict[str, type[Dialect]] = {
     "1.0": v1_0.Codec,
@@ -57,7 +57,7 @@ def read(frames: bytes, dialect: Dialect) -> list[Any]:
         except FaultError as error:
             messages.append({"fault": error.fault.members()})
         else:
-            messages.append(said(message))
+            messages.append(value_to_json(message))
     return messages
 
 

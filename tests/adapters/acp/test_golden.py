@@ -18,8 +18,8 @@ from babelgate.adapters.kit.json import parse_json
 from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import FaultError, Record
 from babelgate.canonical.json import to_json
+from tests.golden_json import value_to_json
 from tests.goldens import CASES, GOLDEN, compare, log_of
-from tests.said import said
 
 HEAD = "# ACP: the frames of POST /runs with mode stream, and of each resume (GET /runs/{run_id}/events has them all)\n"
 
@@ -42,7 +42,7 @@ def read(frames: bytes) -> list[Any]:
             found.append("resumed")
         try:
             for event in reader.read(decode_event(parse_json(each.data))):
-                found.append({"kind": event.kind, **said(event)})
+                found.append({"kind": event.kind, **value_to_json(event)})
         except FaultError as error:
             found.append({"fault": to_json(error.fault)})
     return found

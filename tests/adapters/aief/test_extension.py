@@ -11,7 +11,7 @@ from babelgate.canonical.event import LossNoted, MessageStarted
 from tests import loopback
 from tests.adapters.aief.far import Far, step
 from tests.adapters.aief.site import Site
-from tests.given import make
+from tests.submissions import make
 
 REQUESTED = {HEADER: URI}
 

@@ -55,7 +55,7 @@ from babelgate.canonical.event import (
     RunStarted,
     TaskChanged,
 )
-from tests.given import make
+from tests.submissions import make
 
 MESSAGE: Sequence[Event] = (
     MessageStarted(message_id="m1"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from babelgate.adapters.kit.server.sse import frame
 from babelgate.canonical import Invocation, Message
-from tests.given import make
+from tests.submissions import make
 
 RUN = "22222222-2222-4222-8222-222222222222"
 THREAD = "11111111-1111-4111-8111-111111111111"

@@ -87,7 +87,7 @@ HELLO = Custom(value="hello")
 BOUND = UpstreamBound(protocol="p", ids={"task": "1"})
 
 
-async def test_another_server_takes_the_run_where_no_connection_was_made() -> None:
+async def test_another_server_runs_the_task_after_a_failed_connection() -> None:
     dead, alive = Client(unreachable()), Client([BOUND, HELLO])
     agent = of(dead, alive)
     bound, hello = await events(agent)
@@ -96,10 +96,10 @@ async def test_another_server_takes_the_run_where_no_connection_was_made() -> No
     assert hello == HELLO
     assert agent.health == {"http://0": "failing", "http://1": "ok"}
     await events(agent)
-    assert len(dead.calls) == 1, "one that is well goes first"
+    assert len(dead.calls) == 1, "a healthy server is preferred"
 
 
-async def test_a_conversation_stays_where_it_is() -> None:
+async def test_a_conversation_stays_on_its_server() -> None:
     one, two = Client([HELLO]), Client([HELLO])
     agent = of(one, two)
     await events(agent, server="http://1", task="1")
@@ -107,10 +107,10 @@ async def test_a_conversation_stays_where_it_is() -> None:
     two = Client(unreachable())
     agent = of(one, two)
     await fails(agent, server="http://1", task="1")
-    assert one.calls == [], "the other one does not know it"
+    assert one.calls == [], "the other server does not have the conversation"
 
 
-async def test_a_fork_goes_to_the_server_that_knows_its_origin_and_to_another_if_that_is_not_there() -> None:
+async def test_a_fork_prefers_the_server_of_its_origin() -> None:
     forked = replace(call(), origin={"run": "1", "server": "http://1"})
     one, two = Client([HELLO]), Client([HELLO])
     assert [event async for event in of(one, two).run(forked)] == [HELLO]
@@ -119,20 +119,20 @@ async def test_a_fork_goes_to_the_server_that_knows_its_origin_and_to_another_if
     assert one.calls == [forked]
 
 
-async def test_a_run_is_not_begun_twice() -> None:
+async def test_a_run_is_not_started_twice() -> None:
     for script in (unreachable(unbegun=False), [HELLO, unreachable()], FaultError(FaultCode.AGENT_TIMEOUT, "slow")):
         first, second = Client(script), Client([HELLO])
         await fails(of(first, second))
         assert (len(first.calls), second.calls) == (1, [])
 
 
-async def test_a_server_that_comes_back_within_a_moment_is_tried_again() -> None:
+async def test_a_server_that_recovers_quickly_is_retried() -> None:
     client = Client(unreachable(), unreachable(), [HELLO])
     assert await events(of(client)) == [HELLO]
     assert len(client.calls) == 3
 
 
-def told(code: FaultCode, **details: Any) -> FaultError:
+def fault(code: FaultCode, **details: Any) -> FaultError:
     return FaultError(code, "told", **details)
 
 
@@ -140,32 +140,32 @@ LOST = LossNoted(feature=Feature.QUESTION, how="it cannot be said")
 
 FAILING: list[Any] = [
     unreachable(unbegun=False),
-    told(FaultCode.AGENT_TIMEOUT),
-    *(told(FaultCode.AGENT_FAILED, status=status) for status in (500, 502, 503, 504, 522)),
-    told(FaultCode.AGENT_INVALID),
-    [LOST, told(FaultCode.AGENT_FAILED, status=500)],
-    [LOST, told(FaultCode.AGENT_INVALID)],
-    [HELLO, told(FaultCode.AGENT_UNREACHABLE)],
-    [HELLO, told(FaultCode.AGENT_TIMEOUT, status=504)],
+    fault(FaultCode.AGENT_TIMEOUT),
+    *(fault(FaultCode.AGENT_FAILED, status=status) for status in (500, 502, 503, 504, 522)),
+    fault(FaultCode.AGENT_INVALID),
+    [LOST, fault(FaultCode.AGENT_FAILED, status=500)],
+    [LOST, fault(FaultCode.AGENT_INVALID)],
+    [HELLO, fault(FaultCode.AGENT_UNREACHABLE)],
+    [HELLO, fault(FaultCode.AGENT_TIMEOUT, status=504)],
 ]
 WELL: list[Any] = [
-    told(FaultCode.AGENT_FAILED),
-    *(told(FaultCode.AGENT_UNREACHABLE, status=status) for status in (307, 400, 401, 404, 408, 422, 429, 501)),
-    *(told(code, status=200) for code in (FaultCode.AGENT_TIMEOUT, FaultCode.AGENT_INVALID)),
-    [HELLO, told(FaultCode.AGENT_FAILED, status=500)],
-    [HELLO, told(FaultCode.AGENT_INVALID)],
+    fault(FaultCode.AGENT_FAILED),
+    *(fault(FaultCode.AGENT_UNREACHABLE, status=status) for status in (307, 400, 401, 404, 408, 422, 429, 501)),
+    *(fault(code, status=200) for code in (FaultCode.AGENT_TIMEOUT, FaultCode.AGENT_INVALID)),
+    [HELLO, fault(FaultCode.AGENT_FAILED, status=500)],
+    [HELLO, fault(FaultCode.AGENT_INVALID)],
 ]
 
 
 @pytest.mark.parametrize("script", FAILING)
-async def test_what_a_server_that_fails_says_counts(script: Any) -> None:
+async def test_a_server_error_counts_as_a_failure(script: Any) -> None:
     agent = of(Client(script), failures=1)
     await fails(agent)
     assert agent.health == {"http://0": "open"}
 
 
 @pytest.mark.parametrize("script", WELL)
-async def test_what_a_server_that_is_well_says_does_not_count(script: Any) -> None:
+async def test_a_client_error_does_not_count_as_a_failure(script: Any) -> None:
     agent = of(Client(unreachable(unbegun=False), script), failures=2)
     await fails(agent)
     for _ in range(3):
@@ -173,7 +173,7 @@ async def test_what_a_server_that_is_well_says_does_not_count(script: Any) -> No
         assert agent.health == {"http://0": "ok"}
 
 
-async def test_a_note_of_a_loss_does_not_tell_that_a_server_is_back() -> None:
+async def test_a_lost_connection_event_does_not_close_the_breaker() -> None:
     now = 0.0
     breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
     agent = ServerPool([FailoverServer("http://0", Client([LOST, unreachable()]), breaker)])
@@ -187,7 +187,7 @@ async def test_a_note_of_a_loss_does_not_tell_that_a_server_is_back() -> None:
     assert breaker.state == "open"
 
 
-async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_by_one_run() -> None:
+async def test_one_run_probes_a_failing_server_after_its_pause() -> None:
     now = 100.0
     client = Client(unreachable(unbegun=False))
     breaker = Breaker(failures=2, cooldown=30, clock=lambda: now)
@@ -211,7 +211,7 @@ async def test_a_server_that_keeps_failing_is_left_alone_and_then_looked_at_by_o
     assert agent.health == {"http://0": "ok"}
 
 
-async def test_a_server_that_dies_in_every_run_is_left_alone_too() -> None:
+async def test_a_server_that_dies_during_runs_is_skipped() -> None:
     client = Client([HELLO, unreachable(unbegun=False)])
     agent = of(client, failures=3)
     for _ in range(3):
@@ -219,7 +219,7 @@ async def test_a_server_that_dies_in_every_run_is_left_alone_too() -> None:
     assert agent.health == {"http://0": "open"}
 
 
-async def test_a_server_that_failed_once_is_taken_again_after_a_while() -> None:
+async def test_a_server_with_one_failure_is_used_again_later() -> None:
     now = 0.0
     one, two = Client(unreachable(), [HELLO]), Client([HELLO])
     agent = ServerPool(
@@ -237,7 +237,7 @@ async def test_a_server_that_failed_once_is_taken_again_after_a_while() -> None:
     assert agent.health == {"http://0": "ok", "http://1": "ok"}
 
 
-async def test_who_leaves_while_another_finds_out_lets_nobody_else_in() -> None:
+async def test_a_cancelled_waiter_does_not_admit_another_probe() -> None:
     now = 0.0
     breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
     agent = ServerPool([FailoverServer("http://0", Client([HELLO, HELLO]), breaker)])
@@ -250,7 +250,7 @@ async def test_who_leaves_while_another_finds_out_lets_nobody_else_in() -> None:
     assert (breaker.state, breaker.can_admit) == ("probing", False)
 
 
-async def test_who_goes_and_sees_and_is_cancelled_lets_the_next_one_go() -> None:
+async def test_a_cancelled_probe_admits_the_next() -> None:
     now = 0.0
     breaker = Breaker(failures=1, cooldown=1, clock=lambda: now)
     breaker.record_failure()
@@ -274,7 +274,7 @@ async def test_who_goes_and_sees_and_is_cancelled_lets_the_next_one_go() -> None
 
 
 @pytest.mark.parametrize(("way", "ending"), [("close", "closed"), ("detach", DETACH)])
-async def test_how_a_run_is_left_reaches_the_client(way: str, ending: str) -> None:
+async def test_the_reason_of_a_cancel_reaches_the_client(way: str, ending: str) -> None:
     client = Client([HELLO, HELLO])
     running: Any = of(client).run(call())
     await anext(running)
@@ -287,7 +287,7 @@ async def test_how_a_run_is_left_reaches_the_client(way: str, ending: str) -> No
     assert client.left == [ending]
 
 
-async def test_a_fleet_finds_a_run_again_only_if_its_clients_do() -> None:
+async def test_a_fleet_can_reattach_only_if_its_clients_can() -> None:
     assert not isinstance(of(Client(HELLO)), Reattachable)
     one, two = Attaching([HELLO]), Attaching([HELLO])
     agent = of(one, two)
@@ -296,7 +296,7 @@ async def test_a_fleet_finds_a_run_again_only_if_its_clients_do() -> None:
     assert (len(one.calls), len(two.calls)) == (0, 1)
 
 
-async def test_a_run_is_found_again_on_a_server_that_is_back_within_a_moment() -> None:
+async def test_a_run_is_reattached_on_a_server_that_recovers_quickly() -> None:
     client = Attaching(unreachable(), unreachable(), [HELLO])
     agent = of(client)
     assert isinstance(agent, Reattachable)
@@ -304,7 +304,7 @@ async def test_a_run_is_found_again_on_a_server_that_is_back_within_a_moment() -
     assert len(client.calls) == 3
 
 
-async def test_all_connections_are_let_go_of() -> None:
+async def test_all_connections_are_closed() -> None:
     clients = Client(HELLO), Client(HELLO)
     await of(*clients).aclose()
     assert all(client.closed for client in clients)
@@ -325,7 +325,7 @@ class Drawing(Attaching):
         return await self.draw(recurse)
 
 
-async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_silent_server_does_not_delay_discovery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("babelgate.gateway.agents.failover._REQUEST_TIMEOUT", 0.05)
     agent = of(Drawing())
     assert isinstance(agent, Introspectable)
@@ -335,7 +335,7 @@ async def test_a_server_that_never_answers_is_not_waited_for(monkeypatch: pytest
         assert error.value.fault.code is FaultCode.AGENT_TIMEOUT
 
 
-async def test_a_server_that_answers_is_asked_before_one_that_fails() -> None:
+async def test_a_healthy_server_is_preferred_to_a_failing_one() -> None:
     failing, well = Drawing(unreachable()), Drawing([])
     well.calls.append(call())
     agent = of(failing, well)

@@ -23,9 +23,9 @@ from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry, agent_uuid, connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings, Timeout
-from tests.gateway.heard import hearing
+from tests.gateway.hubs import eventually
 from tests.gateway.hubs import text as texts
-from tests.gateway.hubs import turned
+from tests.gateway.log_capture import capture_log
 from tests.running import running
 from tests.serving import listen, serving
 
@@ -62,11 +62,11 @@ async def broken(found: RegisteredAgent) -> str:
 # Names
 
 
-def test_an_agent_is_found_by_its_name_and_by_the_uuid_that_langgraph_gives_it() -> None:
+def test_the_uuid_of_an_agent_is_langgraphs() -> None:
     assert agent_uuid("agent") == "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
 
 
-async def test_a_registry_knows_names_uuids_and_nothing_else() -> None:
+async def test_a_registry_finds_only_names_and_uuids() -> None:
     registry = await connect(Settings())
     assert registry.get(agent_uuid("ask")) is registry.get("ask")
     assert registry.get(agent_uuid("ask").upper()) is registry.get("ask")
@@ -106,7 +106,7 @@ async def test_the_demo_agents_all_work() -> None:
         ("exits_at_import:agent", "cannot import exits_at_import: SystemExit: 3"),
     ],
 )
-async def test_an_agent_that_cannot_be_imported_is_broken_and_the_others_serve(
+async def test_an_agent_that_cannot_be_imported_is_broken(
     python: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "raises_at_import.py").write_text("1 / 0\n")
@@ -132,7 +132,7 @@ async def test_modules_of_the_working_directory_can_be_agents(tmp_path: Path, mo
     assert registry.get("mine").info.description == "Says."
 
 
-async def test_what_the_settings_say_of_an_agent_arrives() -> None:
+async def test_the_settings_of_an_agent_are_applied() -> None:
     python = "babelgate.gateway.demo:echo"
     options = {"concurrency": 3, "timeout": 7, "idempotent": True, "replay": False, "continuable": True}
     found = (await connect(settings(mine={"python": python, "description": "Mine.", **options}))).get("mine")
@@ -141,7 +141,7 @@ async def test_what_the_settings_say_of_an_agent_arrives() -> None:
     assert found.timeout == Timeout(total=7)
 
 
-def test_without_a_graph_nothing_needs_langgraph() -> None:
+def test_langgraph_is_imported_only_for_graphs() -> None:
     program = (
         "import sys, babelgate.gateway.http.app, babelgate.gateway.agents.registry; "
         "sys.exit('langgraph' in sys.modules)"
@@ -152,7 +152,7 @@ def test_without_a_graph_nothing_needs_langgraph() -> None:
 # Behind a URL
 
 
-async def test_the_only_agent_of_a_server_is_taken_under_any_name() -> None:
+async def test_the_only_agent_of_a_server_may_have_any_name() -> None:
     async with server("forecast") as url:
         found = (await connect(settings(weather={"url": url}))).get("weather")
     assert isinstance(found.agent, ServerPool)
@@ -160,7 +160,7 @@ async def test_the_only_agent_of_a_server_is_taken_under_any_name() -> None:
     assert (found.info.name, found.info.description) == ("weather", "Does forecast.")
 
 
-async def test_of_several_the_one_with_the_name_is_taken_or_the_one_that_is_picked() -> None:
+async def test_one_of_several_agents_is_chosen_by_name() -> None:
     async with server("weather", "planner") as url:
         registry = await connect(
             settings(
@@ -178,14 +178,14 @@ async def test_of_several_the_one_with_the_name_is_taken_or_the_one_that_is_pick
     assert await broken(registry.get("wrong")) == f"{url} has no agent nobody; it has weather, planner"
 
 
-async def test_a_bare_server_brings_all_its_agents_under_their_own_names() -> None:
+async def test_a_server_without_a_name_adds_all_agents() -> None:
     async with server("Weather_Man", "echo") as one, server("echo") as two:
         registry = await connect(settings(echo={"python": "babelgate.gateway.demo:echo"}), [one, two])
     assert [each.info.name for each in registry.all()] == ["echo", "weather_man", "echo-2", "echo-3"]
-    assert isinstance(registry.get("echo").agent, InProcess), "who is named keeps the name"
+    assert isinstance(registry.get("echo").agent, InProcess), "a configured name must not change"
 
 
-async def test_headers_are_sent_and_a_server_that_refuses_is_broken() -> None:
+async def test_a_server_that_refuses_the_headers_is_broken() -> None:
     async with server("a", key="Bearer t") as url:
         registry = await connect(
             settings(known={"url": url, "headers": {"Authorization": "Bearer t"}}, stranger={"url": url})
@@ -194,7 +194,7 @@ async def test_headers_are_sent_and_a_server_that_refuses_is_broken() -> None:
     assert (await broken(registry.get("stranger"))).startswith(f"{url}: ")
 
 
-async def test_what_is_no_acp_server_is_broken() -> None:
+async def test_a_server_of_another_kind_is_broken() -> None:
     @get("/agents")
     async def page() -> str:
         return "<html>hello</html>"
@@ -212,7 +212,7 @@ async def test_a_server_without_agents_is_broken() -> None:
     assert "ACP: it has no agents" in reason
 
 
-async def test_a_server_that_is_not_there_is_broken_and_named_after_its_address() -> None:
+async def test_an_unreachable_server_is_broken_under_its_address() -> None:
     with listen() as unused:
         port = unused.getsockname()[1]
     registry = await connect(settings(echo={"python": "babelgate.gateway.demo:echo"}), [f"http://127.0.0.1:{port}"])
@@ -220,7 +220,7 @@ async def test_a_server_that_is_not_there_is_broken_and_named_after_its_address(
     assert "cannot be reached" in await broken(registry.get(f"127.0.0.1-{port}"))
 
 
-async def test_servers_are_asked_all_at_once() -> None:
+async def test_servers_are_discovered_concurrently() -> None:
     waiting: list[asyncio.Event] = []
 
     def slow() -> Litestar:
@@ -255,13 +255,13 @@ async def test_the_gateway_does_not_front_itself() -> None:
 @pytest.mark.parametrize(
     "url", ["http://xn--:80", "http://a..b", f"http://{'a' * 70}.example", "http://256.256.256.256"]
 )
-async def test_a_host_that_is_none_is_broken(url: str) -> None:
+async def test_an_invalid_host_is_broken(url: str) -> None:
     registry = await connect(settings(echo={"python": "babelgate.gateway.demo:echo"}, a={"url": url}))
     assert (await broken(registry.get("a"))).startswith(f"{url}: ")
     assert registry.get("echo").broken is None
 
 
-async def test_an_answer_that_does_not_decode_is_broken() -> None:
+async def test_a_server_with_an_undecodable_answer_is_broken() -> None:
     @get("/agents")
     async def garbled() -> Response[bytes]:
         return Response(b"no gzip", headers={"Content-Encoding": "gzip"})
@@ -296,10 +296,10 @@ async def guarded(keys: list[str], status: int) -> AsyncGenerator[str]:
 
 
 @pytest.mark.parametrize("status", [200, 401])
-async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp_path: Path, status: int) -> None:
+async def test_the_headers_of_an_upstream_stay_hidden(tmp_path: Path, status: int) -> None:
     keys: list[str] = []
     texts_to_check: list[str] = []
-    with hearing(logging.DEBUG) as logs:
+    with capture_log(logging.DEBUG) as logs:
         async with guarded(keys, status) as url:
             configured = settings(a={"url": url, "headers": {"Authorization": f"Bearer {SECRET}"}})
             registry = await connect(configured)
@@ -318,7 +318,7 @@ async def test_the_headers_of_an_upstream_are_sent_to_it_and_shown_to_nobody(tmp
                 texts_to_check += [f"{answer.headers} {answer.text}" for answer in answers]
             await registry.aclose()
     assert set(keys) == {f"Bearer {SECRET}"}
-    assert len(keys) == 2, "at the start, and with the call"
+    assert len(keys) == 2, "once at the start, and once for the call"
     for text in (*texts_to_check, logs.text):
         assert SECRET not in text
 
@@ -387,7 +387,7 @@ async def answer_of(found: RegisteredAgent) -> str:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_silent_server_does_not_delay_the_start_and_is_taken_when_it_answers() -> None:
+async def test_a_silent_server_is_added_when_it_answers() -> None:
     slow = Slow()
     async with slow.serving() as url, asyncio.timeout(30):
         configured = settings(echo={"python": "babelgate.gateway.demo:echo"}, a={"url": url})
@@ -403,7 +403,7 @@ async def test_a_silent_server_does_not_delay_the_start_and_is_taken_when_it_ans
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("status", [200, 500, 503])
-async def test_an_agent_that_the_settings_name_is_called_while_its_server_describes_nothing(status: int) -> None:
+async def test_a_configured_agent_is_called_without_a_description(status: int) -> None:
     slow = Slow(status=status)
     if status != 200:
         slow.lists.set()
@@ -417,7 +417,7 @@ async def test_an_agent_that_the_settings_name_is_called_while_its_server_descri
 
 
 @pytest.mark.usefixtures("quick")
-async def test_what_describes_an_agent_is_kept_when_it_comes() -> None:
+async def test_a_late_description_of_an_agent_is_used() -> None:
     slow = Slow()
     slow.lists.set()
     async with slow.serving() as url, asyncio.timeout(30):
@@ -425,12 +425,12 @@ async def test_what_describes_an_agent_is_kept_when_it_comes() -> None:
         assert (registry.get("a").broken, registry.get("a").info.schemas) == (None, {})
         assert await answer_of(registry.get("a")) == "Done."
         slow.describes.set()
-        await turned(lambda: "input" in registry.get("a").info.schemas)
+        await eventually(lambda: "input" in registry.get("a").info.schemas)
         await registry.aclose()
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_call_tries_a_broken_agent_without_a_pause() -> None:
+async def test_a_call_retries_a_broken_agent_at_once() -> None:
     slow = Slow(status=500)
     slow.lists.set()
     slow.describes.set()
@@ -444,7 +444,7 @@ async def test_a_call_tries_a_broken_agent_without_a_pause() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_a_call_of_a_broken_agent_waits_no_longer_than_its_timeout() -> None:
+async def test_a_call_of_a_broken_agent_waits_until_its_timeout() -> None:
     slow = Slow()
     async with slow.serving() as url, asyncio.timeout(8):  # the detection itself may take ten seconds
         registry = await connect(settings(a={"url": url, "timeout": 0.2}), patience=0.1)

@@ -1,4 +1,4 @@
-"""`babelgate add`: what is found on a server goes into the file, and everything else stays as it is."""
+"""Tests of `babelgate add`: it writes the agents of a server into the file, and leaves the rest unchanged."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,22 +33,22 @@ ENTRY = {"weather": {"url": "http://127.0.0.1:1", "protocol": "acp"}}
         ),
     ],
 )
-def test_agents_are_put_below_the_others_and_comments_stay(before: str, after: str) -> None:
-    made = insert_agents(before, ENTRY)
-    assert made == after
-    read: dict[str, Any] = yaml.safe_load(made)
+def test_new_agents_are_added_last_and_comments_stay(before: str, after: str) -> None:
+    content = insert_agents(before, ENTRY)
+    assert content == after
+    read: dict[str, Any] = yaml.safe_load(content)
     assert read["agents"]["weather"] == ENTRY["weather"]
 
 
 @pytest.mark.parametrize("before", ["agents: {a: {python: 'm:a'}}\n", "agents:\nport: 1\n", "agents: {}\n"])
-def test_a_file_that_is_laid_out_in_another_way_is_left_alone(before: str) -> None:
+def test_a_file_with_another_layout_is_refused(before: str) -> None:
     with pytest.raises(CliError):
         insert_agents(before, ENTRY)
 
 
 @pytest.fixture
 def add(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Exit code, what is in the file, and what was said."""
+    """Function that runs the command, and returns its exit code, the content of the file, and its output."""
     path = tmp_path / "babelgate.yaml"
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -69,53 +69,53 @@ def server(*names: str) -> Litestar:
     return Litestar([agents], openapi_config=None, logging_config=None)
 
 
-async def test_a_servers_agents_are_found_and_written(add: Any) -> None:
+async def test_all_agents_of_a_server_are_written(add: Any) -> None:
     async with serving(server("forecast", "Radar Man")) as url:
-        code, text, said = await asyncio.to_thread(add, url)
-        assert code == 0, said
+        code, text, output = await asyncio.to_thread(add, url)
+        assert code == 0, output
         assert yaml.safe_load(text)["agents"] == {
             "forecast": {"url": url, "protocol": "acp", "agent": "forecast"},
             "radar-man": {"url": url, "protocol": "acp", "agent": "Radar Man"},
         }
-        assert f"ACP at {url}: forecast, Radar Man" in said
-        code, again, said = await asyncio.to_thread(add, url)
+        assert f"ACP at {url}: forecast, Radar Man" in output
+        code, again, output = await asyncio.to_thread(add, url)
         assert (code, again) == (1, text)
-        assert "has an agent forecast already" in said
+        assert "has an agent forecast already" in output
         code, more, _ = await asyncio.to_thread(add, f"rain={url}#forecast")
         assert code == 0
         assert yaml.safe_load(more)["agents"]["rain"] == {"url": url, "protocol": "acp", "agent": "forecast"}
         for target, words in ((f"x={url}", "has several agents"), (f"{url}#nobody", "has no agent nobody")):
-            code, same, said = await asyncio.to_thread(add, target)
+            code, same, output = await asyncio.to_thread(add, target)
             assert (code, same) == (1, more)
-            assert words in said
+            assert words in output
 
 
-async def test_a_secret_of_the_environment_is_used_and_not_written(
+async def test_a_secret_of_the_environment_is_used_but_not_written(
     add: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ADD_TOKEN", "s3cret")
-    seen: list[str] = []
+    sent_keys: list[str] = []
 
     @get("/agents")
     async def agents(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
-        seen.append(request.headers.get("authorization", ""))
+        sent_keys.append(request.headers.get("authorization", ""))
         return Response({"agents": [{"name": "a"}]})
 
     async with serving(Litestar([agents], openapi_config=None, logging_config=None)) as url:
-        code, text, said = await asyncio.to_thread(add, url, "--header", "Authorization: Bearer ${ADD_TOKEN}")
-    assert code == 0, said
-    assert "Bearer s3cret" in seen
-    assert "s3cret" not in text + said
+        code, text, output = await asyncio.to_thread(add, url, "--header", "Authorization: Bearer ${ADD_TOKEN}")
+    assert code == 0, output
+    assert "Bearer s3cret" in sent_keys
+    assert "s3cret" not in text + output
     assert "${ADD_TOKEN}" in text
-    assert (tmp_path / "babelgate.yaml").stat().st_mode & 0o777 == 0o600  # others write theirs out
-    code, _, said = await asyncio.to_thread(add, url, "--header", "X: ${ADD_NOTHING}")
-    assert (code, "ADD_NOTHING is not set" in said) == (1, True)
+    assert (tmp_path / "babelgate.yaml").stat().st_mode & 0o777 == 0o600  # other users write secrets into it
+    code, _, output = await asyncio.to_thread(add, url, "--header", "X: ${ADD_NOTHING}")
+    assert (code, "ADD_NOTHING is not set" in output) == (1, True)
 
 
-def test_a_dead_url_lists_what_was_tried_and_writes_nothing(add: Any) -> None:
-    code, text, said = add("http://127.0.0.1:9")
+def test_a_dead_url_reports_the_protocols_that_were_tried(add: Any) -> None:
+    code, text, output = add("http://127.0.0.1:9")
     assert (code, text) == (1, "")
     for protocol in ("A2A", "ACP", "AIEF", "OpenAI"):
-        assert f"{protocol}: " in said
-    code, _, said = add("ftp://x")
-    assert (code, "this is not a URL" in said) == (2, True)
+        assert f"{protocol}: " in output
+    code, _, output = add("ftp://x")
+    assert (code, "this is not a URL" in output) == (2, True)

@@ -1,4 +1,4 @@
-"""`babelgate bench` as people run it: real processes, real servers, the shipped suites."""
+"""Tests of `babelgate bench` with real processes, real servers and the built-in suites."""
 
 import csv
 import io
@@ -38,7 +38,7 @@ PASSED = {
     "slow": {"comes-back-after-silence"},
     "fail": {"says-why-it-fails"},
 }
-"""The tasks of `smoke` that each demo agent passes."""
+"""Tasks of `smoke` that each demo agent passes."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Done:
 
 
 def bench(folder: Path, *arguments: str) -> Done:
-    """The command, in this process: its gateways are processes of their own."""
+    """Run the command in this process. Its gateways are separate processes."""
     out, errors = io.StringIO(), io.StringIO()
     with (
         forked_embedded_gateways(),
@@ -66,44 +66,44 @@ def result(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
 
-def passed(told: dict[str, Any], agent: str) -> set[str]:
-    return {each["task"] for each in told["attempts"] if each["agent"] == agent and each["outcome"] == "passed"}
+def passed(report: dict[str, Any], agent: str) -> set[str]:
+    return {each["task"] for each in report["attempts"] if each["agent"] == agent and each["outcome"] == "passed"}
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of all demo agents."""
+    """Folder with the result of `smoke` for all demo agents."""
     folder = tmp_path_factory.mktemp("smoke")
-    # `slow` waits five seconds at most of its tasks: those wait together.
+    # `slow` waits five seconds in most of its tasks, so run them concurrently.
     done = bench(folder, "smoke", *DEMO, "--concurrency", "12", "--out", "out")
     assert done.returncode == 0, done.stderr
     (folder / "stdout").write_text(done.stdout, encoding="utf-8")
     return folder
 
 
-def test_the_demo_agents_get_their_known_scores(smoke: Path) -> None:
-    told = result(smoke / "out")
-    assert {agent: passed(told, agent) for agent in DEMO} == PASSED
-    outcomes = {(each["agent"], each["task"]): each["outcome"] for each in told["attempts"]}
+def test_the_demo_agents_get_the_expected_scores(smoke: Path) -> None:
+    report = result(smoke / "out")
+    assert {agent: passed(report, agent) for agent in DEMO} == PASSED
+    outcomes = {(each["agent"], each["task"]): each["outcome"] for each in report["attempts"]}
     assert outcomes["slow", "ends-in-time"] == "timeout"
     assert {outcome for (agent, _), outcome in outcomes.items() if agent == "fail"} == {"error", "passed"}
     assert "broken" not in outcomes.values()
-    assert told["complete"]
-    assert {each["agent"]: round(each["score"], 3) for each in told["agents"]} == {
+    assert report["complete"]
+    assert {each["agent"]: round(each["score"], 3) for each in report["agents"]} == {
         agent: round(len(tasks) / 11, 3) for agent, tasks in PASSED.items()
     }
 
 
-def test_a_result_is_valid_by_its_published_schema_and_says_with_what_it_was_made(smoke: Path) -> None:
-    told = result(smoke / "out")
-    jsonschema.validate(told, json.loads(PUBLISHED.read_text(encoding="utf-8")))
-    header = told["header"]
+def test_a_result_matches_its_schema_and_describes_its_setup(smoke: Path) -> None:
+    report = result(smoke / "out")
+    jsonschema.validate(report, json.loads(PUBLISHED.read_text(encoding="utf-8")))
+    header = report["header"]
     assert header["suite"] == "smoke" and re.fullmatch(r"[0-9a-f]{16}", header["suite_hash"])
     assert {each["name"]: each["fronted"] for each in header["agents"]} == dict.fromkeys(DEMO, True)
     assert all(header["machine"][key] for key in ("system", "cpus", "python", "babelgate", "isolation"))
 
 
-def test_the_published_schema_is_the_one_of_the_code(accept: bool, tmp_path: Path) -> None:
+def test_the_published_schema_is_current(accept: bool, tmp_path: Path) -> None:
     text = json.dumps(result_schema(), indent=2) + "\n"
     if accept:
         PUBLISHED.write_text(text, encoding="utf-8")
@@ -111,7 +111,7 @@ def test_the_published_schema_is_the_one_of_the_code(accept: bool, tmp_path: Pat
     assert bench(tmp_path, "--schema", "result").stdout == text
 
 
-def test_every_form_of_the_report_says_the_same(smoke: Path) -> None:
+def test_every_format_of_the_report_has_the_same_scores(smoke: Path) -> None:
     rows = list(csv.DictReader((smoke / "out" / "result.csv").read_text(encoding="utf-8").splitlines()))
     assert {(row["agent"], row["task"]) for row in rows if row["passed"] == "1"} == {
         (agent, task) for agent, tasks in PASSED.items() for task in tasks
@@ -126,27 +126,27 @@ def test_every_form_of_the_report_says_the_same(smoke: Path) -> None:
 def test_the_demo_agent_for_files_passes_the_suite_of_files(tmp_path: Path) -> None:
     done = bench(tmp_path, "files", "files", "echo", "--out", "out", "--repeat", "2")
     assert done.returncode == 0, done.stderr
-    told = result(tmp_path / "out")
-    assert len(passed(told, "files")) == 7
-    assert {each["outcome"] for each in told["attempts"] if each["agent"] == "files"} == {"passed"}
-    skipped = {each["task"] for each in told["attempts"] if each["outcome"] == "skipped"}
+    report = result(tmp_path / "out")
+    assert len(passed(report, "files")) == 7
+    assert {each["outcome"] for each in report["attempts"] if each["agent"] == "files"} == {"passed"}
+    skipped = {each["task"] for each in report["attempts"] if each["outcome"] == "skipped"}
     assert skipped == {"empty", "unicode-names", "several", "large", "program"}
-    (compared,) = told["comparisons"]
+    (compared,) = report["comparisons"]
     assert (compared["first"], compared["better"], compared["tasks"]) == ("files", 7, 7)
     assert compared["sentence"].startswith("files is better than echo on 7 of 7 tasks, not explained by chance")
 
 
-def test_a_server_of_the_protocol_is_called_as_it_is_and_any_other_is_fronted(tmp_path: Path) -> None:
+def test_an_aief_server_is_called_directly_and_others_are_fronted(tmp_path: Path) -> None:
     with served(tmp_path) as gateway:
         targets = (f"plain={gateway.url}/agent/echo", f"a2a={gateway.url}/a2a/echo", f"acp={gateway.url}/acp#echo")
         done = bench(tmp_path, "smoke", *targets, "--category", "text", "--out", "out")
         assert done.returncode == 0, done.stderr
-    told = result(tmp_path / "out")
-    about = {each["name"]: each for each in told["header"]["agents"]}
+    report = result(tmp_path / "out")
+    about = {each["name"]: each for each in report["header"]["agents"]}
     assert {name: each["fronted"] for name, each in about.items()} == {"plain": False, "a2a": True, "acp": True}
     assert about["plain"]["url"] == targets[0].removeprefix("plain=")
     for name in about:
-        assert passed(told, name) == {"says-it-back", "keeps-every-character"}, name
+        assert passed(report, name) == {"says-it-back", "keeps-every-character"}, name
 
 
 def test_a_python_agent_is_benched_by_its_name(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_a_python_agent_is_benched_by_its_name(tmp_path: Path) -> None:
     assert passed(result(tmp_path / "out"), "greet") == {"greets"}
 
 
-# Stopping and going on
+# Stop and resume
 
 GATE = """
 import asyncio
@@ -178,7 +178,7 @@ tasks:
 
 @pytest.fixture
 def gated(tmp_path: Path) -> Path:
-    """A folder with an agent that never ends one of its three tasks, unless there is a file `open`."""
+    """Folder with an agent that ends one of its three tasks only if there is a file `open`."""
     (tmp_path / "gates.py").write_text(GATE)
     (tmp_path / "tasks.yaml").write_text(TASKS)
     return tmp_path
@@ -189,8 +189,7 @@ def journal(folder: Path) -> list[dict[str, Any]]:
 
 
 def stopped(folder: Path, number: int) -> "tuple[int, str]":
-    """Of a bench that gets a signal when two of its attempts are over and the third is under way: its exit code, and
-    what it wrote to stderr since."""
+    """Send a signal to a bench during the third of three attempts. Return its exit code and its later stderr."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("BABELGATE_")}
     with subprocess.Popen(
         [*PROGRAM, "bench", "tasks.yaml", "gates:gate", "--out", "out"],
@@ -200,7 +199,7 @@ def stopped(folder: Path, number: int) -> "tuple[int, str]":
         stdout=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
-        # Whoever starts the tests in the background may have had SIGINT ignored, and that is inherited.
+        # A shell that runs the tests in the background ignores SIGINT, and child processes inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         assert process.stderr is not None
@@ -216,12 +215,16 @@ def stopped(folder: Path, number: int) -> "tuple[int, str]":
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_was_done_and_resume_goes_on_with_the_rest(gated: Path) -> None:
+def test_resume_after_ctrl_c_runs_the_remaining_attempts(gated: Path) -> None:
     code, errors = stopped(gated, signal.SIGINT)
     assert (code, "Traceback" in errors) == (130, False), errors
     assert "go on with: babelgate bench --resume out" in errors
-    told = result(gated / "out")
-    assert (told["complete"], told["stopped"], len(told["attempts"])) == (False, "it was interrupted", 2)
+    report = result(gated / "out")
+    assert (report["complete"], report["stopped"], len(report["attempts"])) == (
+        False,
+        "it was interrupted",
+        2,
+    )
     before = journal(gated / "out")
     (gated / "tasks.yaml").write_text(TASKS.replace("input: wait", "input: now"))
     refused = bench(gated, "--resume", "out")
@@ -236,14 +239,14 @@ def test_ctrl_c_keeps_what_was_done_and_resume_goes_on_with_the_rest(gated: Path
 
 
 @pytest.mark.slow
-def test_a_kill_loses_nothing_that_was_done_and_leaves_no_gateway_behind(gated: Path) -> None:
+def test_a_kill_keeps_finished_attempts_and_ends_the_gateway(gated: Path) -> None:
     code, _ = stopped(gated, signal.SIGKILL)
     assert code == -signal.SIGKILL
     before = journal(gated / "out")
     assert [line.get("outcome") for line in before] == [None, "passed", "passed"]
     assert is_gone(before[0]["agents"][0]["url"])
     with (gated / "out" / "journal.jsonl").open("ab") as file:
-        file.write(b'{"kind": "attempt", "agent": "ga')  # as a kill in the middle of a line leaves it
+        file.write(b'{"kind": "attempt", "agent": "ga')  # as after a kill in the middle of a line
     (gated / "open").touch()
     assert bench(gated, "--resume", "out").returncode == 0
     after = journal(gated / "out")
@@ -252,7 +255,7 @@ def test_a_kill_loses_nothing_that_was_done_and_leaves_no_gateway_behind(gated: 
 
 
 def is_gone(url: str) -> bool:
-    """Whether nobody answers there, or whoever does ends within the bound."""
+    """Return True if the server at this URL refuses connections, or closes this one before the timeout."""
     parts = urlsplit(url)
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=BOUND) as connection:
@@ -264,21 +267,21 @@ def is_gone(url: str) -> bool:
 # Budgets, bounds and baselines
 
 
-def test_a_budget_that_is_used_up_ends_it_and_says_so(tmp_path: Path) -> None:
+def test_an_exhausted_budget_ends_the_bench(tmp_path: Path) -> None:
     done = bench(tmp_path, "smoke", "echo", "--max-time", "0.0001", "--out", "out")
     assert done.returncode == 3, done.stderr
-    told = result(tmp_path / "out")
+    report = result(tmp_path / "out")
     assert "Not complete: the budget" in done.stdout
     assert bench(tmp_path, "--resume", "out").returncode == 0
     whole = result(tmp_path / "out")
     assert passed(whole, "echo") == PASSED["echo"]
-    # How many attempts had begun when the budget was looked at first is the machine's affair.
-    left = len(whole["attempts"]) - len(told["attempts"])
+    # The number of attempts before the first check of the budget depends on the machine.
+    left = len(whole["attempts"]) - len(report["attempts"])
     assert left > 0
-    assert told["stopped"] == f"the budget of 0.0001 seconds is used up: {left} attempts were not made"
+    assert report["stopped"] == f"the budget of 0.0001 seconds is used up: {left} attempts were not made"
 
 
-def test_what_has_become_worse_than_the_baseline_fails(tmp_path: Path) -> None:
+def test_a_regression_against_the_baseline_fails(tmp_path: Path) -> None:
     tasks = "tasks: [{name: one, input: a, checks: [{equals: a}]}, {name: two, input: b, checks: [{equals: b}]}]"
     (tmp_path / "tasks.yaml").write_text(tasks)
     assert bench(tmp_path, "tasks.yaml", "agent=echo", "--out", "before").returncode == 0
@@ -317,14 +320,14 @@ def test_a_score_below_the_bound_fails(tmp_path: Path) -> None:
         (["--resume", "nope", "smoke"], "--resume takes the suite and the agents from its folder"),
     ],
 )
-def test_what_cannot_be_benched_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
+def test_wrong_usage_is_reported_in_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
     done = bench(tmp_path, *arguments)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
     assert words in done.stderr
     assert not list(tmp_path.glob("*/journal.jsonl"))
 
 
-def test_an_agent_that_is_not_there_is_told_before_anything_is_begun(tmp_path: Path) -> None:
+def test_a_missing_agent_is_reported_before_any_attempt(tmp_path: Path) -> None:
     with bound_socket() as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         done = bench(tmp_path, "smoke", f"far={url}")
@@ -332,13 +335,13 @@ def test_an_agent_that_is_not_there_is_told_before_anything_is_begun(tmp_path: P
     assert done.stderr.startswith(f"babelgate: far={url}: ")
 
 
-def test_a_bench_is_not_written_over_another(smoke: Path) -> None:
+def test_a_bench_does_not_overwrite_another(smoke: Path) -> None:
     done = bench(smoke, "smoke", "echo", "--out", "out")
     assert done.returncode == 2
     assert "out contains a bench already: continue it with --resume out" in done.stderr
 
 
-def test_the_tasks_are_listed_with_what_is_checked(tmp_path: Path) -> None:
+def test_the_tasks_are_listed_with_their_checks(tmp_path: Path) -> None:
     done = bench(tmp_path, "smoke", "--list", "--task", "takes-approvals")
     assert done.returncode == 0
     assert done.stdout.splitlines()[1:] == [
@@ -351,7 +354,7 @@ def test_the_tasks_are_listed_with_what_is_checked(tmp_path: Path) -> None:
 # The page
 
 
-def test_the_report_is_a_page_in_the_folder_and_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_html_report_is_also_written_to_a_chosen_file(tmp_path: Path) -> None:
     (tmp_path / "tasks.yaml").write_text("tasks: [{name: one, input: a, checks: [{equals: a}]}]")
     done = bench(tmp_path, "tasks.yaml", "echo", "--out", "out", "--html", "page.html")
     assert done.returncode == 0, done.stderr
@@ -363,7 +366,7 @@ def test_the_report_is_a_page_in_the_folder_and_where_it_is_asked_for(tmp_path: 
     assert not (tmp_path / "other").exists()
 
 
-def test_a_key_that_an_agent_says_again_is_written_nowhere(tmp_path: Path) -> None:
+def test_a_key_repeated_by_an_agent_is_not_written(tmp_path: Path) -> None:
     task = "{name: one, description: Says it, input: it is k3y-of-mine, checks: [{equals: b}]}"
     (tmp_path / "tasks.yaml").write_text(f"tasks: [{task}]")
     with served(tmp_path) as gateway:

@@ -1,4 +1,4 @@
-"""`babelgate` as people start it: real processes, free ports, folders of their own."""
+"""Tests of `babelgate` as users start it: real processes, free ports and separate folders."""
 
 import asyncio
 import json
@@ -55,7 +55,7 @@ class Done:
 
 
 class Here:
-    """The command in this process, which starts in no time, for what ends by itself."""
+    """Runner of the command in this process, which needs no start. For commands that end by themselves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch = monkeypatch
@@ -69,8 +69,8 @@ class Here:
             with pytest.raises(SystemExit) as ended:
                 main(arguments)
         code = ended.value.code
-        said = self._capsys.readouterr()
-        return Done(code if isinstance(code, int) else 0, said.out, said.err)
+        output = self._capsys.readouterr()
+        return Done(code if isinstance(code, int) else 0, output.out, output.err)
 
 
 @pytest.fixture
@@ -87,12 +87,12 @@ def create(agent: str, text: str = "Hello", **more: Any) -> dict[str, Any]:
     return {"agent_name": agent, "input": [{"role": "user", "parts": [{"content": text}]}], **more}
 
 
-def said(run: dict[str, Any]) -> str:
+def text_of(run: dict[str, Any]) -> str:
     return "".join(part["content"] or "" for message in run["output"] for part in message["parts"])
 
 
 def refused(done: "Done | subprocess.CompletedProcess[str]", code: int, *words: str) -> None:
-    """It ended with the code and one line that holds the words."""
+    """Assert that the command ended with this code and wrote one line with these words to stderr."""
     lines = done.stderr.splitlines()
     assert done.returncode == code, done.stderr
     assert len(lines) == 1, done.stderr
@@ -103,16 +103,16 @@ def refused(done: "Done | subprocess.CompletedProcess[str]", code: int, *words: 
 # serve
 
 
-def test_without_a_configuration_the_demo_agents_are_served_on_every_protocol(demo: Served) -> None:
+def test_the_demo_agents_are_served_without_a_configuration(demo: Served) -> None:
     answer = httpx.post(f"{demo.url}/acp/runs", json=create("echo"), timeout=BOUND).json()
-    assert said(answer) == "Hello"
+    assert text_of(answer) == "Hello"
     message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "Hello"}]}
     call = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
     response = httpx.post(f"{demo.url}/a2a/echo", json=call, headers={"A2A-Version": "1.0"}, timeout=BOUND)
     assert response.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_the_table_names_the_agents_the_database_and_a_url_of_every_protocol(demo: Served) -> None:
+def test_the_table_lists_agents_database_and_urls(demo: Served) -> None:
     for agent in ("echo (default)", "stream", "ask", "approve", "files", "steps", "json", "tools", "slow", "fail"):
         assert agent in demo.table
     assert "sqlite:///babelgate.db" in demo.table
@@ -133,7 +133,7 @@ def test_the_table_shows_how_to_call_and_serve_agents(demo: Served) -> None:
     assert "  next      serve your own agent: babelgate serve name=" in demo.table
 
 
-def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
+def test_every_call_of_the_table_works_in_a_shell(demo: Served) -> None:
     calls = [line.strip() for line in demo.lines if line.strip().startswith("curl ")]
     assert len(calls) == sum(len(adapter.examples("", "echo")) for adapter in ADAPTERS)
     for call in calls:
@@ -144,16 +144,16 @@ def test_every_call_of_the_table_can_be_pasted(demo: Served) -> None:
         assert "error" not in answer or answer["error"] is None
 
 
-def test_the_targets_of_the_command_line_are_served_and_the_demo_agents_are_not(tmp_path: Path) -> None:
+def test_targets_of_the_command_line_replace_the_demo_agents(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     with served(tmp_path, "manners:greet", "polite=manners:greet") as running:
         agents = httpx.get(f"{running.url}/acp/agents").json()["agents"]
         assert [agent["name"] for agent in agents] == ["greet", "polite"]
         answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND).json()
-        assert said(answer) == "Good day, Ada"
+        assert text_of(answer) == "Good day, Ada"
 
 
-def test_the_agents_of_another_server_are_served_under_their_own_names(demo: Served, tmp_path: Path) -> None:
+def test_all_agents_of_another_server_keep_their_names(demo: Served, tmp_path: Path) -> None:
     other = f"{demo.url}/acp"
     with served(tmp_path, f"mirror={other}#echo", other) as running:
         agents = httpx.get(f"{running.url}/acp/agents").json()["agents"]
@@ -161,39 +161,44 @@ def test_the_agents_of_another_server_are_served_under_their_own_names(demo: Ser
         assert names[0] == "mirror"
         assert {"echo", "ask", "slow"} <= set(names)
         answer = httpx.post(f"{running.url}/acp/runs", json=create("mirror"), timeout=BOUND).json()
-        assert said(answer) == "Hello"
+        assert text_of(answer) == "Hello"
 
 
-def test_broken_agents_are_listed_with_the_reason_and_the_others_serve(tmp_path: Path) -> None:
+def test_broken_agents_are_listed_and_the_others_serve(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     (tmp_path / "rude.py").write_text("raise RuntimeError('no\\nmanners')\n")
     with bound_socket() as closed:
-        gone = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        targets = ("manners:greet", "lost=not_there:agent", "rude:agent", "manners:nothing", f"far={gone}")
+        closed_url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        targets = ("manners:greet", "lost=not_there:agent", "rude:agent", "manners:nothing", f"far={closed_url}")
         with served(tmp_path, *targets) as running:
             broken = [line for line in running.lines if re.match(r"\s+broken\s", line)]
             assert len(broken) == 4
-            for name, reason in (("lost", "not_there"), ("agent", "no manners"), ("nothing", "manners"), ("far", gone)):
+            for name, reason in (
+                ("lost", "not_there"),
+                ("agent", "no manners"),
+                ("nothing", "manners"),
+                ("far", closed_url),
+            ):
                 assert any(f"{name}: " in line and reason in line for line in broken), broken
             answer = httpx.post(f"{running.url}/acp/runs", json=create("greet", "Ada"), timeout=BOUND)
-            assert said(answer.json()) == "Good day, Ada"
+            assert text_of(answer.json()) == "Good day, Ada"
             answer = httpx.post(f"{running.url}/acp/runs", json=create("far"), timeout=BOUND)
             assert answer.status_code == 502
             assert "Traceback" not in running.stop()
 
 
-def test_where_none_of_the_agents_of_the_command_line_works_there_is_nothing_to_serve(tmp_path: Path) -> None:
+def test_serve_fails_if_no_agent_of_the_command_line_works(tmp_path: Path) -> None:
     with bound_socket() as closed:
-        gone = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        done = babelgate(tmp_path, "serve", "--port", "0", f"far={gone}", "not_there:agent")
-        refused(done, 1, "no agent works: far: ", gone, "; agent: cannot import not_there")
+        closed_url = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        done = babelgate(tmp_path, "serve", "--port", "0", f"far={closed_url}", "not_there:agent")
+        refused(done, 1, "no agent works: far: ", closed_url, "; agent: cannot import not_there")
         assert not (tmp_path / "babelgate.db").exists()
-        (tmp_path / "babelgate.yaml").write_text(f"agents: {{far: {{url: '{gone}'}}}}")
+        (tmp_path / "babelgate.yaml").write_text(f"agents: {{far: {{url: '{closed_url}'}}}}")
         with served(tmp_path) as running:
             assert httpx.get(f"{running.url}/readyz").json()["agents"]["far"].startswith("broken: ")
 
 
-def test_the_file_in_the_working_directory_is_served_where_nothing_else_is_named(tmp_path: Path) -> None:
+def test_the_file_in_the_working_directory_is_the_default(tmp_path: Path) -> None:
     (tmp_path / "manners.py").write_text(AGENT)
     file = {"database": "sqlite:///kept.db", "agents": {"host": {"python": "manners:greet"}}}
     (tmp_path / "babelgate.yaml").write_text(json.dumps(file))
@@ -205,7 +210,7 @@ def test_the_file_in_the_working_directory_is_served_where_nothing_else_is_named
         assert "host" not in running.table
 
 
-def test_a_flag_goes_before_a_variable_and_a_variable_before_the_file(tmp_path: Path) -> None:
+def test_a_flag_overrides_a_variable_and_a_variable_the_file(tmp_path: Path) -> None:
     (tmp_path / "other.yaml").write_text("database: sqlite:///file.db\ndefault_agent: ask\n")
     with served(tmp_path, "--config", "other.yaml", BABELGATE_DATABASE="sqlite:///variable.db") as running:
         assert "sqlite:///variable.db" in running.table
@@ -221,16 +226,16 @@ def test_a_second_gateway_on_the_same_database_is_refused(tmp_path: Path) -> Non
         assert httpx.get(f"{running.url}/readyz").status_code == 200
 
 
-def test_a_port_in_use_is_refused_before_the_database_is_touched(here: Here, tmp_path: Path) -> None:
-    with bound_socket() as taken:
-        taken.listen()
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_refused_before_opening_the_database(here: Here, tmp_path: Path) -> None:
+    with bound_socket() as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
         for done in (here("serve", "--port", str(port)), here("serve", PORT=str(port))):
             refused(done, 1, f"port {port} of 127.0.0.1 is in use", "--port")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_of_a_newer_release_is_refused_in_one_line_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_database_of_a_newer_release_is_refused_unchanged(tmp_path: Path) -> None:
     make_database(tmp_path / "newer.db")
     with closing(sqlite3.connect(tmp_path / "newer.db")) as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
@@ -241,7 +246,7 @@ def test_a_database_of_a_newer_release_is_refused_in_one_line_and_left_as_it_is(
         assert database.execute("SELECT version_num FROM alembic_version").fetchone() == ("9999",)
 
 
-def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
+def test_an_unusable_database_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "folder.db").mkdir()
     refused(babelgate(tmp_path, "serve", "--port", "0", "--database", "sqlite:///folder.db"), 1, "folder.db")
     (tmp_path / "text.db").write_text("this is no database, and never was one\n" * 100)
@@ -270,7 +275,7 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
         (("http://user:secret@127.0.0.1:1#a",), ("user",)),
     ],
 )
-def test_a_mistake_on_the_command_line_is_one_line(
+def test_wrong_usage_of_serve_is_reported_in_one_line(
     here: Here, arguments: tuple[str, ...], words: tuple[str, ...]
 ) -> None:
     done = here("serve", *(arguments if "--port" in arguments else ("--port", "0", *arguments)))
@@ -284,13 +289,13 @@ def test_a_python_file_as_target_suggests_module_and_name(here: Here, tmp_path: 
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::"])
-def test_an_address_that_others_can_reach_is_refused_without_keys(here: Here, host: str) -> None:
+def test_a_public_address_is_refused_without_keys(here: Here, host: str) -> None:
     if host == "::" and not socket.has_ipv6:
         missing("IPv6")
     refused(here("serve", "--port", "0", "--host", host), 2, host, "keys", "--allow-anonymous")
 
 
-def test_an_address_that_others_can_reach_is_served_with_keys_or_if_anyone_may_come(here: Here, tmp_path: Path) -> None:
+def test_a_public_address_needs_keys_or_allow_anonymous(here: Here, tmp_path: Path) -> None:
     with served(tmp_path, "--host", "0.0.0.0", "--allow-anonymous") as running:
         assert httpx.get(f"{running.url}/acp/agents").status_code == 200
     with served(tmp_path, "--host", "0.0.0.0", BABELGATE_KEYS='{"alice": "wonderland"}') as running:
@@ -307,8 +312,8 @@ def test_an_address_that_others_can_reach_is_served_with_keys_or_if_anyone_may_c
 def test_a_gateway_does_not_front_itself(tmp_path: Path) -> None:
     with bound_socket() as free:
         port = free.getsockname()[1]
-    own = f"self=http://127.0.0.1:{port}/acp"
-    with served(tmp_path, "--port", str(port), own, "babelgate.gateway.demo:echo") as running:
+    own_target = f"self=http://127.0.0.1:{port}/acp"
+    with served(tmp_path, "--port", str(port), own_target, "babelgate.gateway.demo:echo") as running:
         (broken,) = [line for line in running.lines if re.match(r"\s+broken\s", line)]
         assert "self: " in broken
 
@@ -331,16 +336,16 @@ def test_a_request_is_one_line_in_the_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_idle_gateway_stops_at_once(tmp_path: Path, number: int) -> None:
-    with served(tmp_path) as running, httpx.Client(base_url=running.url) as kept:
-        kept.get("/readyz")
+    with served(tmp_path) as running, httpx.Client(base_url=running.url) as client:
+        client.get("/readyz")
         began = time.monotonic()
         assert "Traceback" not in running.stop(number)
         assert time.monotonic() - began < 3
         assert running.process.returncode == 0
 
 
-async def test_streams_and_waits_of_unfinished_runs_are_cut(tmp_path: Path) -> None:
-    """The agent would be silent for a minute. A client that got the end of a response would take it for the whole."""
+async def test_responses_of_unfinished_runs_are_cut_at_a_stop(tmp_path: Path) -> None:
+    """Stop while the agent is silent for a minute. A response with a proper end would look complete to its client."""
     with served(tmp_path) as running:
         async with loopback.client(base_url=running.url, timeout=BOUND) as http:
             message = {"messageId": "1", "role": "ROLE_USER", "parts": [{"text": "60"}]}
@@ -363,7 +368,7 @@ async def test_streams_and_waits_of_unfinished_runs_are_cut(tmp_path: Path) -> N
                 ]
                 async with asyncio.timeout(BOUND):
                     while await _tasks(http) < 4:
-                        pass  # the waits are not with the gateway yet
+                        pass  # the gateway has not received the waits yet
                 running.process.send_signal(signal.SIGTERM)
                 for lines in streams:
                     with pytest.raises(httpx.RemoteProtocolError, match="without sending complete"):
@@ -399,7 +404,7 @@ async def shrug(text: str):
 """
 
 
-def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> None:
+def test_agents_that_ignore_cancellation_do_not_delay_the_stop(tmp_path: Path) -> None:
     (tmp_path / "stubborn.py").write_text(STUBBORN)
     with served(tmp_path, "stubborn:block", "stubborn:shrug", BABELGATE_LIMITS__CANCEL_GRACE="0.5") as running:
         for agent in ("block", "shrug"):
@@ -418,9 +423,7 @@ def test_agents_that_do_not_let_go_do_not_keep_the_gateway(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "protocol", [each.protocol for each in UPSTREAMS if "extension" in each.options and each.own_path is not None]
 )
-def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(
-    here: Here, demo: Served, protocol: str
-) -> None:
+def test_the_extension_shows_fields_that_a_protocol_lacks(here: Here, demo: Served, protocol: str) -> None:
     plain = here("run", "tools", "two words", "--as", protocol, "--url", demo.url)
     whole = here("run", "tools", "two words", "--as", protocol, "--whole", "--url", demo.url)
     assert plain.stdout == whole.stdout
@@ -428,7 +431,7 @@ def test_what_a_protocol_has_no_words_for_is_shown_where_it_is_asked_for(
     assert '"kind":"tool_ended"' not in plain.stderr
 
 
-def test_a_protocol_without_the_extension_says_who_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_protocol_without_the_extension_names_those_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "UPSTREAMS", [replace(each, options={}) for each in UPSTREAMS if each.protocol == "acp"])
     with pytest.raises(ConversationError, match="no extension"):
         line.ClientConversation("acp", "http://127.0.0.1:1", "echo", None, whole=True)
@@ -441,11 +444,11 @@ def test_an_agent_is_called_and_its_answer_goes_to_stdout(here: Here, demo: Serv
 
 
 def _interruptible() -> None:
-    """What runs the tests in the background has them ignore it, and what they start inherits that."""
+    """Restore the default handler of SIGINT, which a shell ignores for background processes and their children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_tokens_are_shown_as_they_come(demo: Served, tmp_path: Path) -> None:
+def test_tokens_are_printed_as_they_arrive(demo: Served, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*PROGRAM, "run", "slow", "60", "--as", "a2a", "--url", demo.url],
         stdout=subprocess.PIPE,
@@ -472,7 +475,7 @@ def test_tokens_are_shown_as_they_come(demo: Served, tmp_path: Path) -> None:
         ("approve", 'maybe\nn\n{"approved": true}\n', "write: not approved\nsend: approved\n"),
     ],
 )
-def test_questions_are_asked_on_the_terminal(
+def test_questions_are_printed_on_the_terminal(
     here: Here, demo: Served, protocol: str, agent: str, typed: str, answer: str
 ) -> None:
     done = here("run", agent, "Hi", "--as", protocol, "--url", demo.url, stdin=typed)
@@ -481,7 +484,7 @@ def test_questions_are_asked_on_the_terminal(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_question_that_nobody_answers_fails_the_command(here: Here, demo: Served, protocol: str) -> None:
+def test_an_unanswered_question_fails_the_command(here: Here, demo: Served, protocol: str) -> None:
     done = here("run", "ask", "Hi", "--as", protocol, "--url", demo.url)
     assert done.returncode == 1
     assert "stdin has no answer" in done.stderr.splitlines()[-1]
@@ -496,7 +499,7 @@ def test_the_reason_of_a_failure_goes_to_stderr(here: Here, demo: Served, protoc
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_a_gateway_that_does_not_run_is_one_line(here: Here, protocol: str) -> None:
+def test_a_missing_gateway_is_reported_in_one_line(here: Here, protocol: str) -> None:
     with bound_socket() as closed:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         refused(here("run", "echo", "Hi", "--as", protocol, "--url", url), 1, "babelgate serve", f"answers at {url}: ")
@@ -516,7 +519,7 @@ def test_a_gateway_that_does_not_run_is_one_line(here: Here, protocol: str) -> N
         ({"type": "object", "properties": {"a": {}, "b": {}}}, '{"a": 1, "b": 2}', {"a": 1, "b": 2}),
     ],
 )
-def test_a_typed_line_becomes_what_the_question_asks_for(schema: Any, typed: str, value: object) -> None:
+def test_a_typed_line_is_converted_to_the_questions_type(schema: Any, typed: str, value: object) -> None:
     assert prompt_for(schema)[1](typed) == value
 
 
@@ -530,7 +533,7 @@ def test_a_good_file_is_valid(here: Here, tmp_path: Path) -> None:
     assert done.stdout == "babelgate.yaml: valid; agents: echo\n"
 
 
-def test_a_doubtful_value_is_a_warning_and_the_file_is_valid(here: Here, tmp_path: Path) -> None:
+def test_a_doubtful_value_is_only_a_warning(here: Here, tmp_path: Path) -> None:
     (tmp_path / "babelgate.yaml").write_text("keys: {alice: s3cret}\nretention: {threads: 30}\n")
     done = here("validate")
     assert (done.returncode, len(done.stderr.splitlines())) == (0, 2)
@@ -538,7 +541,7 @@ def test_a_doubtful_value_is_a_warning_and_the_file_is_valid(here: Here, tmp_pat
     assert "s3cret" not in done.stderr
 
 
-def test_every_mistake_of_a_file_is_one_line(here: Here, tmp_path: Path) -> None:
+def test_every_mistake_in_a_file_is_reported_in_one_line(here: Here, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(
         "prot: 80\nport: many\nlimits: {body: huge}\nkeys: {alice: hunter2hunter2, bob: hunter2hunter2}\n"
         "agents: {Echo: {python: 'a:b'}, both: {python: 'a:b', url: 'http://c'}}\n"
@@ -556,7 +559,7 @@ def test_every_mistake_of_a_file_is_one_line(here: Here, tmp_path: Path) -> None
     assert served_too.returncode == 2
 
 
-def test_a_file_that_is_missing_or_no_yaml_is_one_line(here: Here, tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_reported_in_one_line(here: Here, tmp_path: Path) -> None:
     refused(here("validate"), 2, "babelgate.yaml", "no such file")
     (tmp_path / "broken.yaml").write_text("agents: {echo: [\n")
     refused(here("validate", "broken.yaml"), 2, "broken.yaml")
@@ -573,10 +576,10 @@ def test_the_schema_is_printed(here: Here) -> None:
     assert json.loads(done.stdout)["title"] == "babelgate.yaml"
 
 
-# Help, and how targets are read
+# Help and targets
 
 
-def test_help_shows_what_there_is_with_examples_and_nothing_else(here: Here) -> None:
+def test_help_lists_every_command_with_examples(here: Here) -> None:
     done = here("--help")
     assert done.returncode == 0
     assert "babelgate serve weather=http://127.0.0.1:8333" in done.stdout
@@ -602,7 +605,7 @@ def test_help_shows_what_there_is_with_examples_and_nothing_else(here: Here) -> 
         ("my-agent=mod:agent", {"my-agent": {"python": "mod:agent"}}, ()),
     ],
 )
-def test_a_target_is_a_url_or_a_name_in_a_module(text: str, agents: Any, servers: tuple[str, ...]) -> None:
+def test_a_target_is_a_url_or_module_and_name(text: str, agents: Any, servers: tuple[str, ...]) -> None:
     read = read_targets([text])
     assert (read.agents, read.servers) == (agents, servers)
 

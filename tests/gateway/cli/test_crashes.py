@@ -1,4 +1,4 @@
-"""Runs that end the process of the gateway: how often they are started again, and what becomes of the others."""
+"""Runs that crash the gateway: how often they are started again, and what happens to other runs."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -59,13 +59,13 @@ def state(running: Served, agent: str) -> str:
 
 
 def wait_for(running: Served, agent: str, wanted: str) -> None:
-    for _ in range(10_000):  # each look is a call
+    for _ in range(10_000):  # each poll is a call
         if state(running, agent) == wanted:
             return
     raise AssertionError(f"{agent} did not become {wanted}")
 
 
-def test_a_run_that_kills_its_process_is_started_three_times(folder: Path) -> None:
+def test_a_run_that_crashes_the_gateway_is_started_three_times(folder: Path) -> None:
     with served(folder) as first:
         create(first, "good")
         create(first, "deadly")
@@ -87,7 +87,7 @@ def _die(folder: Path) -> None:
         running.process.wait(BOUND)
 
 
-def test_a_stop_is_no_crash(folder: Path) -> None:
+def test_a_stop_does_not_count_as_a_crash(folder: Path) -> None:
     with served(folder) as running:
         create(running, "good")
         wait_for(running, "good", "TASK_STATE_WORKING")

@@ -1,4 +1,4 @@
-"""The log of `babelgate serve`: what comes from outside is in it, and never looks like a record of its own."""
+"""Log of `babelgate serve`: it contains texts from outside, but none of them looks like a separate record."""
 
 import io
 import json
@@ -69,7 +69,7 @@ RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} (DEBUG|INFO|WARNING|E
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """The URL of a webhook's receiver that takes nothing."""
+    """URL of a webhook receiver that refuses every delivery."""
 
     class Refusing(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -90,7 +90,7 @@ def refusing() -> Iterator[str]:
 
 
 def are_records(log: str) -> None:
-    """Every line is a record, or is indented below one, however its reader tells lines."""
+    """Assert that every line is a record or is indented below one, for all line separators of Unicode."""
     assert log
     for line in log.splitlines():
         assert line.startswith("  ") or RECORD.fullmatch(line), repr(line)
@@ -104,7 +104,7 @@ def sent(text: str, **configuration: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": params}
 
 
-def test_no_text_from_outside_makes_a_record_of_its_own(tmp_path: Path, refusing: str) -> None:
+def test_no_text_from_outside_looks_like_a_record(tmp_path: Path, refusing: str) -> None:
     (tmp_path / "nasty.py").write_text(AGENTS, encoding="utf-8")
     network = {"BABELGATE_NETWORK__ALLOW": "127.0.0.0/8"}
     targets = [f"nasty:{name}" for name in NAMES]
@@ -119,18 +119,18 @@ def test_no_text_from_outside_makes_a_record_of_its_own(tmp_path: Path, refusing
         httpx.get(f"{running.url}/a2a/%0A{FORGED.replace(' ', '%20')}\u2028", headers=[(b"user-agent", b"\x85 \x9b")])
         log = running.stop()
     are_records(log)
-    for known in (
+    for expected in (
         "  ValueError: said",
         "WARNING mine said",
         "UserWarning: said",
         "Exception in thread said",
         "__del__",
     ):
-        assert known in log, known
+        assert expected in log, expected
     assert r"\u202egnirts" in log
 
 
-def test_what_a_file_or_a_server_says_is_one_line_of_a_refusal(tmp_path: Path) -> None:
+def test_texts_of_files_and_servers_stay_on_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(f"raise RuntimeError({NASTY[::-1]!r})", encoding="utf-8")
     done = subprocess.run(
         [*PROGRAM, "serve", "broken:agent", "--port", "0"],
@@ -144,7 +144,7 @@ def test_what_a_file_or_a_server_says_is_one_line_of_a_refusal(tmp_path: Path) -
     assert line.startswith("babelgate: ") and line.isprintable()
 
 
-def test_the_table_of_urls_shows_why_an_agent_is_broken_in_one_line(tmp_path: Path) -> None:
+def test_the_table_shows_a_broken_agents_reason_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(f"raise RuntimeError({NASTY[::-1]!r})", encoding="utf-8")
     agents = {"good": {"python": "babelgate.gateway.demo:echo"}, "bad": {"python": "broken:agent"}}
     (tmp_path / "babelgate.yaml").write_text(json.dumps({"agents": agents}), encoding="utf-8")
@@ -153,7 +153,7 @@ def test_the_table_of_urls_shows_why_an_agent_is_broken_in_one_line(tmp_path: Pa
         are_records(running.stop())
 
 
-def test_a_traceback_stands_indented_below_its_record() -> None:
+def test_a_traceback_is_indented_below_its_record() -> None:
     try:
         raise ValueError(f"a\n{FORGED}")
     except ValueError:
@@ -174,7 +174,7 @@ def test_a_traceback_stands_indented_below_its_record() -> None:
         (r"C:\new", r"C:\new"),
     ],
 )
-def test_control_characters_are_escaped_and_nothing_else(text: str, line: str) -> None:
+def test_only_control_characters_are_escaped(text: str, line: str) -> None:
     assert one_line(text) == line
 
 
@@ -186,7 +186,7 @@ def test_a_line_has_a_bounded_length() -> None:
 
 
 class Stream(io.StringIO):
-    """Counts how often it is written to, and wakes up whoever waits for that."""
+    """Stream that counts its writes, and sets an event at each."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ def logging_to(stream: Stream) -> tuple[logging.Logger, BufferedHandler]:
     return logger, handler
 
 
-def test_lines_are_written_some_at_a_time_and_soon() -> None:
+def test_lines_are_written_in_batches_after_a_short_delay() -> None:
     stream = Stream()
     logger, handler = logging_to(stream)
     for number in range(100):
@@ -221,7 +221,7 @@ def test_lines_are_written_some_at_a_time_and_soon() -> None:
 
 
 @pytest.mark.parametrize("level", [logging.WARNING, logging.ERROR])
-def test_a_warning_is_written_at_once_with_what_was_logged_before(level: int) -> None:
+def test_a_warning_flushes_the_log_at_once(level: int) -> None:
     stream = Stream()
     logger, handler = logging_to(stream)
     logger.info("before")
@@ -230,7 +230,7 @@ def test_a_warning_is_written_at_once_with_what_was_logged_before(level: int) ->
     handler.close()
 
 
-def test_what_waits_is_written_when_the_log_is_closed() -> None:
+def test_closing_the_log_writes_the_buffered_lines() -> None:
     stream = Stream()
     logger, handler = logging_to(stream)
     logger.info("last")
@@ -239,7 +239,7 @@ def test_what_waits_is_written_when_the_log_is_closed() -> None:
     assert stream.getvalue() == "last\n"
 
 
-def test_the_last_lines_of_a_gateway_that_stops_are_there(tmp_path: Path) -> None:
+def test_a_stopping_gateway_writes_its_last_lines(tmp_path: Path) -> None:
     with served(tmp_path) as running:
         httpx.get(f"{running.url}/healthz").raise_for_status()
         log = running.stop()

@@ -1,4 +1,4 @@
-"""Free memory goes back to the system after many connections have closed."""
+"""Tests of trimming the heap after many connections have closed."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from tests.gateway.hubs import within
 
 
 class Heap:
-    """Counts how often it is trimmed, at a time that the test sets."""
+    """Heap that counts its trims, with a clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""`babelgate record` and `babelgate replay`: what an agent said is said again, on every protocol."""
+"""Tests of `babelgate record` and `babelgate replay`: a replay repeats the agent's answers in every protocol."""
 
 import asyncio
 import base64
@@ -27,7 +27,7 @@ BOUND = 30
 
 
 def command(folder: Path, *arguments: str) -> tuple[int, str]:
-    """In this process: its exit code, and what it wrote to stderr."""
+    """Run the command in this process, and return its exit code and its stderr."""
     errors = io.StringIO()
     with chdir(folder), redirect_stdout(io.StringIO()), redirect_stderr(errors), pytest.raises(SystemExit) as ended:
         main(arguments)
@@ -36,8 +36,7 @@ def command(folder: Path, *arguments: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with one of an agent with files, of one that asks, of one that asks twice at once and of one that
-    fails."""
+    """Folder with recordings of four demo agents: `files`, `ask`, `approve` and `fail`."""
     folder = tmp_path_factory.mktemp("recordings")
     (folder / "data.bin").write_bytes(b"\x00\xff" * 1000)
     for arguments in (
@@ -52,41 +51,41 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def converse(url: str, agent: str, protocol: str, text: str, *answers: Any) -> list[Output]:
-    """All that a caller hears, pieces of text put together; questions without their ids."""
-    line, found = ClientConversation(protocol, url, agent, None), list[Output]()
-    given = list(answers)
+    """Return all outputs of a conversation, with pieces of text joined and without the ids of questions."""
+    line, outputs = ClientConversation(protocol, url, agent, None), list[Output]()
+    remaining = list(answers)
     try:
-        asked = await _hear(line.send(text), found)
-        while asked:
-            asked = await _hear(line.answer([(each, given.pop(0)) for each in asked]), found)
+        questions = await _collect(line.send(text), outputs)
+        while questions:
+            questions = await _collect(line.answer([(each, remaining.pop(0)) for each in questions]), outputs)
     except ConversationError as failed:
-        found.append(ProgressNote(f"failed: {failed}"))
+        outputs.append(ProgressNote(f"failed: {failed}"))
     finally:
         await line.aclose()
-    return found
+    return outputs
 
 
-async def _hear(heard: AsyncGenerator[Output], found: list[Output]) -> Sequence[OpenQuestion]:
-    asked: list[OpenQuestion] = []
-    async for each in heard:
+async def _collect(stream: AsyncGenerator[Output], outputs: list[Output]) -> Sequence[OpenQuestion]:
+    questions: list[OpenQuestion] = []
+    async for each in stream:
         if isinstance(each, OpenQuestion):
-            asked.append(each)
-            found.append(OpenQuestion("", each.text, each.schema))
-        elif isinstance(each, TextPiece) and found and isinstance(found[-1], TextPiece):
-            found[-1] = TextPiece(found[-1].text + each.text)
+            questions.append(each)
+            outputs.append(OpenQuestion("", each.text, each.schema))
+        elif isinstance(each, TextPiece) and outputs and isinstance(outputs[-1], TextPiece):
+            outputs[-1] = TextPiece(outputs[-1].text + each.text)
         else:
-            found.append(each)
-    return asked
+            outputs.append(each)
+    return questions
 
 
-def test_of_an_agent_that_fails_nothing_but_the_recording_is_told(tmp_path: Path) -> None:
+def test_record_prints_only_the_summary(tmp_path: Path) -> None:
     done = babelgate(tmp_path, "record", "fail", "Out of paper", "--out", "fail.json")
     assert done.stderr == "fail.json: 1 runs, 5 events, 0 files\n"
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph"])
 @pytest.mark.parametrize(("name", "text", "answers"), [("ask", "Hi", ["Ada"]), ("fail", "Out of paper", [])])
-async def test_a_replay_is_heard_as_the_agent_itself(
+async def test_a_replay_equals_the_agents_answers(
     recordings: Path, tmp_path: Path, protocol: str, name: str, text: str, answers: Sequence[Any]
 ) -> None:
     agents = {name: getattr(demo, name), "again": Recorded(read_recording(recordings / f"{name}.json"))}
@@ -111,14 +110,14 @@ def agent(state):
 
 
 def tools(state):
-    said = interrupt("Refund?")
-    return {"messages": [ToolMessage(f"refunded: {said}", tool_call_id="c1")]}
+    answer = interrupt("Refund?")
+    return {"messages": [ToolMessage(f"refunded: {answer}", tool_call_id="c1")]}
 
 
-made = StateGraph(MessagesState).add_node("agent", agent).add_node("tools", tools)
-made.add_edge(START, "agent").add_edge("tools", "agent")
-made.add_conditional_edges("agent", lambda state: "tools" if state["messages"][-1].tool_calls else "__end__")
-graph = made.compile()
+builder = StateGraph(MessagesState).add_node("agent", agent).add_node("tools", tools)
+builder.add_edge(START, "agent").add_edge("tools", "agent")
+builder.add_conditional_edges("agent", lambda state: "tools" if state["messages"][-1].tool_calls else "__end__")
+graph = builder.compile()
 """
 
 
@@ -136,45 +135,45 @@ async def test_the_answer_to_a_recorded_graph_continues_the_replay(
     desk: Recording, tmp_path: Path, protocol: str
 ) -> None:
     async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(desk)}) as gateway:
-        heard = await converse(gateway.url, "again", protocol, "Hi", "yes")
-    said = "".join(each.text for each in heard if isinstance(each, TextPiece))
-    assert said.removesuffix("\n").endswith("Done.")
-    assert [each.text for each in heard if isinstance(each, OpenQuestion)] == ["Refund?"]
+        outputs = await converse(gateway.url, "again", protocol, "Hi", "yes")
+    answer = "".join(each.text for each in outputs if isinstance(each, TextPiece))
+    assert answer.removesuffix("\n").endswith("Done.")
+    assert [each.text for each in outputs if isinstance(each, OpenQuestion)] == ["Refund?"]
 
 
-async def test_a_recorded_graph_has_one_name_for_each_thing(desk: Recording, tmp_path: Path) -> None:
+async def test_a_recorded_graph_uses_only_the_new_ids(desk: Recording, tmp_path: Path) -> None:
     async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(desk)}) as gateway:
         thread_id = (await gateway.http.post("/threads", json={})).json()["thread_id"]
         body = {"assistant_id": "again", "input": {"messages": [{"role": "user", "content": "Hi"}]}}
-        asked = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).json()
-        (question,) = asked["__interrupt__"]
-        assert re.fullmatch("[0-9a-f]{32}", question["id"]), "the form of LangGraph, by which an answer names it"
+        waited = (await gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)).json()
+        (question,) = waited["__interrupt__"]
+        assert re.fullmatch("[0-9a-f]{32}", question["id"]), "answers use ids in LangGraph's form"
         command = {"resume": {question["id"]: "yes"}}
         body = {"assistant_id": "again", "command": command, "stream_mode": ["checkpoints", "values"]}
-        told = (await gateway.http.post(f"/threads/{thread_id}/runs/stream", json=body)).text
+        stream = (await gateway.http.post(f"/threads/{thread_id}/runs/stream", json=body)).text
     events = [each.event for run in desk.runs for each in run.events]
     recorded = {event.interrupt_id for event in events if isinstance(event, InterruptRaised)}
-    assert question["id"] in told
-    assert not any(each is not None and each in told for each in recorded)
+    assert question["id"] in stream
+    assert not any(each is not None and each in stream for each in recorded)
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a"])
-async def test_files_are_replayed_byte_by_byte(recordings: Path, tmp_path: Path, protocol: str) -> None:
+async def test_files_are_replayed_byte_for_byte(recordings: Path, tmp_path: Path, protocol: str) -> None:
     recording = read_recording(recordings / "files.json")
     async with asyncio.timeout(BOUND), running(tmp_path, {"again": Recorded(recording)}) as gateway:
-        heard = await converse(gateway.url, "again", protocol, "whatever")
+        outputs = await converse(gateway.url, "again", protocol, "whatever")
         if protocol == "acp":
             body: Any = {"agent_name": "again", "input": [{"role": "user", "parts": [{"content": "x"}]}]}
-            told = (await gateway.http.post("/acp/runs", json={**body, "mode": "sync"})).text
+            response = (await gateway.http.post("/acp/runs", json={**body, "mode": "sync"})).text
         else:
             message = {"messageId": "1", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "x"}]}
             body = {"jsonrpc": "2.0", "id": 1, "method": "message/send", "params": {"message": message}}
-            told = (await gateway.http.post("/a2a/again", json=body)).text
-    assert heard == [ProgressNote("file data.bin"), ProgressNote("file report.txt")]
-    assert base64.b64encode(b"\x00\xff" * 1000).decode() in told
+            response = (await gateway.http.post("/a2a/again", json=body)).text
+    assert outputs == [ProgressNote("file data.bin"), ProgressNote("file report.txt")]
+    assert base64.b64encode(b"\x00\xff" * 1000).decode() in response
 
 
-async def test_two_questions_at_once_are_asked_again_with_their_schemas(recordings: Path, tmp_path: Path) -> None:
+async def test_two_questions_at_once_are_replayed_with_their_schemas(recordings: Path, tmp_path: Path) -> None:
     agents = {"approve": demo.approve, "again": Recorded(read_recording(recordings / "approve.json"))}
     answers = [{"approved": True}, {"approved": False}]
     async with asyncio.timeout(BOUND), running(tmp_path, agents) as gateway:
@@ -185,8 +184,8 @@ async def test_two_questions_at_once_are_asked_again_with_their_schemas(recordin
 
 
 def test_a_recording_holds_the_events_with_their_times(recordings: Path) -> None:
-    told = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
-    first, second = told["runs"]
+    recording = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
+    first, second = recording["runs"]
     assert (first["cause"], second["cause"]) == ("input", "answer")
     kinds = [each["event"]["kind"] for each in second["events"]]
     assert (kinds[0], kinds[-1]) == ("message_started", "run_ended")
@@ -202,7 +201,7 @@ def test_replay_serves_a_file_and_runs_call_it(recordings: Path, tmp_path: Path)
         assert gateway.stop() == ""
 
 
-def test_a_key_that_an_agent_says_again_is_not_recorded(tmp_path: Path) -> None:
+def test_a_key_repeated_by_an_agent_is_not_recorded(tmp_path: Path) -> None:
     with served(tmp_path) as gateway:
         target = f"{gateway.url}/acp#echo"
         headers = ("--header", "X-Key: Token k3y-of-mine", "--header", "X-Mode: text")
@@ -212,10 +211,10 @@ def test_a_key_that_an_agent_says_again_is_not_recorded(tmp_path: Path) -> None:
     assert "k3y-of-mine" not in text
     assert json.dumps(json.loads(text)["runs"]).count("mine is [redacted]") == 2, "the input and the answer"
     assert "mine is [redacted]" in json.dumps(json.loads(text)["wire"])
-    assert len(read_recording(tmp_path / "run.json").runs) == 1, "a header's value may be a word of the format"
+    assert len(read_recording(tmp_path / "run.json").runs) == 1, "a header's value may equal a word of the format"
 
 
-def test_what_both_sides_said_on_the_wire_is_recorded(tmp_path: Path) -> None:
+def test_exchanges_of_both_sides_are_recorded(tmp_path: Path) -> None:
     with served(tmp_path, BABELGATE_KEYS='{"alice": "k3y-of-mine"}') as gateway:
         headers = ("--header", "Authorization: Bearer k3y-of-mine", "--answer", "Ada k3y-of-mine")
         code, errors = command(
@@ -235,15 +234,15 @@ def test_what_both_sides_said_on_the_wire_is_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["acp", "a2a", "aief", "langgraph"])
-def test_the_same_is_recorded_through_every_protocol(recordings: Path, tmp_path: Path, protocol: str) -> None:
+def test_every_protocol_records_the_same_events(recordings: Path, tmp_path: Path, protocol: str) -> None:
     arguments = ("ask", "Hi", "--answer", "Ada")
     code, errors = command(tmp_path, "record", *arguments, "--as", protocol, "--out", "run.json")
     assert code == 0, errors
-    told = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
-    itself = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
-    assert [_kinds(run) for run in told["runs"]] == [_kinds(run) for run in itself["runs"]]
-    assert {each["side"] for each in told["wire"]["exchanges"]} == {"caller"}
-    assert itself["wire"] == {"exchanges": []}
+    recording = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    direct = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
+    assert [_kinds(run) for run in recording["runs"]] == [_kinds(run) for run in direct["runs"]]
+    assert {each["side"] for each in recording["wire"]["exchanges"]} == {"caller"}
+    assert direct["wire"] == {"exchanges": []}
 
 
 def _kinds(run: Any) -> list[str]:
@@ -251,9 +250,9 @@ def _kinds(run: Any) -> list[str]:
 
 
 def test_a_file_of_the_first_format_is_read(recordings: Path, tmp_path: Path) -> None:
-    told = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
-    del told["wire"]
-    (tmp_path / "old.json").write_text(json.dumps({**told, "format": 1}), encoding="utf-8")
+    recording = json.loads((recordings / "ask.json").read_text(encoding="utf-8"))
+    del recording["wire"]
+    (tmp_path / "old.json").write_text(json.dumps({**recording, "format": 1}), encoding="utf-8")
     assert read_recording(tmp_path / "old.json").runs == read_recording(recordings / "ask.json").runs
 
 
@@ -269,7 +268,7 @@ def test_a_file_of_the_first_format_is_read(recordings: Path, tmp_path: Path) ->
         (("replay", "ask.json", "--name", "A B"), "--name A B: not a valid name for an agent"),
     ],
 )
-def test_what_cannot_be_done_is_one_line(
+def test_wrong_usage_is_reported_in_one_line(
     recordings: Path, tmp_path: Path, arguments: Sequence[str], words: str
 ) -> None:
     text = (recordings / "ask.json").read_text(encoding="utf-8")

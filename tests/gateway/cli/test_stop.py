@@ -1,4 +1,4 @@
-"""SIGTERM at a gateway that is running runs: what ends by itself, what is stopped, and how long it may take."""
+"""Tests of SIGTERM during runs: which runs end by themselves, which are cut off, and how long the stop may take."""
 
 import asyncio
 import signal
@@ -12,12 +12,12 @@ import pytest
 
 from babelgate.gateway.cli.stop import ShutdownController
 from tests.gateway.command import BOUND, Served, served
-from tests.gateway.hubs import turned
+from tests.gateway.hubs import eventually
 from tests.gateway.storage.wire import Wire
 from tests.postgres import empty, url_of
 
 FOREVER = "600"
-"""Seconds of a grace that no test waits for."""
+"""Grace period that no test waits for, in seconds."""
 AGENTS = """
 import asyncio, pathlib, time
 
@@ -87,7 +87,7 @@ async def test_a_run_that_ends_within_the_grace_is_answered(folder: Path) -> Non
         assert running.process.returncode == 0
 
 
-async def test_the_connection_is_cut_when_the_grace_is_over(folder: Path) -> None:
+async def test_the_connection_is_cut_after_the_grace_period(folder: Path) -> None:
     with serve(folder, grace="1") as running:
         answer = await begin(running, "patient", str(folder / "never"))
         running.process.send_signal(signal.SIGTERM)
@@ -112,11 +112,11 @@ async def test_a_second_signal_ends_the_gateway_at_once(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("signals", [1, 2])
-async def test_an_agent_that_blocks_the_loop_does_not_keep_the_gateway(folder: Path, signals: int) -> None:
+async def test_an_agent_that_blocks_the_loop_cannot_prevent_the_stop(folder: Path, signals: int) -> None:
     with serve(folder, "deaf", grace="1" if signals == 1 else FOREVER) as running:
         answer = asyncio.ensure_future(asyncio.to_thread(call, running.url, "deaf", str(folder / "blocked")))
         async with asyncio.timeout(BOUND):
-            await turned((folder / "blocked").exists)
+            await eventually((folder / "blocked").exists)
         running.process.send_signal(signal.SIGTERM)
         if signals == 2:
             running.process.send_signal(signal.SIGINT)
@@ -127,9 +127,7 @@ async def test_an_agent_that_blocks_the_loop_does_not_keep_the_gateway(folder: P
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
-async def test_a_database_that_hangs_does_not_keep_the_gateway(
-    folder: Path, postgres_tables: str, workers: str
-) -> None:
+async def test_a_hanging_database_cannot_prevent_the_stop(folder: Path, postgres_tables: str, workers: str) -> None:
     empty(postgres_tables)
     with (
         Wire(url_of(postgres_tables)).running() as wire,
@@ -152,8 +150,8 @@ def test_a_hangup_does_not_end_the_gateway(folder: Path) -> None:
         assert call(running.url, "patient", str(folder / "go")) == "done"
 
 
-async def test_work_is_cancelled_when_its_time_is_over() -> None:
-    stop = ShutdownController(60)
+async def test_work_is_cancelled_after_its_timeout() -> None:
+    stop = Stop(60)
     ended: list[bool] = []
 
     async def wait() -> None:

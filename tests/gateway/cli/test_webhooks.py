@@ -1,4 +1,4 @@
-"""`babelgate webhooks`: what has not been delivered is listed beside a gateway, and failed webhooks begin again."""
+"""Tests of `babelgate webhooks`: it lists undelivered webhooks while a gateway runs, and retries failed ones."""
 
 import asyncio
 import subprocess
@@ -10,7 +10,7 @@ from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.journal import Journal
 from tests.empty import make_database
 from tests.gateway.command import babelgate
-from tests.gateway.hubs import OWNER, House
+from tests.gateway.hubs import OWNER, HubFactory
 from tests.gateway.storage.test_webhook_rows import prepare
 from tests.postgres import new_schema, url_of
 
@@ -19,7 +19,7 @@ async def run(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str
     return await asyncio.to_thread(babelgate, folder, "webhooks", *arguments, "--database", "sqlite:///hub.db")
 
 
-async def test_the_list_has_what_is_not_delivered_and_no_secrets(hubs: House) -> None:
+async def test_the_list_shows_undelivered_webhooks_without_secrets(hubs: HubFactory) -> None:
     _, receipt = await prepare(hubs)
     done = await run(hubs.folder)
     assert (done.returncode, done.stderr) == (0, "")
@@ -37,7 +37,7 @@ async def test_the_list_has_what_is_not_delivered_and_no_secrets(hubs: House) ->
     assert "secret" not in done.stdout
 
 
-async def test_failed_webhooks_begin_again_while_no_gateway_has_the_database(hubs: House) -> None:
+async def test_failed_webhooks_are_retried_while_no_gateway_runs(hubs: HubFactory) -> None:
     hub, receipt = await prepare(hubs)
     refused = await run(hubs.folder, "--retry", "all")
     assert refused.returncode == 1
@@ -55,7 +55,7 @@ async def test_failed_webhooks_begin_again_while_no_gateway_has_the_database(hub
     assert {each.webhook.webhook_id: each.failures for each in due} == {"given up": 0, "pending": 0, "waiting": 0}
 
 
-async def test_a_gateway_that_has_postgresql_alone_must_be_stopped(tmp_path: Path) -> None:
+async def test_retry_is_refused_while_a_single_gateway_uses_postgresql(tmp_path: Path) -> None:
     with new_schema() as schema:
         journal = Journal(url_of(schema))
         await journal.open()
@@ -69,7 +69,7 @@ async def test_a_gateway_that_has_postgresql_alone_must_be_stopped(tmp_path: Pat
 
 
 @pytest.mark.parametrize("wanted", ["pending", "unknown"])
-async def test_a_webhook_that_has_not_failed_cannot_be_retried(hubs: House, wanted: str) -> None:
+async def test_a_webhook_that_has_not_failed_cannot_be_retried(hubs: HubFactory, wanted: str) -> None:
     hub, _ = await prepare(hubs)
     await hubs.stop(hub)
     done = await run(hubs.folder, "--retry", wanted)
@@ -77,7 +77,7 @@ async def test_a_webhook_that_has_not_failed_cannot_be_retried(hubs: House, want
     assert f"--retry {wanted}: no webhook that has failed has this id" in done.stderr
 
 
-def test_a_database_without_webhooks_and_one_that_is_missing(tmp_path: Path) -> None:
+def test_an_empty_and_a_missing_database_have_no_webhooks(tmp_path: Path) -> None:
     missing = babelgate(tmp_path, "webhooks", "--retry", "all", "--database", "sqlite:///none.db")
     assert (missing.returncode, "there is no such database" in missing.stderr) == (1, True)
     assert not (tmp_path / "none.db").exists()

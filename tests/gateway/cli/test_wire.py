@@ -1,4 +1,4 @@
-"""What is said on the wire is kept as it was, without keys, and not without bound."""
+"""Tests of the recorder of HTTP exchanges: it keeps them unchanged, without keys, up to a limit."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ class Plain(Calls):
 
 
 async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """The body again, whole or as events; below /refused with the status 401."""
+    """Return the body of the request, as a stream of events at /events, and with status 401 at /refused."""
     body, more = b"", True
     while more:
         message = await receive()
@@ -35,14 +35,14 @@ async def echo(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def overhear(
-    *asked: tuple[str, bytes], headers: Mapping[str, str] | None = None, count: int = 1
+    *requests: tuple[str, bytes], headers: Mapping[str, str] | None = None, count: int = 1
 ) -> Mapping[str, Any]:
-    """What is told of POSTs to such a server, each `count` times."""
+    """Send each request `count` times to the server `echo`, and return the recording."""
     recorder = WireRecorder()
     async with asyncio.timeout(BOUND), serving(echo) as url:
         with recorder.connect():
             calls = Plain(url, headers=headers)
-            for path, body in asked:
+            for path, body in requests:
                 for _ in range(count):
                     await _post(calls, path, body)
             await calls.aclose()
@@ -58,9 +58,9 @@ async def _post(calls: Calls, path: str, body: bytes) -> None:
         assert path == "/refused"
 
 
-async def test_an_exchange_is_kept_as_it_was() -> None:
-    told = await overhear(("/some", b'{"a": "\xc3\xa9"}'), ("/refused", b"[]"))
-    first, second = told["exchanges"]
+async def test_an_exchange_is_recorded_unchanged() -> None:
+    recording = await overhear(("/some", b'{"a": "\xc3\xa9"}'), ("/refused", b"[]"))
+    first, second = recording["exchanges"]
     assert (first["side"], first["method"], first["body"]) == ("agent", "POST", '{"a": "é"}')
     assert first["url"].endswith("/some")
     assert (first["answer"]["status"], first["answer"]["body"]) == (200, '{"a": "é"}')
@@ -68,51 +68,51 @@ async def test_an_exchange_is_kept_as_it_was() -> None:
     assert ["content-type", "application/json"] in first["answer"]["headers"]
     assert second["answer"]["status"] == 401
     assert first["at"] <= second["at"]
-    assert "missed" not in told
+    assert "missed" not in recording
 
 
-async def test_events_are_kept_with_their_times() -> None:
-    told = await overhear(("/events", b"event: a\ndata: 1\n\ndata: 2\nid: 7\n\n"))
-    events = told["exchanges"][0]["answer"]["events"]
+async def test_events_are_recorded_with_their_times() -> None:
+    recording = await overhear(("/events", b"event: a\ndata: 1\n\ndata: 2\nid: 7\n\n"))
+    events = recording["exchanges"][0]["answer"]["events"]
     assert [each["text"] for each in events] == ["event: a\ndata: 1", "data: 2\nid: 7"]
     assert 0 < events[0]["at"] <= events[1]["at"]
 
 
-async def test_keys_are_nowhere() -> None:
+async def test_keys_are_not_recorded() -> None:
     headers = {"X-Mode": "abc", "X-Key": SECRET}
-    told = await overhear(("/some", json.dumps([SECRET, "cookie"]).encode()), headers=headers)
-    text = json.dumps(told)
+    recording = await overhear(("/some", json.dumps([SECRET, "cookie"]).encode()), headers=headers)
+    text = json.dumps(recording)
     assert "of\\" not in text and "1234567" not in text
-    (exchange,) = told["exchanges"]
+    (exchange,) = recording["exchanges"]
     assert exchange["body"] == exchange["answer"]["body"] == '["[redacted]", "cookie"]'
-    assert ["X-Mode", "[redacted]"] in exchange["headers"], "however short it is"
+    assert ["X-Mode", "[redacted]"] in exchange["headers"], "short values are redacted, too"
     assert ["set-cookie", "[redacted]"] in exchange["answer"]["headers"]
 
 
-async def test_what_is_too_long_is_cut_and_says_so() -> None:
+async def test_a_too_long_body_is_cut_and_marked() -> None:
     body = b"x" * BODY + SECRET.encode()
-    told = await overhear(("/some", body), ("/some", b"x" * (BODY - 3) + SECRET.encode()))
-    for exchange, length in zip(told["exchanges"], (len(body), BODY - 3 + len(SECRET)), strict=True):
+    recording = await overhear(("/some", body), ("/some", b"x" * (BODY - 3) + SECRET.encode()))
+    for exchange, length in zip(recording["exchanges"], (len(body), BODY - 3 + len(SECRET)), strict=True):
         assert exchange["body_cut"] == exchange["answer"]["cut"] == length - BODY
-        for kept in (exchange["body"], exchange["answer"]["body"]):
-            assert BODY - 50 < len(kept) <= BODY
-            assert set(kept) == {"x"}, "nor the beginning of a key"
+        for body_text in (exchange["body"], exchange["answer"]["body"]):
+            assert BODY - 50 < len(body_text) <= BODY
+            assert set(body_text) == {"x"}, "the beginning of a key must not remain"
 
 
-async def test_events_that_are_too_many_are_cut_and_say_so() -> None:
+async def test_too_many_events_are_cut_and_marked() -> None:
     body = b"data: 1234\n\n" * (BODY // 10)
-    told = await overhear(("/events", body))
-    answer = told["exchanges"][0]["answer"]
+    recording = await overhear(("/events", body))
+    answer = recording["exchanges"][0]["answer"]
     assert answer["cut"] == len(body) - BODY
     assert len(answer["events"]) == BODY // 12
 
 
-async def test_exchanges_that_are_too_many_are_counted() -> None:
-    told = await overhear(("/some", b"1"), count=EXCHANGES + 2)
-    assert (len(told["exchanges"]), told["missed"]) == (EXCHANGES, 2)
+async def test_too_many_exchanges_are_only_counted() -> None:
+    recording = await overhear(("/some", b"1"), count=EXCHANGES + 2)
+    assert (len(recording["exchanges"]), recording["missed"]) == (EXCHANGES, 2)
 
 
-async def test_others_are_not_overheard() -> None:
+async def test_exchanges_outside_of_the_block_are_not_recorded() -> None:
     recorder = WireRecorder()
     async with asyncio.timeout(BOUND), serving(echo) as url:
         with recorder.connect():

@@ -28,7 +28,7 @@ Client = httpx.AsyncClient
 
 
 async def shout(text: str) -> str:
-    """Shouts."""
+    """Convert the text to capitals."""
     return text.upper()
 
 
@@ -78,7 +78,7 @@ async def card_url(http: Client, path: str = CARD, **headers: str) -> str:
 @pytest.mark.parametrize(
     "headers", [{"Authorization": "Bearer a-key"}, {"authorization": "bearer  a-key"}, {"X-Api-Key": "a-key"}]
 )
-async def test_a_key_opens_every_path(keyed: Client, headers: Mapping[str, str]) -> None:
+async def test_a_key_grants_access_to_every_path(keyed: Client, headers: Mapping[str, str]) -> None:
     assert (await keyed.get("/acp/agents", headers=headers)).status_code == 200
     assert (await keyed.post("/acp/runs", json=RUN, headers=headers)).status_code == 200
 
@@ -99,7 +99,7 @@ async def test_a_key_opens_every_path(keyed: Client, headers: Mapping[str, str])
         ("/", {"error": {"code": "unauthenticated"}}),
     ],
 )
-async def test_without_the_right_key_it_is_401_in_the_words_of_the_protocol(
+async def test_a_wrong_key_is_401_in_the_protocols_format(
     keyed: Client, headers: Mapping[str, str], path: str, body: Mapping[str, Any]
 ) -> None:
     response = await keyed.get(path, headers=headers)
@@ -111,7 +111,7 @@ async def test_without_the_right_key_it_is_401_in_the_words_of_the_protocol(
 
 
 @on_keyed
-async def test_every_protocol_has_its_own_401(keyed: Client) -> None:
+async def test_every_protocol_has_a_401_in_its_format(keyed: Client) -> None:
     for adapter in ADAPTERS:
         response = await keyed.post(f"{adapter.prefixes[0]}/echo", json={})
         assert response.status_code == 401, adapter.name
@@ -122,7 +122,7 @@ async def test_every_protocol_has_its_own_401(keyed: Client) -> None:
 @pytest.mark.parametrize(
     "path", ["/healthz", "/readyz", "/acp/ping", CARD, "/.well-known/agent-card.json", "/agent/echo/acp/ping"]
 )
-async def test_what_is_public_needs_no_key_and_minds_no_wrong_one(keyed: Client, path: str) -> None:
+async def test_public_paths_ignore_keys(keyed: Client, path: str) -> None:
     assert (await keyed.get(path)).status_code == 200
     assert (await keyed.get(path, headers={"X-Api-Key": "wrong"})).status_code == 200
 
@@ -130,7 +130,7 @@ async def test_what_is_public_needs_no_key_and_minds_no_wrong_one(keyed: Client,
 # The base URL
 
 
-async def test_urls_begin_with_the_public_one_whatever_the_caller_says(tmp_path: Path) -> None:
+async def test_urls_begin_with_the_configured_public_url(tmp_path: Path) -> None:
     public = "https://agents.example.com/gate/"
     async with gateway(tmp_path, public_url=public, trusted_proxies=["127.0.0.1"], hosts=["*"]) as http:
         assert await card_url(http, Host="evil.example") == "https://agents.example.com/gate/a2a/echo"
@@ -142,7 +142,7 @@ async def test_urls_begin_with_the_public_one_whatever_the_caller_says(tmp_path:
 FORWARDED = {"X_Forwarded_Proto": "https", "X_Forwarded_Host": "agents.example.com", "X_Forwarded_Prefix": "/gate/"}
 
 
-async def test_a_trusted_proxy_says_where_the_caller_came_from(tmp_path: Path) -> None:
+async def test_a_trusted_proxy_reports_the_callers_url(tmp_path: Path) -> None:
     async with gateway(tmp_path, peer="10.1.2.3", trusted_proxies=["10.0.0.0/8"], hosts=["*"]) as http:
         assert await card_url(http, **FORWARDED) == "https://agents.example.com/gate/a2a/echo"
         assert await card_url(http, X_Forwarded_Proto="https", Host="proxied.example") == (
@@ -151,7 +151,7 @@ async def test_a_trusted_proxy_says_where_the_caller_came_from(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("prefix", ["", "/agent/other"])
-async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, prefix: str) -> None:
+async def test_a_forged_host_is_in_no_answer(tmp_path: Path, prefix: str) -> None:
     """Ignore untrusted addresses: others read cards, sessions, files and the table of URLs, and follow their links."""
     strange = {"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "https", "Forwarded": "host=evil.example"}
     strange |= {"Host": "evil.example:8000", "X-Forwarded-Prefix": "/evil.example", "X-Original-URL": "//evil.example"}
@@ -191,7 +191,7 @@ async def test_an_address_that_a_stranger_chose_is_in_no_answer(tmp_path: Path, 
 # A single agent
 
 
-async def test_below_agent_name_that_agent_is_the_whole_gateway(tmp_path: Path) -> None:
+async def test_below_agent_name_only_that_agent_is_visible(tmp_path: Path) -> None:
     async with gateway(tmp_path, default_agent="echo") as http:
         agents = (await http.get("/agent/other/acp/agents")).json()["agents"]
         assert [agent["name"] for agent in agents] == ["other"]
@@ -204,7 +204,7 @@ async def test_below_agent_name_that_agent_is_the_whole_gateway(tmp_path: Path) 
         assert run.json()["output"][0]["parts"][0]["content"] == "HELLO"
 
 
-async def test_every_protocol_speaks_with_that_agent_below_its_name(tmp_path: Path) -> None:
+async def test_every_protocol_calls_the_agent_below_its_name(tmp_path: Path) -> None:
     """Follow the card at the root to all other URLs, like clients that expect one agent per host."""
     root = "http://127.0.0.1:8000/agent/other"
     async with gateway(tmp_path, default_agent="echo") as http:
@@ -224,7 +224,7 @@ async def test_every_protocol_speaks_with_that_agent_below_its_name(tmp_path: Pa
         assert contents == ["Hello", "HELLO"]
 
 
-async def test_errors_below_it_are_in_the_protocol_s_words(tmp_path: Path) -> None:
+async def test_errors_below_an_agent_have_the_protocols_format(tmp_path: Path) -> None:
     async with gateway(tmp_path) as http:
         assert (await http.get("/agent/nobody/acp/agents")).json()["code"] == "not_found"
         assert (await http.get("/agent/echo/acp/nowhere")).json()["code"] == "not_found"
@@ -247,7 +247,7 @@ async def test_the_index_shows_a_call_of_every_protocol(tmp_path: Path) -> None:
         assert each["url"] in each["example"]
 
 
-async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path: Path) -> None:
+async def test_readyz_lists_broken_agents(tmp_path: Path) -> None:
     settings = Settings.model_validate(
         {"agents": {"good": {"python": "babelgate.gateway.demo:echo"}, "bad": {"python": "no.such.module:agent"}}}
     )
@@ -260,12 +260,12 @@ async def test_a_gateway_that_is_ready_says_so_and_names_what_is_broken(tmp_path
         called = await http.post("/acp/runs", json={**RUN, "agent_name": "bad"})
         assert called.status_code == 502
     async with gateway(tmp_path, None, registry=registry, **KEYS) as http:
-        assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "reasons are not for everybody"
+        assert (await http.get("/readyz")).json()["agents"]["bad"] == "broken", "the reason must not be public"
         with_key = await http.get("/readyz", headers={"X-Api-Key": "a-key"})
         assert "no.such.module" in with_key.json()["agents"]["bad"]
 
 
-async def test_every_answer_says_which_gateway_it_is_from_and_the_same_one_after_a_restart(tmp_path: Path) -> None:
+async def test_every_answer_names_the_instance_also_after_a_restart(tmp_path: Path) -> None:
     async with gateway(tmp_path) as http:
         banners = {(await http.get(path)).headers["babelgate"] for path in ("/", "/healthz", "/nowhere", "/acp/agents")}
     async with gateway(tmp_path) as http:
@@ -276,7 +276,7 @@ async def test_every_answer_says_which_gateway_it_is_from_and_the_same_one_after
 
 
 @pytest.mark.parametrize("path", ["/", "/healthz", "/acp/agents", CARD])
-async def test_head_is_a_get_without_its_body(tmp_path: Path, path: str) -> None:
+async def test_head_answers_like_get_without_a_body(tmp_path: Path, path: str) -> None:
     async with gateway(tmp_path) as http:
         full, head = await http.get(path), await http.head(path)
     assert head.status_code == full.status_code == 200
@@ -284,7 +284,7 @@ async def test_head_is_a_get_without_its_body(tmp_path: Path, path: str) -> None
     assert head.headers["content-length"] == full.headers["content-length"]
 
 
-async def test_a_handler_that_breaks_tells_the_caller_nothing_and_the_log_everything(
+async def test_an_internal_error_is_only_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def agents(_: GatewayHub) -> Any:
@@ -300,7 +300,7 @@ async def test_a_handler_that_breaks_tells_the_caller_nothing_and_the_log_everyt
     assert "Traceback" in caplog.text
 
 
-def test_post_answers_200_unless_its_protocol_says_otherwise() -> None:
+def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
     settings = Settings()
     app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), settings)
     for route in app.app.routes:
@@ -309,6 +309,6 @@ def test_post_answers_200_unless_its_protocol_says_otherwise() -> None:
                 assert handler.status_code in (200, 202, 204), f"{route.path}: {handler.status_code}"
 
 
-def test_the_framework_documents_nothing_by_itself() -> None:
-    app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), Settings())
+def test_the_frameworks_documentation_is_disabled() -> None:
+    app = create_app(Hub.__new__(Hub), Registry([]), Settings())
     assert not any(route.path.startswith("/schema") for route in app.app.routes)

@@ -25,7 +25,7 @@ from babelgate.gateway.http.connection import ConnectionTable, protocol_options
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.command import served
 from tests.gateway.conversing import PATHS
-from tests.gateway.heard import Heard, hearing
+from tests.gateway.log_capture import LogCapture, capture_log
 from tests.running import running
 from tests.serving import serving
 
@@ -152,7 +152,7 @@ LONG: Final[Sequence[tuple[str, bytes, bytes, int]]] = (
 
 
 @pytest.mark.parametrize(("start", "piece", "code"), [case[1:] for case in LONG], ids=[case[0] for case in LONG])
-async def test_a_head_that_never_ends_is_cut_off_after_some_kilobytes(start: bytes, piece: bytes, code: int) -> None:
+async def test_a_head_over_the_limit_is_refused(start: bytes, piece: bytes, code: int) -> None:
     app = App()
     async with listening(app) as url, opened(url) as caller:
         await caller.send(start)
@@ -164,7 +164,7 @@ async def test_a_head_that_never_ends_is_cut_off_after_some_kilobytes(start: byt
     assert not [each for each in app.requests if each.startswith("GET")]
 
 
-async def test_a_head_up_to_the_limit_is_taken_in_whatever_pieces_it_comes() -> None:
+async def test_a_head_up_to_the_limit_may_arrive_in_pieces() -> None:
     app = App()
     async with listening(app, head=20_000) as url:
         head = b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 19_900 + b"\r\n\r\n"
@@ -178,7 +178,7 @@ async def test_a_head_up_to_the_limit_is_taken_in_whatever_pieces_it_comes() -> 
             assert status(await caller.rest()) == 431
 
 
-async def test_a_large_body_is_no_head() -> None:
+async def test_a_large_body_does_not_count_as_head() -> None:
     async with listening(App(), head=1000) as url, opened(url) as caller:
         body = b"x" * 5 * 2**20
         for _ in range(2):  # the second request uses the same connection
@@ -189,7 +189,7 @@ async def test_a_large_body_is_no_head() -> None:
         assert b"x-size: %d" % len(body) in await caller.answer()
 
 
-async def test_what_follows_a_body_is_no_header_of_the_request() -> None:
+async def test_bytes_after_a_body_are_not_headers() -> None:
     app = App()
     async with listening(app) as url, opened(url) as caller:
         await caller.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -202,15 +202,15 @@ async def test_what_follows_a_body_is_no_header_of_the_request() -> None:
     "garbage",
     [b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"GET / HTTP/1.1\r\nno header\r\n\r\n", b"\x16\x03\x01\0\0"],
 )
-async def test_what_is_no_http_is_400_and_no_line_in_the_log(garbage: bytes) -> None:
-    with hearing(logging.WARNING) as logs:
+async def test_a_malformed_request_is_400_and_not_logged(garbage: bytes) -> None:
+    with capture_log(logging.WARNING) as logs:
         async with listening(App()) as url, opened(url) as caller:
             await caller.send(garbage)
             assert status(await caller.rest()) == 400
     assert lines(logs) == []
 
 
-def lines(logs: Heard) -> list[str]:
+def lines(logs: LogCapture) -> list[str]:
     return [record.getMessage() for record in logs.records if record.name.startswith(("uvicorn.error", "babelgate"))]
 
 
@@ -218,14 +218,14 @@ def lines(logs: Heard) -> list[str]:
     ("hosts", "version", "code"),
     [("", "1.1", 400), ("Host: a\r\nHost: b\r\n", "1.1", 400), ("", "1.0", 200), ("Host:\r\n", "1.1", 200)],
 )
-async def test_a_request_has_one_host(hosts: str, version: str, code: int) -> None:
+async def test_a_request_with_two_hosts_is_refused(hosts: str, version: str, code: int) -> None:
     """Refuse two Host headers, because proxies and servers may choose different ones (RFC 9112 §3.2)."""
     async with listening(App()) as url, opened(url) as caller:
         await caller.send(f"GET / HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n".encode())
         assert status(await caller.rest()) == code
 
 
-async def test_requests_that_are_sent_ahead_of_answers_are_few() -> None:
+async def test_the_number_of_pipelined_requests_is_bounded() -> None:
     app = App()
     async with listening(app) as url:
         async with opened(url) as caller:
@@ -256,7 +256,7 @@ HALVES: Final[Mapping[str, tuple[bytes, int]]] = {
 
 @pytest.mark.parametrize(("half", "code"), HALVES.values(), ids=list(HALVES))
 @pytest.mark.parametrize("again", [False, True], ids=["at first", "after a request"])
-async def test_who_sends_half_a_request_is_hung_up_on(half: bytes, code: int, again: bool) -> None:
+async def test_an_incomplete_request_is_closed_after_a_timeout(half: bytes, code: int, again: bool) -> None:
     app = App()
     async with listening(app, head_timeout=0.2, body_timeout=0.2) as url, opened(url) as caller:
         if again:
@@ -268,7 +268,7 @@ async def test_who_sends_half_a_request_is_hung_up_on(half: bytes, code: int, ag
         assert status(await caller.rest()) == code
 
 
-async def test_a_byte_now_and_then_does_not_keep_a_connection() -> None:
+async def test_a_slow_drip_of_bytes_does_not_keep_a_connection() -> None:
     """Limit the time of the whole head, and require a minimum speed of the body."""
     for start in (b"GET / HTTP/1.1\r\nHost: ", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n"):
         async with listening(App(), head_timeout=0.5, body_timeout=0.5) as url, opened(url) as caller:
@@ -287,7 +287,7 @@ async def passed(url: str) -> None:
         assert status(await twin.rest()) == 408
 
 
-async def test_an_answer_may_take_longer_than_any_request() -> None:
+async def test_a_response_may_take_longer_than_the_request_timeout() -> None:
     app = App()
     async with listening(app, head_timeout=0.2, body_timeout=0.2) as url:
         for start in (
@@ -304,7 +304,7 @@ async def test_an_answer_may_take_longer_than_any_request() -> None:
                 assert b"first" in (await caller.answer())
 
 
-async def test_an_upload_that_is_slow_but_goes_on_is_taken() -> None:
+async def test_a_slow_but_steady_upload_is_accepted() -> None:
     async with listening(App(), head_timeout=0.4, body_timeout=2) as url, opened(url) as caller:
         await caller.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 12000\r\n\r\n")
         for _ in range(6):
@@ -313,7 +313,7 @@ async def test_an_upload_that_is_slow_but_goes_on_is_taken() -> None:
         assert b"x-size: 12000" in await caller.answer()
 
 
-async def test_a_caller_who_waits_for_leave_to_send_is_waited_for() -> None:
+async def test_a_caller_that_expects_100_continue_is_not_timed_out() -> None:
     """Start the timeout of the body only after the app has requested it with 100 Continue (RFC 9110 §10.1.1)."""
     is_called, go = asyncio.Event(), asyncio.Event()
 
@@ -337,7 +337,7 @@ async def test_a_caller_who_waits_for_leave_to_send_is_waited_for() -> None:
         assert b"hello" in await caller.answer()
 
 
-async def test_who_is_answered_early_may_finish_a_body_and_not_more() -> None:
+async def test_a_body_may_be_finished_after_an_early_response() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 401, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
@@ -364,7 +364,7 @@ async def _refusing(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.mark.parametrize("size", [2**16, 2**20, 2**22])
 @pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_an_answer_to_who_is_still_sending_is_not_cut_off_by_the_close(method: str, size: int) -> None:
+async def test_an_early_response_is_delivered_before_the_close(method: str, size: int) -> None:
     """Let the client finish: an immediate close would reset the connection and lose the response (RFC 9112 §9.6)."""
     head = f"{method} / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n".encode()
     async with serving(_refusing, **protocol_options(Settings())) as url:
@@ -387,7 +387,7 @@ async def test_an_answer_to_who_is_still_sending_is_not_cut_off_by_the_close(met
             assert response.endswith(b"\r\n\r\nno")
 
 
-async def test_who_sends_on_after_the_last_answer_is_hung_up_on_and_hears_nothing_more() -> None:
+async def test_bytes_after_the_last_response_close_the_connection() -> None:
     async with serving(_refusing, **protocol_options(Settings(), LINGER)) as url, opened(url) as caller:
         head = b"POST / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
         await caller.send(head % 5 + b"hel")
@@ -400,7 +400,7 @@ async def test_who_sends_on_after_the_last_answer_is_hung_up_on_and_hears_nothin
         assert await caller.flood(b"x" * 2**16, 2**40) < 32 * 2**20
 
 
-async def test_who_does_not_take_an_answer_is_hung_up_on() -> None:
+async def test_a_client_that_does_not_read_is_disconnected() -> None:
     app = App()
     async with listening(app, send_timeout=0.3) as url:
         with socket.socket() as deaf:
@@ -422,7 +422,7 @@ async def answered(url: str) -> bool:
         return status(await caller.answer()) == 200
 
 
-async def test_a_connection_without_a_request_makes_room_for_one_more_and_the_oldest_does_so_first() -> None:
+async def test_the_oldest_idle_connection_is_closed_for_a_new_one() -> None:
     app = App()
     async with listening(app, {"total": 3}) as url, opened(url) as first, opened(url) as second, opened(url) as third:
         await first.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -440,9 +440,9 @@ async def test_a_connection_without_a_request_makes_room_for_one_more_and_the_ol
             await fifth.answer()
 
 
-async def test_where_all_connections_are_at_work_one_more_is_refused_until_one_is_done() -> None:
+async def test_a_connection_is_refused_while_all_are_busy() -> None:
     app = App()
-    with hearing(logging.WARNING) as logs:
+    with capture_log(logging.WARNING) as logs:
         async with listening(app, {"total": 2}) as url, opened(url) as first, opened(url) as second:
             for caller in (first, second):
                 await caller.send(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -476,7 +476,7 @@ def entering(table: ConnectionTable, *addresses: str) -> list[bool]:
     return [table.enter(Held(), address, 0.0) for address in addresses]
 
 
-def test_an_address_has_a_bound_of_its_own() -> None:
+def test_each_address_has_a_connection_limit() -> None:
     table = ConnectionTable(100, 2)
     assert entering(table, *["192.0.2.1"] * 3, "192.0.2.2", "::ffff:192.0.2.1") == [True, True, False, True, False]
     last = Held()
@@ -487,12 +487,12 @@ def test_an_address_has_a_bound_of_its_own() -> None:
     assert entering(table, "192.0.2.2", "192.0.2.2") == [True, False]
 
 
-def test_a_network_of_ipv6_is_one_address() -> None:
+def test_an_ipv6_network_counts_as_one_address() -> None:
     table = ConnectionTable(100, 2)
     assert entering(table, "2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1") == [True, True, False, True]
 
 
-def test_this_machine_and_trusted_proxies_may_have_as_many_as_there_are() -> None:
+def test_loopback_and_trusted_proxies_have_no_limit_per_address() -> None:
     table = ConnectionTable(100, 1, [ip_network("10.0.0.0/8")])
     assert all(entering(table, *["127.0.0.1"] * 20, *["::1"] * 20, *["10.1.2.3"] * 20, *["::ffff:10.1.2.3"] * 20))
     assert entering(table, "192.0.2.1", "192.0.2.1") == [True, False]
@@ -531,7 +531,7 @@ async def test_a_websocket_is_counted_until_it_is_closed(tmp_path: Path) -> None
     ],
 )
 async def test_a_handshake_that_cannot_be_read_is_answered(tmp_path: Path, more: str, code: int) -> None:
-    with hearing(logging.WARNING) as logs:
+    with capture_log(logging.WARNING) as logs:
         async with running(tmp_path) as gateway, opened(gateway.url) as caller:
             await caller.send(handshake(more))
             assert status(await caller.rest()) == code
@@ -544,7 +544,7 @@ def frame(opcode: int, payload: bytes = b"", *, last: bool = True) -> bytes:
     return bytes([0x80 * last | opcode]) + size + b"\0\0\0\0" + payload
 
 
-async def test_who_pings_and_takes_no_pong_is_not_read_on_and_on(tmp_path: Path) -> None:
+async def test_a_client_that_ignores_pongs_is_not_read_further(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway, opened(gateway.url) as caller:
         await caller.send(handshake())
         sending = asyncio.ensure_future(caller.flood(frame(9, b"x" * 120) * 1000, 64 * 2**20))
@@ -556,7 +556,7 @@ async def test_who_pings_and_takes_no_pong_is_not_read_on_and_on(tmp_path: Path)
         assert (await gateway.http.get("/healthz")).status_code == 200
 
 
-async def test_a_message_of_fragments_without_end_is_ended(tmp_path: Path) -> None:
+async def test_an_endless_fragmented_message_is_closed(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway, opened(gateway.url) as caller:
         await caller.send(handshake())
         await caller.send(frame(1, last=False))
@@ -575,7 +575,7 @@ def with_open_files(soft: int, hard: int) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "sent", [b"", b"GET / HTTP/1.1\r\nHost: loc", b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"]
 )
-def test_more_connections_than_the_system_has_files_shut_nobody_out(tmp_path: Path, sent: bytes) -> None:
+def test_exhausted_file_descriptors_do_not_stop_the_listener(tmp_path: Path, sent: bytes) -> None:
     with served(tmp_path, program=with_open_files(300, 300)) as gateway:
         address = httpx.URL(gateway.url)
         idle = [socket.create_connection((address.host, address.port or 0), BOUND) for _ in range(400)]
@@ -595,7 +595,7 @@ def test_more_connections_than_the_system_has_files_shut_nobody_out(tmp_path: Pa
         assert "Too many open files" not in gateway.stop()
 
 
-def test_as_many_files_as_may_be_open_are_asked_for(tmp_path: Path) -> None:
+def test_the_limit_of_open_files_is_raised(tmp_path: Path) -> None:
     with served(tmp_path, program=with_open_files(100, 5000)) as gateway:
         (line,) = (
             line

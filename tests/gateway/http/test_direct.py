@@ -125,7 +125,7 @@ HANDLERS = [
     Router("/below", route_handlers=[look_below], before_request=ask_first),
 ]
 DIRECT = DirectApp(HANDLERS, openapi_config=None, logging_config=None, answer=answer)
-WHOLE = Litestar(HANDLERS, openapi_config=None, logging_config=None, exception_handlers={Exception: answer})
+WITH_FRAMEWORK = Litestar(HANDLERS, openapi_config=None, logging_config=None, exception_handlers={Exception: answer})
 
 
 async def called(app: Litestar, method: str, path: str, *headers: tuple[bytes, bytes], root_path: str = "") -> Messages:
@@ -161,19 +161,19 @@ async def called(app: Litestar, method: str, path: str, *headers: tuple[bytes, b
     ],
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "TRACE"])
-async def test_an_answer_is_the_frameworks(method: str, path: str) -> None:
-    assert await called(DIRECT, method, path) == await called(WHOLE, method, path)
+async def test_a_response_equals_the_frameworks(method: str, path: str) -> None:
+    assert await called(DIRECT, method, path) == await called(WITH_FRAMEWORK, method, path)
 
 
 @pytest.mark.parametrize("header", [(b"x-answer", b"1"), (b"x-refuse", b"1")])
-async def test_what_a_router_asks_first_is_asked_first(header: tuple[bytes, bytes]) -> None:
+async def test_checks_of_a_router_run_first(header: tuple[bytes, bytes]) -> None:
     messages = await called(DIRECT, "GET", "/below/a", header)
     assert messages[0]["status"] in (202, 403)
-    assert messages == await called(WHOLE, "GET", "/below/a", header)
+    assert messages == await called(WITH_FRAMEWORK, "GET", "/below/a", header)
 
 
-async def test_a_host_that_is_none_is_refused_as_the_framework_does() -> None:
-    for app in (DIRECT, WHOLE):
+async def test_an_invalid_host_is_refused_like_in_the_framework() -> None:
+    for app in (DIRECT, WITH_FRAMEWORK):
         sent: list[Any] = []
 
         async def send(message: Any, sent: list[Any] = sent) -> None:
@@ -184,9 +184,11 @@ async def test_a_host_that_is_none_is_refused_as_the_framework_does() -> None:
         assert sent[0]["status"] == 400
 
 
-async def test_a_path_below_a_root_is_found_below_it() -> None:
+async def test_a_path_below_a_root_path_is_found() -> None:
     request: Any = ("GET", "/root/things/a")
-    assert await called(DIRECT, *request, root_path="/root") == await called(WHOLE, *request, root_path="/root")
+    assert await called(DIRECT, *request, root_path="/root") == await called(
+        WITH_FRAMEWORK, *request, root_path="/root"
+    )
 
 
 async def test_plain_handlers_are_called_without_the_framework(monkeypatch: pytest.MonkeyPatch) -> None:

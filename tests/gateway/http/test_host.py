@@ -10,7 +10,7 @@ from babelgate.gateway.settings.model import Settings
 LOCAL = "192.0.2.7"
 """Address of this machine that the client connected to."""
 
-OWN = (
+ACCEPTED = (
     "",
     "localhost",
     "localhost:8000",
@@ -52,17 +52,17 @@ def hosts(**settings: Any) -> Hosts:
     return Hosts.of(Settings.model_validate(settings))
 
 
-@pytest.mark.parametrize("host", OWN)
-def test_this_machine_s_own_names_are_answered(host: str) -> None:
+@pytest.mark.parametrize("host", ACCEPTED)
+def test_loopback_names_are_accepted(host: str) -> None:
     assert hosts().is_permitted(host, LOCAL)
 
 
 @pytest.mark.parametrize("host", STRANGE)
-def test_other_names_are_not(host: str) -> None:
+def test_other_names_are_refused(host: str) -> None:
     assert not hosts().is_permitted(host, LOCAL)
 
 
-def test_an_address_is_answered_where_it_is_the_one_that_was_connected_to() -> None:
+def test_the_address_of_the_connection_is_accepted() -> None:
     """Accept the address of the socket, which load balancers probe. No host name can look like an address."""
     assert hosts().is_permitted("[2001:db8::7]:8000", "2001:db8::7")
     assert hosts().is_permitted("10.0.0.4:8000", "::ffff:10.0.0.4")
@@ -81,14 +81,14 @@ def test_an_address_is_answered_where_it_is_the_one_that_was_connected_to() -> N
         ({"host": "gateway.lan"}, "gateway.lan:8000", "evil.lan"),
     ],
 )
-def test_what_is_configured_is_answered(settings: dict[str, Any], answered: str, refused: str) -> None:
+def test_configured_hosts_are_accepted(settings: dict[str, Any], answered: str, refused: str) -> None:
     names = hosts(**settings)
     assert names.is_permitted(answered, LOCAL)
     assert names.is_permitted("localhost", LOCAL)
     assert not names.is_permitted(refused, LOCAL)
 
 
-def test_with_keys_any_name_will_do_unless_it_is_said_which() -> None:
+def test_any_host_is_accepted_with_keys_unless_hosts_are_configured() -> None:
     keys = {"alice": "alice-0123456789"}
     assert hosts(keys=keys).is_permitted("evil.example", LOCAL)
     assert hosts(keys=keys, public_url="https://a.example").is_permitted("evil.example", LOCAL)

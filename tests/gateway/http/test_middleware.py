@@ -15,7 +15,7 @@ from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.settings.model import Settings
-from tests.gateway.heard import hearing
+from tests.gateway.log_capture import capture_log
 
 INSTANCE = "5d0b2c6a-8f0e-4f7e-9c39-0d3f3a1f7a10"
 SERVER = "http://192.0.2.7:8000"
@@ -109,7 +109,7 @@ def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **set
         (PROXIES, "testclient", {"X-Forwarded-Host": "evil.example"}, SERVER),
     ],
 )
-async def test_the_base_url_is_one_that_the_gateway_vouches_for(
+async def test_the_base_url_is_never_an_untrusted_host(
     settings: Mapping[str, Any], client: str, headers: Mapping[str, str], base_url: str
 ) -> None:
     with calling(client=client, hosts=["*"], **settings) as call:
@@ -123,7 +123,7 @@ async def test_the_base_url_is_one_that_the_gateway_vouches_for(
 @pytest.mark.parametrize(
     ("path", "inner"), [("/agent/ask/acp/runs", "/acp/runs"), ("/agent/ask/", "/"), ("/agent/ask", "/")]
 )
-async def test_an_agent_s_own_origin_has_all_paths_below_it(path: str, inner: str) -> None:
+async def test_all_paths_exist_below_an_agents_prefix(path: str, inner: str) -> None:
     with calling() as call:
         assert (await call.http.get(path, headers={"Host": "localhost"})).status_code == 200
         assert call.behind.scopes[-1]["path"] == inner
@@ -136,13 +136,13 @@ async def test_an_agent_s_own_origin_has_all_paths_below_it(path: str, inner: st
 @pytest.mark.parametrize(
     "path", ["/agent/ask/agent/echo/acp/ping", "/agent/ask/agent/ask/", "/agent/nobody/acp/ping", "/agent/Ask/acp/ping"]
 )
-async def test_an_origin_in_an_origin_and_an_unknown_agent_are_not_found(path: str) -> None:
+async def test_nested_prefixes_and_unknown_agents_are_not_found(path: str) -> None:
     with calling() as call:
         assert (await call.http.get(path)).status_code == 404
         assert call.behind.scopes == []
 
 
-async def test_a_refusal_below_an_agent_is_in_the_words_of_the_path_below() -> None:
+async def test_an_error_below_an_agent_has_the_inner_paths_format() -> None:
     with calling(keys=KEYS) as call:
         refused = await call.http.get("/agent/ask/acp/runs")
         assert (refused.status_code, refused.json()["path"]) == (401, "/acp/runs")
@@ -151,7 +151,7 @@ async def test_a_refusal_below_an_agent_is_in_the_words_of_the_path_below() -> N
 # API keys
 
 
-async def test_a_key_names_its_owner_and_without_keys_there_is_one_owner() -> None:
+async def test_a_key_selects_its_owner_or_the_default_owner() -> None:
     keys = {"alice": KEY, "bob": "bob-0123456789"}
     with calling(keys=keys) as call:
         for owner, key in keys.items():
@@ -162,14 +162,14 @@ async def test_a_key_names_its_owner_and_without_keys_there_is_one_owner() -> No
         assert (call.behind.caller.owner, call.behind.caller.keyed) == ("default", False)
 
 
-async def test_a_wrong_key_does_not_reach_what_is_behind() -> None:
+async def test_a_wrong_key_does_not_reach_the_app() -> None:
     with calling(keys=KEYS) as call:
         for headers in ({}, {"Authorization": "Bearer bob-0123456789"}, {"X-Api-Key": "alice"}):
             assert (await call.http.post("/acp/runs", headers=headers)).status_code == 401
         assert call.behind.scopes == []
 
 
-async def test_a_key_on_an_open_path_still_names_its_owner() -> None:
+async def test_a_key_on_a_public_path_selects_its_owner() -> None:
     with calling(keys=KEYS) as call:
         await call.http.get("/readyz")
         assert call.behind.caller.owner == ""
@@ -205,13 +205,13 @@ PREFLIGHT = {"Access-Control-Request-Method": "POST", "Access-Control-Request-He
         (["*"], None, STRANGE_PAGE, True),
     ],
 )
-async def test_pages_of_permitted_origins_may_call(
+async def test_pages_of_allowed_origins_may_call(
     cors: list[str], public_url: str | None, origin: str, granted: bool
 ) -> None:
     with calling(cors=cors, public_url=public_url) as call:
         preflight = await call.http.options("/acp/runs", headers={"Origin": origin, **PREFLIGHT})
         assert (preflight.status_code, preflight.content) == (204, b"")
-        assert call.behind.scopes == [], "a preflight is the middleware's own business"
+        assert call.behind.scopes == [], "the middleware answers preflights itself"
         response = await call.http.post("/acp/runs", headers={"Origin": origin})
         for answer in (preflight, response):
             assert answer.headers.get("access-control-allow-origin") == (origin if granted else None)
@@ -219,7 +219,7 @@ async def test_pages_of_permitted_origins_may_call(
         assert "access-control-allow-credentials" not in response.headers
 
 
-async def test_a_preflight_needs_no_key_and_grants_the_headers_that_are_asked_for() -> None:
+async def test_a_preflight_needs_no_key_and_grants_requested_headers() -> None:
     with calling(keys=KEYS) as call:
         preflight = await call.http.options("/a2a/echo", headers={"Origin": LOOPBACK_PAGE, **PREFLIGHT})
         assert preflight.headers["access-control-allow-origin"] == LOOPBACK_PAGE
@@ -231,7 +231,7 @@ async def test_a_preflight_needs_no_key_and_grants_the_headers_that_are_asked_fo
 
 
 @pytest.mark.parametrize(("origin", "granted"), [(LOOPBACK_PAGE, "true"), ("https://evil.example", None)])
-async def test_a_page_that_is_granted_access_may_reach_a_private_network(origin: str, granted: str | None) -> None:
+async def test_an_allowed_page_may_reach_a_private_network(origin: str, granted: str | None) -> None:
     with calling(keys=KEYS) as call:
         headers = {"Origin": origin, **PREFLIGHT, "Access-Control-Request-Private-Network": "true"}
         preflight = await call.http.options("/a2a/echo", headers=headers)
@@ -240,7 +240,7 @@ async def test_a_page_that_is_granted_access_may_reach_a_private_network(origin:
         assert "access-control-allow-private-network" not in preflight.headers
 
 
-async def test_pages_may_read_what_clients_go_by() -> None:
+async def test_pages_may_read_the_headers_that_clients_need() -> None:
     with calling() as call:
         response = await call.http.get("/acp/agents", headers={"Origin": LOOPBACK_PAGE})
         exposed = {name.lower() for name in response.headers["access-control-expose-headers"].split(", ")}
@@ -262,7 +262,7 @@ async def test_every_answer_varies_by_origin() -> None:
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_without_keys_a_strange_page_changes_nothing(method: str) -> None:
+async def test_without_keys_a_foreign_page_changes_nothing(method: str) -> None:
     """Reject requests of foreign pages if there are no API keys.
 
     A page can send a POST of plain text to any address without a preflight, and the gateway reads bodies of any type.
@@ -293,7 +293,7 @@ async def test_without_keys_a_strange_page_changes_nothing(method: str) -> None:
         ("/mcpx", {"Origin": STRANGE_PAGE}, 200),
     ],
 )
-async def test_with_keys_the_origin_is_looked_at_where_the_protocol_says_so(
+async def test_with_keys_the_origin_is_checked_where_protocols_require_it(
     path: str, headers: dict[str, str], status: int
 ) -> None:
     settings: Any = {"cors": ["https://app.example.com"], "trusted_proxies": ["10.0.0.0/8"]}
@@ -304,7 +304,7 @@ async def test_with_keys_the_origin_is_looked_at_where_the_protocol_says_so(
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
-async def test_without_keys_nothing_is_said_under_a_name_that_leads_here_by_somebody_else_s_doing(method: str) -> None:
+async def test_without_keys_unknown_hosts_get_no_data(method: str) -> None:
     """Reject foreign host names: after DNS rebinding, a page has the gateway's origin, so it sends no Origin header."""
     with calling(public_url="https://agents.example.com") as call:
         for path in ("/", "/healthz", "/acp/agents", "/agent/echo/acp/runs"):
@@ -317,7 +317,7 @@ async def test_without_keys_nothing_is_said_under_a_name_that_leads_here_by_some
             assert (await call.http.request(method, "/acp/agents", headers={"Host": host})).status_code == 200
 
 
-async def test_a_preflight_under_a_strange_name_grants_nothing() -> None:
+async def test_a_preflight_with_an_unknown_host_grants_nothing() -> None:
     with calling() as call:
         headers = {"Host": "evil.example", "Origin": LOOPBACK_PAGE, **PREFLIGHT}
         preflight = await call.http.options("/acp/runs", headers=headers)
@@ -325,7 +325,7 @@ async def test_a_preflight_under_a_strange_name_grants_nothing() -> None:
         assert "access-control-allow-methods" not in preflight.headers
 
 
-async def test_with_keys_a_page_has_none_to_show_under_whatever_name() -> None:
+async def test_with_keys_every_host_needs_a_key() -> None:
     with calling(keys=KEYS) as call:
         headers = {"Host": "evil.example"}
         assert (await call.http.get("/acp/agents", headers=headers)).status_code == 401
@@ -333,7 +333,7 @@ async def test_with_keys_a_page_has_none_to_show_under_whatever_name() -> None:
         assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200
 
 
-async def test_what_a_trusted_proxy_says_of_the_host_is_looked_at_too() -> None:
+async def test_the_host_reported_by_a_trusted_proxy_is_checked() -> None:
     proxied: dict[str, Any] = {"client": "10.0.0.9", "trusted_proxies": ["10.0.0.9"], "hosts": ["a.example"]}
     with calling(**proxied) as call:
         for headers, status in (
@@ -345,7 +345,9 @@ async def test_what_a_trusted_proxy_says_of_the_host_is_looked_at_too() -> None:
             assert (await call.http.get("/acp/agents", headers=headers)).status_code == status, headers
     with calling(hosts=["a.example"]) as call:
         headers = {"Host": "a.example", "X-Forwarded-Host": "evil.example"}
-        assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200, "nobody believes it anyway"
+        assert (await call.http.get("/acp/agents", headers=headers)).status_code == 200, (
+            "an untrusted header must be ignored"
+        )
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ async def test_what_a_trusted_proxy_says_of_the_host_is_looked_at_too() -> None:
         ("HEAD", {"Sec-Fetch-Site": "same-origin"}, True),
     ],
 )
-async def test_what_any_page_may_have_a_browser_get_changes_nothing(
+async def test_requests_that_any_page_can_send_are_read_only(
     method: str, headers: Mapping[str, str], reads_only: bool
 ) -> None:
     with calling() as call:
@@ -377,7 +379,7 @@ async def test_what_any_page_may_have_a_browser_get_changes_nothing(
 # Responses
 
 
-async def test_every_answer_says_which_gateway_it_is_from() -> None:
+async def test_every_answer_names_the_instance() -> None:
     with calling(keys=KEYS) as call:
         for path in ("/healthz", "/acp/agents", "/agent/nobody/"):
             response = await call.http.get(path)
@@ -403,7 +405,7 @@ async def test_options_is_answered_with_the_methods_of_the_path() -> None:
         assert (await call.http.options("/nope")).status_code == 404
 
 
-async def test_what_is_no_http_goes_through() -> None:
+async def test_scopes_other_than_http_pass_through() -> None:
     """Pass the lifespan of the application through."""
     types: list[str] = []
 
@@ -432,8 +434,8 @@ def parsed(line: str) -> tuple[str, str]:
     return match["what"], match["rest"]
 
 
-async def test_a_request_is_one_line_with_its_owner_and_the_ids_of_its_run() -> None:
-    with hearing() as logs, calling(Behind(headers=IDS), keys=KEYS) as call:
+async def test_a_request_is_logged_with_owner_and_run_ids() -> None:
+    with capture_log() as logs, calling(Behind(headers=IDS), keys=KEYS) as call:
         response = await call.http.post("/acp/runs", headers={"X-Api-Key": KEY})
         await call.http.get("/acp/runs/x")
     first, second = logs.of("babelgate.request")
@@ -454,7 +456,7 @@ async def test_a_request_is_one_line_with_its_owner_and_the_ids_of_its_run() -> 
 )
 async def test_no_query_header_or_body_is_logged(path: str, headers: Mapping[str, str], body: bytes) -> None:
     for keys in ({}, KEYS):
-        with hearing() as logs, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
+        with capture_log() as logs, calling(Behind(headers=IDS), keys=keys, hosts=["s3cret"]) as call:
             await call.http.post(path, headers=headers, content=body)
         assert len(logs.of("babelgate.request")) == 1
         assert "s3cret" not in "".join(logs.of("babelgate.request"))
@@ -464,7 +466,7 @@ async def test_no_query_header_or_body_is_logged(path: str, headers: Mapping[str
     "path", ["/a%0Ab", "/a%0D%0A2026-01-01 INFO babelgate.request forged", "/%1B[2J", "/é%E2%80%AE"]
 )
 async def test_a_path_cannot_forge_a_line(path: str) -> None:
-    with hearing() as logs, calling() as call:
+    with capture_log() as logs, calling() as call:
         await call.http.get(path)
     (line,) = logs.of("babelgate.request")
     assert line.isascii()
@@ -472,8 +474,8 @@ async def test_a_path_cannot_forge_a_line(path: str) -> None:
     parsed(line)
 
 
-async def test_a_request_that_nobody_wants_to_hear_of_is_not_numbered() -> None:
-    with hearing(logging.WARNING) as logs, calling() as call:
+async def test_a_request_that_is_not_logged_has_no_number() -> None:
+    with capture_log(logging.WARNING) as logs, calling() as call:
         response = await call.http.get("/acp/agents")
     assert logs.of("babelgate.request") == []
     assert "x-request-id" not in response.headers

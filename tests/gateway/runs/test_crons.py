@@ -18,8 +18,8 @@ from babelgate.canonical import (
     ThreadChange,
 )
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import GatewayHub
-from tests.gateway.hubs import OWNER, House, Scripted, refused, registered, submit, within
+from babelgate.gateway.hub import Hub
+from tests.gateway.hubs import OWNER, HubFactory, Scripted, refused, registered, submit, within
 from tests.gateway.test_clock import HOUR, SECOND, Wall
 
 
@@ -36,7 +36,7 @@ async def begin(hub: Any, owner: str, cron: Cron, run_id: str) -> None:
 SETTINGS: Mapping[str, Any] = {"crons": {"test": begin}}
 
 
-async def start(hubs: House) -> tuple[GatewayHub, Scripted, Wall]:
+async def start(hubs: HubFactory) -> tuple[Hub, Scripted, Wall]:
     wall = Wall()
     return *await hubs.scripted(clock=Clock(wall), **SETTINGS), wall
 
@@ -46,7 +46,7 @@ def hourly(**fields: Any) -> Cron:
     return Cron(agent="a", assistant_id="a", protocol="test", **members)
 
 
-async def known(hub: GatewayHub, cron: Cron) -> Cron:
+async def stored(hub: Hub, cron: Cron) -> Cron:
     found = await hub.crons.get(OWNER, cron.cron_id)
     assert found is not None
     return found
@@ -56,7 +56,7 @@ async def moved_on(hub: GatewayHub, cron: Cron) -> Cron:
     """Wait until a cron is due at another time, and return it."""
 
     async def look() -> Cron:
-        while (found := await known(hub, cron)).next_run == cron.next_run:
+        while (found := await stored(hub, cron)).next_run == cron.next_run:
             pass
         return found
 
@@ -67,24 +67,24 @@ async def count_runs(hub: GatewayHub) -> int:
     return (await hub.reads.runs(OWNER, RunFilter(), limit=100)).count
 
 
-async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: House) -> None:
+async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: HubFactory) -> None:
     hub, agent, wall = await start(hubs)
     cron = await hub.crons.create(OWNER, hourly())
     assert cron.next_run is not None and 0 < cron.next_run - wall() <= HOUR and cron.next_run % HOUR == 0
     assert await count_runs(hub) == 0
     for times in (1, 2):
         wall.moved += HOUR
-        hub.crons.wake()
-        going = await agent.called()
-        assert going.call.text == "hourly"
-        going.end()
+        hub.crons.look()
+        activation = await agent.called()
+        assert activation.call.text == "hourly"
+        activation.end()
         after = await moved_on(hub, cron)
         assert after.next_run == (cron.next_run or 0) + HOUR
         assert await count_runs(hub) == times
         cron = after
 
 
-async def test_times_that_passed_while_no_gateway_ran_are_made_up_for_by_one_run(hubs: House) -> None:
+async def test_one_run_replaces_all_missed_times(hubs: HubFactory) -> None:
     hub, agent, wall = await start(hubs)
     cron = await hub.crons.create(OWNER, hourly())
     await hubs.stop(hub)
@@ -96,7 +96,7 @@ async def test_times_that_passed_while_no_gateway_ran_are_made_up_for_by_one_run
     assert await count_runs(hub) == 1
 
 
-async def test_a_run_that_was_submitted_before_the_gateway_was_killed_is_not_submitted_again(hubs: House) -> None:
+async def test_a_kill_does_not_submit_a_cron_run_twice(hubs: HubFactory) -> None:
     hub, agent, wall = await start(hubs)
     cron = await hub.crons.create(OWNER, hourly())
     await submit(hub, "a", "hourly", run_id=str(uuid5(NAMESPACE_OID, f"{cron.cron_id}/{cron.next_run}")))
@@ -109,7 +109,7 @@ async def test_a_run_that_was_submitted_before_the_gateway_was_killed_is_not_sub
     assert await count_runs(hub) == 1 and not agent.waiting
 
 
-async def test_a_cron_that_is_switched_off_or_over_is_not_due(hubs: House) -> None:
+async def test_a_disabled_or_expired_cron_is_not_due(hubs: HubFactory) -> None:
     hub, _, wall = await start(hubs)
     off = await hub.crons.create(OWNER, hourly(enabled=False))
     over = await hub.crons.create(OWNER, hourly(end_time=wall() + SECOND))
@@ -124,7 +124,7 @@ async def test_a_cron_that_is_switched_off_or_over_is_not_due(hubs: House) -> No
     assert changed.next_run == lasting.next_run
 
 
-async def test_a_cron_ends_with_its_thread(hubs: House) -> None:
+async def test_a_cron_ends_with_its_thread(hubs: HubFactory) -> None:
     hub, agent, wall = await start(hubs)
     thread = await hub.create_thread(OWNER, ThreadChange())
     cron = await hub.crons.create(OWNER, hourly(thread_id=thread.thread_id))
@@ -144,7 +144,7 @@ async def test_a_cron_ends_with_its_thread(hubs: House) -> None:
     await within(look(), "the end of the cron")
 
 
-async def test_a_cron_whose_run_is_refused_goes_on_at_its_next_time(hubs: House) -> None:
+async def test_a_refused_run_does_not_end_its_cron(hubs: HubFactory) -> None:
     wall = Wall()
     hub = await hubs.start(registered("a", None, broken="gone"), clock=Clock(wall), **SETTINGS)
     cron = await hub.crons.create(OWNER, hourly())
@@ -156,7 +156,7 @@ async def test_a_cron_whose_run_is_refused_goes_on_at_its_next_time(hubs: House)
     assert await count_runs(hub) == 0
 
 
-async def test_crons_are_found_by_what_they_are_and_are_their_owner_s(hubs: House) -> None:
+async def test_crons_are_filtered_and_belong_to_their_owner(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Scripted()), **SETTINGS)
     one = await hub.crons.create(OWNER, hourly(metadata={"a": 1}))
     two = await hub.crons.create(OWNER, hourly(enabled=False))
@@ -179,7 +179,7 @@ async def test_crons_are_found_by_what_they_are_and_are_their_owner_s(hubs: Hous
     assert await found() == [two.cron_id]
 
 
-async def test_what_is_no_cron_is_refused(hubs: House) -> None:
+async def test_an_invalid_cron_is_refused(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Scripted()), **SETTINGS)
     for wrong, code in (
         (hourly(schedule="every day"), FaultCode.INVALID),

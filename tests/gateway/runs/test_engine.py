@@ -20,22 +20,22 @@ from babelgate.canonical import (
 from babelgate.canonical.event import Custom, RunEnded
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.settings.model import Limits
-from tests.gateway.heard import hearing
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
-    asked,
     begin,
     converse,
     ends,
+    eventually,
     fails,
     finish,
     follow,
     log,
+    open_questions,
     reaches,
     refused,
     registered,
@@ -43,19 +43,19 @@ from tests.gateway.hubs import (
     states,
     submit,
     submit_and_ask,
-    turned,
     within,
 )
+from tests.gateway.log_capture import capture_log
 
 
-async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) -> None:
+async def test_a_run_continues_when_its_caller_disconnects(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     caller = asyncio.ensure_future(submit(hub, "a", "left alone"))
     await asyncio.sleep(0)
     caller.cancel()
-    going = await agent.called()
-    scope = Scope(going.call.thread_id, "task", going.call.task_id)
-    going.end()
+    activation = await agent.called()
+    scope = Scope(activation.call.thread_id, "task", activation.call.task_id)
+    activation.end()
     assert states(await follow(hub, scope)) == ["working", "completed"]
     await converse(hub, agent, "the slot is free again")
 
@@ -63,74 +63,74 @@ async def test_a_caller_that_goes_away_does_not_take_its_run_along(hubs: House) 
 # Cancel
 
 
-async def test_an_agent_that_ends_within_the_grace_ends_its_run(hubs: House) -> None:
+async def test_an_agent_that_ends_in_time_ends_its_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half a ")
+    activation = (await agent.called()).open("half a ")
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
     assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
     await ends(hub, receipt)
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     run = await hub.reads.run(OWNER, receipt.run_id)
     assert (run.status, run.reason) == (RunStatus.CANCELLED, RunReason.CALLER)
     assert states(await log(hub, receipt)) == ["working", "cancelling", "cancelled"]
 
 
-async def test_an_agent_that_ignores_a_cancel_is_fenced_and_keeps_its_slot_until_it_ends(hubs: House) -> None:
+async def test_an_agent_that_ignores_a_cancel_keeps_its_slot(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, concurrency=1, limits=Limits(cancel_grace=0.05))
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "next")
     await hub.cancel(OWNER, receipt.task_id)
     await ends(hub, receipt)
-    assert not going.closed.is_set()
+    assert not activation.closed.is_set()
     ended = await log(hub, receipt)
     other = await submit(hub, "a", "another thread")
     assert (await hub.reads.run(OWNER, waiting.run_id)).status is RunStatus.PENDING
     assert not agent.waiting
-    going.say(Custom(name="dropped"))  # the agent yields an event, and is closed
+    activation.say(Custom(name="dropped"))  # the agent yields an event, and is closed
     (await agent.called()).end()
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     (await agent.called()).end()
     await asyncio.gather(ends(hub, waiting), ends(hub, other))
     assert await log(hub, receipt) == ended
 
 
-async def test_the_thread_of_an_abandoned_run_goes_on_where_there_is_a_slot(hubs: House) -> None:
+async def test_the_thread_of_an_abandoned_run_continues(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(cancel_grace=0.05))
-    old, going = await begin(hub, agent, "old")
+    old, activation = await begin(hub, agent, "old")
     new, following = await begin(hub, agent, "new", thread_id=old.thread_id, strategy="interrupt")
     assert following.call.text == "new"
-    assert not going.closed.is_set()
-    going.say("too late").end()
-    await within(going.closed.wait())
+    assert not activation.closed.is_set()
+    activation.say("too late").end()
+    await within(activation.closed.wait())
     await finish(hub, following.say("in time"), new)
     assert "too late" not in str(await log(hub, new))
     assert (await hub.reads.run(OWNER, old.run_id)).reason is RunReason.SUPERSEDED
 
 
-async def test_asking_for_a_cancel_again_changes_nothing(hubs: House) -> None:
+async def test_a_second_cancel_changes_nothing(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
     before = await log(hub, receipt)
     assert (await hub.cancel(OWNER, receipt.task_id)).state is TaskState.CANCELLING
     assert await log(hub, receipt) == before
-    going.end()
+    activation.end()
     assert (await ends(hub, receipt)).state is TaskState.CANCELLED
 
 
-async def test_a_cancel_that_was_committed_first_wins_over_an_agent_that_finishes(hubs: House) -> None:
+async def test_a_cancel_committed_first_wins_over_the_agents_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     await hub.cancel(OWNER, receipt.task_id)
-    going.say("done after all").ask("and a question").end()
+    activation.say("done after all").ask("and a question").end()
     task = await ends(hub, receipt)
     assert (task.state, task.fault) == (TaskState.CANCELLED, None)
-    assert await asked(hub, receipt) == []
+    assert await open_questions(hub, receipt) == []
 
 
-async def test_a_cancel_before_the_agent_was_called_never_calls_it(hubs: House) -> None:
+async def test_a_cancel_before_the_call_prevents_it(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, cancelled = await asyncio.gather(*_submit_and_cancel(hub, "11111111-1111-4111-8111-111111111111"))
     assert cancelled.state in (TaskState.CANCELLING, TaskState.CANCELLED)
@@ -146,27 +146,27 @@ def _submit_and_cancel(hub: Any, task_id: str) -> Iterator[Any]:
 # Time
 
 
-async def test_a_run_that_takes_too_long_is_timed_out_and_says_so(hubs: House) -> None:
+async def test_a_run_over_its_time_limit_fails_with_a_timeout(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(total=0.05)
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     await fails(hub, receipt, FaultCode.AGENT_TIMEOUT)
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
 
 
-async def test_a_run_of_an_agent_that_ignores_its_time_limit_is_ended_without_it(hubs: House) -> None:
+async def test_a_timeout_ends_the_run_of_an_uncooperative_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(stubborn=True, limits=Limits(run=0.05, cancel_grace=0.05))
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     assert (await ends(hub, receipt)).state is TaskState.FAILED
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.TIMEOUT
-    assert not going.closed.is_set()
-    going.end()
-    await within(going.closed.wait())
+    assert not activation.closed.is_set()
+    activation.end()
+    await within(activation.closed.wait())
 
 
-async def test_a_timeout_inside_the_agent_is_the_agents_own_failure(hubs: House) -> None:
+async def test_a_timeout_error_of_the_agent_is_a_failure(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(total=100)
     for error in (TimeoutError(), TimeoutError("upstream took long")):
         receipt = await submit(hub, "a")
@@ -190,9 +190,7 @@ class Raising:
 @pytest.mark.parametrize(
     "error", [ValueError("broken"), SystemExit(3), asyncio.CancelledError("inside"), RuntimeError("lone \ud800")]
 )
-async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
-    hubs: House, error: BaseException
-) -> None:
+async def test_any_exception_of_an_agent_fails_only_its_run(hubs: HubFactory, error: BaseException) -> None:
     hub = await hubs.start(registered("a", Raising(error)), registered("echo", Echo()))
     receipt, beside = await submit(hub, "a"), await submit(hub, "echo")
     await fails(hub, receipt, FaultCode.AGENT_FAILED)
@@ -200,12 +198,12 @@ async def test_whatever_an_agent_raises_ends_its_run_as_failed_and_nothing_else(
     await ends(hub, beside)
 
 
-async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hubs: House) -> None:
+async def test_a_broken_agent_refuses_runs_and_fails_waiting_ones(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     first = await submit_and_ask(hub, agent, "name")
     await hubs.stop(hub)
     hub = await hubs.start(registered("a", None, broken="no module named agent"))
-    with hearing() as logs, pytest.raises(FaultError, match="Agent a is not available") as error:
+    with capture_log() as logs, pytest.raises(FaultError, match="Agent a is not available") as error:
         await submit(hub, "a")
     assert error.value.fault.code is FaultCode.AGENT_UNREACHABLE
     assert "no module named agent" not in error.value.fault.message, "the reason is for the operator"
@@ -235,8 +233,8 @@ async def test_a_broken_agent_takes_no_submission_and_ends_what_waited_for_it(hu
         (RunEnded(status=RunStatus.PENDING), TaskState.FAILED, RunStatus.ERROR, RunReason.FAULT),
     ],
 )
-async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
-    hubs: House, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
+async def test_an_agent_sets_the_status_but_not_the_reason(
+    hubs: HubFactory, ended: RunEnded, state: TaskState, status: RunStatus, reason: RunReason
 ) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
@@ -249,7 +247,7 @@ async def test_an_agent_may_say_how_its_run_ended_but_not_why_it_was_ended(
         assert (run.output, run.usage) == (ended.output, ended.usage)
 
 
-async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs: House) -> None:
+async def test_an_agent_may_end_as_paused_with_an_open_question(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).ask("login", kind="auth").end(RunEnded(status=RunStatus.PAUSED))
@@ -257,7 +255,7 @@ async def test_an_agent_that_ends_as_paused_with_a_question_open_is_paused(hubs:
     assert (await hub.reads.run(OWNER, receipt.run_id)).reason is RunReason.AUTH
 
 
-async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
+async def test_an_event_after_the_end_is_refused(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).say(RunEnded()).say("more").end()
@@ -265,10 +263,10 @@ async def test_nothing_may_be_said_after_the_end(hubs: House) -> None:
 
 
 @pytest.mark.slow
-async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs: House) -> None:
+async def test_more_threads_are_followed_than_channels_are_cached(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", str(number)) for number in range(530)]
-    going = [await agent.called() for _ in receipts]
+    activations = [await agent.called() for _ in receipts]
 
     async def hear(receipt: Receipt) -> None:
         await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "part_added")
@@ -277,37 +275,37 @@ async def test_more_threads_are_followed_at_once_than_channels_are_kept_for(hubs
         for receipt in receipts:
             readers.create_task(hear(receipt))
         await asyncio.sleep(0)
-        for each in going:
+        for each in activations:
             each.open("a word")
-    for each in going:
+    for each in activations:
         each.end()
     for receipt in receipts:
         await ends(hub, receipt)
 
 
-async def test_an_agent_whose_run_was_begun_anew_elsewhere_is_let_go_of_and_ends_nothing(hubs: House) -> None:
+async def test_an_agent_whose_run_moved_elsewhere_is_closed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     (start,) = hub.engine.active
     seq = (await log(hub, receipt))[-1].seq
     with pytest.raises(lifecycle.Moved):
         await within(hub.journal.write(lifecycle.restart, start, seq - 1))
     begun = await within(hub.journal.write(lifecycle.restart, start, seq))
-    going.say("lost")
-    await within(going.closed.wait(), "the end of the agent")
+    activation.say("lost")
+    await within(activation.closed.wait(), "the end of the agent")
     await within(hub.engine.idle())
     run = await hub.reads.run(OWNER, receipt.run_id)
     assert (run.status, run.attempt) == (RunStatus.RUNNING, 2)
-    await within(turned(lambda: hub.engine.slots.reserve("a")), "its slot")
+    await within(eventually(lambda: hub.engine.slots.reserve("a")), "its slot")
     hub.engine.slots.release("a")
     await within(hub.engine.recover(begun))
     await fails(hub, receipt, FaultCode.GATEWAY_RESTARTED)
 
 
-async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hubs: House) -> None:
+async def test_a_run_committed_during_the_stop_does_not_begin(hubs: HubFactory) -> None:
     """Leave the run to the next start. Otherwise its agent's server would cancel it when the loop ends."""
     hub, agent = await hubs.scripted()
-    async with Held(hub) as writer:
+    async with PausedWriter(hub) as writer:
         asking = asyncio.ensure_future(submit(hub, "a"))
         await writer.queued(asking)
         stopping = asyncio.ensure_future(hub.engine.stop())
@@ -322,13 +320,13 @@ async def test_a_run_whose_start_is_committed_during_the_stop_does_not_begin(hub
 
 
 @pytest.mark.parametrize("status", [RunStatus.CANCELLED, RunStatus.ERROR])
-async def test_a_run_that_nobody_cancelled_is_not_cancelled_by_a_stop(hubs: House, status: RunStatus) -> None:
+async def test_a_stop_does_not_cancel_runs(hubs: HubFactory, status: RunStatus) -> None:
     """Detach from a run. Its agent reports that it was cancelled, or has failed, and this does not count."""
     hub, agent = await hubs.scripted(stubborn=True)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     stopping = asyncio.ensure_future(hub.engine.stop())
-    await within(going.cancelled.wait(), "the stop")
-    going.end(RunEnded(status=status))
+    await within(activation.cancelled.wait(), "the stop")
+    activation.end(RunEnded(status=status))
     await within(stopping)
     assert (await hub.reads.run(OWNER, receipt.run_id)).status is RunStatus.RUNNING
     await within(hub.stop())
@@ -336,9 +334,9 @@ async def test_a_run_that_nobody_cancelled_is_not_cancelled_by_a_stop(hubs: Hous
     await fails(again, receipt, FaultCode.GATEWAY_RESTARTED)
 
 
-async def test_a_hub_that_drains_waits_for_runs_and_refuses_new_ones(hubs: House) -> None:
+async def test_a_draining_hub_waits_for_runs_and_refuses_new_ones(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     waiting = await submit(hub, "a")
     draining = asyncio.ensure_future(hub.drain())
     await asyncio.sleep(0)
@@ -346,7 +344,7 @@ async def test_a_hub_that_drains_waits_for_runs_and_refuses_new_ones(hubs: House
         await submit(hub, "a")
     assert await hub.ready() == "the gateway is shutting down"
     assert not draining.done()
-    going.end()
+    activation.end()
     await within(draining)
     assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.COMPLETED
     assert (await hub.reads.run(OWNER, waiting.run_id)).status is RunStatus.PENDING

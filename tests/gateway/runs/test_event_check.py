@@ -69,18 +69,18 @@ def recorder(limit: int = LIMIT) -> EventValidator:
 
 
 def recorded(*events: Event, close: bool = True) -> list[Event]:
-    mine = recorder()
-    entries = [mine.record(event) for event in events]
-    return [each[0] for each in (*entries, *(mine.close() if close else ())) if each is not None]
+    validator = recorder()
+    entries = [validator.record(event) for event in events]
+    return [each[0] for each in (*entries, *(validator.close() if close else ())) if each is not None]
 
 
 def refused(*events: Event, limit: int = LIMIT) -> str:
     """Return the message with which the last of the events is refused, as a fault of the agent."""
-    mine = recorder(limit)
+    validator = recorder(limit)
     for event in events[:-1]:
-        mine.record(event)
+        validator.record(event)
     with pytest.raises(FaultError) as error:
-        mine.record(events[-1])
+        validator.record(events[-1])
     assert error.value.fault.code is FaultCode.AGENT_INVALID
     assert error.value.fault.blame == "upstream"
     return error.value.fault.message
@@ -91,7 +91,7 @@ def opened(words: str = "", **fields: Any) -> PartAdded:
 
 
 @pytest.mark.parametrize("extra", [{"a2a": "x"}, {"a2a": {}, "acp": []}, {"openai": 1}])
-def test_what_protocols_know_beside_an_event_is_an_object_for_each(extra: Any) -> None:
+def test_extra_fields_that_are_no_objects_are_refused(extra: Any) -> None:
     part = TextPart(text="a", extra=extra)
     question = InterruptRaised(message=Message(role="agent", parts=(part,)))
     of_message = InterruptRaised(message=Message(role="agent", extra=extra))
@@ -103,7 +103,7 @@ def test_what_protocols_know_beside_an_event_is_an_object_for_each(extra: Any) -
 # Ids
 
 
-def test_ids_that_the_agent_left_open_are_filled() -> None:
+def test_missing_ids_are_filled() -> None:
     events = recorded(
         MessageStarted(),
         opened("a"),
@@ -127,7 +127,7 @@ def test_ids_that_the_agent_left_open_are_filled() -> None:
     assert events[0] == MessageStarted(message_id="id1", node="node")
 
 
-def test_ids_that_the_agent_gave_are_kept() -> None:
+def test_ids_of_the_agent_are_preserved() -> None:
     events = recorded(
         MessageStarted(message_id="m", node="n"),
         MessageEnded(message_id="m"),
@@ -140,7 +140,7 @@ def test_ids_that_the_agent_gave_are_kept() -> None:
     assert events[4] == InterruptRaised(interrupt_id="i", message=Message(message_id="q"), node="n")
 
 
-def test_an_event_without_an_id_means_the_newest_open_message() -> None:
+def test_an_event_without_id_belongs_to_the_newest_message() -> None:
     events = recorded(MessageStarted(message_id="a"), MessageStarted(message_id="b"), PartAdded(part=TextPart(text="")))
     assert isinstance(events[2], PartAdded) and events[2].message_id == "b"
 
@@ -150,7 +150,7 @@ def test_a_tool_or_step_may_be_ended_by_its_name() -> None:
     assert isinstance(events[2], ToolEnded) and events[2].call_id == "id1"
 
 
-def test_fresh_ids_never_repeat_also_between_threads() -> None:
+def test_generated_ids_are_unique_across_threads() -> None:
     drawn: list[list[str]] = [[] for _ in range(4)]
 
     def draw(into: list[str]) -> None:
@@ -167,7 +167,7 @@ def test_fresh_ids_never_repeat_also_between_threads() -> None:
 # Open messages, tools and steps
 
 
-def test_what_is_left_open_is_closed_in_the_order_that_encoders_need() -> None:
+def test_open_items_are_closed_in_the_encoders_order() -> None:
     events = recorded(
         MessageStarted(message_id="m"),
         opened("a"),
@@ -186,7 +186,7 @@ def test_what_is_left_open_is_closed_in_the_order_that_encoders_need() -> None:
     ]
 
 
-def test_a_recorder_that_takes_over_closes_what_the_one_before_left_open() -> None:
+def test_a_new_recorder_closes_items_left_open_before() -> None:
     first = recorder()
     entries = [
         first.record(event) for event in (MessageStarted(), opened("a"), PartDelta(text="b"), ToolStarted(name="t"))
@@ -215,12 +215,12 @@ def test_a_recorder_that_takes_over_closes_what_the_one_before_left_open() -> No
         InterruptAnswered(interrupt_id="i"),
     ],
 )
-def test_what_only_the_hub_says_is_refused(event: Event) -> None:
+def test_events_reserved_for_the_hub_are_refused(event: Event) -> None:
     assert "only the gateway may append" in refused(event)
 
 
 @pytest.mark.parametrize("thing", ["text", b"bytes", 1, None, {"kind": "custom"}, object(), Message()])
-def test_what_is_no_event_is_refused(thing: Any) -> None:
+def test_a_value_that_is_no_event_is_refused(thing: Any) -> None:
     assert "only the gateway may append" in refused(thing)
     refused(RunEnded(), thing)
 
@@ -256,7 +256,7 @@ def test_what_is_no_event_is_refused(thing: Any) -> None:
     ],
     ids=lambda events: "+".join(event.kind for event in events),
 )
-def test_what_no_encoder_could_show_is_refused(events: Sequence[Event]) -> None:
+def test_an_event_that_no_encoder_can_show_is_refused(events: Sequence[Event]) -> None:
     refused(*events)
 
 
@@ -310,7 +310,7 @@ PLACES: dict[str, Callable[[Any], Event]] = {
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("bad", NOT_JSON)
-def test_what_is_not_json_is_refused_wherever_it_stands(place: str, bad: str) -> None:
+def test_a_value_that_is_not_json_is_refused_everywhere(place: str, bad: str) -> None:
     refused(MessageStarted(message_id="m"), PLACES[place](NOT_JSON[bad]))
 
 
@@ -327,55 +327,55 @@ def test_what_is_not_json_is_refused_wherever_it_stands(place: str, bad: str) ->
         StepStarted(step_id="s", name=cast("Any", None)),
     ],
 )
-def test_text_that_cannot_be_encoded_and_values_that_were_never_validated_are_refused(event: Event) -> None:
+def test_unencodable_text_and_invalid_values_are_refused(event: Event) -> None:
     refused(MessageStarted(message_id="m"), event)
 
 
-def test_an_event_over_the_limit_is_refused_and_one_at_the_limit_is_not() -> None:
+def test_only_an_event_over_the_limit_is_refused() -> None:
     size = len(encode_event(Custom(name="c", value="")))
-    mine = recorder()
-    assert mine.record(Custom(name="c", value="x" * (LIMIT - size))) is not None
+    validator = recorder()
+    assert validator.record(Custom(name="c", value="x" * (LIMIT - size))) is not None
     assert "limit" in refused(Custom(name="c", value="x" * (LIMIT - size + 1)))
     assert "limit" in refused(RunEnded(output="x" * LIMIT))
     assert "limit" in refused(MessageStarted(), opened(), PartDelta(text="é" * (LIMIT // 2)))
 
 
-def test_all_that_a_run_says_has_a_limit_too() -> None:
+def test_the_total_output_of_a_run_is_limited() -> None:
     event = Custom(name="c", value="x" * 1000)
     size = len(encode_event(event))
-    mine = EventValidator("node", LIMIT, output_limit=3 * size)
+    validator = EventValidator("node", LIMIT, output_limit=3 * size)
     for _ in range(3):
-        assert mine.record(event) is not None
-    with pytest.raises(FaultError, match=f"larger than the limit of {3 * size} bytes .limits.output") as error:
-        mine.record(MessageStarted())
+        assert validator.record(event) is not None
+    with pytest.raises(FaultError, match=f"more in one run than the limit of {3 * size} bytes") as error:
+        validator.record(MessageStarted())
     assert error.value.fault.code is FaultCode.AGENT_INVALID
-    assert mine.close() == []
+    assert validator.close() == []
 
 
-def test_what_an_earlier_attempt_said_counts_for_the_limit_of_a_run() -> None:
+def test_earlier_attempts_count_for_the_limit_of_a_run() -> None:
     event = Custom(name="c", value="x" * 1000)
     size = len(encode_event(event))
-    mine = EventValidator("node", LIMIT, output_limit=3 * size)
-    mine.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
-    assert mine.record(event) is not None
-    with pytest.raises(FaultError, match=r"limits\.output"):
-        mine.record(event)
+    validator = EventValidator("node", LIMIT, output_limit=3 * size)
+    validator.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
+    assert validator.record(event) is not None
+    with pytest.raises(FaultError, match="more in one run"):
+        validator.record(event)
 
 
-def test_an_end_is_kept_for_the_hub_and_not_said() -> None:
-    mine = recorder()
-    assert mine.record(RunEnded(output=1)) is None
-    assert mine.ended == RunEnded(output=1)
+def test_a_run_end_is_remembered_but_not_recorded() -> None:
+    validator = recorder()
+    assert validator.record(RunEnded(output=1)) is None
+    assert validator.ended == RunEnded(output=1)
 
 
-def test_a_pause_with_a_question_is_a_success_that_the_hub_takes_for_a_pause() -> None:
-    mine = recorder()
-    mine.record(InterruptRaised())
-    mine.record(RunEnded(status=RunStatus.PAUSED, reason=RunReason.AUTH, usage={"a": 1}))
-    assert mine.ended == RunEnded(usage={"a": 1})
+def test_a_pause_with_a_question_is_recorded_as_success() -> None:
+    validator = recorder()
+    validator.record(InterruptRaised())
+    validator.record(RunEnded(status=RunStatus.PAUSED, reason=RunReason.AUTH, usage={"a": 1}))
+    assert validator.ended == RunEnded(usage={"a": 1})
 
 
-def test_files_of_an_event_are_those_that_are_stored() -> None:
+def test_files_of_an_event_are_stored() -> None:
     stored, linked = FilePart(blob="0" * 64), FilePart(url="https://x.example")
     assert files_of(PartAdded(part=stored)) == [stored]
     assert files_of(ArtifactAdded(part=linked)) == []
@@ -397,20 +397,20 @@ def test_files_of_an_event_are_those_that_are_stored() -> None:
     ],
     ids=lambda events: "+".join(event.kind for event in events),
 )
-def test_a_refused_event_has_opened_and_ended_nothing(events: Sequence[Event]) -> None:
-    mine = recorder()
-    accepted = [entry[0] for event in events[:-1] if (entry := mine.record(event)) is not None]
+def test_a_refused_event_opens_and_closes_nothing(events: Sequence[Event]) -> None:
+    validator = recorder()
+    accepted = [entry[0] for event in events[:-1] if (entry := validator.record(event)) is not None]
     with pytest.raises(FaultError):
-        mine.record(events[-1])
-    legal([*accepted, *(event for event, _ in mine.close())])
+        validator.record(events[-1])
+    legal([*accepted, *(event for event, _ in validator.close())])
 
 
-def test_a_refused_event_takes_no_number_and_no_id() -> None:
-    mine = recorder()
+def test_a_refused_event_consumes_no_number_and_no_id() -> None:
+    validator = recorder()
     bad: dict[str, Any] = {"extra": {"a": float("nan")}}
     question = InterruptRaised(interrupt_id="q", message=Message(message_id="m"))
     for event in (MessageStarted(), opened(), PartDelta(text="one")):
-        mine.record(event)
+        validator.record(event)
     refused_next: list[Event] = [
         PartDelta(text="two", **bad),
         PartAdded(part=TextPart(text="two"), **bad),
@@ -419,27 +419,27 @@ def test_a_refused_event_takes_no_number_and_no_id() -> None:
     ]
     for event in refused_next:
         with pytest.raises(FaultError):
-            mine.record(event)
-    entry = mine.record(PartAdded(part=TextPart(text="three")))
+            validator.record(event)
+    entry = validator.record(PartAdded(part=TextPart(text="three")))
     assert entry is not None
     assert isinstance(entry[0], PartAdded)
     assert entry[0].index == 1
     with pytest.raises(FaultError, match="not begun"):
-        mine.record(ArtifactAdded(artifact_id="a", part=TextPart(text="two"), append=True))
+        validator.record(ArtifactAdded(artifact_id="a", part=TextPart(text="two"), append=True))
     with pytest.raises(FaultError, match="no open question"):
-        mine.record(RunEnded(status=RunStatus.PAUSED))
-    assert mine.record(question) is not None
+        validator.record(RunEnded(status=RunStatus.PAUSED))
+    assert validator.record(question) is not None
 
 
 @pytest.mark.parametrize("kind", [ToolStarted, StepStarted])
-def test_what_is_started_twice_under_one_id_is_ended_once(kind: Any) -> None:
+def test_an_item_started_twice_is_ended_once(kind: Any) -> None:
     started = kind(name="n", **{"call_id" if kind is ToolStarted else "step_id": "x"})
-    mine = recorder()
-    mine.record(started)
-    mine.record(started)
+    validator = recorder()
+    validator.record(started)
+    validator.record(started)
     with pytest.raises(FaultError):
-        mine.record(started.replace(extra={"a": float("nan")}))
-    assert len(mine.close()) == 1
+        validator.record(started.replace(extra={"a": float("nan")}))
+    assert len(validator.close()) == 1
 
 
 # Any agent
@@ -502,26 +502,26 @@ def blind() -> st.SearchStrategy[Event]:
 
 @examples(150)
 @given(st.lists(blind(), max_size=25))
-def test_whatever_an_agent_says_its_log_is_legal(events: list[Event]) -> None:
-    mine = recorder()
+def test_any_sequence_of_events_gives_a_legal_log(events: list[Event]) -> None:
+    validator = recorder()
     accepted: list[Event] = []
     for event in events:
         try:
-            entry = mine.record(event)
+            entry = validator.record(event)
         except FaultError as error:
             assert error.fault.code is FaultCode.AGENT_INVALID
             break  # the run ends at the first mistake
         assert entry is not None
         accepted.append(entry[0])
-    legal([*accepted, *(event for event, _ in mine.close())])
+    legal([*accepted, *(event for event, _ in validator.close())])
 
 
 @examples(100)
 @given(strategies.agent_events())
-def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> None:
-    mine = recorder(10**7)
-    entries = [entry for event in events if (entry := mine.record(event)) is not None]
-    assert mine.close() == []
+def test_recorded_events_are_read_back_unchanged(events: list[Event]) -> None:
+    validator = recorder(10**7)
+    entries = [entry for event in events if (entry := validator.record(event)) is not None]
+    assert validator.close() == []
     for event, body in entries:
         assert decode_event(body) == event
     assert [event for event, _ in entries] == recorded(*events, close=False)
@@ -529,23 +529,23 @@ def test_what_is_recorded_reads_back_as_it_was_shown(events: list[Event]) -> Non
 
 @examples(100)
 @given(st.lists(st.text(st.characters()), max_size=5), st.sampled_from((None, "m")), st.sampled_from((None, 0)))
-def test_text_that_is_added_to_the_newest_part_reads_back_as_it_was_said(
+def test_text_added_to_the_newest_part_is_read_back(
     texts: list[str], message_id: str | None, index: int | None
 ) -> None:
-    mine = recorder(10**7)
+    validator = recorder(10**7)
     for event in (MessageStarted(message_id="m"), opened()):
-        mine.record(event)
+        validator.record(event)
     for text in texts:
         delta = PartDelta(text=text, message_id=message_id, index=index)
         if any("\ud800" <= sign <= "\udfff" for sign in text):
             with pytest.raises(FaultError, match="not JSON"):
-                mine.record(delta)
+                validator.record(delta)
             continue
-        event, body = cast("tuple[Event, bytes]", mine.record(delta))
+        event, body = cast("tuple[Event, bytes]", validator.record(delta))
         assert event == decode_event(body) == PartDelta(message_id="m", index=0, text=text)
 
 
-def test_a_state_is_kept_as_what_is_new_in_it_and_read_whole() -> None:
+def test_a_state_is_stored_as_its_changes_and_read_whole() -> None:
     texts = [f"{number} " * 20 for number in range(60)]
     states = [StateSaved(values={"said": texts[: count + 1], "count": count}) for count in range(60)]
     stored, history = recorded(*states), StateHistory("t")
@@ -561,13 +561,13 @@ def test_a_state_is_kept_as_what_is_new_in_it_and_read_whole() -> None:
         ReplayCursor(stored[:2]).new_events(states[1])
 
 
-def test_a_state_that_its_agent_changes_afterwards_is_kept_as_it_was_given_and_a_named_one_whole() -> None:
-    mine, values = recorder(), {"said": ["a" * 100]}
-    mine.record(StateSaved(values=values))
+def test_a_state_is_copied_when_it_is_sent() -> None:
+    validator, values = recorder(), {"said": ["a" * 100]}
+    validator.record(StateSaved(values=values))
     values["said"].append("b" * 20)
-    event = (mine.record(StateSaved(values=values)) or (None, b""))[0]
+    event = (validator.record(StateSaved(values=values)) or (None, b""))[0]
     assert isinstance(event, StateSaved) and event.change is not None
     assert event.change.new == {"in": {"said": {"keep": 1, "add": ["b" * 20]}}}
     for _ in range(2):
         named = StateSaved(checkpoint_id="mine", values=values)
-        assert (mine.record(named) or (None, b""))[0] == named
+        assert (validator.record(named) or (None, b""))[0] == named

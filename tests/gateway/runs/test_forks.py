@@ -22,7 +22,7 @@ from babelgate.canonical.event import StateSaved, UpstreamBound
 from babelgate.canonical.history import Revision, members
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
-from tests.gateway.hubs import OWNER, House, Scripted, begin, ends, finish, submit, text
+from tests.gateway.hubs import OWNER, HubFactory, Scripted, begin, ends, finish, submit, text
 
 
 async def history_of(hub: GatewayHub, thread_id: str) -> StateHistory:
@@ -41,13 +41,13 @@ def bound(words: str) -> dict[str, str]:
 
 async def turn(hub: GatewayHub, agent: Scripted, words: str, **fields: Any) -> tuple[Receipt, Invocation]:
     """Run a complete turn, in which the agent's server is bound to ids that are derived from the text."""
-    receipt, going = await begin(hub, agent, words, **fields)
-    going.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
+    receipt, activation = await begin(hub, agent, words, **fields)
+    activation.say(UpstreamBound(protocol="p", ids=bound(words)), f"re {words}").end()
     await ends(hub, receipt)
-    return receipt, going.call
+    return receipt, activation.call
 
 
-def said(call: Invocation) -> list[str]:
+def messages_of(call: Invocation) -> list[str]:
     return [message.text for message in call.history]
 
 
@@ -57,25 +57,25 @@ async def code_of(hub: GatewayHub, **fields: Any) -> FaultCode:
     return error.value.fault.code
 
 
-async def test_a_fork_of_another_thread_begins_a_thread_with_what_was_known_there(hubs: House) -> None:
+async def test_a_fork_of_another_thread_starts_with_its_state(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
     for fork in (Fork(run_id=first.run_id), Fork(task_id=first.task_id)):
         forked, call = await turn(hub, agent, "three", fork=fork)
         assert forked.thread_id != first.thread_id
-        assert said(call) == ["one", "re one"]
+        assert messages_of(call) == ["one", "re one"]
         assert (call.origin, call.upstream, call.state) == (bound("one"), {}, {})
         head = await head_of(hub, forked.thread_id)
         assert [message.text for message in head.messages] == ["one", "re one", "three", "re three"]
         _, after = await turn(hub, agent, "four", thread_id=forked.thread_id)
-        assert said(after) == ["one", "re one", "three", "re three"]
+        assert messages_of(after) == ["one", "re one", "three", "re three"]
         assert (after.origin, after.upstream) == ({}, {"context": "context of three"})
     whole = await head_of(hub, first.thread_id)
     assert [message.text for message in whole.messages] == ["one", "re one", "two", "re two"]
 
 
-async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) -> None:
+async def test_a_fork_of_the_same_thread_begins_a_branch(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     await turn(hub, agent, "two", thread_id=first.thread_id)
@@ -84,21 +84,21 @@ async def test_a_fork_of_the_thread_itself_begins_a_branch_of_it(hubs: House) ->
     for fork in (Fork(run_id=first.run_id), Fork(checkpoint=revision.checkpoint_id)):
         branch, call = await turn(hub, agent, "three", thread_id=first.thread_id, fork=fork)
         assert branch.thread_id == first.thread_id
-        assert (said(call), call.origin) == (["one", "re one"], bound("one"))
+        assert (messages_of(call), call.origin) == (["one", "re one"], bound("one"))
     _, after = await turn(hub, agent, "four", thread_id=first.thread_id)
-    assert said(after) == ["one", "re one", "three", "re three"]
+    assert messages_of(after) == ["one", "re one", "three", "re three"]
 
 
-async def test_a_thread_that_is_there_and_unused_takes_a_fork_and_one_with_a_past_does_not(hubs: House) -> None:
+async def test_only_an_empty_thread_accepts_a_fork(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
     thread = await hub.create_thread(OWNER, ThreadChange())
     _, call = await turn(hub, agent, "two", thread_id=thread.thread_id, fork=Fork(run_id=first.run_id))
-    assert said(call) == ["one", "re one"]
+    assert messages_of(call) == ["one", "re one"]
     assert await code_of(hub, thread_id=thread.thread_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
 
 
-async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) -> None:
+async def test_unknown_and_foreign_runs_cannot_be_forked(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     foreign = await submit(hub, "a", "one", owner="bob")
     (await agent.called()).say("re one").end()
@@ -121,17 +121,17 @@ async def test_what_is_not_there_or_is_another_owners_is_not_found(hubs: House) 
     assert await (await hub.reads.threads(OWNER, ThreadFilter(), limit=9)).all() == []
 
 
-async def test_a_run_that_has_not_ended_is_no_start_and_one_that_was_removed_is_gone(hubs: House) -> None:
+async def test_active_and_removed_runs_cannot_be_forked(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    first, going = await begin(hub, agent, "one")
+    first, activation = await begin(hub, agent, "one")
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.CONFLICT
-    await finish(hub, going.say("re one"), first)
+    await finish(hub, activation.say("re one"), first)
     await hub.remove_run(OWNER, first.run_id)
     assert await code_of(hub, fork=Fork(run_id=first.run_id)) is FaultCode.NOT_FOUND
     assert await code_of(hub, fork=Fork(task_id=first.task_id)) is FaultCode.NOT_FOUND
 
 
-async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_cannot_know_them(hubs: House) -> None:
+async def test_state_changes_reach_an_agent_without_memory(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, call = await turn(hub, agent, "one", state={"note": 1, "kept": True})
     assert call.state == {"note": 1, "kept": True}
@@ -145,20 +145,20 @@ async def test_members_of_the_state_are_changed_before_the_run_and_told_to_who_c
     assert (call.state, call.origin) == ({"note": 3}, bound("one"))
     _, call = await turn(hub, agent, "five", thread_id=first.thread_id, fork=Fork(run_id=first.run_id), state={"n": 4})
     assert (call.state, call.origin) == ({"n": 4}, bound("one"))
-    assert said(call) == ["one", "re one"]
+    assert messages_of(call) == ["one", "re one"]
 
 
-async def test_the_state_of_a_busy_thread_is_not_changed(hubs: House) -> None:
+async def test_the_state_of_a_busy_thread_is_not_changed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    first, going = await begin(hub, agent, "one")
+    first, activation = await begin(hub, agent, "one")
     assert await code_of(hub, thread_id=first.thread_id, state={"k": 1}) is FaultCode.CONFLICT
     assert await code_of(hub, follow_up=first.task_id, state={"k": 1}) is FaultCode.INVALID
     assert await code_of(hub, follow_up=first.task_id, fork=Fork(run_id=first.run_id)) is FaultCode.INVALID
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
 
 
-async def test_a_thread_that_was_changed_by_its_caller_after_a_run_is_no_more_what_the_server_knows(
-    hubs: House,
+async def test_a_fork_of_a_changed_state_has_no_origin(
+    hubs: HubFactory,
 ) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first, _ = await turn(hub, agent, "one")
@@ -166,7 +166,7 @@ async def test_a_thread_that_was_changed_by_its_caller_after_a_run_is_no_more_wh
     checkpoint = await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"k": 1}))
     _, call = await turn(hub, agent, "two", fork=Fork(checkpoint=checkpoint, thread_id=first.thread_id))
     assert (call.origin, call.state) == ({}, {"k": 1})
-    assert said(call) == ["one", "re one", "said since"]
+    assert messages_of(call) == ["one", "re one", "said since"]
 
 
 class Keeping(Scripted):
@@ -184,7 +184,7 @@ class Keeping(Scripted):
         return StateSaved(checkpoint_id=str(uuid4()), source="update", as_node=as_node, values=members(call.data))
 
 
-async def test_an_agent_that_keeps_the_state_changes_it_itself(hubs: House) -> None:
+async def test_an_agent_with_a_state_applies_the_changes_itself(hubs: HubFactory) -> None:
     agent = Keeping()
     hub = await hubs.start(RegisteredAgent(AgentInfo(name="a", stateful=True), agent))
     thread_id = str(uuid4())

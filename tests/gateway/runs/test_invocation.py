@@ -7,7 +7,7 @@ from babelgate.canonical import Answers, FilePart, Message, RunInput, StateHisto
 from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, RunCreated, UpstreamBound
 from tests.gateway.hubs import (
     OWNER,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
@@ -21,7 +21,7 @@ from tests.gateway.hubs import (
     submit_and_ask,
 )
 
-WHOLE = RunInput(
+INPUT = RunInput(
     messages=(
         Message(
             role="user",
@@ -39,23 +39,25 @@ WHOLE = RunInput(
 )
 
 
-async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_the_log(hubs: House) -> None:
+async def test_every_field_of_an_input_reaches_the_agent(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
-    first, going = await begin(hub, agent)
-    await finish(hub, going.say("one"), first)
+    first, activation = await begin(hub, agent)
+    await finish(hub, activation.say("one"), first)
     thread_id = first.thread_id
     history = await hub.reads.snapshot(OWNER, thread_id, StateHistory, partial(StateHistory, thread_id, OWNER))
     assert history.head is not None
-    whole = WHOLE.replace(checkpoint=history.head.checkpoint_id)
-    assert not {name for name in RunInput.__struct_fields__ if not getattr(whole, name)}, "this test gives every member"
+    whole = INPUT.replace(checkpoint=history.head.checkpoint_id)
+    assert not {name for name in RunInput.__struct_fields__ if not getattr(whole, name)}, (
+        "this test must set every field"
+    )
 
     at_once = await hub.submit(OWNER, Submission(agent="a", thread_id=thread_id, input=whole))
-    going = await agent.called()
+    activation = await agent.called()
     another = whole.replace(messages=(whole.messages[0].replace(message_id="n"),))
     waiting = await hub.submit(OWNER, Submission(agent="a", thread_id=thread_id, input=another))
-    assert going.call.input == whole
-    going.end()
+    assert activation.call.input == whole
+    activation.end()
     later = await agent.called()
     assert later.call.input == another
     await finish(hub, later, at_once)
@@ -63,70 +65,70 @@ async def test_every_member_of_an_input_reaches_the_agent_from_memory_and_from_t
     assert [r.event.input for r in await log(hub, first) if isinstance(r.event, RunCreated)][1:] == [whole, another]
 
 
-async def test_every_member_of_an_answers_input_reaches_the_agent(hubs: House) -> None:
+async def test_every_field_of_an_answers_input_reaches_the_agent(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
     paused = await submit_and_ask(hub, agent, "q")
-    whole = WHOLE.replace(checkpoint="c")
+    whole = INPUT.replace(checkpoint="c")
     answered = await hub.answer(OWNER, Answers(task_id=paused.task_id, bare="yes", input=whole))
-    going = await agent.called()
-    assert (going.call.cause, going.call.input) == ("answer", whole)
-    await finish(hub, going, answered)
+    activation = await agent.called()
+    assert (activation.call.cause, activation.call.input) == ("answer", whole)
+    await finish(hub, activation, answered)
 
 
-async def test_headers_that_the_agents_settings_do_not_name_are_not_kept(hubs: House) -> None:
+async def test_headers_not_named_in_the_settings_are_dropped(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(replace(registered("a", agent), forward=frozenset({"x-tenant"})))
-    run_input = WHOLE.replace(headers={"x-tenant": "t", "cookie": "secret"})
+    run_input = INPUT.replace(headers={"x-tenant": "t", "cookie": "secret"})
     receipt = await hub.submit(OWNER, Submission(agent="a", input=run_input))
-    going = await agent.called()
-    assert going.call.input.headers == {"x-tenant": "t"}
-    await finish(hub, going, receipt)
+    activation = await agent.called()
+    assert activation.call.input.headers == {"x-tenant": "t"}
+    await finish(hub, activation, receipt)
 
 
 # Earlier messages
 
 
-async def test_an_agent_without_memory_is_told_what_was_said_in_the_order_of_the_turns(hubs: House) -> None:
+async def test_an_agent_without_memory_receives_the_history_in_order(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    first, going = await begin(hub, agent, "one")
+    first, activation = await begin(hub, agent, "one")
     await submit(hub, "a", "two", thread_id=first.thread_id)
     last = await submit(hub, "a", "three", thread_id=first.thread_id)
-    assert going.call.history == ()
+    assert activation.call.history == ()
     progress = [MessageStarted(phase="progress"), PartAdded(part=TextPart(text="thinking")), MessageEnded()]
-    going.say(*progress).say("first").end()
-    going = await agent.called()
-    assert [message.text for message in going.call.history] == ["one", "first"]
-    going.say("second").end()
-    going = await agent.called()
-    assert [message.text for message in going.call.history] == ["one", "first", "two", "second"]
-    assert [message.role for message in going.call.history] == ["user", "agent", "user", "agent"]
-    await finish(hub, going, last)
+    activation.say(*progress).say("first").end()
+    activation = await agent.called()
+    assert [message.text for message in activation.call.history] == ["one", "first"]
+    activation.say("second").end()
+    activation = await agent.called()
+    assert [message.text for message in activation.call.history] == ["one", "first", "two", "second"]
+    assert [message.role for message in activation.call.history] == ["user", "agent", "user", "agent"]
+    await finish(hub, activation, last)
 
 
-async def test_an_agent_that_remembers_is_told_nothing_twice(hubs: House) -> None:
+async def test_an_agent_with_memory_receives_no_history(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await converse(hub, agent, "one", says="first")
     await submit(hub, "a", "two", thread_id=first.thread_id)
     assert (await agent.called()).call.history == ()
 
 
-async def test_later_runs_are_handed_the_upstreams_own_ids(hubs: House) -> None:
+async def test_later_runs_receive_the_upstreams_ids(hubs: HubFactory) -> None:
     agent, other = Scripted(), Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", other))
-    first, going = await begin(hub, agent)
-    assert going.call.upstream == {}
-    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t1", "run": "r1"})).ask("name").end()
+    first, activation = await begin(hub, agent)
+    assert activation.call.upstream == {}
+    activation.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t1", "run": "r1"})).ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
-    beside, going = await begin(hub, agent, thread_id=first.thread_id)
-    assert going.call.upstream == {"context": "c"}
-    going.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t2"})).end()
+    beside, activation = await begin(hub, agent, thread_id=first.thread_id)
+    assert activation.call.upstream == {"context": "c"}
+    activation.say(UpstreamBound(protocol="a2a", ids={"context": "c", "task": "t2"})).end()
     await ends(hub, beside)
     await answer(hub, first.task_id, "Bob")
-    going = await agent.called()
-    assert going.call.upstream == {"context": "c", "task": "t1", "run": "r1"}
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert activation.call.upstream == {"context": "c", "task": "t1", "run": "r1"}
+    await finish(hub, activation, first)
     foreign = await submit(hub, "b", thread_id=first.thread_id)
-    going = await other.called()
-    assert going.call.upstream == {}
-    await finish(hub, going, foreign)
+    activation = await other.called()
+    assert activation.call.upstream == {}
+    await finish(hub, activation, foreign)

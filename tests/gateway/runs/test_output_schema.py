@@ -9,7 +9,7 @@ from babelgate.canonical import AgentInfo, FaultCode, TaskState
 from babelgate.canonical.event import RunEnded
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.output_schema import schema_error
-from tests.gateway.hubs import House, Scripted, ends, submit
+from tests.gateway.hubs import HubFactory, Scripted, ends, submit
 from tests.running import running
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -19,7 +19,7 @@ SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
     ("output", "words"),
     [({"n": 1}, None), (None, None), ({"n": "1"}, "at $.n: '1' is not of type 'integer'"), ({}, "'n' is a required")],
 )
-async def test_an_output_fits_or_it_is_said_where_it_does_not(output: Any, words: str | None) -> None:
+async def test_an_output_is_checked_against_its_schema(output: Any, words: str | None) -> None:
     fault = await schema_error(AgentInfo(name="a", schemas={"output": SCHEMA}), output)
     assert (fault is None) == (words is None)
     if fault is not None:
@@ -27,7 +27,7 @@ async def test_an_output_fits_or_it_is_said_where_it_does_not(output: Any, words
         assert words is not None and words in fault.message
 
 
-async def test_what_has_no_schema_or_a_broken_one_or_a_state_is_not_checked() -> None:
+async def test_output_without_a_usable_schema_is_not_checked() -> None:
     for info in (
         AgentInfo(name="a"),
         AgentInfo(name="a", schemas={"output": {"type": "no such type"}}),
@@ -36,7 +36,7 @@ async def test_what_has_no_schema_or_a_broken_one_or_a_state_is_not_checked() ->
         assert await schema_error(info, {"n": "1"}) is None
 
 
-async def test_large_outputs_and_patterns_are_checked_like_others() -> None:
+async def test_large_outputs_and_patterns_are_checked() -> None:
     words = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
     info = AgentInfo(name="a", schemas={"output": {"properties": {"words": words, "id": {"pattern": "^[a-z]+$"}}}})
     assert await schema_error(info, {"words": [str(n) for n in range(10_000)], "id": "a"}) is None
@@ -51,7 +51,7 @@ async def test_large_outputs_and_patterns_are_checked_like_others() -> None:
         assert where in fault.message
 
 
-async def test_a_run_whose_output_does_not_fit_fails_and_says_so(hubs: House) -> None:
+async def test_a_run_with_invalid_output_fails_with_the_reason(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(RegisteredAgent(info=AgentInfo(name="a", schemas={"output": SCHEMA}), agent=agent))
     receipt = await submit(hub, "a")
@@ -72,7 +72,7 @@ async def miscount(text: str) -> Count:
     return cast("Count", {"words": "many" if text == "wrong" else len(text.split())})
 
 
-async def test_a_caller_is_told_of_an_output_that_does_not_fit(tmp_path: Path) -> None:
+async def test_a_caller_receives_the_error_of_invalid_output(tmp_path: Path) -> None:
     async with running(tmp_path, {"miscount": miscount}) as gateway:
         for text, outcome in (("wrong", "failed"), ("one two", "completed")):
             message = {"role": "user", "parts": [{"content": text}]}

@@ -6,13 +6,13 @@ from babelgate.canonical import Event, FilePart, Invocation, Message, RunInput, 
 from babelgate.canonical.event import ArtifactAdded, InterruptRaised, MessageStarted, PartAdded, PartDelta
 from tests.gateway.hubs import (
     OWNER,
-    House,
+    HubFactory,
     Scripted,
-    asked,
     begin,
     ends,
     finish,
     log,
+    open_questions,
     reaches,
     registered,
     say,
@@ -39,7 +39,7 @@ class Plain:
         return self.events.pop(0)
 
 
-async def test_an_agent_may_be_any_iterator(hubs: House) -> None:
+async def test_an_agent_may_be_any_iterator(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Plain(say("hello"))))
     receipt = await submit(hub, "a")
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
@@ -55,12 +55,12 @@ class Flood:
             yield PartDelta(text=f"{number} ")
 
 
-async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -> None:
+async def test_an_agent_that_never_awaits_does_not_block_others(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("flood", Flood()), registered("a", agent))
-    other, going = await begin(hub, agent)
+    other, activation = await begin(hub, agent)
     flood = await submit(hub, "flood")
-    await finish(hub, going, other)
+    await finish(hub, activation, other)
     await ends(hub, flood)
     records = await log(hub, flood)
     assert sum(record.event.kind == "part_delta" for record in records) == 1000
@@ -69,20 +69,20 @@ async def test_an_agent_that_never_waits_does_not_stop_the_others(hubs: House) -
     ]
 
 
-async def test_files_reach_the_agent_with_their_bytes_and_come_back_by_hash(hubs: House) -> None:
+async def test_files_reach_the_agent_with_bytes_and_return_by_hash(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     sent = Message(role="user", parts=(FilePart(name="a.txt", media_type="text/plain", inline=b"abc"),))
     receipt = await within(hub.submit(OWNER, Submission(agent="a", input=RunInput(messages=(sent,)))))
-    going = await agent.called()
-    (file,) = going.call.files
+    activation = await agent.called()
+    (file,) = activation.call.files
     assert (file.name, file.inline, file.size) == ("a.txt", b"abc", 3)
     question = InterruptRaised(message=Message(parts=(FilePart(name="q", inline=b"question"),)))
-    going.say(ArtifactAdded(name="copy", part=file), ArtifactAdded(name="by hash", part=FilePart(blob=file.blob)))
-    going.say(question).end()
+    activation.say(ArtifactAdded(name="copy", part=file), ArtifactAdded(name="by hash", part=FilePart(blob=file.blob)))
+    activation.say(question).end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     artifacts = [r.event.part for r in await log(hub, receipt) if isinstance(r.event, ArtifactAdded)]
     assert [part.blob for part in artifacts if isinstance(part, FilePart)] == [file.blob, file.blob]
-    (question,) = await asked(hub, receipt)
+    (question,) = await open_questions(hub, receipt)
     (part,) = question.message.parts
     assert isinstance(part, FilePart) and part.blob is not None
     assert (await hub.reads.file(OWNER, part.blob)).inline == b"question"

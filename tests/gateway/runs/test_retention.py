@@ -19,7 +19,7 @@ from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     batches,
     begin,
@@ -70,7 +70,7 @@ async def long_thread(hub: GatewayHub, events: int, size: int = 10) -> Thread:
     return thread
 
 
-async def test_a_thread_is_kept_as_long_after_its_last_change_as_the_policy_says(hubs: House) -> None:
+async def test_a_thread_is_erased_after_the_retention_period(hubs: HubFactory) -> None:
     time = Time()
     hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=30 * 86400), clock=time.clock)
     old, used, empty = (
@@ -97,7 +97,7 @@ async def test_a_thread_is_kept_as_long_after_its_last_change_as_the_policy_says
     assert await hub.journal.query(count, TombstoneRow) == 3
 
 
-async def test_without_a_policy_everything_is_kept(hubs: House) -> None:
+async def test_without_a_policy_nothing_is_erased(hubs: HubFactory) -> None:
     time = Time()
     hub = await hubs.start(registered("echo", Echo()), clock=time.clock)
     receipt = await submit_to_end(hub, "echo")
@@ -106,7 +106,7 @@ async def test_without_a_policy_everything_is_kept(hubs: House) -> None:
     assert not await is_gone(hub, receipt.thread_id)
 
 
-async def test_a_thread_with_work_before_it_is_kept_until_the_longer_period_is_over(hubs: House) -> None:
+async def test_a_waiting_thread_stays_for_the_longer_period(hubs: HubFactory) -> None:
     time, agent = Time(), Scripted()
     agents = (registered("a", agent, concurrency=2), registered("echo", Echo()))
     hub = await hubs.start(*agents, retention=Retention(threads=86400), clock=time.clock)
@@ -127,7 +127,7 @@ async def test_a_thread_with_work_before_it_is_kept_until_the_longer_period_is_o
         assert await is_gone(hub, receipt.thread_id)
 
 
-async def test_a_thread_that_is_used_while_it_is_to_go_stays(hubs: House) -> None:
+async def test_a_thread_that_is_used_before_its_erasure_stays(hubs: HubFactory) -> None:
     time = Time()
     hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=86400), clock=time.clock)
     receipt = await submit_to_end(hub, "echo")
@@ -138,7 +138,7 @@ async def test_a_thread_that_is_used_while_it_is_to_go_stays(hubs: House) -> Non
     assert not await is_gone(hub, receipt.thread_id)
 
 
-async def test_a_clock_that_is_set_forward_erases_nothing(hubs: House) -> None:
+async def test_a_clock_that_is_set_forward_erases_nothing(hubs: HubFactory) -> None:
     time = Time()
     clock = Clock(lambda: time.now, lambda: 0)
     hub = await hubs.start(registered("echo", Echo()), retention=Retention(threads=86400), clock=clock)
@@ -148,7 +148,7 @@ async def test_a_clock_that_is_set_forward_erases_nothing(hubs: House) -> None:
     assert not await is_gone(hub, receipt.thread_id)
 
 
-async def test_files_go_with_the_last_thread_that_names_them(hubs: House) -> None:
+async def test_files_are_deleted_with_their_last_thread(hubs: HubFactory) -> None:
     time = Time()
     hub = await hubs.start(retention=Retention(threads=86400), clock=time.clock)
     threads = [await hub.create_thread(OWNER, ThreadChange()) for _ in range(2)]
@@ -168,7 +168,7 @@ async def test_files_go_with_the_last_thread_that_names_them(hubs: House) -> Non
     assert [file.read_bytes() for file in files if file.exists()] == [b"shared"]
 
 
-async def test_webhooks_that_are_over_go_before_their_threads(hubs: House) -> None:
+async def test_finished_webhooks_are_deleted_before_their_threads(hubs: HubFactory) -> None:
     time = Time()
     hub = await hubs.start(registered("echo", Echo()), retention=Retention(webhooks=86400), clock=time.clock)
     receipts = [await submit(hub, "echo") for _ in range(2)]
@@ -184,7 +184,7 @@ async def test_webhooks_that_are_over_go_before_their_threads(hubs: House) -> No
     assert await hub.reads.webhooks(OWNER, receipts[0].task_id) == []
 
 
-async def test_a_webhook_that_was_given_up_stays_as_long_after_that(hubs: House) -> None:
+async def test_a_failed_webhook_stays_for_the_retention_period(hubs: HubFactory) -> None:
     time = Time()
     hub = await hubs.start(registered("echo", Echo()), retention=Retention(webhooks=86400), clock=time.clock)
     receipt = await submit_to_end(hub, "echo")
@@ -211,9 +211,7 @@ def _add_webhook(tx: Transaction, task_id: str, thread_id: str, done: bool, *, g
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("events", "size"), [(5000, 10), (40, 500_000)])
-async def test_the_log_of_a_long_thread_goes_bit_by_bit_and_others_do_not_wait_for_it(
-    hubs: House, events: int, size: int
-) -> None:
+async def test_a_long_log_is_erased_in_small_steps(hubs: HubFactory, events: int, size: int) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     await hub.retention.stop()
     thread = await long_thread(hub, events, size)
@@ -241,8 +239,8 @@ def sizes(connection: Connection) -> list[int]:
     return list(connection.execute(found).scalars())
 
 
-async def test_an_erasure_that_was_interrupted_is_ended_after_the_start_and_its_key_is_not_given_out(
-    hubs: House,
+async def test_an_interrupted_erasure_continues_after_the_start(
+    hubs: HubFactory,
 ) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread = await long_thread(hub, 3000)
@@ -269,7 +267,7 @@ async def no_remnants(hub: GatewayHub) -> None:
 
 
 @pytest.mark.slow
-async def test_the_file_of_the_database_shrinks_when_much_was_erased(hubs: House) -> None:
+async def test_the_database_file_shrinks_after_a_large_erasure(hubs: HubFactory) -> None:
     hub = await hubs.start()
     thread = await long_thread(hub, 200, 50_000)
     await hubs.stop(hub)
@@ -285,7 +283,7 @@ async def test_the_file_of_the_database_shrinks_when_much_was_erased(hubs: House
 
 
 @pytest.mark.slow
-async def test_runs_go_on_while_the_file_shrinks(hubs: House) -> None:
+async def test_runs_continue_while_the_file_shrinks(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread = await long_thread(hub, 200, 50_000)
     await hub.retention.stop()

@@ -1,4 +1,4 @@
-"""Tests of the pauses between the tries of a delivery, with jitter and the receiver's `Retry-After`."""
+"""Tests of the pauses between the attempts of a delivery, with jitter and the receiver's `Retry-After`."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_the_default_pauses_last_a_day_and_have_jitter(fraction: float, part: fl
 
 
 @pytest.mark.parametrize(("retry_after", "pause"), [(None, 100), (0, 100), (99.0, 100), (101.0, 101), (10**9, 86_400)])
-def test_retry_after_only_lengthens_a_pause_and_by_a_day_at_most(retry_after: float | None, pause: float) -> None:
+def test_retry_after_lengthens_a_pause_up_to_a_day(retry_after: float | None, pause: float) -> None:
     schedule = RetrySchedule([100], lambda: 0)
     assert schedule.pause_after(1, retry_after) == pause
     assert schedule.pause_after(2, retry_after) is None

@@ -24,7 +24,7 @@ def at(text: str) -> int:
         ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00", "2026-03-29T01:00:00"),
     ],
 )
-def test_the_next_time_is_in_the_time_zone_of_the_cron(
+def test_the_next_time_uses_the_crons_time_zone(
     schedule: str, timezone: str | None, after: str, following: str
 ) -> None:
     assert find_next(schedule, timezone, at(after)) == at(following)
@@ -33,7 +33,7 @@ def test_the_next_time_is_in_the_time_zone_of_the_cron(
 @pytest.mark.parametrize(
     "schedule", ["", "nope", "* * * * * *", "61 * * * *", "0 0 31 2 *", "0 " * 200, "0 0 * * \x00"]
 )
-def test_what_is_no_schedule_is_refused(schedule: str) -> None:
+def test_an_invalid_schedule_is_refused(schedule: str) -> None:
     with pytest.raises(FaultError) as raised:
         find_next(schedule, None, 0)
     assert raised.value.fault.code is FaultCode.INVALID
@@ -42,11 +42,11 @@ def test_what_is_no_schedule_is_refused(schedule: str) -> None:
 @pytest.mark.parametrize(
     "timezone", ["Mars/Olympus", "../../etc/passwd", "/etc/passwd", "a\x00b", "x" * 5000, "Europe"]
 )
-def test_what_is_no_time_zone_is_refused(timezone: str) -> None:
+def test_an_unknown_time_zone_is_refused(timezone: str) -> None:
     with pytest.raises(FaultError) as raised:
         find_next("* * * * *", timezone, 0)
     assert raised.value.fault.code is FaultCode.INVALID
 
 
-def test_there_is_an_end_to_time() -> None:
+def test_there_is_no_next_time_after_the_calendars_end() -> None:
     assert find_next("* * * * *", None, 2**62) is None

@@ -17,11 +17,11 @@ def test_the_signature_is_that_of_the_specification() -> None:
     }
 
 
-def test_another_secret_is_its_own_bytes() -> None:
+def test_a_secret_without_prefix_is_used_as_bytes() -> None:
     signature = Signer("secret").headers("id", b"{}", 0)["webhook-signature"]
     assert signature.startswith("v1,") and signature != Signer("other").headers("id", b"{}", 0)["webhook-signature"]
 
 
-def test_what_is_no_base64_is_refused() -> None:
+def test_a_secret_with_invalid_base64_is_refused() -> None:
     with pytest.raises(FaultError, match="base64"):
         Signer("whsec_*")

@@ -10,15 +10,15 @@ from babelgate.gateway.runs.slots import Slots
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     begin,
     ends,
+    eventually,
     finish,
     registered,
     submit,
     submit_to_end,
-    turned,
     within,
 )
 
@@ -41,7 +41,7 @@ class Starts:
         self.slots = Slots(find, lambda owner, thread_id, agent: self.started.append(f"{owner}/{thread_id}: {agent}"))
 
 
-def test_slots_are_taken_up_to_the_limit_of_each_agent():
+def test_each_agent_has_a_limit_of_slots():
     slots = Starts().slots
     assert [slots.reserve("a"), slots.reserve("a")] == [True, False]
     assert [slots.reserve("b"), slots.reserve("b"), slots.reserve("b")] == [True, True, False]
@@ -50,11 +50,11 @@ def test_slots_are_taken_up_to_the_limit_of_each_agent():
     assert slots.reserve("a")
 
 
-def test_an_agent_that_is_gone_has_no_limit_because_its_runs_fail_as_they_start():
+def test_an_unknown_agent_has_no_limit():
     assert all(Starts().slots.reserve("gone") for _ in range(10))
 
 
-def test_who_asks_later_does_not_pass_by_those_who_wait():
+def test_a_later_request_does_not_overtake_waiting_ones():
     starts = Starts()
     assert starts.slots.reserve("a")
     for thread_id in ("1", "2"):
@@ -85,7 +85,7 @@ def test_owners_are_served_in_turn():
     ]
 
 
-def test_a_thread_waits_in_a_queue_once():
+def test_a_thread_is_queued_only_once():
     starts = Starts()
     assert starts.slots.reserve("a")
     for _ in range(3):
@@ -94,10 +94,10 @@ def test_a_thread_waits_in_a_queue_once():
     starts.slots.release("a")
     assert starts.started == ["o/1: a"]
     starts.slots.offer("o", "1", "a")
-    assert starts.started == ["o/1: a"] * 2, "and may wait again when it has had its turn"
+    assert starts.started == ["o/1: a"] * 2, "a thread may be queued again after its run"
 
 
-def test_runs_that_were_active_already_take_slots_beyond_the_limit():
+def test_runs_active_at_the_start_may_exceed_the_limit():
     starts = Starts()
     for _ in range(2):
         starts.slots.take("a")
@@ -108,17 +108,17 @@ def test_runs_that_were_active_already_take_slots_beyond_the_limit():
     assert starts.started == ["o/1: a"]
 
 
-async def test_what_comes_next_waits_for_its_time():
+async def test_a_delayed_run_waits_for_its_start_time():
     starts = Starts()
     starts.slots.offer_next("o", "none", None)
     starts.slots.offer_next("o", "now", Later("many", 0))
     starts.slots.offer_next("o", "soon", Later("many", 1000))
     assert starts.started == ["o/now: many"]
-    await within(turned(lambda: len(starts.started) == 2))
+    await within(eventually(lambda: len(starts.started) == 2))
     assert starts.started[1] == "o/soon: many"
 
 
-async def test_nothing_is_started_once_they_are_closed():
+async def test_closed_slots_start_no_run():
     starts = Starts()
     assert starts.slots.reserve("a")
     starts.slots.offer("o", "1", "a")
@@ -136,56 +136,56 @@ async def test_nothing_is_started_once_they_are_closed():
 # Behind a hub
 
 
-async def test_no_more_runs_of_an_agent_are_active_than_it_takes(hubs: House) -> None:
+async def test_active_runs_do_not_exceed_the_agents_concurrency(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=2)
     receipts = [await submit(hub, "a", str(number)) for number in range(5)]
-    going = [await agent.called(), await agent.called()]
+    activations = [await agent.called(), await agent.called()]
     assert not agent.waiting
     assert len(hub.engine.active) == 2
     for number, receipt in enumerate(receipts):
-        mine = going.pop(0)
+        mine = activations.pop(0)
         assert mine.call.text == str(number)
         await finish(hub, mine, receipt)
         if number < 3:
-            going.append(await agent.called())
+            activations.append(await agent.called())
         assert not agent.waiting
 
 
-async def test_a_slot_goes_to_the_thread_that_has_waited_longest(hubs: House) -> None:
+async def test_a_slot_goes_to_the_longest_waiting_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     same = await submit(hub, "a", "same thread", thread_id=first.thread_id)
     other = await submit(hub, "a", "other thread")
     last = await submit(hub, "a", "other thread again", thread_id=other.thread_id)
     order: list[str] = []
     for _ in range(4):
-        order.append(going.call.text)
-        going.end()
+        order.append(activation.call.text)
+        activation.end()
         if len(order) < 4:
-            going = await agent.called()
+            activation = await agent.called()
     await asyncio.gather(*(ends(hub, receipt) for receipt in (first, same, other, last)))
     assert order == ["first", "other thread", "same thread", "other thread again"]
 
 
-async def test_agents_do_not_take_each_others_slots(hubs: House) -> None:
+async def test_agents_do_not_use_each_others_slots(hubs: HubFactory) -> None:
     slow = Scripted()
     hub = await hubs.start(registered("slow", slow, concurrency=1), registered("echo", Echo(), concurrency=1))
     blocked = await submit(hub, "slow")
-    going = await slow.called()
+    activation = await slow.called()
     behind = await submit(hub, "echo", thread_id=blocked.thread_id)
     await submit_to_end(hub, "echo")
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.PENDING
-    await finish(hub, going, behind)
+    await finish(hub, activation, behind)
 
 
-async def test_a_run_that_was_cancelled_while_it_waited_gives_its_turn_to_the_next(hubs: House) -> None:
+async def test_a_cancelled_waiting_run_leaves_the_queue(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     cancelled = await submit(hub, "a", "gone")
     last = await submit(hub, "a", "last")
     await hub.cancel(OWNER, cancelled.task_id)
-    going.end()
-    going = await agent.called()
-    assert going.call.text == "last"
-    going.end()
+    activation.end()
+    activation = await agent.called()
+    assert activation.call.text == "last"
+    activation.end()
     await asyncio.gather(ends(hub, first), ends(hub, last))

@@ -24,10 +24,9 @@ from babelgate.gateway.settings.model import Limits, Queue
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
-    asked,
     begin,
     converse,
     ends,
@@ -36,6 +35,7 @@ from tests.gateway.hubs import (
     follow,
     kinds,
     log,
+    open_questions,
     reaches,
     refused,
     registered,
@@ -49,7 +49,7 @@ from tests.gateway.hubs import (
 )
 
 
-def test_every_field_of_an_input_is_limited_or_says_why_not() -> None:
+def test_every_field_of_an_input_has_a_limit_or_exemption() -> None:
     assert set(RunInput.__struct_fields__) == {*LIMITED, *UNLIMITED}
     assert not set(LIMITED) & set(UNLIMITED)
 
@@ -57,7 +57,7 @@ def test_every_field_of_an_input_is_limited_or_says_why_not() -> None:
 # A plain run
 
 
-async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hubs: House) -> None:
+async def test_a_plain_run_is_recorded_in_the_encoders_order(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "hello")
     task = await ends(hub, receipt)
@@ -79,7 +79,7 @@ async def test_a_plain_run_is_written_in_the_order_that_every_encoder_expects(hu
     assert [record.run_id for record in records if record.event.kind == "task_changed"] == [None, None]
 
 
-async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -> None:
+async def test_the_receipt_shows_exactly_the_records_of_the_run(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo")
     second = await submit(hub, "echo", thread_id=first.thread_id)
@@ -89,21 +89,21 @@ async def test_the_receipt_shows_all_of_the_run_and_nothing_older(hubs: House) -
     assert {record.task_id for record in await log(hub, second) if record.seq > second.seq} == {second.task_id}
 
 
-async def test_history_of_a_conversation_held_elsewhere_is_said_before_the_input(hubs: House) -> None:
+async def test_a_history_from_the_caller_precedes_the_input(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
-    first, going = await begin(hub, agent, "now", history=(*text("before"), Message.of("answered")))
-    assert [message.text for message in going.call.history] == ["before", "answered"]
-    assert going.call.text == "now"
-    await finish(hub, going.say("then"), first)
+    first, activation = await begin(hub, agent, "now", history=(*text("before"), Message.of("answered")))
+    assert [message.text for message in activation.call.history] == ["before", "answered"]
+    assert activation.call.text == "now"
+    await finish(hub, activation.say("then"), first)
     await submit(hub, "a", "later", thread_id=first.thread_id, history=text("elsewhere"))
-    going = await agent.called()
-    assert [message.text for message in going.call.history] == ["before", "answered", "now", "then", "elsewhere"]
+    activation = await agent.called()
+    assert [message.text for message in activation.call.history] == ["before", "answered", "now", "then", "elsewhere"]
 
 
 # Ids and names
 
 
-async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House) -> None:
+async def test_a_used_id_is_a_conflict_without_changes(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     task_id, run_id = str(uuid4()), str(uuid4())
     first = await submit(hub, "echo", task_id=task_id, run_id=run_id)
@@ -116,7 +116,7 @@ async def test_an_id_that_is_taken_is_a_conflict_and_changes_nothing(hubs: House
     assert await log(hub, first) == before
 
 
-async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) -> None:
+async def test_one_of_two_concurrent_submissions_of_an_id_wins(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     task_id = str(uuid4())
     results = await asyncio.gather(*(submit(hub, "echo", task_id=task_id) for _ in range(8)), return_exceptions=True)
@@ -127,7 +127,7 @@ async def test_two_submissions_of_one_id_at_once_have_one_winner(hubs: House) ->
     await ends(hub, winner)
 
 
-async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs: House) -> None:
+async def test_an_unknown_thread_id_creates_the_thread_unless_rejected(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = str(uuid4())
     with refused(FaultCode.NOT_FOUND):
@@ -137,7 +137,7 @@ async def test_an_unknown_thread_id_makes_that_thread_unless_told_to_reject(hubs
     assert (await hub.reads.thread(OWNER, thread_id)).metadata == {"a": 1}
 
 
-async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: House) -> None:
+async def test_an_alias_is_unique_per_owner_protocol_and_agent(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()), registered("b", Echo()))
     first = await submit(hub, "a", protocol="a2a", alias="context/1")
     again = await submit(hub, "a", protocol="a2a", alias="context/1")
@@ -157,7 +157,7 @@ async def test_an_alias_names_one_thread_per_owner_protocol_and_agent(hubs: Hous
     await ends(hub, others[2], owner="bob")
 
 
-async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) -> None:
+async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo", "1")
     second = await submit_to_end(hub, "echo", "2", continues=first.task_id)
@@ -177,29 +177,29 @@ async def test_a_continuing_task_joins_the_chain_of_the_one_before(hubs: House) 
 # A busy thread: the multitask strategies
 
 
-async def test_reject_on_a_busy_thread_is_a_conflict_that_leaves_no_trace(hubs: House) -> None:
+async def test_reject_on_a_busy_thread_is_a_conflict_without_changes(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     before = await log(hub, first)
     with refused(FaultCode.CONFLICT) as error:
         await submit(hub, "a", thread_id=first.thread_id, strategy="reject")
     assert error.value.fault.details == {"reason": BUSY}
-    assert "strategy" not in error.value.fault.message, "whose choice it is, the caller's protocol says"
+    assert "strategy" not in error.value.fault.message, "the message must not mention a setting of one protocol"
     assert await log(hub, first) == before
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     await converse(hub, agent, thread_id=first.thread_id, strategy="reject")
 
 
-async def test_reject_counts_runs_that_only_wait(hubs: House) -> None:
+async def test_reject_also_counts_waiting_runs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
-    blocking, going = await begin(hub, agent)
+    blocking, activation = await begin(hub, agent)
     waiting = await submit(hub, "a")
     with refused(FaultCode.CONFLICT):
         await submit(hub, "a", thread_id=waiting.thread_id, strategy="reject")
-    await finish(hub, going, blocking)
+    await finish(hub, activation, blocking)
 
 
-async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> None:
+async def test_enqueued_inputs_run_in_order(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipts = [await submit(hub, "a", "0")]
     for number in range(1, 4):
@@ -209,16 +209,16 @@ async def test_enqueued_inputs_run_one_after_the_other_in_order(hubs: House) -> 
         *[RunStatus.PENDING] * 3,
     ]
     for number, receipt in enumerate(receipts):
-        going = await agent.called()
-        assert going.call.text == str(number)
+        activation = await agent.called()
+        assert activation.call.text == str(number)
         assert not agent.waiting
-        going.say(f"answer {number}").end()
+        activation.say(f"answer {number}").end()
         await ends(hub, receipt)
     started = [record.run_id for record in await log(hub, receipts[0]) if isinstance(record.event, RunStarted)]
     assert started == [receipt.run_id for receipt in receipts]
 
 
-async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_old_agent_ended(hubs: House) -> None:
+async def test_interrupt_starts_the_new_run_after_the_old_agents_end(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     old = await submit(hub, "a", "old")
     first = (await agent.called()).open("half")
@@ -239,7 +239,7 @@ async def test_interrupt_cancels_the_old_task_and_starts_the_new_run_after_the_o
     assert ended < begun
 
 
-async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: House) -> None:
+async def test_rollback_restores_the_thread_before_the_old_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     before = await converse(hub, agent, "kept", says="kept too")
     old = await submit(hub, "a", "old", thread_id=before.thread_id)
@@ -256,7 +256,7 @@ async def test_rollback_leaves_the_thread_as_it_was_before_the_old_run(hubs: Hou
         assert (await hub.reads.task(OWNER, receipt.task_id)).state is TaskState.CANCELLED
 
 
-async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
+async def test_a_rolled_back_run_is_in_no_history(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     old = await submit(hub, "a", "old")
     (await agent.called()).say("said before the rollback").open("half")
@@ -264,17 +264,17 @@ async def test_a_rolled_back_run_is_in_nobodys_history(hubs: House) -> None:
     assert (await agent.called()).call.history == ()
 
 
-async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> None:
+async def test_an_input_may_supersede_a_paused_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     await converse(hub, agent, "beside", thread_id=first.thread_id)
     assert (await hub.reads.task(OWNER, first.task_id)).is_waiting
     await converse(hub, agent, "new", thread_id=first.thread_id, supersede=True)
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.CANCELLED
-    assert await asked(hub, first) == []
+    assert await open_questions(hub, first) == []
     assert (await hub.reads.run(OWNER, behind.run_id)).reason is RunReason.SUPERSEDED
     with refused(FaultCode.TASK_ENDED):
         await answer(hub, first.task_id, "Bob")
@@ -283,35 +283,35 @@ async def test_an_input_may_supersede_what_waits_for_an_answer(hubs: House) -> N
 # Another input of an open task
 
 
-async def test_a_follow_up_of_a_working_task_is_its_next_run(hubs: House) -> None:
+async def test_a_follow_up_is_the_next_run_of_its_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     second = await submit(hub, "a", "second", follow_up=first.task_id)
     assert (second.task_id, second.thread_id) == (first.task_id, first.thread_id)
-    going.end()
-    going = await agent.called()
-    assert (going.call.text, going.call.cause) == ("second", "follow_up")
+    activation.end()
+    activation = await agent.called()
+    assert (activation.call.text, activation.call.cause) == ("second", "follow_up")
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     records = await log(hub, first)
     assert states(records) == ["working", "completed"]
     assert sum(isinstance(record.event, TaskCreated) for record in records) == 1
 
 
 @pytest.mark.parametrize("state", ["ended", "cancelling", "waiting", "unknown", "of another agent", "interrupt"])
-async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, state: str) -> None:
+async def test_a_follow_up_is_refused_if_the_task_accepts_none(hubs: HubFactory, state: str) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", Echo()))
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     task_id, name, code, fields = first.task_id, "a", FaultCode.TASK_ENDED, dict[str, Any]()
     match state:
         case "ended":
-            await finish(hub, going, first)
+            await finish(hub, activation, first)
         case "cancelling":
-            going.stubborn = True
+            activation.stubborn = True
             await hub.cancel(OWNER, first.task_id)
         case "waiting":
-            going.ask("name").end()
+            activation.ask("name").end()
             await reaches(hub, first, TaskState.INPUT_REQUIRED)
             code = FaultCode.CONFLICT
         case "unknown":
@@ -324,50 +324,50 @@ async def test_a_follow_up_is_refused_where_the_task_takes_none(hubs: House, sta
     with refused(code):
         await submit(hub, name, follow_up=task_id, **fields)
     assert await log(hub, first) == before
-    going.stubborn = False
-    going.end()
+    activation.stubborn = False
+    activation.end()
 
 
-async def test_what_was_sent_before_a_question_waits_until_the_answer_was_worked_on(hubs: House) -> None:
+async def test_an_earlier_input_waits_until_the_answer_is_processed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.PENDING
     answered = await answer(hub, first.task_id, "Bob")
-    going = await agent.called()
-    assert (going.call.cause, going.call.run_id) == ("answer", answered.run_id)
-    going.end()
-    going = await agent.called()
-    assert going.call.run_id == behind.run_id
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert (activation.call.cause, activation.call.run_id) == ("answer", answered.run_id)
+    activation.end()
+    activation = await agent.called()
+    assert activation.call.run_id == behind.run_id
+    await finish(hub, activation, first)
 
 
-async def test_an_answer_that_has_to_wait_still_goes_before_what_was_sent_earlier(hubs: House) -> None:
+async def test_a_waiting_answer_runs_before_earlier_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "first")
+    first, activation = await begin(hub, agent, "first")
     behind = await submit(hub, "a", "behind", follow_up=first.task_id)
     beside = await submit(hub, "a", "beside", thread_id=first.thread_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     busy = await agent.called()
     assert busy.call.run_id == beside.run_id
     answered = await answer(hub, first.task_id, "Bob")
     busy.end()
     order: list[str] = []
     for _ in range(2):
-        going = await agent.called()
-        order.append(going.call.run_id)
-        going.end()
+        activation = await agent.called()
+        order.append(activation.call.run_id)
+        activation.end()
     assert order == [answered.run_id, behind.run_id]
     await ends(hub, first)
 
 
-async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> None:
+async def test_a_failed_task_cancels_its_queued_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
-    going.fail(ValueError("broken"))
+    activation.fail(ValueError("broken"))
     await fails(hub, first, FaultCode.AGENT_FAILED)
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
     assert not agent.waiting
@@ -376,66 +376,68 @@ async def test_a_failed_task_takes_its_further_inputs_with_it(hubs: House) -> No
 # Questions
 
 
-async def test_a_question_pauses_the_run_and_its_answer_is_the_next_run_of_the_task(hubs: House) -> None:
+async def test_an_answer_is_the_next_run_of_the_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).say("Let me see.").ask("name").end()
     await reaches(hub, first, TaskState.INPUT_REQUIRED)
     run = await hub.reads.run(OWNER, first.run_id)
     assert (run.status, run.reason) == (RunStatus.PAUSED, RunReason.INPUT)
-    (question,) = await asked(hub, first)
+    (question,) = await open_questions(hub, first)
     assert (question.interrupt_id, question.message.text) == ("name", "name?")
     answered = await answer(hub, first.task_id, "Bob", messages=text("I am Bob"))
     assert answered.task_id == first.task_id and answered.run_id != first.run_id
-    going = await agent.called()
-    assert going.call.cause == "answer"
-    assert [(each.interrupt_id, each.action, each.value) for each in going.call.answers] == [("name", "answer", "Bob")]
-    assert going.call.text == "I am Bob"
-    await finish(hub, going.say("Hello"), first)
+    activation = await agent.called()
+    assert activation.call.cause == "answer"
+    assert [(each.interrupt_id, each.action, each.value) for each in activation.call.answers] == [
+        ("name", "answer", "Bob")
+    ]
+    assert activation.call.text == "I am Bob"
+    await finish(hub, activation.say("Hello"), first)
     records = await log(hub, first)
     assert states(records) == ["working", "input_required", "working", "completed"]
     tail = [record.event.kind for record in records if record.seq > answered.seq]
     assert tail[:4] == ["run_created", "interrupt_answered", "task_changed", "run_started"]
 
 
-async def test_an_answer_that_leaves_others_open_is_a_run_without_activation(hubs: House) -> None:
+async def test_a_partial_answer_is_a_run_that_calls_no_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     partly = await answer(hub, first.task_id, values={"send": True})
     run = await hub.reads.run(OWNER, partly.run_id)
     assert (run.status, run.cause) == (RunStatus.PAUSED, "answer")
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.INPUT_REQUIRED
-    assert [question.interrupt_id for question in await asked(hub, first)] == ["write"]
+    assert [question.interrupt_id for question in await open_questions(hub, first)] == ["write"]
     assert not agent.waiting
     tail = [record.event.kind for record in await log(hub, first) if record.seq > partly.seq]
     assert tail == ["run_created", "interrupt_answered", "task_changed", "run_started", "run_ended", "task_changed"]
     await answer(hub, first.task_id, False)
-    going = await agent.called()
-    assert [(answered.interrupt_id, answered.value) for answered in going.call.answers] == [
+    activation = await agent.called()
+    assert [(answered.interrupt_id, answered.value) for answered in activation.call.answers] == [
         ("write", False),
         ("send", True),
     ]
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
 
 
-async def test_all_answers_at_once_need_one_run(hubs: House) -> None:
+async def test_all_answers_at_once_need_one_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, values={"send": 1, "write": 2})
-    going = await agent.called()
-    assert [each.value for each in going.call.answers] == [2, 1]
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert [each.value for each in activation.call.answers] == [2, 1]
+    await finish(hub, activation, first)
 
 
-async def test_a_bare_answer_goes_to_the_oldest_question(hubs: House) -> None:
+async def test_a_bare_answer_goes_to_the_oldest_question(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     await answer(hub, first.task_id, "x")
-    assert [question.interrupt_id for question in await asked(hub, first)] == ["send"]
+    assert [question.interrupt_id for question in await open_questions(hub, first)] == ["send"]
 
 
 @pytest.mark.parametrize("kind", ["input", "auth", "approval"])
-async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, kind: str) -> None:
+async def test_a_declined_question_reaches_the_agent_as_declined(hubs: HubFactory, kind: str) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).ask("q", kind=kind).end()
@@ -443,12 +445,12 @@ async def test_a_declined_question_reaches_the_agent_as_declined(hubs: House, ki
     await reaches(hub, first, waiting)
     assert (await hub.reads.run(OWNER, first.run_id)).reason is (RunReason.AUTH if kind == "auth" else RunReason.INPUT)
     await answer(hub, first.task_id, action="decline")
-    going = await agent.called()
-    assert [each.action for each in going.call.answers] == ["decline"]
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert [each.action for each in activation.call.answers] == ["decline"]
+    await finish(hub, activation, first)
 
 
-async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_task_waits_for(hubs: House) -> None:
+async def test_open_questions_decide_whether_authentication_is_required(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit(hub, "a")
     (await agent.called()).ask("name").ask("login", kind="auth").end()
@@ -466,7 +468,9 @@ async def test_what_is_left_open_decides_whether_it_is_authentication_that_the_t
         ({"values": {}}, FaultCode.INVALID),
     ],
 )
-async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields: Any, code: FaultCode) -> None:
+async def test_an_answer_without_an_open_question_changes_nothing(
+    hubs: HubFactory, fields: Any, code: FaultCode
+) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     before = await log(hub, first)
@@ -477,59 +481,59 @@ async def test_an_answer_to_no_open_question_changes_nothing(hubs: House, fields
     assert await log(hub, first) == before
 
 
-async def test_a_question_takes_one_answer(hubs: House) -> None:
+async def test_a_question_accepts_one_answer(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     await answer(hub, first.task_id, "Bob")
-    going = await agent.called()
+    activation = await agent.called()
     with refused(FaultCode.NOT_AWAITING):
         await answer(hub, first.task_id, "Ann")
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     with refused(FaultCode.TASK_ENDED):
         await answer(hub, first.task_id, "Ann")
     with refused(FaultCode.NOT_FOUND):
         await answer(hub, str(uuid4()), "Ann")
 
 
-async def test_two_tasks_may_be_asked_under_one_id_and_one_task_again_under_another(hubs: House) -> None:
+async def test_question_ids_are_unique_within_a_task(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
     second = await submit_and_ask(hub, agent, "name", thread_id=first.thread_id)
     await answer(hub, second.task_id, "second")
-    going = await agent.called()
-    assert [(each.interrupt_id, each.value) for each in going.call.answers] == [("name", "second")]
-    going.ask("name").end()
+    activation = await agent.called()
+    assert [(each.interrupt_id, each.value) for each in activation.call.answers] == [("name", "second")]
+    activation.ask("name").end()
     await reaches(hub, second, TaskState.INPUT_REQUIRED)
-    assert [question.interrupt_id for question in await asked(hub, second)] == ["name-2"]
-    assert [question.interrupt_id for question in await asked(hub, first)] == ["name"]
+    assert [question.interrupt_id for question in await open_questions(hub, second)] == ["name-2"]
+    assert [question.interrupt_id for question in await open_questions(hub, first)] == ["name"]
     await answer(hub, first.task_id, values={"name": "first"})
-    going = await agent.called()
-    assert [each.value for each in going.call.answers] == ["first"]
-    going.end()
+    activation = await agent.called()
+    assert [each.value for each in activation.call.answers] == ["first"]
+    activation.end()
     await answer(hub, second.task_id, values={"name-2": "third"})
-    going = await agent.called()
-    assert [each.value for each in going.call.answers] == ["third"]
-    await finish(hub, going, first)
+    activation = await agent.called()
+    assert [each.value for each in activation.call.answers] == ["third"]
+    await finish(hub, activation, first)
     await ends(hub, second)
 
 
-async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: House) -> None:
+async def test_an_answer_on_a_busy_thread_waits_for_its_turn(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "name")
-    beside, going = await begin(hub, agent, thread_id=first.thread_id)
+    beside, activation = await begin(hub, agent, thread_id=first.thread_id)
     answered = await answer(hub, first.task_id, "Bob")
     assert (await hub.reads.run(OWNER, answered.run_id)).status is RunStatus.PENDING
     assert (await hub.reads.task(OWNER, first.task_id)).state is TaskState.WORKING
-    await finish(hub, going, beside)
+    await finish(hub, activation, beside)
     await finish(hub, await agent.called(), first)
 
 
 # Cancel
 
 
-async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(hubs: House) -> None:
+async def test_a_cancelled_waiting_run_never_calls_its_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     second = await submit(hub, "a", thread_id=first.thread_id)
     task = await hub.cancel(OWNER, second.task_id)
     assert task.state is TaskState.CANCELLED
@@ -537,11 +541,11 @@ async def test_a_waiting_run_is_cancelled_at_once_and_its_agent_is_never_called(
     run = await hub.reads.run(OWNER, second.run_id)
     assert (run.status, run.reason, run.attempt) == (RunStatus.CANCELLED, RunReason.CALLER, 0)
     assert states(await log(hub, second, "task")) == ["cancelling", "cancelled"]
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     assert not agent.waiting
 
 
-async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(hubs: House) -> None:
+async def test_cancelling_a_paused_task_closes_its_questions(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await submit_and_ask(hub, agent, "write", "send")
     assert (await hub.cancel(OWNER, first.task_id)).state is TaskState.CANCELLED
@@ -554,20 +558,20 @@ async def test_a_paused_task_is_cancelled_at_once_and_its_questions_are_closed(h
         await answer(hub, first.task_id, "late")
 
 
-async def test_a_cancelled_task_ends_with_all_of_its_inputs(hubs: House) -> None:
+async def test_cancelling_a_task_cancels_its_queued_inputs(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     behind = await submit(hub, "a", follow_up=first.task_id)
-    going.open("half")
+    activation.open("half")
     task = await hub.cancel(OWNER, first.task_id)
     assert task.state is TaskState.CANCELLING
     assert (await ends(hub, first)).state is TaskState.CANCELLED
-    assert going.closed.is_set()
+    assert activation.closed.is_set()
     assert (await hub.reads.run(OWNER, behind.run_id)).status is RunStatus.CANCELLED
     assert kinds(await log(hub, first, "task"))[-4:] == ["part_ended", "message_ended", "run_ended", "task_changed"]
 
 
-async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
+async def test_a_terminal_task_cannot_be_cancelled(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     before = await log(hub, receipt)
@@ -581,14 +585,14 @@ async def test_a_terminal_task_cannot_be_cancelled(hubs: House) -> None:
 # Limits of waiting runs
 
 
-async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None:
+async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: HubFactory) -> None:
     agent, other = Scripted(), Scripted()
     hub = await hubs.start(
         registered("a", agent, concurrency=1),
         registered("b", other, concurrency=1),
         limits=Limits(queue=Queue(agent=4, thread=2, owner=5)),
     )
-    busy, going = await begin(hub, agent)
+    busy, activation = await begin(hub, agent)
     for _ in range(2):
         await submit(hub, "a", thread_id=busy.thread_id)
 
@@ -611,29 +615,29 @@ async def test_queues_are_bounded_by_thread_agent_and_owner(hubs: House) -> None
     await full("b", "this caller")
     await submit(hub, "b", owner="bob")
     await hub.cancel(OWNER, busy.task_id)
-    await within(going.closed.wait())
+    await within(activation.closed.wait())
     await agent.called()
     await submit(hub, "b")  # one run less is waiting
     await hub.cancel(OWNER, blocking.task_id)
 
 
-async def test_a_burst_of_one_owner_refuses_no_other(hubs: House) -> None:
+async def test_a_burst_of_one_owner_does_not_affect_others(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=10)))
-    first, going = await begin(hub, agent)
+    first, activation = await begin(hub, agent)
     for _ in range(10):
         await submit(hub, "a")
     with refused(FaultCode.QUEUE_FULL, "agent a"):
         await submit(hub, "a")
     other = await submit(hub, "a", "from bob", owner="bob")
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     served = await agent.called()
-    assert served.call.text == "hi", "the burst was there first"
+    assert served.call.text == "hi", "the burst came first"
     served.end()
     assert (await agent.called()).call.text == "from bob"
     await hub.cancel("bob", other.task_id)
 
 
-async def test_runs_that_start_later_fill_no_queue(hubs: House) -> None:
+async def test_delayed_runs_do_not_count_for_queue_limits(hubs: HubFactory) -> None:
     bounds = Queue(agent=2, thread=2, owner=3)
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=bounds))
     far = 28 * 365 * 86_400_000_000
@@ -642,15 +646,15 @@ async def test_runs_that_start_later_fill_no_queue(hubs: House) -> None:
         await submit(hub, "a", thread_id=delayed.thread_id, start_in=far)
     with refused(FaultCode.QUEUE_FULL, "3 runs of this caller already start at a later time"):
         await submit(hub, "a", start_in=far)
-    _, going = await begin(hub, agent, "now", owner="bob")
+    _, activation = await begin(hub, agent, "now", owner="bob")
     await submit(hub, "a", thread_id=delayed.thread_id)
     await submit(hub, "a")
     with refused(FaultCode.QUEUE_FULL, "agent a"):
         await submit(hub, "a")
-    going.end()
+    activation.end()
 
 
-async def test_a_refused_input_leaves_no_thread_behind(hubs: House) -> None:
+async def test_a_refused_input_creates_no_thread(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1, limits=Limits(queue=Queue(agent=1)))
     await submit(hub, "a")
     await agent.called()
@@ -675,28 +679,28 @@ class Moved:
         return self.now
 
 
-async def test_a_run_does_not_start_before_its_time(hubs: House) -> None:
+async def test_a_delayed_run_does_not_start_early(hubs: HubFactory) -> None:
     clock = Moved()
     hub, agent = await hubs.scripted(clock=Clock(clock, clock))
     second = await submit(hub, "a", "second", start_in=120_000)
     first = await submit(hub, "a", "first", thread_id=second.thread_id, start_in=60_000)
-    now, going = await begin(hub, agent, "now", thread_id=second.thread_id)
-    assert going.call.text == "now"
-    await finish(hub, going, now)
+    now, activation = await begin(hub, agent, "now", thread_id=second.thread_id)
+    assert activation.call.text == "now"
+    await finish(hub, activation, now)
     assert not agent.waiting
     clock.now += 60_000
-    going = await agent.called()
-    assert going.call.text == "first"
+    activation = await agent.called()
+    assert activation.call.text == "first"
     assert not agent.waiting
     clock.now += 60_000
-    await finish(hub, going, first)
-    going = await agent.called()
-    assert going.call.text == "second"
-    await finish(hub, going, second)
+    await finish(hub, activation, first)
+    activation = await agent.called()
+    assert activation.call.text == "second"
+    await finish(hub, activation, second)
 
 
 @pytest.mark.parametrize("when", [-1, 2**63, 10**30])
-async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when: int) -> None:
+async def test_an_out_of_range_time_fails_only_its_submission(hubs: HubFactory, when: int) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     fine, wrong = await asyncio.gather(submit(hub, "echo"), submit(hub, "echo", start_in=when), return_exceptions=True)
     assert isinstance(wrong, FaultError) and wrong.fault.code is FaultCode.INVALID
@@ -704,7 +708,7 @@ async def test_a_time_that_no_database_holds_is_refused_alone(hubs: House, when:
     await ends(hub, fine)
 
 
-async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
+async def test_a_run_with_a_past_start_time_starts_at_once(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     await submit_to_end(hub, "echo", start_in=0)
 
@@ -712,7 +716,7 @@ async def test_a_run_whose_time_has_passed_starts_at_once(hubs: House) -> None:
 # Metadata of threads
 
 
-async def test_the_thread_begins_with_its_metadata(hubs: House) -> None:
+async def test_a_new_thread_has_the_metadata_of_the_submission(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", thread_metadata={"project": "x"}, metadata={"task": "y"})
     records = await log(hub, receipt)

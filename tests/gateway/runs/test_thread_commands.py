@@ -21,7 +21,7 @@ from babelgate.gateway.hub import GatewayHub
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
@@ -52,16 +52,16 @@ async def state_of(hub: GatewayHub, thread_id: str) -> tuple[dict[str, object], 
 
 async def bound_turn(hub: GatewayHub, agent: Scripted) -> Receipt:
     """Run a whole turn in which the agent's server names its context."""
-    first, going = await begin(hub, agent, "one")
-    await finish(hub, going.say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1"), first)
+    first, activation = await begin(hub, agent, "one")
+    await finish(hub, activation.say(UpstreamBound(protocol="p", ids={"context": "c1"})).say("1"), first)
     return first
 
 
-def said(message_id: str, words: str) -> Message:
+def user_message(message_id: str, words: str) -> Message:
     return Message(message_id=message_id, role="user", parts=(TextPart(text=words),))
 
 
-async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> None:
+async def test_a_thread_can_be_created_before_its_first_run(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     change = ThreadChange(metadata={"a": 1}, config={"c": 2}, extra={"aief": {"agent": "echo"}})
     thread = await hub.create_thread(OWNER, change, thread_id=THREAD)
@@ -77,7 +77,7 @@ async def test_a_thread_can_be_made_before_anything_runs_on_it(hubs: House) -> N
     await ends(hub, receipt)
 
 
-async def test_a_taken_id_is_a_conflict_unless_the_caller_wants_what_is_there(hubs: House) -> None:
+async def test_a_used_id_is_a_conflict_unless_existing_is_accepted(hubs: HubFactory) -> None:
     hub = await hubs.start()
     thread = await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
     with refused(FaultCode.CONFLICT):
@@ -86,7 +86,7 @@ async def test_a_taken_id_is_a_conflict_unless_the_caller_wants_what_is_there(hu
     assert await hub.create_thread("bob", ThreadChange(), thread_id=THREAD)
 
 
-async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_new_one(hubs: House) -> None:
+async def test_the_id_of_an_erased_thread_can_be_reused(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     for _ in range(2):
         await hub.create_thread(OWNER, ThreadChange(metadata={"a": 1}), thread_id=THREAD)
@@ -98,7 +98,7 @@ async def test_the_id_of_an_erased_thread_is_given_out_again_to_who_asks_for_a_n
     await hub.delete_thread(OWNER, THREAD)
 
 
-async def test_a_run_from_a_revision_that_is_not_there_is_refused(hubs: House) -> None:
+async def test_a_run_from_an_unknown_revision_is_refused(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     for thread_id in (THREAD, None):
@@ -106,7 +106,7 @@ async def test_a_run_from_a_revision_that_is_not_there_is_refused(hubs: House) -
             await submit(hub, "echo", thread_id=thread_id, checkpoint="nope")
 
 
-async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> None:
+async def test_metadata_of_an_update_replace_those_of_the_thread(hubs: HubFactory) -> None:
     hub = await hubs.start()
     thread = await hub.create_thread(OWNER, ThreadChange(metadata={"a": {"x": 1}, "b": 1}))
     changed = await hub.change_thread(OWNER, thread.thread_id, ThreadChange(metadata={"a": {"y": 2}}, ttl=60))
@@ -115,34 +115,34 @@ async def test_members_of_a_change_replace_those_of_the_thread(hubs: House) -> N
         await hub.change_thread(OWNER, THREAD, ThreadChange())
 
 
-async def test_an_upload_is_an_input_of_the_next_run_and_of_no_other(hubs: House) -> None:
+async def test_an_upload_belongs_only_to_the_next_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     upload = await hub.upload(OWNER, THREAD, FilePart(name="a.txt", media_type="text/plain", inline=b"one"), "folder/")
     assert (upload.name, upload.origin, upload.folder) == ("a.txt", "caller", "folder/")
     await hub.upload(OWNER, THREAD, FilePart(name="b.txt", inline=b"two"))
     assert len((await hub.reads.thread(OWNER, THREAD)).uploads) == 2
-    first, going = await begin(hub, agent, "hi", thread_id=THREAD)
-    assert [(file.name, file.inline) for file in going.call.files] == [("a.txt", b"one"), ("b.txt", b"two")]
-    assert going.call.text == "hi"
-    await finish(hub, going, first)
+    first, activation = await begin(hub, agent, "hi", thread_id=THREAD)
+    assert [(file.name, file.inline) for file in activation.call.files] == [("a.txt", b"one"), ("b.txt", b"two")]
+    assert activation.call.text == "hi"
+    await finish(hub, activation, first)
     assert (await hub.reads.thread(OWNER, THREAD)).uploads == ()
-    second, going = await begin(hub, agent, "again", thread_id=THREAD)
-    assert going.call.files == ()
-    await finish(hub, going, second)
+    second, activation = await begin(hub, agent, "again", thread_id=THREAD)
+    assert activation.call.files == ()
+    await finish(hub, activation, second)
 
 
-async def test_an_upload_can_come_with_an_answer(hubs: House) -> None:
+async def test_an_upload_can_come_with_an_answer(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit_and_ask(hub, agent, "file?")
     await hub.upload(OWNER, receipt.thread_id, FilePart(name="a.txt", inline=b"one"))
     await answer(hub, receipt.task_id, "here")
-    going = await agent.called()
-    assert [file.inline for file in going.call.files] == [b"one"]
-    await finish(hub, going, receipt)
+    activation = await agent.called()
+    assert [file.inline for file in activation.call.files] == [b"one"]
+    await finish(hub, activation, receipt)
 
 
-async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House) -> None:
+async def test_an_answers_run_may_have_a_chosen_id(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt = await submit(hub, "a")
     (await agent.called()).ask("first?").ask("second?").end()
@@ -155,13 +155,13 @@ async def test_the_run_that_answers_has_the_id_that_was_known_before(hubs: House
     await finish(hub, await agent.called(), receipt)
 
 
-async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> None:
+async def test_an_agent_continues_from_the_callers_revision(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=False)
     first = await converse(hub, agent, "hi", says="hello")
     _, answered = (await history_of(hub, first.thread_id)).all()[0].messages
     removed_ids = (answered.message_id or "",)
     update = StateUpdate(
-        thread_id=first.thread_id, values={"n": 1}, messages=(said("x", "by the way"),), removed_ids=removed_ids
+        thread_id=first.thread_id, values={"n": 1}, messages=(user_message("x", "by the way"),), removed_ids=removed_ids
     )
     checkpoint = await hub.update_state(OWNER, update)
     revision = (await history_of(hub, first.thread_id)).get(checkpoint)
@@ -171,34 +171,34 @@ async def test_a_callers_revision_is_what_the_agent_remembers(hubs: House) -> No
         ["hi", "by the way"],
         "update",
     )
-    second, going = await begin(hub, agent, "more", thread_id=first.thread_id)
-    assert [message.text for message in going.call.history] == ["hi", "by the way"]
-    await finish(hub, going.say("sure"), second)
+    second, activation = await begin(hub, agent, "more", thread_id=first.thread_id)
+    assert [message.text for message in activation.call.history] == ["hi", "by the way"]
+    await finish(hub, activation.say("sure"), second)
     assert await state_of(hub, first.thread_id) == ({"n": 1}, ["hi", "by the way", "more", "sure"])
 
 
-async def test_a_run_from_an_older_revision_knows_only_what_came_before_it(hubs: House) -> None:
+async def test_a_run_from_an_older_revision_has_only_its_history(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
     root = (await history_of(hub, first.thread_id)).head
     assert root is not None
-    second, going = await begin(hub, agent, "two", thread_id=first.thread_id)
-    assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
-    await finish(hub, going.say("2"), second)
-    third, going = await begin(hub, agent, "other", thread_id=first.thread_id, checkpoint=root.checkpoint_id)
-    assert going.call.upstream == {}
-    assert [message.text for message in going.call.history] == ["one", "1"]
-    await finish(hub, going.say("3"), third)
+    second, activation = await begin(hub, agent, "two", thread_id=first.thread_id)
+    assert (activation.call.upstream, activation.call.history) == ({"context": "c1"}, ())
+    await finish(hub, activation.say("2"), second)
+    third, activation = await begin(hub, agent, "other", thread_id=first.thread_id, checkpoint=root.checkpoint_id)
+    assert activation.call.upstream == {}
+    assert [message.text for message in activation.call.history] == ["one", "1"]
+    await finish(hub, activation.say("3"), third)
     assert (await state_of(hub, first.thread_id))[1] == ["one", "1", "other", "3"]
 
 
-async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_that_was_said(hubs: House) -> None:
+async def test_a_metadata_change_keeps_the_agents_memory(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
     await hub.update_state(OWNER, StateUpdate(thread_id=first.thread_id, values={"note": 1}, as_node="a"))
-    second, going = await begin(hub, agent, "two", thread_id=first.thread_id)
-    assert (going.call.upstream, going.call.history) == ({"context": "c1"}, ())
-    await finish(hub, going.say("2"), second)
+    second, activation = await begin(hub, agent, "two", thread_id=first.thread_id)
+    assert (activation.call.upstream, activation.call.history) == ({"context": "c1"}, ())
+    await finish(hub, activation.say("2"), second)
     assert await state_of(hub, first.thread_id) == ({"note": 1}, ["one", "1", "two", "2"])
 
 
@@ -211,13 +211,13 @@ async def test_an_agent_that_remembers_goes_on_where_a_caller_changed_nothing_th
         ("spoke elsewhere", ["one", "1", "by the way"]),
     ],
 )
-async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_caller_changed(
-    hubs: House, change: str, history_texts: list[str]
+async def test_a_message_change_resends_the_history_to_the_agent(
+    hubs: HubFactory, change: str, history_texts: list[str]
 ) -> None:
     hub, agent = await hubs.scripted(remembers=True)
     first = await bound_turn(hub, agent)
     last_revision, first_revision = (await history_of(hub, first.thread_id)).all()
-    news = (said("x", "by the way"),)
+    news = (user_message("x", "by the way"),)
     updates = {
         "says": StateUpdate(thread_id=first.thread_id, messages=news),
         "forgets": StateUpdate(thread_id=first.thread_id, removed_ids=(last_revision.messages[1].message_id or "",)),
@@ -226,20 +226,20 @@ async def test_an_agent_that_remembers_is_told_all_of_a_conversation_that_a_call
     if change in updates:
         await hub.update_state(OWNER, updates[change])
     history = news if change == "spoke elsewhere" else ()
-    second, going = await begin(hub, agent, "two", thread_id=first.thread_id, history=history)
-    assert (going.call.upstream, [message.text for message in going.call.history]) == ({}, history_texts)
-    await finish(hub, going.say("2"), second)
+    second, activation = await begin(hub, agent, "two", thread_id=first.thread_id, history=history)
+    assert (activation.call.upstream, [message.text for message in activation.call.history]) == ({}, history_texts)
+    await finish(hub, activation.say("2"), second)
 
 
-async def test_the_state_is_not_changed_under_a_run(hubs: House) -> None:
+async def test_the_state_cannot_be_changed_during_a_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     with refused(FaultCode.CONFLICT):
         await hub.update_state(OWNER, StateUpdate(thread_id=receipt.thread_id, values={"n": 1}))
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
 
 
-async def test_a_revision_of_an_unknown_one_is_not_made(hubs: House) -> None:
+async def test_a_revision_of_an_unknown_one_is_refused(hubs: HubFactory) -> None:
     hub = await hubs.start()
     await hub.create_thread(OWNER, ThreadChange(), thread_id=THREAD)
     for update in (
@@ -250,7 +250,7 @@ async def test_a_revision_of_an_unknown_one_is_not_made(hubs: House) -> None:
             await hub.update_state(OWNER, update)
 
 
-async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -> None:
+async def test_a_copy_has_the_same_revisions_and_is_independent(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first: Receipt = await submit(hub, "echo", "one", thread_metadata={"a": 1}, data={"n": 1})
     await ends(hub, first)
@@ -269,7 +269,7 @@ async def test_a_copy_has_the_same_revisions_and_goes_its_own_way(hubs: House) -
     assert await state_of(hub, copied.thread_id) == ({"n": 2}, ["one", "one", "two", "two", "three", "three"])
 
 
-async def test_a_run_that_is_rolled_back_by_its_caller_is_gone_and_its_task_cancelled(hubs: House) -> None:
+async def test_a_caller_can_roll_back_an_active_run(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     first = await converse(hub, agent, "one", says="1")
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
@@ -282,17 +282,17 @@ async def test_a_run_that_is_rolled_back_by_its_caller_is_gone_and_its_task_canc
         await hub.cancel_run(OWNER, second.run_id)
 
 
-async def test_a_pending_run_that_is_rolled_back_never_meets_its_agent(hubs: House) -> None:
+async def test_a_rolled_back_pending_run_never_calls_its_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    first, going = await begin(hub, agent, "one")
+    first, activation = await begin(hub, agent, "one")
     second = await submit(hub, "a", "two", thread_id=first.thread_id)
     removed = await hub.cancel_run(OWNER, second.run_id, rollback=True)
     assert (removed.status, removed.removed) == (RunStatus.CANCELLED, True)
-    await finish(hub, going, first)
+    await finish(hub, activation, first)
     assert len(agent.calls) == 1
 
 
-async def test_a_run_that_has_ended_cannot_be_cancelled(hubs: House) -> None:
+async def test_a_run_that_has_ended_cannot_be_cancelled(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     with refused(FaultCode.TASK_ENDED):

@@ -22,22 +22,22 @@ from babelgate.gateway.storage.webhook_rows import retry_webhooks
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    Held,
-    House,
+    HubFactory,
+    PausedWriter,
     Scripted,
     answer,
     begin,
     ends,
+    erased,
+    eventually,
     finish,
     follow,
-    gone,
     reaches,
     refused,
     registered,
     submit,
     submit_and_ask,
     submit_to_end,
-    turned,
     within,
 )
 from tests.gateway.test_clock import HOUR, Wall
@@ -141,8 +141,8 @@ def quick(hub: GatewayHub, *pauses: float) -> None:
 
 
 async def house(
-    hubs: House, agent: Any, *, writer: Any = Saying, pauses: Sequence[float] = (0, 0, 0), **settings: Any
-) -> GatewayHub:
+    hubs: HubFactory, agent: Any, *, writer: Any = Saying, pauses: Sequence[float] = (0, 0, 0), **settings: Any
+) -> Hub:
     protocols = {"test-1": "test"}
     agents = registered("a", agent, idempotent=True)
     hub = hubs.make(agents, writers={"test-1": writer}, webhook_protocols=protocols, **settings)
@@ -151,7 +151,7 @@ async def house(
     return hub
 
 
-async def scripted(hubs: House, **settings: Any) -> tuple[GatewayHub, Scripted]:
+async def scripted(hubs: HubFactory, **settings: Any) -> tuple[Hub, Scripted]:
     agent = Scripted()
     return await house(hubs, agent, **settings), agent
 
@@ -161,7 +161,7 @@ async def settled(hub: GatewayHub) -> None:
     deliveries = deliverer(hub)["_deliveries"]
     now = asyncio.get_running_loop().time
     await within(
-        turned(lambda: all(not each.working and each.until > now() + 1 for each in deliveries.values())),
+        eventually(lambda: all(not each.working and each.until > now() + 1 for each in deliveries.values())),
         "the end of all deliveries",
     )
 
@@ -180,14 +180,14 @@ async def row(hub: GatewayHub) -> Any:
     return await hub.journal.query(lambda connection: connection.execute(select(table)).one())
 
 
-async def test_a_webhook_of_a_submission_is_told_everything_in_order(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_receives_all_events_in_order(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    receipt, going = await begin(
+    receipt, activation = await begin(
         hub, agent, webhook=hook(receiver, config={"token": "s"}), alias="my thread", protocol="test"
     )
-    going.say(*(Custom(name=name) for name in "abc"))
+    activation.say(*(Custom(name=name) for name in "abc"))
     assert await receiver.receives(4) == ["working", "1 a", "2 b", "3 c"]
-    going.end()
+    activation.end()
     assert await receiver.receives(5) == ["working", "1 a", "2 b", "3 c", "completed"]
     assert b"x-token: s" in receiver.headers[0].lower()
     assert b"x-thread: my thread" in receiver.headers[0].lower()
@@ -195,18 +195,18 @@ async def test_a_webhook_of_a_submission_is_told_everything_in_order(hubs: House
     assert await delivered(hub, receipt.task_id) == [(task.last_seq, True)]
 
 
-async def test_a_webhook_that_is_set_later_is_told_what_comes_afterwards(hubs: House, receiver: Receiver) -> None:
+async def test_a_later_webhook_receives_only_later_events(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    receipt, going = await begin(hub, agent)
-    going.say(Custom(name="before"))
+    receipt, activation = await begin(hub, agent)
+    activation.say(Custom(name="before"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id))
-    going.say(Custom(name="after")).end()
+    activation.say(Custom(name="after")).end()
     assert await receiver.receives(2) == ["2 after", "completed"]  # the writer has seen the first one
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
 
 
-async def test_an_answer_may_bring_its_webhook_along(hubs: House, receiver: Receiver) -> None:
+async def test_an_answer_may_set_a_webhook(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit_and_ask(hub, agent, "name")
     await answer(hub, receipt.task_id, "Bob", webhook=hook(receiver))
@@ -214,7 +214,7 @@ async def test_an_answer_may_bring_its_webhook_along(hubs: House, receiver: Rece
     assert await receiver.receives(2) == ["working", "completed"]
 
 
-async def test_a_delivery_is_tried_again_until_the_receiver_takes_it(hubs: House, receiver: Receiver) -> None:
+async def test_a_delivery_is_retried_until_it_is_accepted(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500, 302, 404]
     receipt = await submit(hub, "a", webhook=hook(receiver))
@@ -223,7 +223,7 @@ async def test_a_delivery_is_tried_again_until_the_receiver_takes_it(hubs: House
     assert await delivered(hub, receipt.task_id) == [((await ends(hub, receipt)).last_seq, True)]
 
 
-async def test_what_is_posted_is_signed_and_each_try_has_the_same_id(hubs: House, receiver: Receiver) -> None:
+async def test_deliveries_are_signed_and_retries_keep_the_id(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs, webhook_secret="secret")
     receiver.statuses = [500]
     await submit(hub, "a", webhook=hook(receiver))
@@ -241,19 +241,19 @@ async def test_what_is_posted_is_signed_and_each_try_has_the_same_id(hubs: House
     assert first == again != other
 
 
-async def test_a_failing_webhook_is_given_up_and_stays_so_after_a_restart(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+async def test_a_failing_webhook_stays_failed_after_a_restart(
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 100
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     assert await receiver.receives(4) == ["working"] * 4
     await settled(hub)
     given_up = await row(hub)
     assert (given_up.done, given_up.failures, given_up.next_try, given_up.reason) == (True, 4, None, "status 500")
     [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert all(word in warning for word in (receipt.task_id, "webhook=w", "status 500", "webhooks --retry w"))
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     await hubs.stop(hub)
     hub = await house(hubs, agent)
     await settled(hub)
@@ -263,24 +263,24 @@ async def test_a_failing_webhook_is_given_up_and_stays_so_after_a_restart(
 
 
 @pytest.mark.parametrize("again", ["the same webhook", "other credentials", "another URL", "the command"])
-async def test_a_webhook_begins_again_where_its_delivery_stopped(hubs: House, receiver: Receiver, again: str) -> None:
+async def test_a_retried_webhook_continues_at_its_cursor(hubs: HubFactory, receiver: Receiver, again: str) -> None:
     hub, agent = await scripted(hubs)
     receiver.statuses = [500] * 4
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(4)
     await settled(hub)
-    going.say(Custom(name="missed"))
+    activation.say(Custom(name="missed"))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "custom")
     before = hook(receiver, task_id=receipt.task_id)
     if again == "the command":
-        await finish(hub, going, receipt)
+        await finish(hub, activation, receipt)
         assert await hub.journal.write(retry_webhooks, "w") == [(receipt.task_id, "w")]
         await hubs.stop(hub)
         hub = await house(hubs, agent)
     else:
         fields = {"other credentials": {"config": {"token": "t"}}, "another URL": {"url": f"{receiver.url}/other"}}
         await hub.set_webhook(OWNER, replace(before, **fields.get(again, {})))
-        await finish(hub, going, receipt)
+        await finish(hub, activation, receipt)
     await settled(hub)
     bodies = ["completed"] if again == "another URL" else ["working", "1 missed", "completed"]
     assert receiver.got[4:] == bodies
@@ -305,8 +305,8 @@ HOURS: Final = (HOUR / 1e6, 2 * HOUR / 1e6, 3 * HOUR / 1e6)
         (410, None, None),
     ],
 )
-async def test_the_next_try_is_in_the_database_and_keeps_to_the_schedule_and_retry_after(
-    hubs: House,
+async def test_the_next_attempt_is_stored_and_follows_the_schedule(
+    hubs: HubFactory,
     receiver: Receiver,
     caplog: pytest.LogCaptureFixture,
     status: int,
@@ -318,7 +318,7 @@ async def test_the_next_try_is_in_the_database_and_keeps_to_the_schedule_and_ret
     quick(hub, *HOURS)
     receiver.statuses, receiver.retry_after = [status], retry_after
     before = wall()
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(1)
     await settled(hub)
     failed = await row(hub)
@@ -330,11 +330,11 @@ async def test_the_next_try_is_in_the_database_and_keeps_to_the_schedule_and_ret
         assert before + pause <= failed.next_try <= wall() + pause
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
     assert hub.journal.channels.get(1).readers == 0  # the delivery holds only a timer
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     assert receiver.got == ["working"]
 
 
-async def test_a_restart_neither_forgets_nor_hurries_a_try(hubs: House, receiver: Receiver) -> None:
+async def test_a_restart_keeps_the_time_of_the_next_attempt(hubs: HubFactory, receiver: Receiver) -> None:
     wall, agent = Wall(), Scripted()
     receiver.statuses = [500] * 3
 
@@ -373,7 +373,7 @@ async def test_a_restart_neither_forgets_nor_hurries_a_try(hubs: House, receiver
     assert (ended.done, ended.failures, ended.next_try, ended.reason) == (True, 0, None, None)
 
 
-async def test_a_clock_that_is_set_delays_no_try_for_longer_than_a_pause(hubs: House, receiver: Receiver) -> None:
+async def test_a_clock_change_delays_an_attempt_at_most_one_pause(hubs: HubFactory, receiver: Receiver) -> None:
     wall = Wall()
     hub, agent = await scripted(hubs, clock=Clock(wall), pauses=HOURS)
     receiver.statuses = [500]
@@ -389,7 +389,7 @@ async def test_a_clock_that_is_set_delays_no_try_for_longer_than_a_pause(hubs: H
     assert await receiver.receives(3) == ["working", "working", "input_required"]
 
 
-async def test_each_body_has_the_whole_schedule_and_is_accepted_once(hubs: House, receiver: Receiver) -> None:
+async def test_each_body_has_a_separate_schedule_and_is_accepted_once(hubs: HubFactory, receiver: Receiver) -> None:
     class Twice(Saying):
         def write(self, record: Record) -> Iterator[bytes]:
             for body in super().write(record):
@@ -398,35 +398,35 @@ async def test_each_body_has_the_whole_schedule_and_is_accepted_once(hubs: House
 
     hub, agent = await scripted(hubs, writer=Twice, pauses=(0, HOURS[0]))
     receiver.statuses = [500, 200, 500, 200, 500, 200, 500, 200]
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
-    await finish(hub, going, receipt)
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
+    await finish(hub, activation, receipt)
     await settled(hub)
     each = ["working", "working again", "completed", "completed again"]
     assert receiver.got == [body for body in each for _ in range(2)]
 
 
-async def test_a_cursor_that_the_database_refuses_moves_when_it_can(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+async def test_a_refused_cursor_update_is_retried(
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Refuse the write, as with a full disk: the body is not posted again meanwhile, and the webhook does not end."""
     hub, agent = await scripted(hubs)
     receiver.hold = asyncio.Event()
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(1)
     disk: Any = await hub.journal.write(lambda tx: tx.connection.connection.dbapi_connection)
     disk.execute("PRAGMA query_only=ON")
     receiver.hold.set()
-    await within(turned(lambda: "store its cursor" in caplog.text), "the refusal")
+    await within(eventually(lambda: "store its cursor" in caplog.text), "the refusal")
     assert receiver.got == ["working"]
     disk.execute("PRAGMA query_only=OFF")
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     assert await receiver.receives(2) == ["working", "completed"]
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
     assert caplog.text.count("store its cursor") == 1
 
 
-async def test_an_unforeseen_error_is_logged_once_and_the_delivery_begins_again(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+async def test_an_unexpected_error_is_logged_once_and_delivery_continues(
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = iter(range(3))
 
@@ -437,16 +437,16 @@ async def test_an_unforeseen_error_is_logged_once_and_the_delivery_begins_again(
             return super().write(record)
 
     hub, agent = await scripted(hubs, writer=Failing)
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
-    going.say(Custom(name="a"))
-    await finish(hub, going, receipt)
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
+    activation.say(Custom(name="a"))
+    await finish(hub, activation, receipt)
     assert await receiver.receives(3) == ["working", "1 a", "completed"]
     [error] = [record for record in caplog.records if record.levelname == "ERROR"]
     assert error.exc_info is not None and receipt.task_id in error.getMessage()
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, receiver: Receiver) -> None:
+async def test_a_stateless_run_stays_while_its_webhook_waits(hubs: HubFactory, receiver: Receiver) -> None:
     steady = Wall()
     hub = await house(hubs, Echo(), clock=Clock(Wall(), steady), limits=Limits(ephemeral_ttl=0.001), pauses=HOURS)
     receiver.statuses = [500]
@@ -462,10 +462,10 @@ async def test_a_stateless_run_is_kept_while_its_webhook_waits(hubs: House, rece
     await settled(hub)
     steady.moved += HOUR
     await look(pk)
-    await gone(hub, receipt.thread_id)
+    await erased(hub, receipt.thread_id)
 
 
-async def test_a_receiver_that_is_not_there_holds_nobody_up(hubs: House) -> None:
+async def test_an_unreachable_receiver_delays_no_other(hubs: HubFactory) -> None:
     stopped = Receiver()
     await stopped.start()
     await stopped.stop()
@@ -474,13 +474,13 @@ async def test_a_receiver_that_is_not_there_holds_nobody_up(hubs: House) -> None
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_a_restart_goes_on_where_the_receiver_took_the_last_one(hubs: House, receiver: Receiver) -> None:
+async def test_a_restart_continues_after_the_last_accepted_delivery(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
-    going.say(Custom(name="a"))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
+    activation.say(Custom(name="a"))
     await receiver.receives(2)
     receiver.hold = asyncio.Event()
-    going.say(Custom(name="b"))
+    activation.say(Custom(name="b"))
     await receiver.receives(3)
     await hubs.stop(hub)  # before the receiver accepts the body
     receiver.hold.set()
@@ -491,7 +491,7 @@ async def test_a_restart_goes_on_where_the_receiver_took_the_last_one(hubs: Hous
     assert [done for _, done in await delivered(hub, receipt.task_id)] == [True]
 
 
-async def test_what_happened_while_the_gateway_was_away_is_told_at_its_start(hubs: House, receiver: Receiver) -> None:
+async def test_events_of_a_recovery_are_delivered_at_the_start(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await hubs.scripted(writers={"test-1": Saying})
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await agent.called()
@@ -502,37 +502,37 @@ async def test_what_happened_while_the_gateway_was_away_is_told_at_its_start(hub
     assert receipt.task_id
 
 
-async def test_a_deleted_webhook_is_told_nothing_more(hubs: House, receiver: Receiver) -> None:
+async def test_a_deleted_webhook_receives_nothing_more(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit(hub, "a", webhook=hook(receiver))
     await hub.set_webhook(OWNER, hook(receiver, task_id=receipt.task_id, webhook_id="x"))
-    going = await agent.called()
+    activation = await agent.called()
     await receiver.receives(1)
     assert [found.webhook_id for found in await hub.reads.webhooks(OWNER, receipt.task_id)] == ["w", "x"]
     assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is True
     assert await hub.delete_webhook(OWNER, receipt.task_id, "w") is False
-    await finish(hub, going, receipt)
+    await finish(hub, activation, receipt)
     await delivered(hub, receipt.task_id)
     assert receiver.got.count("completed") == 1
 
 
-async def test_a_webhook_of_the_same_id_replaces_the_one_before(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_with_the_same_id_replaces_the_earlier_one(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     other = Receiver()
     await other.start()
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     await receiver.receives(1)
     await hub.set_webhook(OWNER, hook(other, task_id=receipt.task_id))
     (found,) = await hub.reads.webhooks(OWNER, receipt.task_id)
     assert found.url == other.url
-    going.end()
+    activation.end()
     assert await other.receives(1) == ["completed"]
     assert receiver.got == ["working"]
     await delivered(hub, receipt.task_id)
     await other.stop()
 
 
-async def test_the_same_webhook_again_goes_on_where_it_is(hubs: House, receiver: Receiver) -> None:
+async def test_setting_the_same_webhook_again_keeps_its_cursor(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     receiver.hold = asyncio.Event()
     receiver.statuses = [500]
@@ -551,7 +551,7 @@ async def test_the_same_webhook_again_goes_on_where_it_is(hubs: House, receiver:
     assert receiver.got == bodies
 
 
-async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_for_one_body_is_deleted_afterwards(hubs: HubFactory, receiver: Receiver) -> None:
     class Once(Saying):
         once = True
 
@@ -566,15 +566,15 @@ async def test_a_webhook_of_one_body_is_forgotten_after_it(hubs: House, receiver
     assert receiver.got == ["working"] * 3
 
 
-async def test_a_task_has_so_many_webhooks_and_no_more(hubs: House, receiver: Receiver) -> None:
+async def test_the_number_of_webhooks_of_a_task_is_limited(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs, limits=Limits(webhooks=2))
-    receipt, going = await begin(hub, agent, webhook=hook(receiver))
+    receipt, activation = await begin(hub, agent, webhook=hook(receiver))
     second = hook(receiver, task_id=receipt.task_id, webhook_id="second")
     third = hook(receiver, task_id=receipt.task_id, webhook_id="third")
     await hub.set_webhook(OWNER, second)
     with refused(FaultCode.INVALID, match="at most 2 webhooks"):
         await hub.set_webhook(OWNER, third)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     with pytest.raises(FaultError, match="at most 2 webhooks"):
         await answer(hub, receipt.task_id, "Bob", webhook=third)
@@ -584,7 +584,7 @@ async def test_a_task_has_so_many_webhooks_and_no_more(hubs: House, receiver: Re
     await finish(hub, await agent.called(), receipt)
 
 
-async def test_a_webhook_of_a_task_that_has_ended_is_done_at_once(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_of_an_ended_task_is_finished_at_once(hubs: HubFactory, receiver: Receiver) -> None:
     hub = await house(hubs, Echo())
     receipt = await submit(hub, "a")
     task = await ends(hub, receipt)
@@ -593,7 +593,7 @@ async def test_a_webhook_of_a_task_that_has_ended_is_done_at_once(hubs: House, r
     assert receiver.got == []
 
 
-async def test_two_webhooks_of_a_task_do_not_wait_for_each_other(hubs: House, receiver: Receiver) -> None:
+async def test_webhooks_of_a_task_are_delivered_independently(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
     slow = Receiver()
     await slow.start()
@@ -611,7 +611,7 @@ async def test_two_webhooks_of_a_task_do_not_wait_for_each_other(hubs: House, re
 
 
 async def test_the_webhook_of_a_deleted_thread_ends_quietly(
-    hubs: House, receiver: Receiver, caplog: pytest.LogCaptureFixture
+    hubs: HubFactory, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub, agent = await scripted(hubs)
     receipt = await submit(hub, "a", webhook=hook(receiver))
@@ -623,13 +623,13 @@ async def test_the_webhook_of_a_deleted_thread_ends_quietly(
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 
-async def test_an_unknown_dialect_hurts_nobody(hubs: House, receiver: Receiver) -> None:
+async def test_an_unknown_dialect_delays_no_other_webhook(hubs: HubFactory, receiver: Receiver) -> None:
     hub = await hubs.start(registered("a", Echo()))
     await ends(hub, await submit(hub, "a", webhook=hook(receiver)))
     assert receiver.got == []
 
 
-async def test_an_address_that_is_not_allowed_is_refused_before_anything_is_made(hubs: House) -> None:
+async def test_a_forbidden_address_is_refused_without_changes(hubs: HubFactory) -> None:
     hub = await house(hubs, Echo())
     for url in ("http://10.0.0.1/", "file:///etc/passwd", "http://[::1]/", "nonsense"):
         with refused(FaultCode.INVALID):
@@ -642,9 +642,9 @@ async def test_an_address_that_is_not_allowed_is_refused_before_anything_is_made
     assert await hub.reads.webhooks(OWNER, receipt.task_id) == []
 
 
-async def test_a_caller_that_goes_away_takes_no_webhook_along(hubs: House, receiver: Receiver) -> None:
+async def test_a_webhook_is_set_even_if_its_caller_disconnects(hubs: HubFactory, receiver: Receiver) -> None:
     hub, agent = await scripted(hubs)
-    async with Held(hub) as writer:
+    async with PausedWriter(hub) as writer:
         caller = asyncio.ensure_future(submit(hub, "a", webhook=hook(receiver)))
         await writer.queued(caller)
         caller.cancel()

@@ -13,7 +13,7 @@ from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.settings.model import Limits
-from tests.gateway.hubs import House, ends, follow, registered, submit, submit_to_end, within
+from tests.gateway.hubs import HubFactory, ends, follow, registered, submit, submit_to_end, within
 
 TOKENS = 40
 
@@ -63,7 +63,9 @@ def appends(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("window", [0.0, 1.0])
-async def test_tokens_of_a_window_are_stored_together(hubs: House, appends: list[list[str]], window: float) -> None:
+async def test_tokens_of_a_window_are_stored_together(
+    hubs: HubFactory, appends: list[list[str]], window: float
+) -> None:
     agent = Trickle()
     agent.hub = hub = await hubs.start(registered("a", agent), limits=Limits(window=window))
     loop = asyncio.get_running_loop()
@@ -80,7 +82,7 @@ async def test_tokens_of_a_window_are_stored_together(hubs: House, appends: list
         assert appends[1:] == [["part_delta"]] * TOKENS
 
 
-async def test_what_is_no_token_takes_those_before_it_along(hubs: House, appends: list[list[str]]) -> None:
+async def test_another_event_flushes_the_tokens_before_it(hubs: HubFactory, appends: list[list[str]]) -> None:
     agent = Trickle(marks=True)
     agent.hub = hub = await hubs.start(registered("a", agent), limits=Limits(window=1.0))
     loop = asyncio.get_running_loop()
@@ -94,7 +96,7 @@ async def test_what_is_no_token_takes_those_before_it_along(hubs: House, appends
     assert len(appends) == 1 + TOKENS + alone
 
 
-async def test_all_runs_have_the_same_windows() -> None:
+async def test_all_runs_share_the_same_windows() -> None:
     window = Window(0.01)
     loop = asyncio.get_running_loop()
     assert not window.is_open(loop.time() - 1)

@@ -1,4 +1,4 @@
-"""Settings that are valid and probably not meant."""
+"""Tests of advice about settings that are valid but probably not intended."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def doubts(file: Path, text: str) -> list[str]:
         ("retention: {webhooks: 365}", "retention.webhooks: 365 without a unit is 365 seconds: write 365d for days"),
     ],
 )
-def test_a_doubtful_value_is_a_line_that_says_what_to_write(file: Path, text: str, line: str) -> None:
+def test_a_doubtful_value_gives_a_line_with_advice(file: Path, text: str, line: str) -> None:
     (doubt,) = doubts(file, text)
     assert doubt.startswith(line)
 
@@ -44,17 +44,17 @@ def test_a_doubtful_value_is_a_line_that_says_what_to_write(file: Path, text: st
         "limits: {run: 30}",
     ],
 )
-def test_what_is_clear_raises_no_doubt(file: Path, text: str) -> None:
+def test_clear_settings_give_no_advice(file: Path, text: str) -> None:
     assert doubts(file, text) == []
 
 
-def test_a_doubt_about_a_variable_names_the_variable(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_about_a_variable_names_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BABELGATE_RETENTION__THREADS", "30")
     (doubt,) = advise()
     assert doubt.startswith("BABELGATE_RETENTION__THREADS: 30 without a unit")
 
 
-def test_a_graph_file_that_is_not_there_is_a_mistake(file: Path) -> None:
+def test_a_missing_graph_file_is_an_error(file: Path) -> None:
     file.write_text("agents: {a: {graph: ./graphs.py:graph}, b: {graph: module:graph}}", encoding="utf-8")
     with pytest.raises(ConfigError) as caught:
         check_files(file)

@@ -1,4 +1,4 @@
-"""Settings come from flags, variables, a file and defaults, and every mistake is one line that says where it is."""
+"""Tests of settings from flags, variables, a file and defaults, and of error messages with a location."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from babelgate.gateway.settings.model import DEMO, AgentSettings, Settings, Time
 
 ROOT = Path(__file__).parents[3]
 
-WHOLE = """
+FULL_FILE = """
 host: 127.0.0.1
 port: 8000
 public_url: https://agents.example.com/
@@ -42,7 +42,7 @@ agents:
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the variables that a test sets."""
+    """Set the variables of the test file, and remove PORT."""
     monkeypatch.delenv("PORT", raising=False)
     monkeypatch.setenv("ALICE_KEY", "a-key")
     monkeypatch.setenv("TOKEN", "t")
@@ -59,7 +59,7 @@ def written(file: Path, text: str) -> Settings:
 
 
 def problems(file: Path, text: str) -> list[str]:
-    """Without the name of the file, which each must begin with."""
+    """Return the problems of the text, without the name of the file, with which each must begin."""
     with pytest.raises(ConfigError) as caught:
         written(file, text)
     for problem in caught.value.problems:
@@ -68,11 +68,11 @@ def problems(file: Path, text: str) -> list[str]:
     return [problem.removeprefix(str(file)).removeprefix(": ") for problem in caught.value.problems]
 
 
-# What a file says
+# Files
 
 
-def test_every_key_of_the_file_arrives(file: Path) -> None:
-    settings = written(file, WHOLE)
+def test_every_key_of_the_file_is_applied(file: Path) -> None:
+    settings = written(file, FULL_FILE)
     assert settings.public_url == "https://agents.example.com"
     assert settings.keys["alice"].get_secret_value() == "a-key"
     assert settings.network.allow == (ip_network("127.0.0.0/8"), ip_network("::1"))
@@ -91,13 +91,13 @@ def test_every_key_of_the_file_arrives(file: Path) -> None:
     planner = settings.agents["planner"]
     assert planner.headers["Authorization"].get_secret_value() == "Bearer t"
     assert planner.timeout == Timeout(total=120)
-    assert planner.timeout.connect == 5, "a plain number is the total, and the rest keeps its default"
+    assert planner.timeout.connect == 5, "a plain number sets only the total"
     assert settings.agents["slow"].timeout == Timeout(connect=5, read=60, total=120)
     assert list(settings.agents) == ["echo", "weather", "planner", "slow"]
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("text", "expected"),
     [
         ("cluster: true", "cluster needs PostgreSQL"),
         ("cluster: true\ndatabase: sqlite:///x.db\nblobs: files", "cluster needs PostgreSQL"),
@@ -108,12 +108,12 @@ def test_every_key_of_the_file_arrives(file: Path) -> None:
         ),
     ],
 )
-def test_gateways_share_only_what_can_be_shared(file: Path, given: str, said: str) -> None:
-    (found,) = problems(file, given)
-    assert said in found
+def test_a_cluster_needs_a_shared_database_and_shared_files(file: Path, text: str, expected: str) -> None:
+    (problem,) = problems(file, text)
+    assert expected in problem
 
 
-def test_gateways_share_a_postgresql_and_a_place_for_files(file: Path) -> None:
+def test_a_cluster_accepts_postgresql_with_shared_files(file: Path) -> None:
     for files in ("blobs: /shared", "artifacts: s3://bucket"):
         assert written(file, f"cluster: true\ndatabase: postgresql://x/y\n{files}").cluster
 
@@ -122,10 +122,10 @@ def test_without_agents_the_demo_agents_are_served(file: Path) -> None:
     assert tuple(load().agents) == DEMO
     assert tuple(written(file, "").agents) == DEMO
     assert tuple(written(file, "agents:\n").agents) == DEMO
-    assert load(None, {"agents": {}}).agents == {}, "the command line names its own"
+    assert load(None, {"agents": {}}).agents == {}, "the command line must name the flag"
 
 
-def test_files_stand_beside_the_database(file: Path) -> None:
+def test_files_are_stored_next_to_the_database(file: Path) -> None:
     assert written(file, "database: sqlite:////var/lib/gate.db").blobs_path == Path("/var/lib/gate.blobs")
     assert written(file, "database: postgresql://jane@db/gate").blobs_path == Path("babelgate.blobs")
 
@@ -137,10 +137,10 @@ def test_sizes_have_units(file: Path, text: str, size: int) -> None:
     assert written(file, f"limits: {{body: {text}}}").limits.body == size
 
 
-# Where values come from
+# Sources of values
 
 
-def test_a_flag_goes_before_a_variable_and_that_before_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flag_overrides_a_variable_and_a_variable_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("port: 1\nhost: file\ndatabase: sqlite:///file.db\nlimits: {run: 1, body: 1}", encoding="utf-8")
     monkeypatch.setenv("BABELGATE_PORT", "2")
     monkeypatch.setenv("BABELGATE_HOST", "variable")
@@ -150,15 +150,13 @@ def test_a_flag_goes_before_a_variable_and_that_before_the_file(file: Path, monk
     assert (settings.limits.run, settings.limits.body) == (2, 1), "sections are joined key by key"
 
 
-def test_what_is_wrong_between_flags_is_told_without_a_place() -> None:
+def test_a_conflict_of_flags_is_reported_without_a_location() -> None:
     with pytest.raises(ConfigError) as error:
         load(None, {"workers": 2})
     assert str(error.value).startswith("several workers need PostgreSQL")
 
 
-def test_port_is_the_platform_s_word_and_babelgate_port_the_operator_s(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_babelgate_port_overrides_port(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("port: 1", encoding="utf-8")
     monkeypatch.setenv("PORT", "2")
     assert load(file).port == 2
@@ -178,19 +176,19 @@ def test_variables_hold_lists_and_sections(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(settings.agents) == ["weather"]
 
 
-def test_an_agent_of_the_command_line_replaces_the_file_s_whole(file: Path) -> None:
+def test_an_agent_of_the_command_line_replaces_the_files_agent(file: Path) -> None:
     file.write_text('agents: {a: {python: "m:a", concurrency: 3}, b: {python: "m:b"}}', encoding="utf-8")
     settings = load(file, {"agents": {"a": {"url": "http://127.0.0.1:1"}}})
     assert settings.agents["a"] == AgentSettings(url="http://127.0.0.1:1")
     assert settings.agents["b"].python == "m:b"
 
 
-def test_settings_made_by_hand_do_not_listen_to_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_built_in_code_ignore_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BABELGATE_PORT", "2")
     assert Settings().port == 8000
 
 
-def test_a_variable_in_a_string_is_filled_in_and_can_be_escaped(file: Path) -> None:
+def test_a_variable_in_a_string_is_replaced_unless_escaped(file: Path) -> None:
     agents = 'agents: {a: {url: "http://${HOST_OF_A}:9000/${TOKEN}", headers: {X: "$${TOKEN} $TOKEN"}}}'
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HOST_OF_A", "a.example")
@@ -199,19 +197,19 @@ def test_a_variable_in_a_string_is_filled_in_and_can_be_escaped(file: Path) -> N
     assert agent.headers["X"].get_secret_value() == "${TOKEN} $TOKEN"
 
 
-def test_a_variable_that_is_not_set_is_named(file: Path) -> None:
-    said = problems(file, 'keys: {eve: "${NOT_SET}"}\nagents: {a: {url: "http://${NOT_SET_2}"}}')
-    assert said == ["keys.eve: the variable NOT_SET is not set", "agents.a.url: the variable NOT_SET_2 is not set"]
+def test_an_unset_variable_is_reported_by_name(file: Path) -> None:
+    found = problems(file, 'keys: {eve: "${NOT_SET}"}\nagents: {a: {url: "http://${NOT_SET_2}"}}')
+    assert found == ["keys.eve: the variable NOT_SET is not set", "agents.a.url: the variable NOT_SET_2 is not set"]
 
 
 # Mistakes
 
 _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]\n" for n in range(40))
-"""Aliases of aliases, which are 9 ** 41 values."""
+"""Nested aliases that expand to 9 ** 41 values."""
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("prot: 1", "prot: there is no such key; there are host, port, public_url"),
         ("limits: {rum: 1}", "limits.rum: there is no such key; there are body, values, artifact"),
@@ -268,16 +266,16 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
         ("a: &a [1,2,3,4,5,6,7,8,9]\n" + _LAUGHS, "with its aliases (*name) it has more than 100000 values"),
     ],
 )
-def test_a_mistake_is_one_line_that_says_where_and_what_is_allowed(file: Path, text: str, said: str) -> None:
+def test_a_mistake_is_reported_with_location_and_allowed_values(file: Path, text: str, expected: str) -> None:
     (problem,) = problems(file, text)
-    assert problem.startswith(said)
+    assert problem.startswith(expected)
 
 
-def test_all_mistakes_are_told_at_once(file: Path) -> None:
+def test_all_mistakes_are_reported_together(file: Path) -> None:
     assert len(problems(file, "port: x\ndurability: y\nlimits: {run: z}")) == 3
 
 
-def test_a_mistake_is_told_of_the_source_that_made_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mistake_names_its_source(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text("port: 1\nlimits: {run: 1}", encoding="utf-8")
     monkeypatch.setenv("PORT", "x")
     monkeypatch.setenv("BABELGATE_LIMITS__RUN", "x")
@@ -287,14 +285,14 @@ def test_a_mistake_is_told_of_the_source_that_made_it(file: Path, monkeypatch: p
     assert sorted(places) == ["--log-level", "BABELGATE_LIMITS__RUN", "PORT"]
 
 
-def test_a_variable_that_should_be_json_and_is_not_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_with_invalid_json_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BABELGATE_KEYS", "alice=secret-word")
     with pytest.raises(ConfigError, match="BABELGATE_KEYS: it is not JSON") as caught:
         load()
     assert "secret-word" not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path, file: Path) -> None:
+def test_an_unreadable_file_is_reported_in_one_line(tmp_path: Path, file: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no such file$"):
         read_file(file)
     with pytest.raises(ConfigError, match="it cannot be read: Is a directory"):
@@ -319,14 +317,14 @@ def test_a_key_is_never_printed(file: Path, text: str) -> None:
     assert "s3cret" not in "".join(problems(file, text))
 
 
-def test_secrets_are_not_in_what_the_settings_look_like(file: Path) -> None:
-    settings = written(file, WHOLE)
-    for shown in (repr(settings), str(settings), settings.model_dump_json()):
-        assert "a-key" not in shown
-        assert "Bearer t" not in shown
+def test_secrets_are_not_in_the_repr_of_the_settings(file: Path) -> None:
+    settings = written(file, FULL_FILE)
+    for text in (repr(settings), str(settings), settings.model_dump_json()):
+        assert "a-key" not in text
+        assert "Bearer t" not in text
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_immutable() -> None:
     with pytest.raises(ValidationError):
         Settings().port = 1  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(ValidationError):
@@ -338,24 +336,24 @@ def test_settings_do_not_change() -> None:
 
 def test_the_published_schema_is_current(accept: bool) -> None:
     published = ROOT / "gateway" / "babelgate.schema.json"
-    made = json.dumps(schema(), indent=2) + "\n"
+    text = json.dumps(schema(), indent=2) + "\n"
     if accept:
-        published.write_text(made, encoding="utf-8")
-    assert published.read_text(encoding="utf-8") == made, "run make accept"
+        published.write_text(text, encoding="utf-8")
+    assert published.read_text(encoding="utf-8") == text, "run make accept"
 
 
 @pytest.fixture(scope="module")
 def validator() -> Any:
-    """To check the schema itself takes longer than to check all that is given below."""
-    made = schema()
-    jsonschema.Draft202012Validator.check_schema(made)
-    return jsonschema.Draft202012Validator(made)
+    """Validator of the schema. Shared, because checking the schema takes longer than all validations below."""
+    content = schema()
+    jsonschema.Draft202012Validator.check_schema(content)
+    return jsonschema.Draft202012Validator(content)
 
 
 @pytest.mark.parametrize(
     ("text", "valid"),
     [
-        (WHOLE, True),
+        (FULL_FILE, True),
         ("agents: {}", True),
         ("agents: {a: {python: m:a, timeout: 3}}", True),
         ("limits: {body: 100}", True),
@@ -368,8 +366,8 @@ def validator() -> Any:
     ],
 )
 def test_the_schema_accepts_what_the_gateway_does(validator: Any, text: str, valid: bool) -> None:
-    given: Any = yaml.safe_load(text)
-    assert validator.is_valid(given) is valid
+    settings: Any = yaml.safe_load(text)
+    assert validator.is_valid(settings) is valid
 
 
 def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,7 +380,7 @@ def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("url", "shown"),
+    ("url", "expected"),
     [
         ("sqlite:///a@b:c.db", "sqlite:///a@b:c.db"),
         ("postgresql://db:5432/gate", "postgresql://db:5432/gate"),
@@ -394,5 +392,5 @@ def test_the_examples_of_the_documentation_are_valid(file: Path, monkeypatch: py
         ),
     ],
 )
-def test_a_database_is_shown_without_its_password(url: str, shown: str) -> None:
-    assert Settings(database=url).database_shown == shown
+def test_the_password_of_a_database_url_is_hidden(url: str, expected: str) -> None:
+    assert Settings(database=url).database_shown == expected

@@ -15,7 +15,7 @@ from tests.empty import make_database
 
 EACH_DATABASE: Final = True
 
-OWN = Assistant(assistant_id="1", agent="echo", name="Mine", created_at=0, updated_at=0)
+OF_OWNER = Assistant(assistant_id="1", agent="echo", name="Mine", created_at=0, updated_at=0)
 SYSTEM = Assistant(assistant_id="0", agent="echo", name="echo", created_at=0, updated_at=0)
 
 
@@ -38,9 +38,9 @@ async def search_names(assistants: AssistantStore, owner: str = "alice", **filte
     return names
 
 
-async def test_own_ones_are_listed_with_those_that_everybody_has(assistants: AssistantStore) -> None:
-    await assistants.create("alice", OWN)
-    await assistants.create("alice", OWN.replace(assistant_id="2", agent="ask", name="Other", metadata={"a": 1}))
+async def test_a_list_has_assistants_of_the_owner_and_defaults(assistants: Assistants) -> None:
+    await assistants.create("alice", OF_OWNER)
+    await assistants.create("alice", OF_OWNER.replace(assistant_id="2", agent="ask", name="Other", metadata={"a": 1}))
     assert await search_names(assistants) == ["Other", "Mine", "echo"]
     assert await search_names(assistants, "bob") == ["echo"]
     assert await search_names(assistants, agents=frozenset({"echo"})) == ["Mine", "echo"]
@@ -50,7 +50,7 @@ async def test_own_ones_are_listed_with_those_that_everybody_has(assistants: Ass
     assert await search_names(assistants, order="agent", descending=False, limit=1, offset=1) == ["echo"]
 
 
-async def test_what_an_owner_changed_takes_the_place_of_what_everybody_has(assistants: AssistantStore) -> None:
+async def test_an_owners_change_hides_the_default_assistant(assistants: Assistants) -> None:
     changed = await assistants.change("alice", "0", AssistantChange(name="changed"), SYSTEM)
     assert (changed.version, changed.agent) == (2, "echo")
     assert await search_names(assistants) == ["changed"]
@@ -62,8 +62,8 @@ async def test_what_an_owner_changed_takes_the_place_of_what_everybody_has(assis
     assert await search_names(assistants) == ["echo"]
 
 
-async def test_a_version_is_made_of_the_one_in_use_and_numbered_after_the_newest(assistants: AssistantStore) -> None:
-    await assistants.create("alice", OWN.replace(metadata={"a": 1}))
+async def test_a_new_version_follows_the_newest_number(assistants: Assistants) -> None:
+    await assistants.create("alice", OF_OWNER.replace(metadata={"a": 1}))
     await assistants.change("alice", "1", AssistantChange(name="second", metadata={"b": 2}))
     back = await assistants.use_version("alice", "1", 1)
     assert (back.version, back.name, back.metadata) == (1, "Mine", {"a": 1})
@@ -72,11 +72,11 @@ async def test_a_version_is_made_of_the_one_in_use_and_numbered_after_the_newest
     assert await assistants.get("alice", "1") == third
 
 
-async def test_what_is_not_there_or_too_large_is_refused_and_nothing_is_kept(assistants: AssistantStore) -> None:
-    await assistants.create("alice", OWN)
+async def test_unknown_and_too_large_assistants_are_refused(assistants: Assistants) -> None:
+    await assistants.create("alice", OF_OWNER)
     for refused, code in (
-        (assistants.create("alice", OWN), FaultCode.CONFLICT),
-        (assistants.create("alice", OWN.replace(assistant_id="9", config={"a": "x" * 2000})), FaultCode.TOO_LARGE),
+        (assistants.create("alice", OF_OWNER), FaultCode.CONFLICT),
+        (assistants.create("alice", OF_OWNER.replace(assistant_id="9", config={"a": "x" * 2000})), FaultCode.TOO_LARGE),
         (assistants.change("alice", "1", AssistantChange(metadata={"a": "x" * 200})), FaultCode.TOO_LARGE),
         (assistants.change("bob", "1", AssistantChange()), FaultCode.NOT_FOUND),
         (assistants.use_version("alice", "1", 2), FaultCode.NOT_FOUND),

@@ -65,7 +65,7 @@ async def is_not_found(blobs: Blobs, name: str) -> None:
 # Both
 
 
-async def test_bytes_are_kept_under_their_hash(blobs: Blobs) -> None:
+async def test_bytes_are_stored_under_their_hash(blobs: Blobs) -> None:
     blob = blobs.put(b"abc")
     assert blob == hashlib.sha256(b"abc").hexdigest()
     assert blobs.get(blob) == b"abc"
@@ -77,7 +77,7 @@ async def test_bytes_are_kept_under_their_hash(blobs: Blobs) -> None:
     await is_not_found(blobs, blob)
 
 
-async def test_a_large_file_is_read_in_pieces(blobs: Blobs) -> None:
+async def test_a_large_file_is_read_in_chunks(blobs: Blobs) -> None:
     blobs.limit = 2**24
     data = os.urandom(11 * 2**20)  # large enough for a multipart upload to S3
     part = await blobs.keep(FilePart(inline=data))
@@ -87,7 +87,7 @@ async def test_a_large_file_is_read_in_pieces(blobs: Blobs) -> None:
     assert max(map(len, pieces)) < 2**20
 
 
-async def test_a_file_that_is_on_the_disk_already_is_put_as_well(blobs: Blobs, tmp_path: Path) -> None:
+async def test_an_existing_file_can_be_put_again(blobs: Blobs, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"head" + b"abc")
     with (tmp_path / "file").open("rb") as file:
         file.seek(4)
@@ -95,14 +95,14 @@ async def test_a_file_that_is_on_the_disk_already_is_put_as_well(blobs: Blobs, t
     assert blobs.get(hashlib.sha256(b"abc").hexdigest()) == b"abc"
 
 
-async def test_the_same_file_can_be_put_by_many_at_once(blobs: Blobs) -> None:
+async def test_concurrent_puts_of_a_file_succeed(blobs: Blobs) -> None:
     parts = await asyncio.gather(*(blobs.keep(FilePart(inline=b"the same")) for _ in range(20)))
     (blob,) = {part.blob for part in parts if isinstance(part, FilePart)}
     assert blob is not None and blobs.get(blob) == b"the same"
     assert blobs.sweep(set(), LATER) == 1
 
 
-async def test_only_what_is_old_and_unnamed_is_swept(blobs: Blobs) -> None:
+async def test_the_sweep_spares_new_and_used_files(blobs: Blobs) -> None:
     used, unused = blobs.put(b"used"), blobs.put(b"unused")
     assert blobs.sweep(set(), 1000) == 0
     assert blobs.sweep({used}, LATER) == 1
@@ -114,7 +114,7 @@ async def test_only_what_is_old_and_unnamed_is_swept(blobs: Blobs) -> None:
 @pytest.mark.parametrize(
     "name", ["", "..", "../../etc/passwd", "a" * 63, "A" * 64, "a" * 64 + "\n", "a" * 65, "/etc/passwd", "é" * 64]
 )
-async def test_what_is_no_hash_never_reaches_the_store(blobs: Blobs, name: str) -> None:
+async def test_an_invalid_hash_never_reaches_the_store(blobs: Blobs, name: str) -> None:
     await is_not_found(blobs, name)
     with pytest.raises(FaultError) as error:
         await blobs.renew(name)
@@ -133,7 +133,7 @@ def test_a_file_that_is_too_large_is_refused(blobs: Blobs) -> None:
     assert error.value.fault.code is FaultCode.TOO_LARGE
 
 
-async def test_parts_lose_their_bytes_on_the_way_in_and_get_them_on_the_way_out(blobs: Blobs) -> None:
+async def test_bytes_of_parts_are_stored_and_loaded_again(blobs: Blobs) -> None:
     part = await blobs.keep(FilePart(name="a", inline=b"abc"))
     assert isinstance(part, FilePart)
     assert (part.name, part.size, part.inline, part.blob) == ("a", 3, None, hashlib.sha256(b"abc").hexdigest())
@@ -145,7 +145,7 @@ async def test_parts_lose_their_bytes_on_the_way_in_and_get_them_on_the_way_out(
     assert await blobs.load(by_url) == by_url
 
 
-async def test_all_who_hold_a_file_hold_the_same_bytes(blobs: Blobs) -> None:
+async def test_readers_of_a_file_share_its_bytes(blobs: Blobs) -> None:
     part = await blobs.keep(FilePart(name="a", inline=b"abc"))
     assert isinstance(part, FilePart)
     first, *others = await asyncio.gather(*(blobs.load(part, limit=3) for _ in range(100)))
@@ -160,7 +160,7 @@ async def test_all_who_hold_a_file_hold_the_same_bytes(blobs: Blobs) -> None:
         await blobs.load(part)
 
 
-async def test_a_part_that_names_a_file_must_name_one_that_is_there(blobs: Blobs) -> None:
+async def test_a_part_must_name_an_existing_file(blobs: Blobs) -> None:
     part = FilePart(blob=blobs.put(b"abc"))
     assert await blobs.keep(part) == part
     with pytest.raises(FaultError) as error:
@@ -170,7 +170,7 @@ async def test_a_part_that_names_a_file_must_name_one_that_is_there(blobs: Blobs
         await blobs.keep(FilePart(blob="../../etc/passwd"))
 
 
-async def test_only_files_of_a_message_are_changed(blobs: Blobs) -> None:
+async def test_only_file_parts_of_a_message_are_changed(blobs: Blobs) -> None:
     plain = Message(parts=(TextPart(text="a"), DataPart(data=1)))
     mixed = Message(parts=(TextPart(text="a"), FilePart(inline=b"abc")))
     stored = await blobs.keep_all([plain, mixed])
@@ -182,7 +182,7 @@ async def test_only_files_of_a_message_are_changed(blobs: Blobs) -> None:
 # A folder
 
 
-def test_bytes_are_synced_before_they_have_a_name(folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_are_synced_before_the_rename(folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
     named_at_sync: list[list[str]] = []
     sync = os.fsync
 
@@ -195,7 +195,7 @@ def test_bytes_are_synced_before_they_have_a_name(folder: FolderBlobs, monkeypat
     assert named_at_sync == [[], [blob]]  # first the bytes, then the folder with the name
 
 
-def test_a_disk_that_takes_nothing_is_our_fault_and_leaves_nothing(
+def test_a_failed_disk_write_is_unavailable_and_leaves_no_file(
     folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(file: int) -> None:
@@ -208,7 +208,7 @@ def test_a_disk_that_takes_nothing_is_our_fault_and_leaves_nothing(
     assert list(folder.folder.glob("??/*")) == []
 
 
-def test_the_sweep_takes_what_is_old_and_unnamed(folder: FolderBlobs) -> None:
+def test_the_sweep_deletes_old_unused_files(folder: FolderBlobs) -> None:
     used, unused, young = folder.put(b"used"), folder.put(b"unused"), folder.put(b"young")
     leftover = folder.path(unused).with_name("tmpabc")
     leftover.write_bytes(b"of a gateway that was killed")
@@ -222,7 +222,7 @@ def test_the_sweep_takes_what_is_old_and_unnamed(folder: FolderBlobs) -> None:
     assert folder.sweep({used}, 1000) == 0
 
 
-async def test_a_file_that_is_put_or_named_again_is_young_again(folder: FolderBlobs) -> None:
+async def test_putting_or_naming_a_file_renews_its_age(folder: FolderBlobs) -> None:
     blob = folder.put(b"abc")
     age(folder, blob)
     folder.put(b"abc")
@@ -233,9 +233,7 @@ async def test_a_file_that_is_put_or_named_again_is_young_again(folder: FolderBl
     assert folder.get(blob) == b"abc"
 
 
-def test_a_file_that_is_put_while_the_sweep_looks_at_it_stays(
-    folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_put_during_the_sweep_stays(folder: FolderBlobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the file after the sweep has read its age, and before it removes it."""
     blob = folder.put(b"abc")
     age(folder, blob)

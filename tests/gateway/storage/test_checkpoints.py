@@ -46,7 +46,7 @@ def ids(checkpoints: list[StoredCheckpoint]) -> list[str]:
     return [each.checkpoint_id for each in checkpoints]
 
 
-def test_the_newest_one_of_a_place_is_found_and_each_by_its_id(connection: Connection) -> None:
+def test_checkpoints_are_found_by_id_or_as_the_newest(connection: Connection) -> None:
     for checkpoint_id in ("2", "1", "3"):
         put(connection, "o", "t", stored(checkpoint_id))
     put(connection, "o", "t", stored("9", ns="inner:1"))
@@ -58,7 +58,7 @@ def test_the_newest_one_of_a_place_is_found_and_each_by_its_id(connection: Conne
     assert ids(page(connection, "o", "t", "", before="3", limit=1)) == ["2"]
 
 
-def test_another_owner_with_the_same_thread_has_none_of_them(connection: Connection) -> None:
+def test_checkpoints_belong_to_their_owner(connection: Connection) -> None:
     put(connection, "o", "t", stored("1"))
     assert find(connection, "p", "t", "") is None
     put(connection, "p", "t", stored("2"))
@@ -66,7 +66,7 @@ def test_another_owner_with_the_same_thread_has_none_of_them(connection: Connect
     assert ids(page(connection, "o", "t", None, limit=9)) == ["1"]
 
 
-def test_of_writes_the_first_counts_and_of_special_ones_the_newest(connection: Connection) -> None:
+def test_the_first_write_counts_and_the_newest_special_write(connection: Connection) -> None:
     put(connection, "o", "t", stored("1"))
     for body in (b"first", b"second"):
         put_writes(connection, "o", "t", "", "1", [write(0, body), write(-3, body)], "r1")
@@ -75,7 +75,7 @@ def test_of_writes_the_first_counts_and_of_special_ones_the_newest(connection: C
     assert [(each.idx, each.body) for each in found.writes] == [(-3, b"second"), (0, b"first")]
 
 
-def test_writes_stand_in_the_order_in_which_their_step_applies_them(connection: Connection) -> None:
+def test_writes_are_listed_in_the_order_of_application(connection: Connection) -> None:
     put(connection, "o", "t", stored("1"))
     writes = [write(0, b"b", "y", "~2"), write(1, b"a2", "z", "~1"), write(0, b"a1", "z", "~1")]
     put_writes(connection, "o", "t", "", "1", writes, "r1")
@@ -84,13 +84,13 @@ def test_writes_stand_in_the_order_in_which_their_step_applies_them(connection: 
     assert [each.body for each in found.writes] == [b"a1", b"a2", b"b"]
 
 
-def test_a_checkpoint_that_is_kept_again_takes_its_own_place(connection: Connection) -> None:
+def test_a_checkpoint_stored_again_replaces_itself(connection: Connection) -> None:
     put(connection, "o", "t", stored("1"))
     put(connection, "o", "t", stored("1", run_id="r2"))
     assert [each.run_id for each in page(connection, "o", "t", "", limit=9)] == ["r2"]
 
 
-def test_what_a_run_kept_goes_with_the_run(connection: Connection) -> None:
+def test_checkpoints_of_a_run_are_deleted_with_it(connection: Connection) -> None:
     put(connection, "o", "t", stored("1", run_id="r1"))
     put(connection, "o", "t", stored("2", run_id="r2"))
     put_writes(connection, "o", "t", "", "1", [write(0, b"of r2")], "r2")
@@ -99,7 +99,7 @@ def test_what_a_run_kept_goes_with_the_run(connection: Connection) -> None:
     assert (left.checkpoint_id, left.writes) == ("1", [])
 
 
-def test_a_copy_has_the_same_ids_and_is_a_thread_of_its_own(connection: Connection) -> None:
+def test_a_copy_has_the_same_ids_on_another_thread(connection: Connection) -> None:
     put(connection, "o", "t", stored("1"))
     put(connection, "o", "t", stored("2", ns="inner:1"))
     put_writes(connection, "o", "t", "", "1", [write(0, b"w")], "r1")

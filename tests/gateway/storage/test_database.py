@@ -15,13 +15,13 @@ from babelgate.canonical import FaultCode, FaultError, TaskState, ThreadChange
 from babelgate.gateway.storage import migrations
 from babelgate.gateway.storage.database import HEAD, REVISIONS, migrate
 from babelgate.gateway.storage.sqlite import open_engine
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, reaches, registered, submit
 from tests.gateway.storage.revisions import migrate_to
 
 SCHEMA = Path(migrations.__file__).parent / "schema.sql"
 
 
-def test_a_fresh_database_is_migrated_to_what_the_tables_say(tmp_path: Path) -> None:
+def test_a_new_database_has_the_declared_tables(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
@@ -36,7 +36,7 @@ def test_a_fresh_database_is_migrated_to_what_the_tables_say(tmp_path: Path) -> 
     engine.dispose()
 
 
-def test_a_fresh_database_is_what_the_migrations_make_of_an_empty_one(tmp_path: Path, accept: bool) -> None:
+def test_a_new_database_equals_a_migrated_empty_one(tmp_path: Path, accept: bool) -> None:
     """Compare the schema file with the migrations. `pytest --accept` writes it again after a new migration."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
@@ -57,7 +57,7 @@ def _tables(connection: Connection) -> list[str]:
     return inspect(connection).get_table_names()
 
 
-async def test_a_second_hub_leaves_the_first_ones_runs_alone(hubs: House) -> None:
+async def test_a_second_hub_does_not_touch_the_firsts_runs(hubs: HubFactory) -> None:
     await hubs.start(registered("echo", Echo()))
     second = hubs.make(registered("echo", Echo()))
     with pytest.raises(FaultError) as error:
@@ -65,7 +65,7 @@ async def test_a_second_hub_leaves_the_first_ones_runs_alone(hubs: House) -> Non
     assert error.value.fault.code is FaultCode.CONFLICT
 
 
-async def test_the_instance_is_made_once_and_kept(hubs: House) -> None:
+async def test_the_instance_id_is_created_once(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     instance = hub.instance
     await hubs.stop(hub)
@@ -73,7 +73,7 @@ async def test_the_instance_is_made_once_and_kept(hubs: House) -> None:
     assert (await hubs.start(registered("echo", Echo()), name="other.db")).instance != instance
 
 
-async def test_a_database_that_is_none_is_refused_and_not_touched(hubs: House) -> None:
+async def test_a_file_that_is_no_database_is_refused_unchanged(hubs: HubFactory) -> None:
     (hubs.folder / "hub.db").write_bytes(b"this is no database, whatever its name is" * 100)
     before = (hubs.folder / "hub.db").read_bytes()
     hub = hubs.make(registered("echo", Echo()))
@@ -85,12 +85,12 @@ async def test_a_database_that_is_none_is_refused_and_not_touched(hubs: House) -
     assert again.instance
 
 
-def test_the_revisions_that_are_known_are_those_that_there_are() -> None:
+def test_the_list_of_revisions_is_complete() -> None:
     scripts = ScriptDirectory(str(Path(migrations.__path__[0])))
     assert [script.revision for script in scripts.walk_revisions()][::-1] == list(REVISIONS)
 
 
-def test_a_database_of_an_unknown_revision_is_refused_before_it_is_changed(tmp_path: Path) -> None:
+def test_a_database_of_an_unknown_revision_is_refused_unchanged(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
@@ -103,7 +103,7 @@ def test_a_database_of_an_unknown_revision_is_refused_before_it_is_changed(tmp_p
     engine.dispose()
 
 
-def test_a_database_with_the_indexes_of_the_first_commits_gets_those_of_today(tmp_path: Path) -> None:
+def test_old_indexes_are_migrated(tmp_path: Path) -> None:
     """Restore the indexes of databases from before revision 0001 was changed in place."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
@@ -119,7 +119,7 @@ def test_a_database_with_the_indexes_of_the_first_commits_gets_those_of_today(tm
     engine.dispose()
 
 
-def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path: Path) -> None:
+def test_tallies_are_counted_from_an_earlier_releases_rows(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     thread = """INSERT INTO thread (pk, owner, thread_id, created_at, changed_at, ephemeral, body)
         VALUES (?, ?, ?, 1, 1, ?, x'')"""
@@ -150,7 +150,7 @@ def test_what_owners_have_is_counted_from_what_an_earlier_release_left(tmp_path:
     engine.dispose()
 
 
-def test_the_release_before_can_write_what_this_one_has_migrated(tmp_path: Path) -> None:
+def test_the_previous_release_can_write_to_the_migrated_database(tmp_path: Path) -> None:
     """Insert rows as the release before does: it names only the columns that it knows."""
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     tables = ("run", "webhook")
@@ -168,7 +168,7 @@ def test_the_release_before_can_write_what_this_one_has_migrated(tmp_path: Path)
     engine.dispose()
 
 
-async def test_the_status_of_an_earlier_releases_threads_is_what_their_runs_say(hubs: House) -> None:
+async def test_thread_statuses_are_migrated_from_their_runs(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     await hub.create_thread(OWNER, ThreadChange())

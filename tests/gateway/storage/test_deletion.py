@@ -51,7 +51,7 @@ from babelgate.gateway.storage.short_form import lengthen
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     begin,
@@ -67,12 +67,12 @@ from tests.gateway.hubs import (
     text,
     within,
 )
-from tests.given import make
+from tests.submissions import make
 
 SECRET = "the words that nobody may find again"
 
 
-def everywhere(house: House) -> str:
+def everywhere(house: HubFactory) -> str:
     """Return the whole content of the database as one text."""
     with sqlite3.connect(house.folder / "hub.db") as connection:
         dump = "\n".join(connection.iterdump())
@@ -88,7 +88,7 @@ def everywhere(house: House) -> str:
 # Threads
 
 
-async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_again(hubs: House) -> None:
+async def test_a_deleted_thread_is_not_found_and_keeps_its_id(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo", SECRET, alias="name", protocol="p", thread_metadata={"a": SECRET})
     url = "http://127.0.0.1:1/"
@@ -120,7 +120,7 @@ async def test_a_deleted_thread_is_found_by_nobody_and_its_id_is_not_given_out_a
     assert (await hub.reads.task(OWNER, other_task.task_id)).state is TaskState.COMPLETED
 
 
-async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
+async def test_a_tombstone_survives_a_restart(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     await hub.delete_thread(OWNER, receipt.thread_id)
@@ -130,10 +130,10 @@ async def test_a_tombstone_outlives_a_restart(hubs: House) -> None:
         await submit(hub, "echo", thread_id=receipt.thread_id)
 
 
-async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> None:
+async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted(concurrency=1)
     receipt = await submit(hub, "a")
-    going = (await agent.called()).open("half")
+    activation = (await agent.called()).open("half")
     waiting = await submit(hub, "a", "waits", thread_id=receipt.thread_id)
     other = await submit(hub, "a", "elsewhere")
     scopes = (
@@ -147,17 +147,17 @@ async def test_a_deletion_ends_open_readers_and_stops_the_agent(hubs: House) -> 
     await hub.delete_thread(OWNER, receipt.thread_id)
     for records in await within(asyncio.gather(*readers)):
         assert not any(isinstance(record.event, RunEnded) for record in records)
-    await within(going.closed.wait())
+    await within(activation.closed.wait())
     following = await agent.called()  # the slot is free, and the run that waited on the thread is gone
     assert following.call.text == "elsewhere"
     await finish(hub, following, other)
     assert not agent.waiting
 
 
-async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs: House) -> None:
+async def test_a_slow_reader_ends_when_its_thread_is_deleted(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
-    going.say(*(Custom(name=str(number)) for number in range(1200)))
+    receipt, activation = await begin(hub, agent)
+    activation.say(*(Custom(name=str(number)) for number in range(1200)))
     await follow(hub, Scope.task(receipt.task), until=lambda r: isinstance(r.event, Custom) and r.event.name == "1199")
     reading = hub.reads.follow(OWNER, Scope(receipt.thread_id))
     first = await within(anext(reading))
@@ -171,7 +171,7 @@ async def test_a_reader_that_is_far_behind_ends_when_its_thread_is_deleted(hubs:
 
 
 @pytest.mark.parametrize("kind", ["thread", "run"])
-async def test_a_reader_of_a_thread_or_of_another_run_reads_past_a_removal(hubs: House, kind: Any) -> None:
+async def test_other_readers_continue_past_a_removed_run(hubs: HubFactory, kind: Any) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     first = await submit_to_end(hub, "echo")
     await hub.remove_run(OWNER, first.run_id)
@@ -189,7 +189,7 @@ def is_end(record: Record) -> bool:
     return isinstance(record.event, RunEnded)
 
 
-async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_ever(hubs: House) -> None:
+async def test_a_reader_that_begins_during_a_deletion_ends(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     private(hub.reads, "_keys").clear()  # as after a long time without use
@@ -214,19 +214,19 @@ async def test_a_reader_that_asks_while_its_thread_is_deleted_does_not_wait_for_
         await hub.reads.records(OWNER, Scope(receipt.thread_id))
 
 
-async def test_a_caller_that_goes_away_during_a_deletion_leaves_no_reader_behind(hubs: House) -> None:
+async def test_a_disconnected_caller_of_a_deletion_leaves_no_reader(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     reader = asyncio.ensure_future(follow(hub, Scope(receipt.thread_id)))
     await follow(hub, Scope.task(receipt.task), until=lambda record: record.event.kind == "task_changed")
     caller = asyncio.ensure_future(hub.delete_thread(OWNER, receipt.thread_id))
     await asyncio.sleep(0)
     caller.cancel()
     await within(reader)
-    await within(going.closed.wait())
+    await within(activation.closed.wait())
 
 
-async def test_files_that_only_a_deleted_thread_named_are_swept(hubs: House) -> None:
+async def test_files_used_only_by_a_deleted_thread_are_swept(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
 
     async def send(*files: bytes, **fields: Any) -> Any:
@@ -282,7 +282,7 @@ async def chatty(hub: GatewayHub, agent: Scripted, **fields: Any) -> Any:
     return receipt, answered
 
 
-async def test_a_removed_run_is_emptied_everywhere_and_the_numbering_stays_whole(hubs: House) -> None:
+async def test_a_removed_run_is_emptied_and_keeps_its_numbers(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, answered = await chatty(hub, agent)
     await hub.change_run(OWNER, receipt.run_id, {"m": SECRET})
@@ -312,7 +312,7 @@ async def submit_states(hub: GatewayHub, agent: Scripted, *states: StateSaved, t
     return receipt
 
 
-async def test_a_removed_run_takes_its_states_along_but_for_what_a_later_one_goes_on_from(hubs: House) -> None:
+async def test_a_removed_runs_states_stay_only_as_later_bases(hubs: HubFactory) -> None:
     """Remove a run whose state a later run continues. That state is deleted only with the later run."""
     agent = Scripted()
     hub = await hubs.start(RegisteredAgent(AgentInfo(name="a", remembers=True, stateful=True), agent))
@@ -341,7 +341,7 @@ async def test_a_removed_run_takes_its_states_along_but_for_what_a_later_one_goe
     assert head.values == {"messages": ["other"]}
 
 
-async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_memory_held(hubs: House) -> None:
+async def test_readers_after_a_removal_ignore_cached_records(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
     receipt, answered = await chatty(hub, agent)
     for run_id in (receipt.run_id, answered.run_id):
@@ -349,7 +349,7 @@ async def test_readers_after_a_removal_get_what_the_journal_holds_and_not_what_m
     assert SECRET not in str(await follow(hub, Scope.task(receipt.task)))
 
 
-async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs: House) -> None:
+async def test_a_removal_deletes_files_that_only_the_run_uses(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
 
     async def gives(*files: bytes, thread_id: str | None = None) -> Any:
@@ -368,14 +368,14 @@ async def test_a_removal_takes_the_runs_files_along_unless_others_name_them(hubs
         await hub.reads.file(OWNER, only)
 
 
-async def test_a_run_of_a_task_that_is_open_cannot_be_removed(hubs: House) -> None:
+async def test_a_run_of_an_open_task_cannot_be_removed(hubs: HubFactory) -> None:
     hub, agent = await hubs.scripted()
-    receipt, going = await begin(hub, agent)
+    receipt, activation = await begin(hub, agent)
     behind = await submit(hub, "a", thread_id=receipt.thread_id)
     for run_id in (receipt.run_id, behind.run_id):
         with refused(FaultCode.CONFLICT):
             await hub.remove_run(OWNER, run_id)
-    going.ask("name").end()
+    activation.ask("name").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     with refused(FaultCode.CONFLICT):
         await hub.remove_run(OWNER, receipt.run_id)
@@ -387,7 +387,7 @@ async def test_a_run_of_a_task_that_is_open_cannot_be_removed(hubs: House) -> No
         await hub.remove_run("bob", receipt.run_id)
 
 
-async def test_removals_that_fail_change_nothing(hubs: House) -> None:
+async def test_removals_that_fail_change_nothing(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo", "here")
     before = await log(hub, receipt)
@@ -426,7 +426,7 @@ EVENTS: list[Event] = [
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.kind)
-def test_an_emptied_event_keeps_its_kind_and_ids_and_nothing_that_was_said(event: Event) -> None:
+def test_an_emptied_event_keeps_only_its_kind_and_ids(event: Event) -> None:
     empty = empty_event(event.replace(extra={"a2a": {"b": SECRET}}))
     assert SECRET not in encode_event(empty).decode()
     assert empty.kind == event.kind

@@ -18,7 +18,7 @@ from babelgate.gateway.runs.invocation import ThreadTranscript
 from babelgate.gateway.storage import journal
 from babelgate.gateway.storage.fold_cache import SnapshotCache
 from tests import strategies
-from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
 from tests.running import Running, running
 
 THREAD = "thread"
@@ -62,7 +62,7 @@ def over(empty: Callable[[], Any], records: Sequence[Record]) -> Any:
 
 @pytest.mark.parametrize("empty", VIEWS, ids=NAMES)
 @given(log=strategies.records(), data=st.data())
-def test_a_copy_goes_on_by_itself_from_any_record(empty: Callable[[], Any], log: list[Record], data: Any) -> None:
+def test_a_copy_continues_independently_from_any_record(empty: Callable[[], Any], log: list[Record], data: Any) -> None:
     cut = data.draw(st.integers(0, len(log)))
     view = over(empty, log[:cut])
     if data.draw(st.booleans()):
@@ -109,7 +109,7 @@ def fold() -> StateHistory:
     return StateHistory(THREAD, OWNER)
 
 
-async def test_who_looks_again_reads_what_came_since() -> None:
+async def test_a_second_read_loads_only_newer_records() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(12)
     assert (await snapshots.get(1, "a", fold, log.page, None)).seq == 12
@@ -120,7 +120,7 @@ async def test_who_looks_again_reads_what_came_since() -> None:
     assert [after for after, _ in log.read] == [12, 13]
 
 
-async def test_what_is_larger_than_may_be_is_refused_and_read_no_further() -> None:
+async def test_a_fold_over_the_limit_is_refused_early() -> None:
     snapshots, log = SnapshotCache(5000), Log()
     log.grow(100)
     assert (await snapshots.get(1, "a", fold, log.page, 3)).seq == 3
@@ -132,7 +132,7 @@ async def test_what_is_larger_than_may_be_is_refused_and_read_no_further() -> No
     assert len(log.read) < 5
 
 
-async def test_what_was_earlier_is_made_from_the_start_once_and_stands_beside_the_newest() -> None:
+async def test_an_earlier_snapshot_is_cached_next_to_the_newest() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(12)
     await snapshots.get(1, "a", fold, log.page, None)
@@ -145,7 +145,7 @@ async def test_what_was_earlier_is_made_from_the_start_once_and_stands_beside_th
     assert log.read == [(12, None), (7, 9)]
 
 
-async def test_an_earlier_one_follows_where_what_is_asked_for_is_far_from_it() -> None:
+async def test_a_distant_earlier_snapshot_starts_from_the_best_base() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(300)
     for until, begins in ((1, 0), (299, 1), (298, 1), (297, 0), (298, 297)):
@@ -154,7 +154,7 @@ async def test_an_earlier_one_follows_where_what_is_asked_for_is_far_from_it() -
         assert log.read[0] == (begins, until)
 
 
-async def test_where_a_run_began_is_known_when_more_was_said_since() -> None:
+async def test_the_start_of_a_run_is_found_after_later_records() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(7)
     await snapshots.get(1, "a", fold, log.page, None)
@@ -166,17 +166,17 @@ async def test_where_a_run_began_is_known_when_more_was_said_since() -> None:
     assert log.read == []
 
 
-async def test_each_caller_has_a_copy() -> None:
+async def test_each_caller_gets_a_copy() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(2)
-    mine = await snapshots.get(1, "a", fold, log.page, None)
-    mine.apply(log.records[0])
-    mine.fold.tasks["t"] = mine.fold.runs["r"] = None  # pyright: ignore[reportArgumentType]
+    fold_copy = await snapshots.get(1, "a", fold, log.page, None)
+    fold_copy.apply(log.records[0])
+    fold_copy.fold.tasks["t"] = fold_copy.fold.runs["r"] = None  # pyright: ignore[reportArgumentType]
     other = await snapshots.get(1, "a", fold, log.page, None)
     assert (other.seq, list(other.fold.tasks), list(other.fold.runs)) == (2, [], ["1", "2"])
 
 
-async def test_a_thread_that_was_forgotten_while_it_was_read_is_not_kept() -> None:
+async def test_a_thread_forgotten_during_a_read_is_not_cached() -> None:
     snapshots, log = SnapshotCache(LARGEST), Log()
     log.grow(2)
 
@@ -191,7 +191,7 @@ async def test_a_thread_that_was_forgotten_while_it_was_read_is_not_kept() -> No
     assert log.read[0] == (0, None)
 
 
-async def test_the_least_recently_used_go_when_there_are_too_many() -> None:
+async def test_the_least_recently_used_snapshots_are_evicted() -> None:
     snapshots, log = SnapshotCache(LARGEST, most=35_000), Log()
     log.grow(10)
 
@@ -208,7 +208,7 @@ async def test_the_least_recently_used_go_when_there_are_too_many() -> None:
     assert not await is_kept(2)
 
 
-async def test_one_that_is_too_large_is_not_kept_and_pushes_nobody_out() -> None:
+async def test_a_too_large_snapshot_is_not_cached() -> None:
     snapshots, log, large = SnapshotCache(LARGEST, most=25_000), Log(), Log()
     log.grow(10)
     large.grow(30)
@@ -219,7 +219,7 @@ async def test_one_that_is_too_large_is_not_kept_and_pushes_nobody_out() -> None
     assert log.read == [(10, None)]
 
 
-async def test_many_small_ones_are_bounded_too() -> None:
+async def test_the_number_of_small_snapshots_is_bounded() -> None:
     snapshots = SnapshotCache(LARGEST, most=100_000)
     log = Log()
     log.grow(1)
@@ -230,7 +230,7 @@ async def test_many_small_ones_are_bounded_too() -> None:
     assert log.read[0] == (0, None)
 
 
-async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
+async def test_a_removed_run_is_in_no_snapshot(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", "secret")
     await ends(hub, receipt)
@@ -243,7 +243,7 @@ async def test_a_removed_run_is_in_no_snapshot(hubs: House) -> None:
     assert "secret" not in str(vars((await history()).fold))
 
 
-async def test_a_thread_with_the_name_of_an_erased_one_has_nothing_of_it(hubs: House) -> None:
+async def test_a_thread_that_reuses_an_id_has_a_new_snapshot(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", "secret")
     await ends(hub, receipt)
@@ -308,7 +308,7 @@ class Counted:
 
 
 @pytest.mark.parametrize("path", ["wait", "stream"])
-async def test_what_was_just_said_is_in_memory_and_is_not_read_from_the_log(
+async def test_recent_records_are_folded_from_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     read = Counted(monkeypatch)
@@ -320,7 +320,7 @@ async def test_what_was_just_said_is_in_memory_and_is_not_read_from_the_log(
     assert read.records == 0
 
 
-async def test_a_log_that_another_gateway_has_rewritten_is_read_from_its_beginning() -> None:
+async def test_a_log_rewritten_elsewhere_is_read_again() -> None:
     cache = SnapshotCache(LARGEST, rewrites=(RunRemoved,))
     log = [
         Record(1, 1, None, None, 0, ThreadChanged(metadata={"said": True})),
@@ -342,7 +342,7 @@ async def test_a_log_that_another_gateway_has_rewritten_is_read_from_its_beginni
 
 
 @pytest.mark.parametrize("turn", [wait, stream, look, remember, step], ids=lambda turn: turn.__name__)
-async def test_a_turn_reads_no_more_of_the_log_than_the_one_before(
+async def test_each_turn_reads_equally_little_of_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn: Callable[[Running, str], Any]
 ) -> None:
     read = Counted(monkeypatch)

@@ -82,7 +82,7 @@ async def refused(doing: Any) -> str:
 # Items
 
 
-async def test_what_was_put_is_found_again_with_its_times(memory: Memory) -> None:
+async def test_an_item_is_read_back_with_its_times(memory: Memory) -> None:
     value = {"text": "é\u202e\0", "n": 10**20, "x": 0.1, "deep": [{"a": None}], "": True}
     await memory.store.put("alice", ("users", "jane"), "profile", value)
     item = await memory.store.get("alice", ("users", "jane"), "profile")
@@ -91,7 +91,7 @@ async def test_what_was_put_is_found_again_with_its_times(memory: Memory) -> Non
     assert item.created_at == item.updated_at > START
 
 
-async def test_a_second_put_replaces_the_value_and_keeps_the_birthday(memory: Memory) -> None:
+async def test_a_second_put_replaces_the_value_and_keeps_created_at(memory: Memory) -> None:
     await memory.put("a/x", value={"n": 1, "old": True})
     before = await memory.store.get("alice", ("a",), "x")
     await memory.put("a/x", value={"n": 2})
@@ -102,7 +102,7 @@ async def test_a_second_put_replaces_the_value_and_keeps_the_birthday(memory: Me
     assert await memory.rows() == 1
 
 
-async def test_a_deleted_item_is_gone_and_deleting_it_again_says_so(memory: Memory) -> None:
+async def test_deleting_a_deleted_item_reports_that_it_is_missing(memory: Memory) -> None:
     await memory.put("a/x", "a/y")
     assert await memory.store.delete("alice", ("a",), "x") is True
     assert await memory.store.delete("alice", ("a",), "x") is False
@@ -110,7 +110,7 @@ async def test_a_deleted_item_is_gone_and_deleting_it_again_says_so(memory: Memo
     assert await memory.found() == ["a/y"]
 
 
-async def test_items_outlive_the_gateway(memory: Memory) -> None:
+async def test_items_survive_a_restart(memory: Memory) -> None:
     await memory.put("a/x", value={"n": 1})
     await memory.journal.close()
     journal = Journal(memory.url)
@@ -120,7 +120,7 @@ async def test_items_outlive_the_gateway(memory: Memory) -> None:
     await journal.close()
 
 
-async def test_an_item_of_another_owner_is_neither_seen_nor_changed(memory: Memory) -> None:
+async def test_an_item_of_another_owner_is_not_visible(memory: Memory) -> None:
     await memory.put("a/x", value={"of": "alice"})
     await memory.put("a/x", value={"of": "bob"}, owner="bob")
     assert await memory.store.delete("eve", ("a",), "x") is False
@@ -131,7 +131,7 @@ async def test_an_item_of_another_owner_is_neither_seen_nor_changed(memory: Memo
     assert item is not None and item.value == {"of": "alice"}
 
 
-async def test_hundreds_of_puts_at_once_all_arrive(memory: Memory) -> None:
+async def test_hundreds_of_concurrent_puts_are_stored(memory: Memory) -> None:
     await asyncio.gather(*(memory.store.put("alice", ("n",), str(n % 100), {"n": n}) for n in range(300)))
     items = await (await memory.store.search("alice", ItemQuery(limit=1000))).all()
     assert sorted(item.value["n"] for item in items) == list(range(200, 300))
@@ -142,7 +142,7 @@ async def test_hundreds_of_puts_at_once_all_arrive(memory: Memory) -> None:
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("labels", [("",), ("a", ""), ("a.b",), ("a", "."), ("\0",), ("a\0b",), ("\ud800",)])
-async def test_a_label_that_is_none_is_refused_everywhere(memory: Memory, labels: tuple[str, ...]) -> None:
+async def test_an_invalid_label_is_refused_everywhere(memory: Memory, labels: tuple[str, ...]) -> None:
     store = memory.store
     assert "namespace" in await refused(store.put("alice", labels, "x", {}))
     assert "namespace" in await refused(store.get("alice", labels, "x"))
@@ -161,12 +161,12 @@ async def test_an_item_needs_a_namespace_and_a_key(memory: Memory) -> None:
 
 
 @pytest.mark.parametrize("value", [{"x": float("nan")}, {"x": "\ud800"}, {"x": object()}, [], None, "text"])
-async def test_a_value_that_is_no_json_object_is_refused(memory: Memory, value: Any) -> None:
+async def test_a_value_must_be_a_json_object(memory: Memory, value: Any) -> None:
     assert "value" in await refused(memory.store.put("alice", ("a",), "x", value))
     assert await memory.rows() == 0
 
 
-async def test_namespaces_that_only_look_alike_are_kept_apart(memory: Memory) -> None:
+async def test_similar_namespaces_are_distinct(memory: Memory) -> None:
     places = [
         "a/x",
         "a.b/x",
@@ -190,7 +190,7 @@ async def test_namespaces_that_only_look_alike_are_kept_apart(memory: Memory) ->
         assert await memory.found(prefix=(wild,)) == [f"{wild}/x"]
 
 
-async def test_a_key_may_hold_what_a_label_may_not(memory: Memory) -> None:
+async def test_a_key_may_contain_characters_that_labels_cannot(memory: Memory) -> None:
     keys = ["a.b", ".", "..", "/etc/passwd", " ", "\n", "💡", "x" * 5000]
     for key in keys:
         await memory.store.put("alice", ("a",), key, {"key": key})
@@ -202,7 +202,7 @@ async def test_a_key_may_hold_what_a_label_may_not(memory: Memory) -> None:
 # Time to live
 
 
-async def test_an_item_whose_time_is_over_is_not_there(memory: Memory) -> None:
+async def test_an_expired_item_is_not_found(memory: Memory) -> None:
     await memory.store.put("alice", ("a",), "x", {}, ttl=60)
     memory.clock.now += 59 * SECOND
     assert await memory.found(refresh=False) == ["a/x"]
@@ -212,7 +212,7 @@ async def test_an_item_whose_time_is_over_is_not_there(memory: Memory) -> None:
     assert await memory.store.delete("alice", ("a",), "x") is False
 
 
-async def test_reading_starts_the_time_again_unless_it_is_told_not_to(memory: Memory) -> None:
+async def test_reading_renews_the_time_to_live_unless_disabled(memory: Memory) -> None:
     await memory.store.put("alice", ("a",), "read", {}, ttl=60)
     await memory.store.put("alice", ("a",), "looked at", {}, ttl=60)
     await memory.store.put("alice", ("b",), "found", {"n": 1}, ttl=60)
@@ -226,20 +226,20 @@ async def test_reading_starts_the_time_again_unless_it_is_told_not_to(memory: Me
     assert await memory.found() == []
 
 
-async def test_reading_is_no_change(memory: Memory) -> None:
+async def test_reading_does_not_change_updated_at(memory: Memory) -> None:
     await memory.store.put("alice", ("a",), "x", {}, ttl=60)
     first = await memory.store.get("alice", ("a",), "x")
     assert await memory.store.get("alice", ("a",), "x") == first
 
 
-async def test_a_put_without_a_time_to_live_takes_it_away(memory: Memory) -> None:
+async def test_a_put_without_a_time_to_live_removes_it(memory: Memory) -> None:
     await memory.store.put("alice", ("a",), "x", {"n": 1}, ttl=60)
     await memory.store.put("alice", ("a",), "x", {"n": 2})
     memory.clock.now += 1000 * SECOND
     assert await memory.found() == ["a/x"]
 
 
-async def test_what_takes_the_place_of_an_item_that_is_over_is_new(memory: Memory) -> None:
+async def test_an_item_that_replaces_an_expired_one_is_new(memory: Memory) -> None:
     await memory.store.put("alice", ("a",), "x", {"n": 1}, ttl=60)
     memory.clock.now += 60 * SECOND
     await memory.store.put("alice", ("a",), "x", {"n": 2})
@@ -247,7 +247,7 @@ async def test_what_takes_the_place_of_an_item_that_is_over_is_new(memory: Memor
     assert item is not None and item.created_at == item.updated_at > START + 60 * SECOND
 
 
-async def test_an_item_that_is_over_and_was_not_swept_yet_is_not_in_the_way(memory: Memory) -> None:
+async def test_an_expired_unswept_item_does_not_block_others(memory: Memory) -> None:
     await asyncio.gather(*(memory.store.put("bob", ("old",), str(n), {}, ttl=1) for n in range(300)))
     await memory.store.put("alice", ("a",), "x", {"n": 1}, ttl=2)
     memory.clock.now += 60 * SECOND
@@ -256,12 +256,12 @@ async def test_an_item_that_is_over_and_was_not_swept_yet_is_not_in_the_way(memo
     assert item is not None and item.value == {"n": 2} and item.created_at == item.updated_at
 
 
-async def test_a_time_to_live_that_is_no_time_to_come_is_refused(memory: Memory) -> None:
+async def test_an_invalid_time_to_live_is_refused(memory: Memory) -> None:
     for ttl in (0, -1, 2**62, 10**30):
         assert "ttl" in await refused(memory.store.put("alice", ("a",), "x", {}, ttl=ttl))
 
 
-async def test_the_sweep_deletes_the_rows_of_all_owners_that_are_over_and_no_others(memory: Memory) -> None:
+async def test_the_sweep_deletes_only_expired_rows_of_all_owners(memory: Memory) -> None:
     await asyncio.gather(*(memory.store.put("bob", ("old",), str(n), {}, ttl=1) for n in range(600)))
     await memory.put("a/stays", "a/lives")
     await memory.store.put("alice", ("a",), "lives", {}, ttl=1000)
@@ -272,7 +272,7 @@ async def test_the_sweep_deletes_the_rows_of_all_owners_that_are_over_and_no_oth
     assert await memory.found() == ["a/lives", "a/stays"]
 
 
-async def test_a_put_deletes_rows_that_are_over_on_its_way(memory: Memory) -> None:
+async def test_a_put_also_deletes_some_expired_rows(memory: Memory) -> None:
     await asyncio.gather(*(memory.store.put("bob", ("old",), str(n), {}, ttl=1) for n in range(20)))
     memory.clock.now += 10 * SECOND
     await memory.put("a/x")
@@ -282,7 +282,7 @@ async def test_a_put_deletes_rows_that_are_over_on_its_way(memory: Memory) -> No
 # Search
 
 
-async def test_the_newest_change_comes_first_with_a_filter_and_without(memory: Memory) -> None:
+async def test_items_are_listed_by_their_newest_change(memory: Memory) -> None:
     await memory.put("a/1", "b/2", "a/3", "c/4", value={"n": 1})
     await memory.put("b/2", value={"n": 1})
     order = ["b/2", "c/4", "a/3", "a/1"]
@@ -296,7 +296,7 @@ async def test_the_newest_change_comes_first_with_a_filter_and_without(memory: M
 
 
 @pytest.mark.sqlite
-async def test_a_page_that_is_none_is_refused(memory: Memory) -> None:
+async def test_an_invalid_page_is_refused(memory: Memory) -> None:
     for limit, offset in ((-1, 0), (1, -1), (2**70, 0), (1, 2**70)):
         await refused(memory.store.search("alice", ItemQuery(limit=limit, offset=offset)))
         await refused(memory.store.namespaces("alice", NamespaceQuery(limit=limit, offset=offset)))
@@ -334,7 +334,7 @@ async def shelf(memory: Memory) -> Memory:
     return memory
 
 
-async def test_a_filter_finds_equal_values_as_json_means_equal(shelf: Memory) -> None:
+async def test_a_filter_compares_values_as_json_does(shelf: Memory) -> None:
     ones = {"one", "float one"}
     same = {key: {key} for key in VALUES} | {"one": ones, "float one": ones}
     for key, value in VALUES.items():
@@ -362,13 +362,11 @@ ORDERS: Sequence[tuple[Json, set[str]]] = [
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize(("condition", "keys"), ORDERS)
-async def test_an_order_holds_between_numbers_or_between_texts_and_nothing_else(
-    shelf: Memory, condition: Json, keys: set[str]
-) -> None:
+async def test_only_numbers_or_texts_can_be_ordered(shelf: Memory, condition: Json, keys: set[str]) -> None:
     assert await matching(shelf, condition) == keys
 
 
-async def test_an_object_asks_only_for_the_members_that_it_names(shelf: Memory) -> None:
+async def test_an_object_filter_ignores_other_members(shelf: Memory) -> None:
     assert await matching(shelf, {"x": 1}) == {"object"}
     assert await matching(shelf, {"y": {"z": {"$gte": "v"}}}) == {"object"}
     assert await matching(shelf, {"x": {"$ne": 1}}) == {"empty object"}
@@ -378,7 +376,7 @@ async def test_an_object_asks_only_for_the_members_that_it_names(shelf: Memory) 
     assert await shelf.found(filter={"none": None}) == []
 
 
-async def test_no_filter_breaks_on_any_value(shelf: Memory) -> None:
+async def test_filters_accept_any_value(shelf: Memory) -> None:
     names = ("$eq", "$ne", "$gt", "$gte", "$lt", "$lte")
     for name, operand in product(names, VALUES.values()):
         assert await matching(shelf, {name: operand}) <= {*VALUES, "missing"}
@@ -388,11 +386,11 @@ async def test_no_filter_breaks_on_any_value(shelf: Memory) -> None:
 @pytest.mark.parametrize(
     "condition", [{"$in": [1]}, {"$gt": 1, "x": 2}, {"x": {"$regex": "a"}}, [{"$": 1}], {"$" * 999: 1}]
 )
-async def test_an_operator_that_is_none_is_refused(memory: Memory, condition: Json) -> None:
+async def test_an_unknown_operator_is_refused(memory: Memory, condition: Json) -> None:
     assert "filter" in await refused(memory.found(filter={"v": condition}))
 
 
-async def test_text_is_looked_for_word_by_word_in_any_case_and_only_in_texts(memory: Memory) -> None:
+async def test_search_matches_words_of_texts_in_any_case(memory: Memory) -> None:
     await memory.put("a/1", value={"name": "Jane DOE", "likes": ["Green tea", {"and": "STRASSE"}]})
     await memory.put("a/2", value={"tea": "coffee", "n": 42})
     assert await memory.found(text="tea jane") == ["a/1"]
@@ -408,14 +406,14 @@ async def test_text_is_looked_for_word_by_word_in_any_case_and_only_in_texts(mem
 # Namespaces
 
 
-async def test_namespaces_are_listed_sorted_and_each_once(memory: Memory) -> None:
+async def test_namespaces_are_listed_sorted_without_repetition(memory: Memory) -> None:
     await memory.put("b/1", "b/2", "a.x/1", "a/1", "a-b/1", "a.x.y/1")
     assert await memory.spaces() == ["a", "a.x", "a.x.y", "a-b", "b"]
     assert await memory.spaces(limit=2, offset=1) == ["a.x", "a.x.y"]
     assert await memory.spaces(prefix=("a",)) == ["a", "a.x", "a.x.y"]
 
 
-async def test_a_star_is_any_one_label_at_either_end(memory: Memory) -> None:
+async def test_a_star_matches_one_label_at_either_end(memory: Memory) -> None:
     await memory.put("u.1.mem/k", "u.2.mem/k", "u.2.log/k", "v.1.mem/k", "u/k", "*.1.mem/k")
     assert await memory.spaces(prefix=("u", "*", "mem")) == ["u.1.mem", "u.2.mem"]
     assert await memory.spaces(prefix=("*", "1")) == ["*.1.mem", "u.1.mem", "v.1.mem"]
@@ -424,7 +422,7 @@ async def test_a_star_is_any_one_label_at_either_end(memory: Memory) -> None:
     assert await memory.spaces(prefix=("*", "*", "*", "*")) == []
 
 
-async def test_deep_namespaces_are_cut_after_they_were_matched(memory: Memory) -> None:
+async def test_deep_namespaces_are_cut_after_matching(memory: Memory) -> None:
     await memory.put("a.b.c/1", "a.b.d/1", "a/1", "e.f/1")
     assert await memory.spaces(max_depth=2) == ["a", "a.b", "e.f"]
     assert await memory.spaces(max_depth=1, suffix=("d",)) == ["a"]
@@ -437,7 +435,7 @@ async def test_deep_namespaces_are_cut_after_they_were_matched(memory: Memory) -
 
 
 @pytest.mark.sqlite
-async def test_no_statement_of_the_store_walks_through_the_table(memory: Memory) -> None:
+async def test_no_statement_of_the_store_scans_the_table(memory: Memory) -> None:
     statements: list[tuple[str, Any]] = []
 
     def record_statement(_: Any, __: Any, sql: str, parameters: Any, *___: Any) -> None:
@@ -467,7 +465,7 @@ def _plan(connection: Connection, sql: str, parameters: Any) -> tuple[str, list[
     return sql, [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)]
 
 
-async def test_a_row_says_when_it_ends_and_how_long_it_lives_in_microseconds(memory: Memory) -> None:
+async def test_a_row_stores_its_expiry_in_microseconds(memory: Memory) -> None:
     await memory.store.put("alice", ("a",), "x", {}, ttl=60)
     rows = await memory.journal.query(lambda c: c.execute(text("SELECT namespace, expires_at, ttl FROM item")).all())
     ((namespace, expires_at, ttl),) = rows

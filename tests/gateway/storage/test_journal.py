@@ -22,7 +22,7 @@ from babelgate.gateway.storage.tables import EventRow
 from babelgate.gateway.storage.transaction import Published, Transaction, read_meta, write_meta
 from babelgate.gateway.storage.unavailable import Unreachable, Unstored
 from tests.gateway.commits import Commits
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 
 EACH_DATABASE: Final = True
 EVENT: Final = table_of(EventRow)
@@ -130,7 +130,7 @@ async def test_a_lone_command_is_committed_at_once(writing: Writing) -> None:
 
 
 @pytest.mark.sqlite
-async def test_what_arrives_during_a_commit_is_one_transaction_in_order(writing: Writing) -> None:
+async def test_commands_during_a_commit_form_one_ordered_transaction(writing: Writing) -> None:
     await within(writing.journal.write(create("t")))
     before = writing.commits.count
     results = await writing.group(*(change("t", n=n) for n in range(20)))
@@ -139,7 +139,7 @@ async def test_what_arrives_during_a_commit_is_one_transaction_in_order(writing:
     assert [record.seq for published in writing.shown for record in published.records] == list(range(1, 22))
 
 
-async def test_a_command_that_refuses_before_it_changes_anything_costs_the_group_nothing(writing: Writing) -> None:
+async def test_a_command_refused_before_changes_keeps_the_group(writing: Writing) -> None:
     await within(writing.journal.write(create("t")))
     ran: list[str] = []
 
@@ -175,9 +175,7 @@ async def test_a_command_that_fails_in_the_middle_fails_alone(
 
 
 @pytest.mark.parametrize("number", [2**63, -(2**64)])
-async def test_a_value_that_the_database_does_not_take_spoils_only_its_own_command(
-    writing: Writing, number: int
-) -> None:
+async def test_a_value_rejected_by_the_database_fails_one_command(writing: Writing, number: int) -> None:
     """Write a number that the database refuses only when the rows of the group are written, after all commands."""
 
     def impossible(tx: Transaction) -> None:
@@ -191,7 +189,7 @@ async def test_a_value_that_the_database_does_not_take_spoils_only_its_own_comma
     assert [record.seq for record in await records(writing, pk)] == [1, 2, 3]
 
 
-async def test_two_commands_for_one_id_in_one_group_have_one_winner(writing: Writing) -> None:
+async def test_one_of_two_commands_for_an_id_wins(writing: Writing) -> None:
     def twice(tx: Transaction) -> int:
         return tx.create_thread("o", "same", ThreadChanged()).pk
 
@@ -213,7 +211,7 @@ async def test_a_long_queue_becomes_several_transactions(writing: Writing) -> No
 # Savepoints
 
 
-async def test_nobody_sees_a_released_savepoint_before_the_commit(writing: Writing) -> None:
+async def test_a_released_savepoint_is_invisible_before_the_commit(writing: Writing) -> None:
     """Check for a default of Python's driver, which commits when a savepoint is released."""
     await within(writing.journal.write(create("t")))
     counts: list[int] = []
@@ -228,7 +226,7 @@ async def test_nobody_sees_a_released_savepoint_before_the_commit(writing: Writi
     assert writing.others_see() == 3
 
 
-async def test_a_command_sees_what_the_ones_before_it_did_and_nothing_of_those_that_failed(writing: Writing) -> None:
+async def test_a_command_sees_the_changes_of_successful_commands_only(writing: Writing) -> None:
     await within(writing.journal.write(create("t")))
 
     def metadata(tx: Transaction) -> dict[str, Any]:
@@ -242,13 +240,13 @@ async def test_a_command_sees_what_the_ones_before_it_did_and_nothing_of_those_t
 # After the commit
 
 
-async def test_a_caller_gets_its_answer_after_others_can_see_the_change(writing: Writing) -> None:
+async def test_a_change_is_visible_before_its_caller_is_answered(writing: Writing) -> None:
     for number in range(20):
         await within(writing.journal.write(create(str(number))))
         assert writing.others_see() == number + 1
 
 
-async def test_a_caller_that_goes_away_changes_nothing_for_the_others(writing: Writing) -> None:
+async def test_a_cancelled_caller_does_not_affect_others(writing: Writing) -> None:
     await within(writing.journal.write(create("t")))
     held, go = threading.Event(), threading.Event()
 
@@ -274,7 +272,7 @@ async def test_pages_are_bounded_on_both_sides(writing: Writing) -> None:
     assert await writing.journal.page(pk + 1, 0) == []
 
 
-async def test_a_page_says_of_which_tasks_it_is_and_is_empty_where_they_are_erased_meanwhile(
+async def test_a_page_names_its_tasks_and_is_empty_after_erasure(
     writing: Writing,
 ) -> None:
     def work(tx: Transaction) -> int:
@@ -296,7 +294,7 @@ async def test_a_page_says_of_which_tasks_it_is_and_is_empty_where_they_are_eras
 
 
 @pytest.mark.slow
-async def test_a_page_of_large_records_ends_where_it_has_enough_of_them(writing: Writing) -> None:
+async def test_a_page_of_large_records_is_bounded_by_bytes(writing: Writing) -> None:
     pk = await within(writing.journal.write(create("t")))
     for _ in range(9):
         await within(writing.journal.write(change("t", fill="x" * 600_000)))
@@ -306,7 +304,7 @@ async def test_a_page_of_large_records_ends_where_it_has_enough_of_them(writing:
     assert pages == [[1, 2, 3, 4, 5], [6, 7, 8, 9], [10]]
 
 
-async def test_a_query_sees_one_moment_however_many_statements_it_has(writing: Writing) -> None:
+async def test_all_statements_of_a_query_see_one_snapshot(writing: Writing) -> None:
     pk = await within(writing.journal.write(create("t")))
     half, go = threading.Event(), threading.Event()
 
@@ -351,7 +349,7 @@ def large(thread_id: str) -> Callable[[Transaction], int]:
 
 
 @pytest.mark.sqlite
-async def test_a_full_disk_fails_what_does_not_fit_and_shows_nothing_of_it(writing: Writing) -> None:
+async def test_a_full_disk_fails_a_command_without_visible_changes(writing: Writing) -> None:
     pk = await within(writing.journal.write(create("t")))
     await within(writing.journal.write(full))
     before = len(writing.shown)
@@ -367,7 +365,7 @@ async def test_a_full_disk_fails_what_does_not_fit_and_shows_nothing_of_it(writi
 
 
 @pytest.mark.sqlite
-async def test_a_database_that_cannot_be_written_to_fails_every_command_until_it_can(writing: Writing) -> None:
+async def test_a_read_only_database_fails_commands_until_it_recovers(writing: Writing) -> None:
     """Make the database read-only, so that no transaction of the writer can begin."""
     pk = await within(writing.journal.write(create("t")))
     raw = await within(writing.journal.write(raw_connection))
@@ -382,7 +380,7 @@ async def test_a_database_that_cannot_be_written_to_fails_every_command_until_it
 
 
 @pytest.mark.sqlite
-async def test_a_commit_that_fails_is_forgotten_in_memory_too(writing: Writing) -> None:
+async def test_a_failed_commit_is_also_undone_in_memory(writing: Writing) -> None:
     pk = await within(writing.journal.write(create("t")))
     raw = await within(writing.journal.write(raw_connection))
 
@@ -400,7 +398,7 @@ async def test_a_commit_that_fails_is_forgotten_in_memory_too(writing: Writing) 
 
 
 @pytest.mark.sqlite
-async def test_a_command_whose_commit_fails_does_not_fail_those_after_it(writing: Writing) -> None:
+async def test_a_failed_commit_does_not_fail_later_commands(writing: Writing) -> None:
     """Let a commit fail after all statements succeeded, as on a full disk: by a constraint that is checked late."""
 
     def prepare(tx: Transaction) -> None:
@@ -420,7 +418,7 @@ async def test_a_command_whose_commit_fails_does_not_fail_those_after_it(writing
 
 @pytest.mark.sqlite
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_nothing_is_written_into_a_file_that_is_gone(writing: Writing, replaced: bool) -> None:
+async def test_no_command_writes_into_a_deleted_file(writing: Writing, replaced: bool) -> None:
     await within(writing.journal.write(create("t")))
     aside = writing.path.with_name("aside.db")
     writing.path.rename(aside)
@@ -435,7 +433,7 @@ async def test_nothing_is_written_into_a_file_that_is_gone(writing: Writing, rep
 
 
 @pytest.mark.sqlite
-async def test_a_damaged_file_is_named_in_the_words_of_sqlite(
+async def test_a_damaged_file_is_reported_with_sqlites_message(
     writing: Writing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE", 0.05)
@@ -459,9 +457,7 @@ async def test_a_damaged_file_is_named_in_the_words_of_sqlite(
 # Shutdown
 
 
-async def test_closing_commits_what_is_queued_and_refuses_what_comes_later(
-    tmp_path: Path, postgres: str | None
-) -> None:
+async def test_closing_commits_queued_commands_and_refuses_later_ones(tmp_path: Path, postgres: str | None) -> None:
     writing = Writing(tmp_path, postgres)
     await writing.open()
     first = writing.journal.write(create("t"))
@@ -478,7 +474,7 @@ async def test_closing_commits_what_is_queued_and_refuses_what_comes_later(
     assert writing.others_see() == 6
 
 
-async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
+async def test_a_standby_takes_the_database_when_the_other_ends(
     writing: Writing,
     tmp_path: Path,
     postgres: str | None,
@@ -489,7 +485,7 @@ async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
     await within(writing.journal.write(create("t")))
     second = Writing(tmp_path, postgres)
     opening = asyncio.ensure_future(second.journal.open(wait=True))
-    await within(turned(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
+    await within(eventually(lambda: "waiting until that gateway ends" in caplog.text), "the look at the lock")
     assert await within(writing.journal.write(change("t"))) == 2
     assert not opening.done()
     await within(writing.journal.close())
@@ -498,7 +494,7 @@ async def test_who_stands_by_has_the_database_when_the_other_one_is_gone(
     await within(second.journal.close())
 
 
-async def test_a_journal_that_is_opened_again_goes_on_where_it_ended(tmp_path: Path, postgres: str | None) -> None:
+async def test_a_reopened_journal_continues_where_it_ended(tmp_path: Path, postgres: str | None) -> None:
     writing = Writing(tmp_path, postgres)
     await writing.open()
     await within(writing.journal.write(create("t")))

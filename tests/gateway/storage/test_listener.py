@@ -27,7 +27,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Published, Transaction
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, url_of
 
@@ -127,7 +127,7 @@ def end_listeners(schema: str) -> None:
 # Live
 
 
-async def test_what_is_said_on_one_gateway_is_read_live_on_another(nodes: Sequence[Node]) -> None:
+async def test_events_of_one_gateway_are_read_live_on_another(nodes: Sequence[Node]) -> None:
     a, b = nodes
     start = await begin(a)
     reader = b.records(Scope("t", "run", "run 1"))
@@ -142,7 +142,7 @@ async def test_what_is_said_on_one_gateway_is_read_live_on_another(nodes: Sequen
     assert records == await a.follow(Scope("t", "run", "run 1"))
 
 
-async def test_readers_of_every_gateway_see_what_all_of_them_write_in_one_order(nodes: Sequence[Node]) -> None:
+async def test_readers_of_all_gateways_see_the_same_order(nodes: Sequence[Node]) -> None:
     await within(nodes[0].write(create()))
     readers = [node.records() for node in nodes for _ in range(3)]
 
@@ -158,31 +158,31 @@ async def test_readers_of_every_gateway_see_what_all_of_them_write_in_one_order(
     assert await within(asyncio.gather(*reading)) == [list(range(1, 82))] * 6
 
 
-async def test_notices_of_a_thread_come_in_order_of_commits(nodes: Sequence[Node]) -> None:
+async def test_notices_of_a_thread_arrive_in_commit_order(nodes: Sequence[Node]) -> None:
     """Compare sequence numbers, not numbers of notices: one notice may cover several commits."""
     a, b = nodes
     pk = await within(a.write(create()))
     for _ in range(5):
         await within(a.write(change()))
     await within(a.write(erase))
-    await within(turned(lambda: bool(b.heard) and b.heard[-1].erased), "the notices")
+    await within(eventually(lambda: bool(b.heard) and b.heard[-1].erased), "the notices")
     assert b.heard[0].created and not any(remote.created for remote in b.heard[1:])
     assert [remote.pk for remote in b.heard] == [pk] * len(b.heard)
     seqs = [remote.seq for remote in b.heard]
     assert seqs == sorted(seqs) and seqs[-1] == 6 and a.heard == []
 
 
-async def test_who_waits_for_a_thread_hears_that_another_gateway_has_made_it(nodes: Sequence[Node]) -> None:
+async def test_a_waiting_reader_learns_of_a_thread_created_elsewhere(nodes: Sequence[Node]) -> None:
     a, b = nodes
     waiting = asyncio.ensure_future(b.reads.await_thread("o", "t"))
     await within(a.write(create("another one")))
-    await within(turned(lambda: len(b.heard) == 1), "the notice")
+    await within(eventually(lambda: len(b.heard) == 1), "the notice")
     assert not waiting.done()
     await within(a.write(create()))
     assert await within(waiting) is True
 
 
-async def test_readers_of_a_thread_that_another_gateway_erases_come_to_an_end(nodes: Sequence[Node]) -> None:
+async def test_readers_end_when_another_gateway_erases_the_thread(nodes: Sequence[Node]) -> None:
     a, b = nodes
     await within(a.write(create()))
     reader = b.records()
@@ -194,7 +194,7 @@ async def test_readers_of_a_thread_that_another_gateway_erases_come_to_an_end(no
 # Reads that follow an acknowledgement of another gateway
 
 
-async def test_a_read_knows_what_another_gateway_has_acknowledged(nodes: Sequence[Node]) -> None:
+async def test_a_read_sees_commands_acknowledged_elsewhere(nodes: Sequence[Node]) -> None:
     a, b = nodes
     start = await begin(a)
     for each in range(20):
@@ -209,7 +209,7 @@ async def test_a_read_knows_what_another_gateway_has_acknowledged(nodes: Sequenc
     assert (await b.reads.task("o", "task 1")).state is TaskState.COMPLETED
 
 
-async def test_a_run_that_another_gateway_has_begun_or_ended_is_followed_to_its_end(nodes: Sequence[Node]) -> None:
+async def test_runs_of_another_gateway_are_followed_to_their_end(nodes: Sequence[Node]) -> None:
     a, b = nodes
     for number in range(1, 11):
         start = await begin(a, number)
@@ -223,7 +223,7 @@ async def test_a_run_that_another_gateway_has_begun_or_ended_is_followed_to_its_
         assert await within(b.follow(Scope("t", "run", f"run {number}"), late[-1].seq)) == []
 
 
-async def test_a_thread_that_another_gateway_has_erased_is_not_there(nodes: Sequence[Node]) -> None:
+async def test_a_thread_erased_elsewhere_is_not_found(nodes: Sequence[Node]) -> None:
     a, b = nodes
     await begin(a)
     await b.reads.snapshot("o", "t", Fold, partial(Fold, "t"))
@@ -239,7 +239,7 @@ async def test_a_thread_that_another_gateway_has_erased_is_not_there(nodes: Sequ
         assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_a_reader_whose_thread_is_erased_elsewhere_as_it_begins_does_not_wait(nodes: Sequence[Node]) -> None:
+async def test_a_reader_ends_if_its_thread_is_erased_meanwhile(nodes: Sequence[Node]) -> None:
     a, b = nodes
     await within(a.write(create()))
     key = b.reads.key
@@ -247,7 +247,7 @@ async def test_a_reader_whose_thread_is_erased_elsewhere_as_it_begins_does_not_w
     async def slow(owner: str, thread_id: str) -> int:
         pk = await key(owner, thread_id)
         await within(a.write(erase))
-        await within(turned(lambda: any(remote.erased for remote in b.heard)), "the notice")
+        await within(eventually(lambda: any(remote.erased for remote in b.heard)), "the notice")
         return pk
 
     vars(b.reads)["key"] = slow
@@ -261,7 +261,7 @@ def again(tx: Transaction) -> None:
     tx.create_thread("o", "t", ThreadChanged(metadata={"new": True}))
 
 
-async def test_a_thread_that_was_made_here_is_followed_as_it_is_elsewhere(nodes: Sequence[Node]) -> None:
+async def test_a_new_thread_is_followed_with_changes_of_others(nodes: Sequence[Node]) -> None:
     a, b = nodes
     await within(a.write(create()))
     await within(b.write(erase))
@@ -273,7 +273,7 @@ async def test_a_thread_that_was_made_here_is_followed_as_it_is_elsewhere(nodes:
     assert first.event == ThreadChanged(metadata={"new": True})
 
 
-async def test_an_id_that_was_given_out_again_elsewhere_is_of_the_new_thread(nodes: Sequence[Node]) -> None:
+async def test_an_id_reused_elsewhere_belongs_to_the_new_thread(nodes: Sequence[Node]) -> None:
     a, b = nodes
     await within(a.write(create()))
     await within(b.write(change(old=True)))
@@ -284,7 +284,7 @@ async def test_an_id_that_was_given_out_again_elsewhere_is_of_the_new_thread(nod
     assert len(await b.reads.records("o", THREAD)) == 1
 
 
-async def test_what_a_removed_run_has_said_is_in_no_memory_of_another_gateway(nodes: Sequence[Node]) -> None:
+async def test_a_removed_run_is_dropped_from_other_gateways_caches(nodes: Sequence[Node]) -> None:
     a, b = nodes
     start = await begin(a)
     await say(a, start, "secret")
@@ -299,9 +299,7 @@ async def test_what_a_removed_run_has_said_is_in_no_memory_of_another_gateway(no
 # Lost connections
 
 
-async def test_what_was_committed_while_nobody_listened_is_found_when_it_listens_again(
-    nodes: Sequence[Node], postgres_tables: str
-) -> None:
+async def test_commits_during_a_disconnection_are_found_afterwards(nodes: Sequence[Node], postgres_tables: str) -> None:
     a, b = nodes
     await within(a.write(create()))
     reader = b.records()
@@ -312,7 +310,7 @@ async def test_what_was_committed_while_nobody_listened_is_found_when_it_listens
         assert (await within(anext(reader))).seq == seq
 
 
-async def test_a_reader_of_a_thread_that_was_erased_while_nobody_listened_comes_to_an_end(
+async def test_a_reader_ends_after_an_erasure_during_a_disconnection(
     nodes: Sequence[Node], postgres_tables: str
 ) -> None:
     a, b = nodes
@@ -325,7 +323,7 @@ async def test_a_reader_of_a_thread_that_was_erased_while_nobody_listened_comes_
     assert any(remote.pk == pk and remote.erased for remote in b.heard)
 
 
-async def test_a_notice_that_did_not_come_is_not_missed_for_long(
+async def test_a_lost_notice_is_compensated_soon(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, postgres_tables: str
 ) -> None:
     monkeypatch.setattr(postgres, "_SILENCE", 0.2)
@@ -342,7 +340,7 @@ async def test_a_notice_that_did_not_come_is_not_missed_for_long(
         assert (await within(anext(reader))).seq == 2
 
 
-async def test_a_listener_whose_check_is_not_answered_connects_again(
+async def test_a_listener_reconnects_after_an_unanswered_check(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Freeze the listening connection, so that no notice arrives and no error reports the loss."""
@@ -366,7 +364,7 @@ def test_a_dead_listening_connection_is_replaced_within_thirty_seconds() -> None
     assert sum(bounds) <= 25
 
 
-async def test_a_gateway_stops_while_its_listener_is_not_answered(
+async def test_a_gateway_can_stop_during_an_unanswered_check(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_SILENCE", 0.1)
@@ -378,13 +376,13 @@ async def test_a_gateway_stops_while_its_listener_is_not_answered(
         assert monotonic() - begun < postgres._ANSWER / 2  # pyright: ignore[reportPrivateUsage]
 
 
-async def test_what_is_no_notice_of_a_gateway_does_no_harm(nodes: Sequence[Node], postgres_tables: str) -> None:
+async def test_a_foreign_notification_is_ignored(nodes: Sequence[Node], postgres_tables: str) -> None:
     a, b = nodes
     with connect(postgres_tables) as other:
         for payload in ("", "what?", '["n",[["x"]]]'):
             other.execute("SELECT pg_notify('babelgate_' || md5(current_schema()), %s)", (payload,))
     await within(a.write(create()))
-    await within(turned(lambda: len(b.heard) == 1), "the notice")
+    await within(eventually(lambda: len(b.heard) == 1), "the notice")
     assert await within(b.journal.row(Thread, "o", "t")) is not None
 
 

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from babelgate.canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
 from babelgate.canonical.thread import ThreadStatus
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -18,15 +18,15 @@ async def status(hub: Hub, thread_id: str) -> str:
     return (await hub.reads.thread_view(OWNER, thread_id)).status
 
 
-async def test_a_thread_is_as_busy_as_its_runs(hubs: House) -> None:
+async def test_the_status_of_a_thread_follows_its_runs(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     thread = await hub.create_thread(OWNER, ThreadChange())
     assert await status(hub, thread.thread_id) == "idle"
     receipt = await submit(hub, "a", thread_id=thread.thread_id)
-    going = await agent.called()
+    activation = await agent.called()
     assert await status(hub, thread.thread_id) == "busy"
-    going.ask("q").end()
+    activation.ask("q").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
     assert await status(hub, thread.thread_id) == "interrupted"
     await hub.cancel(OWNER, receipt.task_id)
@@ -42,7 +42,7 @@ async def test_a_thread_is_as_busy_as_its_runs(hubs: House) -> None:
     assert await status(hub, thread.thread_id) == "idle"
 
 
-async def test_threads_are_found_by_their_status(hubs: House) -> None:
+async def test_threads_are_found_by_their_status(hubs: HubFactory) -> None:
     agent, other = Scripted(), Scripted()
     hub = await hubs.start(registered("a", agent), registered("b", other))
     idle = (await hub.create_thread(OWNER, ThreadChange())).thread_id
@@ -64,7 +64,7 @@ async def test_threads_are_found_by_their_status(hubs: House) -> None:
         assert await status(hub, thread_id) == wanted
 
 
-async def test_threads_are_listed_newest_first_a_page_at_a_time(hubs: House) -> None:
+async def test_threads_are_listed_newest_first_in_pages(hubs: HubFactory) -> None:
     hub = await hubs.start()
     created = [(await hub.create_thread(OWNER, ThreadChange())).thread_id for _ in range(5)]
     assert await ids(hub) == created[::-1]
@@ -76,7 +76,7 @@ async def test_threads_are_listed_newest_first_a_page_at_a_time(hubs: House) -> 
     assert await ids(hub, order="thread_id", descending=False) == sorted(created)
 
 
-async def test_threads_are_found_by_what_their_callers_keep_on_them(hubs: House) -> None:
+async def test_threads_are_found_by_their_metadata(hubs: HubFactory) -> None:
     hub = await hubs.start()
     metadata: list[dict[str, Any]] = [{"a": 1, "b": {"x": 1, "y": 2}}, {"a": 2}, {"a": True}, {}]
     created = [(await hub.create_thread(OWNER, ThreadChange(metadata=each))).thread_id for each in metadata]
@@ -89,7 +89,7 @@ async def test_threads_are_found_by_what_their_callers_keep_on_them(hubs: House)
     assert await hub.reads.count_threads(OWNER, where) == 1
 
 
-async def test_threads_are_found_by_the_agent_that_ran_or_for_which_they_were_made(hubs: House) -> None:
+async def test_threads_are_found_by_their_agent(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
     created = await hub.create_thread(OWNER, ThreadChange(extra={"p": {"agent": "echo"}}))
     ran = await submit(hub, "echo")
@@ -101,7 +101,7 @@ async def test_threads_are_found_by_the_agent_that_ran_or_for_which_they_were_ma
     assert await ids(hub, ThreadFilter(agent="other", protocol="p")) == [elsewhere.thread_id]
 
 
-async def test_ephemeral_threads_are_in_no_list(hubs: House) -> None:
+async def test_ephemeral_threads_are_in_no_list(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", ephemeral=True)
     await ends(hub, receipt)
@@ -113,7 +113,7 @@ async def test_ephemeral_threads_are_in_no_list(hubs: House) -> None:
     ] == [receipt.run_id]
 
 
-async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House) -> None:
+async def test_runs_are_listed_newest_first_without_removed_ones(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
     receipts = [await submit(hub, "echo", metadata={"n": 0}, assistant="x")]
     await ends(hub, receipts[0])
@@ -151,7 +151,7 @@ async def test_runs_are_listed_newest_first_without_the_removed_ones(hubs: House
     assert [run.run_id for run in runs] == [receipts[2].run_id, receipts[0].run_id]
 
 
-async def test_another_owners_run_has_no_input_to_see(hubs: House) -> None:
+async def test_the_input_of_another_owners_run_is_hidden(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)

@@ -9,7 +9,7 @@ from babelgate.canonical import Record
 from babelgate.canonical.event import Custom
 from babelgate.gateway.storage import live
 from babelgate.gateway.storage.live import Channel, Channels
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 
 
 def some(first: int, last: int) -> Sequence[Record]:
@@ -25,7 +25,7 @@ def seqs(records: Sequence[Record] | None) -> list[int] | None:
     return None if records is None else [record.seq for record in records]
 
 
-def test_a_cursor_inside_the_ring_is_served_from_memory_and_one_before_it_is_not() -> None:
+def test_only_a_cursor_inside_the_ring_is_served_from_memory() -> None:
     channel = Channel(ring=4)
     assert channel.after(0) is None
     publish(channel, 1, 3)
@@ -38,14 +38,14 @@ def test_a_cursor_inside_the_ring_is_served_from_memory_and_one_before_it_is_not
     assert seqs(channel.after(9)) == []
 
 
-def test_a_channel_that_opens_in_the_middle_of_a_log_holds_nothing_older() -> None:
+def test_a_new_channel_has_no_records_before_its_start() -> None:
     channel = Channel(ring=4)
     publish(channel, 100, 101)
     assert channel.after(98) is None
     assert seqs(channel.after(99)) == [100, 101]
 
 
-def test_what_another_gateway_has_written_in_between_is_no_part_of_the_ring() -> None:
+def test_records_of_another_gateway_reset_the_ring() -> None:
     channel = Channel(ring=8)
     publish(channel, 1, 3)
     channel.note(3)
@@ -66,7 +66,7 @@ def test_what_another_gateway_has_written_in_between_is_no_part_of_the_ring() ->
     assert seqs(channel.after(12)) == [13] and channel.after(11) is None
 
 
-async def test_who_waits_is_woken_by_what_another_gateway_has_written_and_not_twice() -> None:
+async def test_a_notice_wakes_a_waiting_reader_once() -> None:
     channels = Channels()
     channels.note(1, 7)  # the thread has no reader, and so no channel
     assert channels.ends() == {}
@@ -83,14 +83,14 @@ async def test_who_waits_is_woken_by_what_another_gateway_has_written_and_not_tw
     again.cancel()
 
 
-def test_a_batch_larger_than_the_ring_keeps_its_end() -> None:
+def test_the_ring_keeps_the_end_of_a_large_batch() -> None:
     channel = Channel(ring=4)
     publish(channel, 1, 10)
     assert channel.after(5) is None
     assert seqs(channel.after(6)) == [7, 8, 9, 10]
 
 
-def test_a_ring_is_bounded_by_bytes_too() -> None:
+def test_a_ring_is_bounded_by_bytes() -> None:
     channel = Channel(ring=100)
     publish(channel, 1, 10, size=200_000)
     assert channel.after(4) is None
@@ -103,7 +103,7 @@ def test_a_ring_is_bounded_by_bytes_too() -> None:
     assert seqs(channel.after(11)) == [12]
 
 
-def test_a_batch_is_the_readers_own() -> None:
+def test_a_reader_may_change_its_batch() -> None:
     channel = Channel(ring=4)
     publish(channel, 1, 2)
     batch = channel.after(0)
@@ -111,7 +111,7 @@ def test_a_batch_is_the_readers_own() -> None:
     assert seqs(batch) == [1, 2]
 
 
-def test_a_channel_that_forgets_sends_its_readers_to_the_journal() -> None:
+def test_readers_of_a_cleared_channel_use_the_journal() -> None:
     channel = Channel(ring=4)
     publish(channel, 1, 4)
     channel.forget()
@@ -122,7 +122,7 @@ def test_a_channel_that_forgets_sends_its_readers_to_the_journal() -> None:
     assert seqs(channel.after(4)) == [5]
 
 
-async def test_all_who_wait_are_woken_by_one_publication() -> None:
+async def test_one_publication_wakes_all_readers() -> None:
     channel = Channel(ring=4)
     waiting = [asyncio.ensure_future(channel.more()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -130,7 +130,7 @@ async def test_all_who_wait_are_woken_by_one_publication() -> None:
     await within(asyncio.gather(*waiting))
 
 
-async def test_a_close_wakes_all_who_wait() -> None:
+async def test_closing_wakes_all_readers() -> None:
     channels = Channels()
     waiting = [asyncio.ensure_future(channels.get(pk).more()) for pk in (1, 1, 2)]
     await asyncio.sleep(0)
@@ -140,7 +140,7 @@ async def test_a_close_wakes_all_who_wait() -> None:
     assert channels.get(3).closed  # the thread is read for the first time after the close
 
 
-async def test_a_reader_that_goes_leaves_nothing_behind_on_a_silent_thread() -> None:
+async def test_a_cancelled_reader_of_a_silent_thread_is_removed() -> None:
     channel = Channel(ring=4)
     for _ in range(10):
         waiting = asyncio.ensure_future(channel.more())
@@ -151,7 +151,7 @@ async def test_a_reader_that_goes_leaves_nothing_behind_on_a_silent_thread() -> 
     assert len(waiters) == 0
 
 
-def test_channels_that_nobody_needs_are_dropped_and_the_others_kept() -> None:
+def test_only_unused_channels_are_dropped() -> None:
     channels = Channels(idle=4)
     read, pinned = channels.get(1), channels.get(2)
     read.readers = pinned.pinned = 1
@@ -171,7 +171,7 @@ def test_a_closed_channel_makes_room_for_another() -> None:
     channels.close(2)  # never had a reader
 
 
-def test_a_new_channel_stays_also_where_all_others_are_in_use() -> None:
+def test_a_new_channel_stays_while_all_others_are_used() -> None:
     channels = Channels(idle=4)
     used = [channels.get(pk) for pk in range(1, 8)]
     for pk, channel in enumerate(used, 1):
@@ -179,7 +179,7 @@ def test_a_new_channel_stays_also_where_all_others_are_in_use() -> None:
         channel.readers += 1
     for pk in range(8, 30):
         channel = channels.get(pk)
-        assert channels.get(pk) is channel, f"the channel of thread {pk} went before anybody could read it"
+        assert channels.get(pk) is channel, f"the channel of thread {pk} was dropped before it could be read"
         channel.readers += 1
         used.append(channel)
     assert [channels.get(pk) for pk in range(1, 30)] == used
@@ -187,10 +187,10 @@ def test_a_new_channel_stays_also_where_all_others_are_in_use() -> None:
         channel.readers -= 1
     for pk in range(30, 80):
         channels.get(pk)
-    assert channels.get(1) is not used[0], "a channel that nobody reads is kept"
+    assert channels.get(1) is not used[0], "a channel without readers was not dropped"
 
 
-async def test_events_are_forgotten_soon_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_are_dropped_soon_after_the_last_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "_LINGER", 0.0)
     channel = Channel(ring=8)
     publish(channel, 1, 3)
@@ -204,7 +204,7 @@ async def test_events_are_forgotten_soon_after_the_last_run(monkeypatch: pytest.
     await within(fired.wait())
     assert seqs(channel.after(1)) == [2, 3]
     channel.unpin()
-    await within(turned(lambda: channel.after(1) is None), "the end of the lingering")
+    await within(eventually(lambda: channel.after(1) is None), "the end of the lingering")
     assert seqs(channel.after(3)) == []
     publish(channel, 4, 5)
     assert seqs(channel.after(3)) == [4, 5]

@@ -29,26 +29,26 @@ def look(watch: Watch, now: float, **nodes: tuple[float, float]) -> list[str]:
     return [node_id for node_id, _ in watch.find_dead(now, observed)]
 
 
-def test_a_node_without_a_sign_of_life_for_eight_seconds_is_gone() -> None:
+def test_a_node_without_heartbeat_for_eight_seconds_is_lost() -> None:
     watch = Watch()
     gone_by_time = {now: look(watch, now, a=(0, now), b=(now, 0)) for now in (0.0, 2.0, 4.0, 6.0, 8.0, 10.0)}
     assert gone_by_time == {0.0: [], 2.0: [], 4.0: [], 6.0: [], 8.0: [], 10.0: ["a"]}
 
 
-def test_a_node_that_is_found_silent_at_the_first_look_is_given_two_beats_more() -> None:
+def test_a_node_silent_at_the_first_check_gets_two_heartbeats() -> None:
     watch = Watch()
     assert look(watch, 0, a=(0, 1000)) == []
     assert look(watch, BEAT, a=(0, 1000 + BEAT)) == []
     assert look(watch, 2 * BEAT, a=(0, 1000 + 2 * BEAT)) == ["a"]
 
 
-def test_when_the_databases_clock_is_set_forward_nobody_is_gone() -> None:
+def test_a_forward_jump_of_the_databases_clock_loses_no_node() -> None:
     watch = Watch()
     ages = (0, 0, 3600, 1, 1)
     assert [look(watch, now, a=(now, ages[number])) for number, now in enumerate((0, 2, 4, 6, 8))] == [[]] * 5
 
 
-def test_a_node_that_did_not_look_for_a_while_takes_nobody_for_gone_at_once() -> None:
+def test_a_paused_observer_declares_no_node_lost_at_once() -> None:
     """Pause the observation: the node was stopped, or the database did not answer, so that no heartbeat was stored."""
     watch = Watch()
     assert look(watch, 0, a=(0, 0)) == []
@@ -57,7 +57,7 @@ def test_a_node_that_did_not_look_for_a_while_takes_nobody_for_gone_at_once() ->
     assert look(watch, 34, a=(33, 1)) == []
 
 
-def test_a_node_that_comes_back_is_watched_anew() -> None:
+def test_a_returning_node_is_watched_from_the_start() -> None:
     watch = Watch()
     for now in (0, 2, 4, 6, 8):
         assert look(watch, now, a=(0, now)) == []
@@ -138,7 +138,7 @@ def nodes_of(url: str) -> dict[str, str | None]:
         return dict(other.execute("SELECT run_id, node FROM run ORDER BY run_id").fetchall())
 
 
-async def test_a_node_takes_over_at_its_start_what_is_nobodys_and_leaves_what_is_anothers(station: Station) -> None:
+async def test_a_starting_node_adopts_only_orphaned_runs(station: Station) -> None:
     first, _ = await station.join()
     put_run(station.url, "mine", first.node_id, pk=1)
     put_run(station.url, "alone", None, pk=2)
@@ -157,7 +157,7 @@ async def test_a_node_takes_over_at_its_start_what_is_nobodys_and_leaves_what_is
     }
 
 
-async def test_what_a_node_that_is_gone_had_is_taken_over_by_one_of_the_others(station: Station) -> None:
+async def test_one_node_adopts_the_runs_of_a_lost_node(station: Station) -> None:
     silent, _ = await station.join("gone")
     others = [(await station.join())[0] for _ in range(2)]
     for number in range(3):
@@ -170,7 +170,7 @@ async def test_what_a_node_that_is_gone_had_is_taken_over_by_one_of_the_others(s
     assert silent.node_id not in nodes_of(station.url).values()
 
 
-async def test_two_that_look_at_the_same_time_take_nothing_over_twice(station: Station) -> None:
+async def test_concurrent_checks_adopt_a_run_only_once(station: Station) -> None:
     nodes = [(await station.join())[0] for _ in range(3)]
     for number in range(50):
         put_run(station.url, f"r{number}", None, pk=number)
@@ -179,7 +179,7 @@ async def test_two_that_look_at_the_same_time_take_nothing_over_twice(station: S
     assert len(adopted) == len(set(adopted)) == 50
 
 
-async def test_a_run_that_begins_elsewhere_meanwhile_is_not_taken_over(station: Station) -> None:
+async def test_a_run_that_begins_elsewhere_is_not_adopted(station: Station) -> None:
     node, _ = await station.join()
     other, _ = await station.join()
     put_run(station.url, "r", None, "pending")
@@ -192,7 +192,7 @@ async def test_a_run_that_begins_elsewhere_meanwhile_is_not_taken_over(station: 
     assert nodes_of(station.url) == {"r": other.node_id}
 
 
-async def test_a_node_that_was_taken_for_gone_hears_of_it_and_is_there_again(station: Station) -> None:
+async def test_a_node_declared_lost_rejoins(station: Station) -> None:
     slow, _ = await station.join()
     other, _ = await station.join()
     put_run(station.url, "r", slow.node_id)
@@ -205,7 +205,7 @@ async def test_a_node_that_was_taken_for_gone_hears_of_it_and_is_there_again(sta
     assert not result.was_considered_dead
 
 
-async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_heartbeat_at_the_last_moment_counts(station: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     slow, _ = await station.join()
     other, _ = await station.join()
     put_run(station.url, "r", slow.node_id)
@@ -221,7 +221,7 @@ async def test_a_sign_of_life_at_the_last_moment_counts(station: Station, monkey
     assert nodes_of(station.url) == {"r": slow.node_id}
 
 
-async def test_what_a_node_leaves_is_taken_over_with_the_next_beat_of_another(station: Station) -> None:
+async def test_runs_of_a_leaving_node_are_adopted_soon(station: Station) -> None:
     leaves, _ = await station.join()
     stays, _ = await station.join()
     put_run(station.url, "r", leaves.node_id)
@@ -230,7 +230,7 @@ async def test_what_a_node_leaves_is_taken_over_with_the_next_beat_of_another(st
     assert result.adopted.runs == (("o", "r", leaves.name),)
 
 
-async def test_a_node_that_is_about_to_leave_takes_nothing_over(station: Station) -> None:
+async def test_a_leaving_node_adopts_no_runs(station: Station) -> None:
     leaves, _ = await station.join()
     stays, _ = await station.join()
     put_run(station.url, "r", None)
@@ -240,14 +240,14 @@ async def test_a_node_that_is_about_to_leave_takes_nothing_over(station: Station
     assert result.adopted.runs == (("o", "r", None),)
 
 
-async def test_one_of_the_nodes_leads_and_another_one_when_it_is_gone(station: Station) -> None:
+async def test_another_node_leads_when_the_leader_is_lost(station: Station) -> None:
     first, _ = await station.join()
     second, _ = await station.join()
     assert [result.leads for result in await station.beat(first, second)] == [True, False]
     assert [result.leads for result in await station.pass_time(second)] == [True]
 
 
-async def test_a_node_that_loses_its_connection_says_that_it_is_there_by_another(station: Station) -> None:
+async def test_a_node_sends_heartbeats_over_a_new_connection(station: Station) -> None:
     node, _ = await station.join()
     connection = node.connect()
     with connection.begin():
@@ -260,7 +260,7 @@ async def test_a_node_that_loses_its_connection_says_that_it_is_there_by_another
     assert [result.was_considered_dead for result in await station.beat(node)] == [False]
 
 
-async def test_a_heartbeat_that_hangs_pauses_the_node(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_hanging_heartbeat_pauses_the_node(postgres_tables: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Freeze the connection: the other nodes take over, so a run that started now would be taken over at once."""
     monkeypatch.setattr("babelgate.gateway.storage.nodes.BEAT", 0.02)
     monkeypatch.setattr("babelgate.gateway.storage.nodes.DEAD_AFTER", 0.2)
@@ -278,7 +278,7 @@ async def test_a_heartbeat_that_hangs_pauses_the_node(postgres_tables: str, monk
 
 
 @pytest.mark.parametrize("started", [False, True])
-async def test_a_node_leaves_a_server_that_hangs(postgres_tables: str, started: bool) -> None:
+async def test_a_node_can_leave_while_the_server_hangs(postgres_tables: str, started: bool) -> None:
     empty(postgres_tables)
     with Wire(url_of(postgres_tables)).running() as wire:
         node = Nodes(open_database(wire.url), "id", "name", lambda _: None)

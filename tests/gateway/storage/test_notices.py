@@ -5,7 +5,7 @@ import pytest
 from babelgate.gateway.storage.notices import Remote, decode_notice, encode_notices, merge
 
 
-def test_what_is_told_of_many_threads_comes_in_notices_that_postgresql_takes() -> None:
+def test_notices_of_many_threads_fit_postgresqls_limit() -> None:
     remotes = [Remote(2**63 - 1 - n, 2**31 - 1, erased=True, rewritten=True, created=True) for n in range(1000)]
     payloads = list(encode_notices("0" * 36, remotes))
     assert max(map(len, payloads)) < 8000
@@ -16,7 +16,7 @@ def test_what_is_told_of_many_threads_comes_in_notices_that_postgresql_takes() -
 
 
 @pytest.mark.parametrize("payload", ["", "[]", '["n"]', '["n",[[1]]]', '["n",[["1",2]]]', "{}", "[1,[]]", "\ud800"])
-def test_what_is_no_notice_is_none(payload: str) -> None:
+def test_an_invalid_payload_is_not_parsed_as_a_notice(payload: str) -> None:
     assert decode_notice(payload) is None
 
 

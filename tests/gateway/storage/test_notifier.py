@@ -16,7 +16,7 @@ from babelgate.gateway.storage.database import open_database
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.notifier import Notifier
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.test_listener import Node, change, create, erase, opened
 from tests.gateway.storage.wire import Wire
 from tests.postgres import empty, url_of
@@ -45,12 +45,12 @@ def server() -> Generator[PostgresServer]:
 
 
 @pytest.mark.slow
-async def test_a_commit_waits_for_no_flush_of_another_node(server: PostgresServer, tmp_path: Path) -> None:
+async def test_a_commit_does_not_wait_for_another_nodes_flush(server: PostgresServer, tmp_path: Path) -> None:
     """Let another session notify inside its transaction, which holds the lock of NOTIFY until its commit is flushed."""
     url = server.add_schema("flush")
     async with opened(url, tmp_path) as a, opened(url, tmp_path) as b:
         await within(a.write(create()))
-        await within(turned(lambda: len(b.heard) == 1), "the notice")
+        await within(eventually(lambda: len(b.heard) == 1), "the notice")
         async with (
             await psycopg.AsyncConnection.connect(server.url, autocommit=True) as other,
             AsyncExitStack() as stack,
@@ -65,12 +65,12 @@ async def test_a_commit_waits_for_no_flush_of_another_node(server: PostgresServe
                 query = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
                 return looks.execute(query, (other.info.backend_pid,)).fetchone() is not None
 
-            await within(turned(flushes), "the flush")
+            await within(eventually(flushes), "the flush")
             assert [await within(a.write(change())) for _ in range(3)] == [2, 3, 4]
             assert len(b.heard) == 1 and not flushing.done()
             looks.execute("SELECT pg_cancel_backend(%s)", (other.info.backend_pid,))
             await within(flushing)
-        await within(turned(lambda: b.heard[-1].seq == 4), "the notices")
+        await within(eventually(lambda: b.heard[-1].seq == 4), "the notices")
 
 
 @pytest.mark.slow
@@ -82,7 +82,7 @@ def test_a_notice_does_not_wait_for_the_flush(server: PostgresServer) -> None:
     engine.dispose()
 
 
-async def test_notices_of_one_thread_are_merged_while_none_can_be_sent(
+async def test_unsent_notices_of_one_thread_are_merged(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "_ANSWER", 0.1)
@@ -95,7 +95,7 @@ async def test_notices_of_one_thread_are_merged_while_none_can_be_sent(
         while not a_hung_up(a):
             last = await within(a.write(change()))
         assert monotonic() - begun < 10, "commits wait for no notice"
-        await within(turned(lambda: bool(b.heard) and b.heard[-1].seq == last), "the notices")
+        await within(eventually(lambda: bool(b.heard) and b.heard[-1].seq == last), "the notices")
         assert b.heard[-1].pk == pk and len(b.heard) < last
         assert any(remote.created for remote in b.heard)
 
@@ -111,7 +111,7 @@ async def frozen(wire: Wire) -> None:
     assert await asyncio.to_thread(wire.frozen.wait, 10)
 
 
-async def test_the_newest_notices_are_kept_beyond_the_bound(
+async def test_the_oldest_notices_are_dropped_beyond_the_bound(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notifier, "_MAX_PENDING", 3)
@@ -123,7 +123,7 @@ async def test_the_newest_notices_are_kept_beyond_the_bound(
         monkeypatch.setattr(notifier, "_ANSWER", 0.1)
         while not a_hung_up(a):
             await within(a.write(change("t5")))
-        await within(turned(lambda: pks[-1] in {remote.pk for remote in b.heard}), "the notices")
+        await within(eventually(lambda: pks[-1] in {remote.pk for remote in b.heard}), "the notices")
         assert {remote.pk for remote in b.heard if remote.created} >= set(pks[-2:])
         assert not {remote.pk for remote in b.heard} & set(pks[:3])
 
@@ -133,7 +133,7 @@ async def test_last_notices_are_sent_before_a_journal_closes(url: str, tmp_path:
         async with opened(url, tmp_path) as a:
             writes = [a.write(create(f"t{number}")) for number in range(300)]
         pks = {await within(each) for each in writes}
-        await within(turned(lambda: {remote.pk for remote in b.heard} == pks), "the notices")
+        await within(eventually(lambda: {remote.pk for remote in b.heard} == pks), "the notices")
 
 
 async def test_a_journal_closes_while_its_notice_is_not_answered(wire: Wire, tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_a_journal_closes_while_its_notice_is_not_answered(wire: Wire, tmp
         await within(a.journal.close(0.8))
 
 
-async def test_a_notifier_whose_server_is_away_stops(url: str) -> None:
+async def test_a_notifier_stops_while_its_server_is_down(url: str) -> None:
     """Stop a notifier that has never been able to connect."""
     with Wire(url).running() as wire:
         alone = Notifier("n", open_database(wire.url, shared=True))
@@ -177,7 +177,7 @@ async def test_a_commit_whose_node_dies_before_its_notice_reaches_readers(wire: 
 
 
 @pytest.mark.usefixtures("looks")
-async def test_readers_end_where_the_notice_of_an_erasure_is_lost(wire: Wire, url: str, tmp_path: Path) -> None:
+async def test_readers_end_even_if_the_erasure_notice_is_lost(wire: Wire, url: str, tmp_path: Path) -> None:
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         pk = await within(b.write(create()))
         reader = b.records()
@@ -189,7 +189,7 @@ async def test_readers_end_where_the_notice_of_an_erasure_is_lost(wire: Wire, ur
         assert [remote for remote in b.heard if remote.pk == pk] == [Remote(pk, 1, erased=True)]
 
 
-async def test_an_awaited_thread_is_found_where_its_notice_is_lost(
+async def test_an_awaited_thread_is_found_despite_a_lost_notice(
     wire: Wire, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("babelgate.gateway.storage.subscription._LOOK", 0.2)
@@ -206,10 +206,10 @@ async def test_a_settled_commit_is_announced_to_the_other_gateways(
     monkeypatch.setattr("babelgate.gateway.storage.writer.RETRY_DELAY", 0.05)
     async with opened(wire.url, tmp_path) as a, opened(url, tmp_path) as b:
         await within(a.write(create()))
-        await within(turned(lambda: len(b.heard) == 1), "the notice")
+        await within(eventually(lambda: len(b.heard) == 1), "the notice")
         wire.commits.append("lost after")
         assert await within(a.write(change())) == 2
-        await within(turned(lambda: b.heard[-1].seq == 2), "the notice")
+        await within(eventually(lambda: b.heard[-1].seq == 2), "the notice")
 
 
 def test_sqlite_has_no_notices(tmp_path: Path) -> None:

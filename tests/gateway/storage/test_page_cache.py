@@ -62,7 +62,7 @@ async def test_readers_of_one_log_share_its_pages() -> None:
     assert {begin for begin, _ in log.queries[3:]} <= {log.end}
 
 
-async def test_readers_that_wait_for_one_page_wait_for_one_query() -> None:
+async def test_readers_waiting_for_one_page_share_one_query() -> None:
     log = Log(BLOCK)
     log.gate.clear()
     readers = [asyncio.ensure_future(log.cache.get(PK, 0)) for _ in range(50)]
@@ -73,7 +73,7 @@ async def test_readers_that_wait_for_one_page_wait_for_one_query() -> None:
     assert log.queries == [(0, BLOCK)]
 
 
-async def test_a_reader_that_leaves_does_not_end_the_query_of_others() -> None:
+async def test_a_cancelled_reader_does_not_cancel_a_shared_query() -> None:
     log = Log(BLOCK)
     log.gate.clear()
     first, second = (asyncio.ensure_future(log.cache.get(PK, 0)) for _ in range(2))
@@ -90,7 +90,7 @@ async def test_the_end_of_a_log_is_read_again() -> None:
     assert await log.read() == list(range(1, 21))
 
 
-async def test_a_reader_sees_what_was_committed_after_the_query_of_another_began() -> None:
+async def test_a_reader_sees_commits_after_another_readers_query_began() -> None:
     log = Log(10)
     log.gate.clear()
     early = asyncio.ensure_future(log.cache.get(PK, 0))
@@ -112,7 +112,7 @@ async def test_a_log_that_was_rewritten_is_read_again() -> None:
     }
 
 
-async def test_a_query_that_began_before_a_log_was_rewritten_is_not_kept() -> None:
+async def test_a_query_begun_before_a_rewrite_is_not_cached() -> None:
     log = Log(BLOCK)
     log.gate.clear()
     old = asyncio.ensure_future(log.cache.get(PK, 0))
@@ -128,7 +128,7 @@ async def test_a_query_that_began_before_a_log_was_rewritten_is_not_kept() -> No
     assert page.records[0] == record(1, "new")
 
 
-async def test_a_page_that_was_loaded_before_the_reader_began_can_be_refused() -> None:
+async def test_a_reader_can_refuse_an_older_page() -> None:
     log = Log(BLOCK)
     page = await log.cache.get(PK, 0)
     assert log.cache.find(PK, 0, since=page.loaded_at) is page
@@ -137,7 +137,7 @@ async def test_a_page_that_was_loaded_before_the_reader_began_can_be_refused() -
     assert await log.cache.get(PK, 0, since=later) is not page
 
 
-async def test_a_failed_query_fails_for_all_who_wait_and_is_tried_again() -> None:
+async def test_a_failed_query_fails_all_waiters_and_is_retried() -> None:
     log = Log(BLOCK)
     log.fails = True
     for _ in range(2):
@@ -146,7 +146,7 @@ async def test_a_failed_query_fails_for_all_who_wait_and_is_tried_again() -> Non
     assert len(log.queries) == 2
 
 
-async def test_the_pages_that_are_kept_have_a_bound() -> None:
+async def test_the_number_of_cached_pages_is_bounded() -> None:
     weight = (await Log(BLOCK).cache.get(PK, 0)).weight
     log = Log(10 * BLOCK, most=3 * weight)
     for number in range(10):
@@ -168,8 +168,8 @@ async def test_any_part_of_a_log_is_read_without_a_gap(
         assert await log.read(after, until) == list(range(after + 1, min(end, end if until is None else until) + 1))
 
 
-def test_a_slice_has_at_most_so_many_records_and_bytes() -> None:
-    page = RecordPage(10, [record(seq) for seq in range(11, 21)], [100] * 10)
+def test_a_slice_is_bounded_by_records_and_bytes() -> None:
+    page = Page(10, [record(seq) for seq in range(11, 21)], [100] * 10)
     assert [each.seq for each in page.select(10, limit=3)] == [11, 12, 13]
     assert [each.seq for each in page.select(12, room=250)] == [13, 14]
     assert [each.seq for each in page.select(12, room=1)] == [13]

@@ -76,7 +76,7 @@ async def erase(journal: Journal, first: int, end: int) -> None:
         await within(journal.write(deletion.erase_thread, "o", f"t{number}"))
 
 
-async def test_partitions_are_there_before_they_are_needed_and_each_has_the_threads_of_its_keys(
+async def test_partitions_are_created_in_advance(
     journal: Journal,
 ) -> None:
     assert await within(journal.write(make)) == 2
@@ -88,7 +88,7 @@ async def test_partitions_are_there_before_they_are_needed_and_each_has_the_thre
     assert await within(journal.write(change(10))) == 2
 
 
-async def test_what_no_partition_was_made_for_is_kept_all_the_same(journal: Journal) -> None:
+async def test_threads_without_a_partition_go_into_the_rest(journal: Journal) -> None:
     await begin(journal, 1, 13)
     assert await within(journal.write(change(12))) == 2
     assert (await within(journal.write(partition_threads)))["event_rest"] == [10, 11, 12]
@@ -118,7 +118,7 @@ async def test_a_partition_is_dropped_once_its_last_thread_is_erased(
     assert await within(journal.write(partition_threads)) == {"event_20": [20, 21, 22]}
 
 
-async def test_whoever_has_a_lock_on_the_log_is_not_waited_for(journal: Journal, schema: str) -> None:
+async def test_a_partition_change_does_not_wait_for_a_lock(journal: Journal, schema: str) -> None:
     """Lock the log as a backup does. All other statements would queue behind a waiting change."""
     await within(journal.write(make))
     await begin(journal, 1, 23)
@@ -132,7 +132,7 @@ async def test_whoever_has_a_lock_on_the_log_is_not_waited_for(journal: Journal,
     assert await within(journal.write(drop))
 
 
-async def test_a_thread_that_begins_while_its_partition_is_looked_at_is_not_lost(journal: Journal, schema: str) -> None:
+async def test_a_thread_begun_during_a_drop_is_not_lost(journal: Journal, schema: str) -> None:
     """Insert a thread with a key that its gateway reserved long ago."""
     await within(journal.write(make))
     await begin(journal, 1, 23)
@@ -150,7 +150,7 @@ async def test_a_thread_that_begins_while_its_partition_is_looked_at_is_not_lost
     assert (await within(journal.write(partition_threads)))["event_0"] == [5]
 
 
-async def test_a_role_that_may_not_change_tables_is_told_so_and_everything_else_goes_on(
+async def test_a_role_without_ddl_rights_gets_a_warning_only(
     journal: Journal, schema: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def make_as_another(tx: Transaction) -> int:

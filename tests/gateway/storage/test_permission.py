@@ -32,7 +32,7 @@ def upload(url: str) -> None:
     assert httpx.post(where, files={"file": ("a.txt", b"mine")}, timeout=BOUND).status_code == 200
 
 
-def test_what_a_gateway_makes_is_for_its_user_alone(tmp_path: Path) -> None:
+def test_new_files_are_private_to_the_user(tmp_path: Path) -> None:
     with served(tmp_path, "--database", f"sqlite:///{tmp_path}/new/folder/x.db") as running:
         upload(running.url)
         by_path = modes(tmp_path / "new")
@@ -49,7 +49,7 @@ def test_what_a_gateway_makes_is_for_its_user_alone(tmp_path: Path) -> None:
             assert mode == ("700" if (tmp_path / name).is_dir() else "600"), name
 
 
-def test_what_others_could_read_before_they_cannot_after_a_start(tmp_path: Path) -> None:
+def test_existing_files_become_private_at_the_start(tmp_path: Path) -> None:
     make_database(tmp_path / "x.db")
     (tmp_path / "x.blobs" / "00").mkdir(parents=True)
     with closing(sqlite3.connect(tmp_path / "x.db")) as connection:
@@ -64,7 +64,7 @@ def test_what_others_could_read_before_they_cannot_after_a_start(tmp_path: Path)
     )
 
 
-def test_a_folder_that_was_there_and_what_the_user_took_away_stay_as_they_are(tmp_path: Path) -> None:
+def test_existing_folders_and_stricter_modes_are_unchanged(tmp_path: Path) -> None:
     shared, read_only = tmp_path / "shared", tmp_path / "read_only"
     shared.mkdir(0o755)
     read_only.touch(0o444)

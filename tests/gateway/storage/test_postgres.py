@@ -31,7 +31,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.transaction import Published, Transaction
 from babelgate.gateway.storage.unavailable import Unreachable, Unsettled, Unstored
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.revisions import migrate_to
 from tests.gateway.storage.wire import Commit, Wire
 from tests.postgres import connect, empty, new_schema, new_tables, run, url_of
@@ -84,7 +84,7 @@ def is_there(process: int) -> bool:
 # The schema
 
 
-async def test_a_new_database_is_made_as_the_tables_say() -> None:
+async def test_a_new_database_has_the_declared_tables() -> None:
     with new_schema() as schema:
         journal = Journal(url_of(schema))
         await journal.open()
@@ -107,7 +107,7 @@ async def test_a_new_database_is_made_as_the_tables_say() -> None:
         engine.dispose()
 
 
-async def test_a_database_of_the_release_before_gets_the_tables_of_this_one_and_keeps_its_threads() -> None:
+async def test_a_database_of_the_previous_release_is_migrated() -> None:
     columns = "SELECT table_name, column_name, data_type, collation_name FROM information_schema.columns "
     columns += "WHERE table_schema = current_schema() ORDER BY 1, 2"
     with new_schema() as schema, connect(schema) as other:
@@ -132,7 +132,7 @@ async def test_a_database_of_the_release_before_gets_the_tables_of_this_one_and_
         assert other.execute("SELECT thread_pk FROM event_0 ORDER BY 1").fetchall() == [(1,), (2,), (3,)]
 
 
-async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is() -> None:
+async def test_a_database_of_a_newer_release_is_refused_unchanged() -> None:
     with new_tables() as schema, connect(schema) as other:
         run(other, "INSERT INTO alembic_version VALUES ('9999')")
         with pytest.raises(FaultError, match="newer release") as error:
@@ -153,7 +153,7 @@ async def test_a_database_of_a_newer_release_is_refused_and_left_as_it_is() -> N
         "run": "run_pkey",
     }.items(),
 )
-def test_one_thing_is_found_by_its_key_before_anything_is_known_of_the_tables(statement: str, index: str) -> None:
+def test_lookups_use_an_index_before_tables_are_analyzed(statement: str, index: str) -> None:
     """Check generic plans of an empty database, which the server uses until it has analyzed the tables."""
     sql = vars(Sql(PGDialect_psycopg()))[statement].sql
     names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", sql)))
@@ -166,7 +166,7 @@ def test_one_thing_is_found_by_its_key_before_anything_is_known_of_the_tables(st
     assert any(f"using {index} " in step for (step,) in rows), rows
 
 
-async def test_the_rows_of_owners_are_counted_whatever_becomes_of_them(journal: Journal, url: str) -> None:
+async def test_rows_of_owners_are_counted_after_any_change(journal: Journal, url: str) -> None:
     await within(journal.write(create("t")))
     with psycopg.connect(url, autocommit=True) as other:
 
@@ -184,7 +184,7 @@ async def test_the_rows_of_owners_are_counted_whatever_becomes_of_them(journal: 
 # One gateway per database
 
 
-async def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(journal: Journal, url: str) -> None:
+async def test_a_second_gateway_on_the_database_is_refused(journal: Journal, url: str) -> None:
     with pytest.raises(FaultError) as error:
         await Journal(f"{url}&password=secret").open()
     assert error.value.fault.code is FaultCode.CONFLICT
@@ -198,7 +198,7 @@ async def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(jour
     await within(after.close())
 
 
-async def test_the_server_is_told_to_look_after_a_gateway_that_is_silent(journal: Journal, url: str) -> None:
+async def test_tcp_keepalives_are_set_for_the_servers_side(journal: Journal, url: str) -> None:
     if make_url(url).host is None:
         missing("PostgreSQL by TCP")
     show = "SELECT setting FROM pg_settings WHERE name = 'tcp_keepalives_idle'"
@@ -229,22 +229,20 @@ async def test_a_group_is_one_transaction(journal: Journal, url: str) -> None:
 @pytest.mark.parametrize(
     ("thread_id", "code"), [("a\0b", FaultCode.INVALID), ("".join(map(chr, range(300, 3300))), FaultCode.TOO_LARGE)]
 )
-async def test_an_id_that_the_database_does_not_take_fails_its_own_command_alone(
-    journal: Journal, thread_id: str, code: FaultCode
-) -> None:
+async def test_an_invalid_id_fails_only_its_command(journal: Journal, thread_id: str, code: FaultCode) -> None:
     writes = [journal.write(create(each)) for each in ("t", thread_id, "u")]
     results = await within(asyncio.gather(*writes, return_exceptions=True))
     assert isinstance(results[1], FaultError) and results[1].fault.code is code
     assert [type(each) for each in results] == [int, FaultError, int] and journal.failure is None
 
 
-async def test_what_cannot_be_stored_is_not_found_by_a_read_that_asks_for_it(journal: Journal) -> None:
+async def test_a_read_of_an_unstorable_id_finds_nothing(journal: Journal) -> None:
     with pytest.raises(FaultError) as error:
         await within(journal.row(Thread, "o", "a\0b"))
     assert error.value.fault.code is FaultCode.INVALID
 
 
-async def test_what_may_be_more_than_the_memory_comes_some_rows_at_a_time(url: str, tmp_path: Path) -> None:
+async def test_large_results_use_a_server_side_cursor(url: str, tmp_path: Path) -> None:
     streams: list[str] = []
 
     def note(_: Any, cursor: Any, sql: str, *__: Any) -> None:
@@ -267,7 +265,7 @@ async def test_what_may_be_more_than_the_memory_comes_some_rows_at_a_time(url: s
 # Lost connections
 
 
-async def test_a_lost_connection_is_made_anew_and_nothing_acknowledged_is_lost(journal: Journal) -> None:
+async def test_a_reconnect_keeps_acknowledged_changes(journal: Journal) -> None:
     pk = await within(journal.write(create("t")))
     end_sessions(await within(journal.write(process)))
     assert await within(journal.write(change("t"))) == 2
@@ -276,7 +274,7 @@ async def test_a_lost_connection_is_made_anew_and_nothing_acknowledged_is_lost(j
     assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2, 3]
 
 
-async def test_a_reader_whose_connection_is_lost_reads_all_the_same(journal: Journal) -> None:
+async def test_a_reader_survives_a_lost_connection(journal: Journal) -> None:
     pk = await within(journal.write(create("t")))
     query = "SELECT pg_backend_pid()"
     for _ in range(3):
@@ -302,9 +300,7 @@ async def opened(url: str, published: list[Published], *, shared: bool = False) 
         await within(journal.close())
 
 
-async def test_while_the_database_cannot_be_reached_nothing_is_written_or_read_and_then_everything(
-    wire: Wire, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_commands_work_again_after_an_outage(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unavailable, "PATIENCE", 0.5)
     async with opened(wire.url, []) as journal:
         pk = await within(journal.write(create("t")))
@@ -316,19 +312,19 @@ async def test_while_the_database_cannot_be_reached_nothing_is_written_or_read_a
                 await within(journal.page(pk, 0))
         assert journal.failure is not None and "secret" not in journal.failure
         wire.mend()
-        await within(turned(lambda: journal.failure is None), "the connection")
+        await within(eventually(lambda: journal.failure is None), "the connection")
         assert await within(journal.write(change("t"))) == 2
         assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
 
 
 @pytest.mark.parametrize("stored", [True, False])
-async def test_who_waits_for_a_commit_that_was_cut_is_told_what_became_of_it(wire: Wire, stored: bool) -> None:
+async def test_a_caller_learns_the_outcome_of_a_cut_commit(wire: Wire, stored: bool) -> None:
     published: list[Published] = []
     async with opened(wire.url, published) as journal:
         pk = await within(journal.write(create("t")))
         setattr(wire, "cut_after" if stored else "cut_before", b"COMMIT")
         written = journal.write(change("t"))
-        await within(turned(lambda: journal.failure is not None), "the cut")
+        await within(eventually(lambda: journal.failure is not None), "the cut")
         with pytest.raises(Unstored):  # later commands do not wait for the connection
             await within(journal.write(create("u")))
         assert not written.done() and [len(each.records) for each in published] == [1]
@@ -338,7 +334,7 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_what_became_of_it(wir
         else:
             with pytest.raises(Unstored):
                 await within(written)
-        await within(turned(lambda: journal.failure is None), "the connection")
+        await within(eventually(lambda: journal.failure is None), "the connection")
         next_seq = await within(journal.write(change("t")))
         assert next_seq == (3 if stored else 2)
         seqs = list(range(1, next_seq + 1))
@@ -347,7 +343,7 @@ async def test_who_waits_for_a_commit_that_was_cut_is_told_what_became_of_it(wir
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_each_commit_is_told_as_it_was_stored_however_often_the_connection_is_lost(
+async def test_outcomes_of_commits_are_correct_over_many_disconnections(
     wire: Wire, shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut also the commits with which the gateway reconnects, settles the lost commit, and claims the database."""
@@ -368,7 +364,7 @@ async def test_each_commit_is_told_as_it_was_stored_however_often_the_connection
         assert [record.seq for record in await within(journal.page(pk, 0))] == stored
 
 
-async def test_a_commit_that_comes_late_stores_nothing_that_was_refused(wire: Wire) -> None:
+async def test_a_late_commit_stores_no_refused_command(wire: Wire) -> None:
     async with opened(wire.url, [], shared=True) as journal:
         pk = await within(journal.write(create("t")))
         lost = await within(journal.write(process))
@@ -377,22 +373,22 @@ async def test_a_commit_that_comes_late_stores_nothing_that_was_refused(wire: Wi
         with pytest.raises(Unstored):
             await within(refused)
         wire.deliver()
-        await within(turned(lambda: not is_there(lost)), "the end of the session that was lost")
+        await within(eventually(lambda: not is_there(lost)), "the end of the session that was lost")
         assert await within(journal.write(change("t"))) == 2
         assert [record.seq for record in await within(journal.page(pk, 0))] == [1, 2]
 
 
-async def test_a_commit_that_is_unclear_at_the_end_is_not_called_refused(wire: Wire) -> None:
+async def test_a_commit_with_unknown_outcome_is_not_reported_as_refused(wire: Wire) -> None:
     async with opened(wire.url, []) as journal:
         wire.cut_before = b"COMMIT"
         written = journal.write(create("t"))
-        await within(turned(lambda: journal.failure is not None), "the cut")
+        await within(eventually(lambda: journal.failure is not None), "the cut")
     with pytest.raises(Unsettled):
         await within(written)
 
 
 @pytest.mark.parametrize("shared", [False, True])
-async def test_a_server_that_answers_nothing_does_not_keep_a_gateway_that_stops(wire: Wire, shared: bool) -> None:
+async def test_a_silent_server_cannot_prevent_the_stop(wire: Wire, shared: bool) -> None:
     async with opened(wire.url, [], shared=shared) as journal:
         pk = await within(journal.write(create("t")))
         await within(journal.page(pk, 0))
@@ -417,9 +413,7 @@ async def test_a_gateway_whose_database_hangs_is_not_ready(
         await within(gateway.hub.stop(1))
 
 
-async def test_a_gateway_whose_database_was_used_by_another_one_meanwhile_writes_no_more(
-    wire: Wire, url: str, tmp_path: Path
-) -> None:
+async def test_a_gateway_stops_writing_after_another_used_its_database(wire: Wire, url: str, tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo}, database=wire.url) as gateway:
         journal = gateway.hub.journal
         await within(journal.write(create("t")))
@@ -430,7 +424,7 @@ async def test_a_gateway_whose_database_was_used_by_another_one_meanwhile_writes
         async with opened(url, []) as other:
             assert await within(other.write(change("t"))) == 2
         wire.mend()
-        await within(turned(lambda: journal.is_superseded), "what has happened meanwhile")
+        await within(eventually(lambda: journal.is_superseded), "what has happened meanwhile")
         with pytest.raises(Unstored):
             await within(journal.write(change("t")))
         assert "Restart" in (journal.failure or "")

@@ -14,7 +14,7 @@ from babelgate.gateway.hub import Parts
 from babelgate.gateway.runs import webhooks
 from babelgate.gateway.storage import unavailable
 from babelgate.gateway.storage.journal import Journal
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.runs.test_webhooks import Receiver
 from tests.postgres_server import PostgresServer, postgres_server
 from tests.running import Running, running
@@ -55,7 +55,7 @@ class Writer:
                 self.refused += 1
 
 
-async def test_what_was_acknowledged_outlives_a_server_that_is_killed(server: PostgresServer) -> None:
+async def test_acknowledged_changes_survive_a_killed_server(server: PostgresServer) -> None:
     journal, stop = Journal(server.url), asyncio.Event()
     await journal.open()
     writers = [Writer(journal, f"t{number}") for number in range(_THREADS)]
@@ -65,11 +65,11 @@ async def test_what_was_acknowledged_outlives_a_server_that_is_killed(server: Po
         before = sum(len(writer.acknowledged) for writer in writers)
         more = before + 50
 
-        await within(turned(lambda wanted=more: sum(len(w.acknowledged) for w in writers) > wanted), "commits")
+        await within(eventually(lambda wanted=more: sum(len(w.acknowledged) for w in writers) > wanted), "commits")
         await asyncio.to_thread(server.kill)
-        await within(turned(lambda: journal.failure is not None), "the loss")
+        await within(eventually(lambda: journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
-        await within(turned(lambda: journal.failure is None), "the connection")
+        await within(eventually(lambda: journal.failure is None), "the connection")
     stop.set()
     await within(asyncio.gather(*writing))
     for writer in writers:
@@ -80,7 +80,7 @@ async def test_what_was_acknowledged_outlives_a_server_that_is_killed(server: Po
     await within(journal.close())
 
 
-async def test_a_gateway_serves_again_when_its_server_is_back(server: PostgresServer, tmp_path: Path) -> None:
+async def test_a_gateway_recovers_with_its_server(server: PostgresServer, tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo}, database=server.add_schema("gateway")) as gateway:
 
         async def say(text: str) -> int:
@@ -93,7 +93,7 @@ async def test_a_gateway_serves_again_when_its_server_is_back(server: PostgresSe
         assert (await within(gateway.http.get("/readyz"))).status_code == 503
         assert (await within(gateway.http.get("/healthz"))).status_code == 200
         await asyncio.to_thread(server.start)
-        await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
+        await within(eventually(lambda: gateway.hub.journal.failure is None), "the connection")
         assert await within(say("three")) == 200
         assert (await within(gateway.http.get("/readyz"))).status_code == 200
 
@@ -111,15 +111,13 @@ class Talk:
         await self.end.wait()
 
 
-async def test_what_an_agent_says_while_the_server_is_away_is_stored_when_it_is_back(
-    server: PostgresServer, tmp_path: Path
-) -> None:
+async def test_output_during_an_outage_is_stored_afterwards(server: PostgresServer, tmp_path: Path) -> None:
     talk = Talk()
     async with running(tmp_path, {"talk": talk}, database=server.add_schema("patient")) as gateway:
         run_id = await _start(gateway)
         await asyncio.to_thread(server.kill)
         talk.more.set()
-        await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
+        await within(eventually(lambda: gateway.hub.journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
         talk.end.set()
         run = await _end(gateway, run_id)
@@ -128,9 +126,7 @@ async def test_what_an_agent_says_while_the_server_is_away_is_stored_when_it_is_
 
 
 @pytest.mark.parametrize("cluster", [False, True])
-async def test_a_run_outlives_a_time_in_which_the_server_takes_no_writes(
-    server: PostgresServer, tmp_path: Path, cluster: bool
-) -> None:
+async def test_a_run_survives_a_read_only_server(server: PostgresServer, tmp_path: Path, cluster: bool) -> None:
     """Make the server read-only, like a demoted primary: its sessions stay open, and refuse writes (25006)."""
     talk, database = Talk(), server.add_schema(f"read_only_{cluster}".lower())
     shared: dict[str, Any] = {"cluster": True, "blobs": str(tmp_path / "blobs")} if cluster else {}
@@ -150,7 +146,7 @@ async def test_a_run_outlives_a_time_in_which_the_server_takes_no_writes(
         assert [part["content"] for message in run["output"] for part in message["parts"]] == ["one", "two"]
 
 
-async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
+async def test_a_run_with_refused_output_ends_after_the_outage(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fail also the read of the log that precedes the end of the run, because the server is still away."""
@@ -160,15 +156,15 @@ async def test_a_run_whose_words_were_refused_ends_when_the_server_is_back(
         run_id = await _start(gateway)
         await asyncio.to_thread(server.kill)
         talk.more.set()
-        await within(turned(lambda: not gateway.hub.engine.active), "the refusal")
+        await within(eventually(lambda: not gateway.hub.engine.active), "the refusal")
         await asyncio.to_thread(server.start)
-        await within(turned(lambda: gateway.hub.journal.failure is None), "the connection")
+        await within(eventually(lambda: gateway.hub.journal.failure is None), "the connection")
         await within(gateway.hub.engine.idle(), "the end")
         assert (await within(gateway.http.get(f"/acp/runs/{run_id}"))).json()["status"] == "failed"
 
 
 @pytest.mark.parametrize(("status", "posts"), [(200, 1), (500, 2)])
-async def test_a_try_while_the_server_was_away_counts_when_it_is_back(
+async def test_a_delivery_attempt_during_an_outage_is_counted(
     server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, posts: int
 ) -> None:
     """Keep the server away for longer than the patience. A delivery that the receiver accepted is not repeated."""
@@ -193,11 +189,11 @@ async def test_a_try_while_the_server_was_away_counts_when_it_is_back(
         await receiver.receives(1)
         await asyncio.to_thread(server.kill)
         receiver.hold.set()  # the outcome of the delivery cannot be stored
-        await within(turned(lambda: gateway.hub.journal.failure is not None), "the loss")
+        await within(eventually(lambda: gateway.hub.journal.failure is not None), "the loss")
         await asyncio.to_thread(server.start)
         parts: Parts = vars(gateway.hub)["_parts"]
         deliveries = vars(parts.deliverer)["_deliveries"]
-        await within(turned(lambda: not deliveries), "the end of the delivery")
+        await within(eventually(lambda: not deliveries), "the end of the delivery")
         assert receiver.got == [receiver.got[0]] * posts
         left = await gateway.hub.journal.query(
             lambda connection: connection.exec_driver_sql("SELECT count(*) FROM webhook").scalar_one()

@@ -16,7 +16,7 @@ from babelgate.gateway.storage.tables import MetaRow
 _META = table_of(MetaRow)
 
 
-def test_parameters_are_given_in_the_order_of_the_names_whatever_order_the_sql_has(tmp_path: Path) -> None:
+def test_parameters_are_passed_in_the_order_of_their_names(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
@@ -36,7 +36,7 @@ def test_parameters_are_given_in_the_order_of_the_names_whatever_order_the_sql_h
     engine.dispose()
 
 
-def test_a_name_that_the_statement_does_not_have_is_a_mistake(tmp_path: Path) -> None:
+def test_an_unknown_parameter_name_is_an_error(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     clause = select(_META.c.value).where(_META.c.name == bindparam("name"))
     for names in (("other",), (), ("name", "other")):
@@ -46,13 +46,13 @@ def test_a_name_that_the_statement_does_not_have_is_a_mistake(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("url", ["sqlite:///a.db", "postgresql://nobody@127.0.0.1/none"])
-def test_what_is_compiled_once_for_a_kind_of_database_is_what_each_would_compile(url: str) -> None:
+def test_cached_statements_equal_freshly_compiled_ones(url: str) -> None:
     writer, readers = open_database(url).open_writer().dialect, open_database(url).open_readers(1).dialect
     assert sql_of(writer) is sql_of(readers)
-    compiled = _made(Sql(writer))
-    assert _made(sql_of(writer)) == compiled
+    compiled = _statements(Sql(writer))
+    assert _statements(sql_of(writer)) == compiled
     assert len(compiled) > 10
 
 
-def _made(sql: Sql) -> dict[str, dict[str, Any]]:
+def _statements(sql: Sql) -> dict[str, dict[str, Any]]:
     return {name: vars(statement) for name, statement in vars(sql).items()}

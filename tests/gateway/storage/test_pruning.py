@@ -25,7 +25,7 @@ from tests.running import running
 _TABLES = tuple(map(table_of, (EventRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow)))
 
 
-def said(text: str) -> Any:
+def user_input(text: str) -> Any:
     return {"messages": [{"role": "user", "content": text}]}
 
 
@@ -49,32 +49,32 @@ async def looks_the_same(caller: Caller, thread_id: str, before: Any) -> None:
     await caller.gateway.hub.journal.query(check_database)
 
 
-async def test_a_graphs_thread_keeps_its_newest_state_and_goes_on_from_it(tmp_path: Path) -> None:
+async def test_a_pruned_graph_continues_from_its_newest_state(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "tools") as caller:
         thread_id = await caller.thread()
         for number in range(6):
-            await caller.wait(thread_id, "tools", said(f"{number}" * 2000))
+            await caller.wait(thread_id, "tools", user_input(f"{number}" * 2000))
         before, history = await caller.state(thread_id), await caller.history(thread_id)
         runs = await caller.get(f"/threads/{thread_id}/runs")
         sizes = await caller.gateway.hub.journal.query(_sizes)
         assert await prune(caller, thread_id) == 1
         await looks_the_same(caller, thread_id, before)
         now = await caller.gateway.hub.journal.query(_sizes)
-        assert now[0][0] == sizes[0][0] + 1, "the numbers of the log stay, and one says that it was pruned"
+        assert now[0][0] == sizes[0][0] + 1, "the log keeps its numbers and records the pruning"
         assert now[1][0] == 1, "a checkpoint"
         assert sum(size for _, size in now) < 0.7 * sum(size for _, size in sizes)
         for old in (history[1], history[-1]):
             answer = await caller.gateway.http.get(f"/threads/{thread_id}/state/{old['checkpoint_id']}")
             assert answer.status_code == 404
-            body = {"assistant_id": "tools", "checkpoint_id": old["checkpoint_id"], "input": said("x")}
+            body = {"assistant_id": "tools", "checkpoint_id": old["checkpoint_id"], "input": user_input("x")}
             answer = await caller.gateway.http.post(f"/threads/{thread_id}/runs/wait", json=body)
             assert answer.status_code == 404
         assert await caller.get(f"/threads/{thread_id}/runs") == runs
-        assert await prune(caller, thread_id) == 1, "there is nothing left to prune, which is no failure"
+        assert await prune(caller, thread_id) == 1, "pruning again must succeed"
         assert await caller.gateway.hub.journal.query(_sizes) == now
     async with graphs_running(tmp_path, "tools") as caller:
         await looks_the_same(caller, thread_id, before)
-        values = await caller.wait(thread_id, "tools", said("more"))
+        values = await caller.wait(thread_id, "tools", user_input("more"))
         assert values["messages"][: len(before["values"]["messages"])] == before["values"]["messages"]
         last = await caller.history(thread_id)
         assert last[-1]["checkpoint_id"] == before["checkpoint_id"]
@@ -84,7 +84,7 @@ async def test_a_graphs_thread_keeps_its_newest_state_and_goes_on_from_it(tmp_pa
         await looks_the_same(caller, thread_id, before)
 
 
-async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: Path) -> None:
+async def test_a_pruned_graph_can_be_answered(tmp_path: Path) -> None:
     inner = builder(State, {"count": writes({"count": 2}), "ask": asks("Right?")}).compile()
     graph = wrap_graph(builder(State, {"before": writes({"count": 1}), "inner": inner}), "within")[1]
     answers: list[Any] = []
@@ -93,7 +93,7 @@ async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: P
         for pruned in (False, True):
             thread_id = await caller.thread()
             for text in ("one", "two"):
-                await caller.wait(thread_id, "within", said(text))
+                await caller.wait(thread_id, "within", user_input(text))
                 if pruned:
                     before = await caller.state(thread_id)
                     deep = await caller.get(f"/threads/{thread_id}/state?subgraphs=true")
@@ -107,15 +107,15 @@ async def test_a_graph_that_asks_is_answered_as_if_nothing_were_gone(tmp_path: P
     assert len(texts[1]) == 4
 
 
-async def test_the_states_of_other_agents_are_shown_no_more_and_what_was_said_stays(tmp_path: Path) -> None:
+async def test_pruning_hides_old_states_and_keeps_messages(tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo, **agents("chat")}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
-        await caller.wait(thread_id, "echo", {**said("one"), "lang": "de"})
+        await caller.wait(thread_id, "echo", {**user_input("one"), "lang": "de"})
         await caller.update(thread_id, {"kept": 1, "messages": [{"role": "user", "content": "aside"}]})
-        await caller.wait(thread_id, "chat", said("two"))
-        await caller.wait(thread_id, "chat", said("three"))
-        await caller.wait(thread_id, "echo", said("four"))
+        await caller.wait(thread_id, "chat", user_input("two"))
+        await caller.wait(thread_id, "chat", user_input("three"))
+        await caller.wait(thread_id, "echo", user_input("four"))
         before = await caller.state(thread_id)
         stream = await _events(caller, thread_id, before)
         assert await prune(caller, thread_id) == 1
@@ -124,8 +124,8 @@ async def test_the_states_of_other_agents_are_shown_no_more_and_what_was_said_st
             each["method"] for each in await _events(caller, thread_id, before) if each["method"] == "messages"
         ]
         states = [each for each in await _events(caller, thread_id, before) if each["method"] == "values"]
-        assert all(each in stream for each in states), "a state is told as it was, or not at all"
-        last = await caller.wait(thread_id, "echo", said("five"))
+        assert all(each in stream for each in states), "a state must be complete or absent"
+        last = await caller.wait(thread_id, "echo", user_input("five"))
         assert [m["content"] for m in last["messages"]][-4:] == ["four", "four", "five", "five"]
         copied = await caller.post(f"/threads/{thread_id}/copy")
         assert copied["values"] == last
@@ -145,11 +145,11 @@ async def _events(caller: Caller, thread_id: str, last: Any) -> list[Any]:
     raise AssertionError("the stream has ended")
 
 
-async def test_a_reader_who_is_there_is_told_nothing_of_it_and_then_the_next_run_as_ever(tmp_path: Path) -> None:
+async def test_readers_are_not_affected_by_pruning(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "tools") as caller:
         thread_id = await caller.thread()
         for text in ("one", "two"):
-            await caller.wait(thread_id, "tools", said(text))
+            await caller.wait(thread_id, "tools", user_input(text))
         before = await caller.state(thread_id)
         last = (await _events(caller, thread_id, before))[-1]["seq"]
         body = {"channels": ["values", "checkpoints", "messages"], "since": last}
@@ -157,7 +157,7 @@ async def test_a_reader_who_is_there_is_told_nothing_of_it_and_then_the_next_run
         async with caller.gateway.http.stream("POST", f"/threads/{thread_id}/stream/events", json=body) as stream:
             lines = stream.aiter_lines()
             assert await prune(caller, thread_id) == 1
-            after = await caller.wait(thread_id, "tools", said("three"))
+            after = await caller.wait(thread_id, "tools", user_input("three"))
             while not live or live[-1]["params"]["data"] != after:
                 line = await within(anext(lines), "an event")
                 if line.startswith("data: "):
@@ -170,12 +170,12 @@ async def test_a_reader_who_is_there_is_told_nothing_of_it_and_then_the_next_run
         assert [each for each in replayed if each["method"] != "tasks"] == live[: live.index(replayed[-1]) + 1]
 
 
-async def test_a_thread_where_a_run_is_active_and_one_that_is_not_there_are_left_alone(tmp_path: Path) -> None:
+async def test_active_and_unknown_threads_are_not_pruned(tmp_path: Path) -> None:
     async with running(tmp_path, {"echo": demo.echo}) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
-        await caller.wait(thread_id, "echo", said("one"))
-        later = {"assistant_id": "echo", "input": said("two"), "after_seconds": 1000}
+        await caller.wait(thread_id, "echo", user_input("one"))
+        later = {"assistant_id": "echo", "input": user_input("two"), "after_seconds": 1000}
         run = await caller.post(f"/threads/{thread_id}/runs", later)
         history = await caller.history(thread_id)
         assert await prune(caller, thread_id, "00000000-0000-4000-8000-000000000000") == 0
@@ -187,7 +187,7 @@ async def test_a_thread_where_a_run_is_active_and_one_that_is_not_there_are_left
             await gateway.hub.prune_thread("bob", thread_id)
 
 
-async def test_what_fails_in_the_middle_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failure_during_pruning_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         thread_id = await caller.thread()
         await caller.wait(thread_id, "steps", {"items": []})
@@ -204,7 +204,7 @@ async def test_what_fails_in_the_middle_changes_nothing(tmp_path: Path, monkeypa
         assert await caller.gateway.hub.journal.query(_sizes) == sizes
 
 
-async def test_a_plan_counts_no_more_where_the_thread_has_gone_on(tmp_path: Path) -> None:
+async def test_an_outdated_plan_is_dropped(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         thread_id, hub = await caller.thread(), caller.gateway.hub
         await caller.wait(thread_id, "steps", {"items": []})
@@ -220,7 +220,7 @@ class Deltas(TypedDict):
     items: Annotated[list[str], DeltaChannel(lambda old, new: [*old, *(each for some in new for each in some)])]
 
 
-async def test_checkpoints_by_which_a_later_one_is_told_stay(tmp_path: Path) -> None:
+async def test_checkpoints_needed_by_later_ones_stay(tmp_path: Path) -> None:
     """Use a `DeltaChannel` of langgraph 1.2, whose value is computed from the writes of all checkpoints."""
     graphs = {"deltas": wrap_graph(builder(Deltas, {"one": writes({"items": ["x"]})}), "deltas")[1]}
     async with running(tmp_path, graphs) as gateway:

@@ -8,7 +8,7 @@ import pytest
 
 from babelgate.canonical import FaultCode, FaultError, TaskFilter, TaskState
 from babelgate.gateway.clock import Clock
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, reaches, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -24,7 +24,7 @@ class Ticking:
         return self.now
 
 
-async def test_tasks_are_listed_by_their_newest_change_page_by_page(hubs: House) -> None:
+async def test_tasks_are_listed_by_newest_change_in_pages(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("echo", Echo()), clock=Clock(Ticking()))
     waiting = await submit(hub, "a")
@@ -51,7 +51,7 @@ async def test_tasks_are_listed_by_their_newest_change_page_by_page(hubs: House)
     assert listed == expected
 
 
-async def test_a_page_that_is_exactly_full_is_the_last_one(hubs: House) -> None:
+async def test_an_exactly_full_page_can_be_the_last(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     for _ in range(2):
         await ends(hub, await submit(hub, "echo"))
@@ -59,7 +59,7 @@ async def test_a_page_that_is_exactly_full_is_the_last_one(hubs: House) -> None:
     assert page.tasks.count == 2 and page.next_cursor is None
 
 
-async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: House) -> None:
+async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("echo", Echo()), clock=Clock(Ticking()))
     one = await submit(hub, "echo")
@@ -67,7 +67,7 @@ async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: House) ->
     two = await submit(hub, "echo", thread_id=one.thread_id)
     ended = await ends(hub, two)
     three = await submit(hub, "a")
-    going = await agent.called()
+    activation = await agent.called()
 
     async def found(**where: Any) -> set[str]:
         page = await hub.reads.tasks(OWNER, TaskFilter(**where), limit=10)
@@ -81,7 +81,7 @@ async def test_tasks_are_filtered_by_agent_thread_state_and_time(hubs: House) ->
     assert await found(changed_after=ended.changed_at) == {two.task_id, three.task_id}
     assert await found(changed_after=ended.changed_at + 1) == {three.task_id}
     assert await found(agent="echo", states=frozenset({TaskState.WORKING})) == set()
-    going.end()
+    activation.end()
     await ends(hub, three)
 
 
@@ -113,14 +113,14 @@ def cursor(value: Any) -> str:
         base64.urlsafe_b64encode(b"[" * 100_000).decode(),
     ],
 )
-async def test_a_cursor_that_is_not_ours_is_refused_in_words(hubs: House, text: str) -> None:
+async def test_a_foreign_cursor_is_refused_with_a_message(hubs: HubFactory, text: str) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     with pytest.raises(FaultError) as error:
         await hub.reads.tasks(OWNER, TaskFilter(), limit=1, cursor=text)
     assert error.value.fault.code is FaultCode.INVALID
 
 
-async def test_a_broken_agent_is_listed_and_an_unknown_one_is_not_found(hubs: House) -> None:
+async def test_broken_agents_are_listed_and_unknown_ones_not_found(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()), registered("gone", None, broken="no module"))
     assert [info.name for info in hub.agents()] == ["echo", "gone"]
     assert hub.agent("echo").name == "echo"

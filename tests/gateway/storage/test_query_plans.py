@@ -37,7 +37,7 @@ def walks(steps: list[str]) -> list[str]:
     return [step for step in steps if step.startswith("SCAN") and not step.endswith((*PARTIAL, *NOTHING))]
 
 
-def test_no_statement_of_the_writer_walks_through_a_table(tmp_path: Path) -> None:
+def test_no_statement_of_the_writer_scans_a_table(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
@@ -64,7 +64,7 @@ def recorded_queries(engine: Engine) -> Generator[list[tuple[str, Any]]]:
     event.remove(engine, "before_cursor_execute", record)
 
 
-def test_a_page_of_threads_is_read_in_the_order_of_an_index(tmp_path: Path) -> None:
+def test_a_page_of_threads_uses_an_index(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     orders: tuple[ThreadOrder, ...] = ("created_at", "updated_at", "status")
     with engine.begin() as connection:
@@ -79,7 +79,7 @@ def test_a_page_of_threads_is_read_in_the_order_of_an_index(tmp_path: Path) -> N
     engine.dispose()
 
 
-def test_waiting_tasks_are_found_without_a_look_at_those_that_have_ended(tmp_path: Path) -> None:
+def test_waiting_tasks_are_found_by_an_index(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection:
         migrate(connection)
@@ -92,7 +92,7 @@ def test_waiting_tasks_are_found_without_a_look_at_those_that_have_ended(tmp_pat
     engine.dispose()
 
 
-def test_no_query_of_a_reader_walks_through_a_table(tmp_path: Path) -> None:
+def test_no_query_of_a_reader_scans_a_table(tmp_path: Path) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'a.db'}", writes=True, power=False)
     with engine.begin() as connection, recorded_queries(engine) as executed:
         migrate(connection)

@@ -7,7 +7,7 @@ import pytest
 from babelgate.canonical import FaultError, Run, Task, TaskState, Thread
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.row_cache import RowCache, RowChange
-from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -24,7 +24,7 @@ def change(pk: int, value: Any, owner: str = A, size: int = 1) -> RowChange:
     return RowChange(pk, owner, value, size)
 
 
-def test_the_newest_change_counts_and_each_owner_has_its_own() -> None:
+def test_the_cache_holds_the_newest_row_of_each_owner() -> None:
     cache = RowCache()
     cache.apply([change(1, task("k")), change(1, task("k", TaskState.COMPLETED)), change(2, task("k"), owner=B)])
     assert cache.get(Task, A, "k") == task("k", TaskState.COMPLETED)
@@ -32,7 +32,7 @@ def test_the_newest_change_counts_and_each_owner_has_its_own() -> None:
     assert cache.get(Run, A, "k") is None and cache.get(Thread, A, "k") is None
 
 
-def test_rows_that_were_rewritten_are_no_longer_here_and_others_are() -> None:
+def test_rewritten_rows_are_evicted() -> None:
     cache = RowCache()
     cache.apply([change(1, task("k")), change(2, task("other")), RowChange(1)])
     assert cache.get(Task, A, "k") is None
@@ -41,13 +41,13 @@ def test_rows_that_were_rewritten_are_no_longer_here_and_others_are() -> None:
     assert cache.get(Task, A, "k") == task("k")
 
 
-def test_a_row_that_has_grown_too_large_is_not_kept_in_its_old_form() -> None:
+def test_a_row_that_grew_too_large_is_evicted() -> None:
     cache = RowCache(largest=10)
     cache.apply([change(1, task("k")), change(1, task("k", TaskState.COMPLETED), size=11)])
     assert cache.get(Task, A, "k") is None
 
 
-def test_the_threads_that_changed_longest_ago_go_first() -> None:
+def test_the_least_recently_changed_threads_are_evicted_first() -> None:
     cache = RowCache(most=2)
     cache.apply([change(1, task("1")), change(2, task("2")), change(1, task("1")), change(3, task("3"))])
     assert [cache.get(Task, A, name) is not None for name in "123"] == [True, False, True]
@@ -55,7 +55,7 @@ def test_the_threads_that_changed_longest_ago_go_first() -> None:
     assert sum(cache.get(Task, A, str(number)) is not None for number in range(20)) == 0
 
 
-async def test_a_hub_gives_what_is_stored_and_nothing_of_what_was_removed(hubs: House) -> None:
+async def test_a_hub_returns_stored_rows_without_removed_data(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a")
     await ends(hub, receipt)

@@ -8,12 +8,12 @@ from babelgate.canonical import FaultCode, FaultError, Receipt, Scope, TaskState
 from babelgate.canonical.event import RunCreated, StepStarted
 from babelgate.canonical.hub import ThreadChange
 from babelgate.gateway.storage import run_page
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, answer, ends, reaches, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, answer, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
 
 
-async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) -> None:
+async def test_a_page_has_the_records_of_its_runs(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()), registered("other", Echo()))
     receipts: list[Receipt] = []
     for agent in ("echo", "other", "echo", "echo"):
@@ -34,7 +34,7 @@ async def test_a_page_holds_the_records_of_its_runs_and_counts_all(hubs: House) 
     assert caught.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_a_page_holds_all_that_the_log_has_of_its_tasks_and_of_those_that_wait(hubs: House) -> None:
+async def test_a_page_has_all_records_of_its_tasks(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("echo", Echo()))
     thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
@@ -58,7 +58,7 @@ async def test_a_page_holds_all_that_the_log_has_of_its_tasks_and_of_those_that_
         assert page.records == [record for record in log if record.task_id in tasks]
 
 
-async def test_there_is_no_page_where_steps_were_marked(hubs: House) -> None:
+async def test_there_is_no_page_of_runs_with_steps(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
@@ -67,7 +67,7 @@ async def test_there_is_no_page_where_steps_were_marked(hubs: House) -> None:
     assert await hub.reads.run_page(OWNER, receipt.thread_id, "a", limit=10) is None
 
 
-async def test_there_is_no_page_of_more_than_is_read_at_once(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_there_is_no_page_over_the_read_limit(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo", "x" * 500)
     await ends(hub, receipt)

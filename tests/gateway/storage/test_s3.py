@@ -66,7 +66,7 @@ async def fails(blobs: S3Blobs, blob: str, caplog: pytest.LogCaptureFixture) -> 
         assert "\n" not in line and line.startswith("file store could not ") and SECRET not in line
 
 
-async def test_a_store_that_is_down_is_told_of_and_used_again_when_it_is_up(
+async def test_an_unavailable_store_is_reported_and_used_again_later(
     way: Way, prefix: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     blobs = S3Blobs(BUCKET, prefix, 1000)
@@ -81,7 +81,7 @@ async def test_a_store_that_is_down_is_told_of_and_used_again_when_it_is_up(
     assert blobs.get(blob) == DATA
 
 
-async def test_a_request_that_did_not_come_through_is_repeated(way: Way, prefix: str) -> None:
+async def test_a_failed_request_is_retried(way: Way, prefix: str) -> None:
     way.refuse = 2
     blobs = S3Blobs(BUCKET, prefix, 1000)
     part = await within(blobs.keep(FilePart(inline=DATA)), "the file")
@@ -89,9 +89,7 @@ async def test_a_request_that_did_not_come_through_is_repeated(way: Way, prefix:
     assert way.refused == 2
 
 
-async def test_a_bucket_that_is_not_there_is_no_file_that_is_not_there(
-    way: Way, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_missing_bucket_is_not_reported_as_a_missing_file(way: Way, caplog: pytest.LogCaptureFixture) -> None:
     blobs = S3Blobs("no-such-bucket", "", 1000)
     assert "NoSuchBucket" in (await blobs.find_failure() or "")
     with pytest.raises(FaultError) as error:
@@ -99,7 +97,7 @@ async def test_a_bucket_that_is_not_there_is_no_file_that_is_not_there(
     assert error.value.fault.code is FaultCode.UNAVAILABLE
 
 
-async def test_a_download_that_breaks_off_does_not_end_as_if_it_were_whole(way: Way, prefix: str) -> None:
+async def test_an_incomplete_download_raises_an_error(way: Way, prefix: str) -> None:
     blobs = S3Blobs(BUCKET, prefix, 2**26)
     blob = blobs.put(os.urandom(2**25))
     async with aclosing(blobs.pieces(blob)) as pieces:
@@ -110,7 +108,7 @@ async def test_a_download_that_breaks_off_does_not_end_as_if_it_were_whole(way: 
                 pass
 
 
-async def test_a_store_that_says_nothing_holds_nobody_else_up(
+async def test_a_silent_store_delays_no_other_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
     with bound_socket() as silent:
@@ -130,7 +128,7 @@ async def test_a_store_that_says_nothing_holds_nobody_else_up(
         await asyncio.wait(waiting)
 
 
-async def test_what_is_young_is_not_sent_again_and_what_is_old_is(way: Way, prefix: str) -> None:
+async def test_only_an_old_file_is_uploaded_again(way: Way, prefix: str) -> None:
     blobs, old = S3Blobs(BUCKET, prefix, 1000), S3Blobs(BUCKET, prefix, 1000, young=-3600)
     blob = blobs.put(DATA)
     assert await old.renew(blob) and blobs.get(blob) == DATA
@@ -141,7 +139,7 @@ async def test_what_is_young_is_not_sent_again_and_what_is_old_is(way: Way, pref
     assert blobs.get(blob) == DATA
 
 
-async def test_a_gateway_keeps_its_files_there_as_long_as_a_thread_names_them(
+async def test_a_gateway_keeps_files_used_by_threads_in_s3(
     way: Way, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     artifacts = f"s3://{BUCKET}/{prefix}"
@@ -168,7 +166,7 @@ async def test_a_gateway_keeps_its_files_there_as_long_as_a_thread_names_them(
     assert SECRET not in caplog.text
 
 
-async def test_a_gateway_starts_while_the_store_is_down_and_is_not_ready(
+async def test_a_gateway_without_its_store_starts_but_is_not_ready(
     way: Way, prefix: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     way.cut()
@@ -194,7 +192,7 @@ async def move(folder: Path, artifacts: str, blob: str) -> None:
     assert FolderBlobs(folder / "other" / "gateway.blobs", 1000).get(blob) == DATA
 
 
-def test_what_the_extra_installs_is_asked_for_in_one_line(tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "obstore.py").write_text("raise ImportError('there is none')")
     ended = babelgate(tmp_path, "serve", BABELGATE_ARTIFACTS="s3://bucket", PYTHONPATH=f"{tmp_path}:{ROOT}")
     assert ended.returncode == 2 and ended.stdout == ""

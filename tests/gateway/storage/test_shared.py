@@ -25,7 +25,7 @@ from babelgate.gateway.settings.model import Limits, Queue
 from babelgate.gateway.storage import database, deletion, postgres, queries
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import Erased, Transaction
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.invariant import check_database
 from tests.gateway.storage.wire import Wire
 from tests.postgres import connect, empty, new_schema, url_of
@@ -155,7 +155,7 @@ async def pause(journal: Journal, start: StartedRun) -> None:
 # One thread
 
 
-async def test_what_several_gateways_append_to_one_thread_is_numbered_without_a_gap(
+async def test_records_of_several_gateways_are_numbered_without_gaps(
     nodes: Sequence[Journal], caplog: pytest.LogCaptureFixture
 ) -> None:
     pk = await within(nodes[0].write(create("t")))
@@ -172,7 +172,7 @@ async def test_what_several_gateways_append_to_one_thread_is_numbered_without_a_
     assert sum(node.races for node in nodes) > 0 and caplog.messages == []
 
 
-async def test_a_command_that_only_looks_sees_what_another_gateway_has_just_written(nodes: Sequence[Journal]) -> None:
+async def test_a_reading_command_sees_another_gateways_commit(nodes: Sequence[Journal]) -> None:
     a, b, _ = nodes
     await within(a.write(create("t")))
     for each in range(ROUNDS):
@@ -182,7 +182,7 @@ async def test_a_command_that_only_looks_sees_what_another_gateway_has_just_writ
         assert await within(a.write(metadata("t"))) == {"n": -each}
 
 
-async def test_a_refusal_is_of_the_thread_as_it_is_and_not_as_it_was(nodes: Sequence[Journal]) -> None:
+async def test_a_refusal_depends_on_the_current_thread(nodes: Sequence[Journal]) -> None:
     a, b, _ = nodes
     begun = await within(a.write(submit(1)))
     assert begun.start is not None
@@ -193,7 +193,7 @@ async def test_a_refusal_is_of_the_thread_as_it_is_and_not_as_it_was(nodes: Sequ
         await within(a.write(submit(3, strategy="reject")))
 
 
-async def test_of_a_group_only_what_is_stale_costs_something_and_each_command_is_done_once_in_its_order(
+async def test_only_stale_commands_of_a_group_are_repeated(
     nodes: Sequence[Journal],
 ) -> None:
     a, b, _ = nodes
@@ -217,7 +217,7 @@ async def test_of_a_group_only_what_is_stale_costs_something_and_each_command_is
     assert [await within(a.write(metadata(name))) for name in ("t", "u", "v")] == [{"x": 2, "y": 1}, {"x": 1}, {"x": 1}]
 
 
-async def test_a_command_that_fails_in_the_middle_because_it_is_stale_is_done_again(nodes: Sequence[Journal]) -> None:
+async def test_a_command_that_fails_on_stale_data_is_repeated(nodes: Sequence[Journal]) -> None:
     a, b, _ = nodes
     await within(a.write(create("t")))
     await within(b.write(metadata("t")))
@@ -236,7 +236,7 @@ async def test_a_command_that_fails_in_the_middle_because_it_is_stale_is_done_ag
 # Rules of one gateway that also hold for several
 
 
-async def test_one_run_is_at_work_on_a_thread(nodes: Sequence[Journal]) -> None:
+async def test_one_run_is_active_on_a_thread(nodes: Sequence[Journal]) -> None:
     for each in range(ROUNDS):
         done = await at_once(*(node.write(submit(f"{each} {n}", f"t{each}")) for n, node in enumerate(nodes)))
         assert sorted(submitted.start is not None for submitted in done) == [False, False, True]
@@ -255,7 +255,7 @@ async def test_the_first_answer_wins(nodes: Sequence[Journal]) -> None:
         assert sorted(str(code(result)) for result in done) == ["None", "not_awaiting", "not_awaiting"]
 
 
-async def test_what_a_gateway_says_of_a_run_that_another_one_has_taken_over_is_refused(
+async def test_records_of_an_adopted_run_are_refused(
     nodes: Sequence[Journal],
 ) -> None:
     a, b, _ = nodes
@@ -270,7 +270,7 @@ async def test_what_a_gateway_says_of_a_run_that_another_one_has_taken_over_is_r
     assert task.state is TaskState.COMPLETED
 
 
-async def test_a_cancel_and_the_end_of_a_run_on_two_gateways_leave_one_end(nodes: Sequence[Journal]) -> None:
+async def test_a_concurrent_cancel_and_end_leave_one_end(nodes: Sequence[Journal]) -> None:
     a, b, _ = nodes
     for each in range(ROUNDS):
         begun = (await within(a.write(submit(each, f"t{each}")))).start
@@ -283,7 +283,7 @@ async def test_a_cancel_and_the_end_of_a_run_on_two_gateways_leave_one_end(nodes
         assert run is not None and run.status is (RunStatus.SUCCESS if code(cancelled) else RunStatus.CANCELLED)
 
 
-async def test_a_thread_that_two_gateways_make_at_once_is_made_once(nodes: Sequence[Journal]) -> None:
+async def test_a_thread_created_on_two_gateways_exists_once(nodes: Sequence[Journal]) -> None:
     for each in range(ROUNDS):
         results = await at_once(
             *(node.write(thread_commands.create, "o", f"t{each}", "new", ThreadChange(), "raise") for node in nodes)
@@ -293,7 +293,7 @@ async def test_a_thread_that_two_gateways_make_at_once_is_made_once(nodes: Seque
     assert len({thread.created_at for thread in await at_once(*creations)}) == 1
 
 
-async def test_submissions_under_one_alias_are_of_one_thread(nodes: Sequence[Journal]) -> None:
+async def test_concurrent_submissions_under_an_alias_share_the_thread(nodes: Sequence[Journal]) -> None:
     for each in range(ROUNDS):
         done = await at_once(
             *(node.write(submit(f"{each} {n}", None, alias=f"s{each}")) for n, node in enumerate(nodes))
@@ -301,13 +301,13 @@ async def test_submissions_under_one_alias_are_of_one_thread(nodes: Sequence[Jou
         assert len({submitted.receipt.thread_id for submitted in done}) == 1
 
 
-async def test_a_task_of_one_id_is_made_once(nodes: Sequence[Journal]) -> None:
+async def test_a_task_id_is_created_once(nodes: Sequence[Journal]) -> None:
     for each in range(ROUNDS):
         writes = [node.write(submit(f"{each} {n}", None, task_id=f"k{each}")) for n, node in enumerate(nodes)]
         assert sorted(str(code(result)) for result in await at_once(*writes)) == ["None", "conflict", "conflict"]
 
 
-async def test_a_burst_on_one_node_refuses_no_other_owner_on_another(nodes: Sequence[Journal]) -> None:
+async def test_a_burst_on_one_node_does_not_affect_other_owners(nodes: Sequence[Journal]) -> None:
     limits = Limits(queue=Queue(thread=100, agent=4, owner=100))
     for each in range(4):
         await within(nodes[0].write(submit(each, f"t{each}", limits, may_start=False)))
@@ -319,7 +319,7 @@ async def test_a_burst_on_one_node_refuses_no_other_owner_on_another(nodes: Sequ
     assert refusals == [FaultCode.QUEUE_FULL, None, None, FaultCode.QUEUE_FULL]
 
 
-async def test_runs_that_wait_anywhere_count_for_the_bounds_of_each(nodes: Sequence[Journal]) -> None:
+async def test_waiting_runs_of_all_nodes_count_for_the_limits(nodes: Sequence[Journal]) -> None:
     limits = Limits(queue=Queue(thread=100, agent=3, owner=100))
     for each in range(3):
         await within(nodes[each % 2].write(submit(each, f"t{each}", limits, may_start=False)))
@@ -336,7 +336,7 @@ async def test_runs_that_wait_anywhere_count_for_the_bounds_of_each(nodes: Seque
     assert [code(each) for each in in_one_group] == [None, FaultCode.QUEUE_FULL]
 
 
-async def test_who_waits_to_start_later_is_found_due_by_a_gateway_that_hears_of_it_late(
+async def test_a_delayed_run_is_found_due_despite_a_late_notice(
     nodes: Sequence[Journal],
 ) -> None:
     a, b, _ = nodes
@@ -354,7 +354,7 @@ async def test_who_waits_to_start_later_is_found_due_by_a_gateway_that_hears_of_
 # Erasure
 
 
-async def test_nothing_is_written_to_a_thread_that_another_gateway_has_erased(nodes: Sequence[Journal]) -> None:
+async def test_no_command_writes_to_a_thread_erased_elsewhere(nodes: Sequence[Journal]) -> None:
     a, b, _ = nodes
     await within(a.write(create("t")))
     await within(b.write(change("t")))  # b has it in memory
@@ -365,7 +365,7 @@ async def test_nothing_is_written_to_a_thread_that_another_gateway_has_erased(no
         assert error.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_of_an_erasure_and_what_is_written_meanwhile_one_comes_first(nodes: Sequence[Journal]) -> None:
+async def test_an_erasure_and_a_concurrent_write_are_serialized(nodes: Sequence[Journal]) -> None:
     a, b, c = nodes
     for each in range(ROUNDS):
         name = f"t{each}"
@@ -381,7 +381,7 @@ async def test_of_an_erasure_and_what_is_written_meanwhile_one_comes_first(nodes
         assert sum(isinstance(result, Erased) for result in done) == 1
 
 
-async def test_what_is_erased_while_records_are_on_their_way_leaves_none_of_them(nodes: Sequence[Journal]) -> None:
+async def test_an_erasure_leaves_no_pending_records(nodes: Sequence[Journal]) -> None:
     """Erase the thread after the other gateway has inserted its record, and before that one commits."""
     a, b, _ = nodes
     pk = await within(a.write(create("t")))
@@ -405,7 +405,7 @@ async def test_what_is_erased_while_records_are_on_their_way_leaves_none_of_them
     assert await within(a.page(pk, 0)) == []
 
 
-async def test_an_id_that_one_gateway_gives_out_again_is_of_the_new_thread_on_all(nodes: Sequence[Journal]) -> None:
+async def test_a_reused_id_is_the_new_thread_on_all_gateways(nodes: Sequence[Journal]) -> None:
     a, b, _ = nodes
     old = await within(a.write(create("t")))
     await within(b.write(change("t", old=True)))
@@ -416,7 +416,7 @@ async def test_an_id_that_one_gateway_gives_out_again_is_of_the_new_thread_on_al
     assert await within(a.write(lambda tx: tx.need_thread("o", "t").pk)) != old
 
 
-async def test_checkpoints_are_not_written_for_a_run_that_another_gateway_has_taken_over(
+async def test_checkpoints_of_an_adopted_run_are_refused(
     nodes: Sequence[Journal],
 ) -> None:
     """Write rows that append nothing to the log, so that only the comparison before the commit detects the change."""
@@ -435,9 +435,7 @@ async def test_checkpoints_are_not_written_for_a_run_that_another_gateway_has_ta
     assert await within(a.query(lambda c: c.exec_driver_sql("SELECT FROM meta WHERE name = 'put'").all())) == []
 
 
-async def test_nobody_takes_a_run_over_between_the_last_look_at_it_and_the_commit(
-    nodes: Sequence[Journal], postgres_tables: str
-) -> None:
+async def test_no_run_is_adopted_between_check_and_commit(nodes: Sequence[Journal], postgres_tables: str) -> None:
     a, b, _ = nodes
     begun = (await within(a.write(submit(1)))).start
     assert begun is not None
@@ -455,7 +453,7 @@ async def test_nobody_takes_a_run_over_between_the_last_look_at_it_and_the_commi
     taking = b.write(lifecycle.restart, begun)
     waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE 'UPDATE thread%'"
     with connect(postgres_tables) as other:
-        await within(turned(lambda: taking.done() or other.execute(waits).fetchone() != (0,)), "either")
+        await within(eventually(lambda: taking.done() or other.execute(waits).fetchone() != (0,)), "either")
     assert not taking.done()
     go.set()
     assert await within(put) == 1
@@ -465,7 +463,7 @@ async def test_nobody_takes_a_run_over_between_the_last_look_at_it_and_the_commi
 # The database
 
 
-async def test_a_gateway_that_wants_the_database_for_itself_and_those_that_share_it_exclude_one_another(
+async def test_exclusive_and_shared_gateways_exclude_each_other(
     url: str,
 ) -> None:
     async with opened(url) as one, opened(url) as two:
@@ -479,7 +477,7 @@ async def test_a_gateway_that_wants_the_database_for_itself_and_those_that_share
         assert await within(alone.write(change("t"))) == 3
 
 
-async def test_keys_of_threads_are_given_once_whoever_has_the_database(url: str) -> None:
+async def test_keys_of_threads_are_unique_across_gateways(url: str) -> None:
     keys: list[int] = []
     for shared in (False, True, False, True):
         async with opened(url, shared=shared) as one:
@@ -491,7 +489,7 @@ async def test_keys_of_threads_are_given_once_whoever_has_the_database(url: str)
     assert len(set(keys)) == len(keys) == 212
 
 
-async def test_gateways_that_start_together_on_an_empty_database_make_its_tables_once() -> None:
+async def test_concurrent_first_starts_create_the_tables_once() -> None:
     with new_schema() as schema:
         nodes = [Journal(url_of(schema), shared=True) for _ in range(3)]
         await within(asyncio.gather(*(node.open() for node in nodes)))
@@ -547,9 +545,7 @@ def newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NewerRelease:
     return NewerRelease(tmp_path, monkeypatch)
 
 
-async def test_a_release_that_adds_to_the_schema_starts_beside_gateways_of_this_one_which_go_on_and_start_again(
-    url: str, newer: NewerRelease
-) -> None:
+async def test_a_release_with_an_additive_migration_can_join(url: str, newer: NewerRelease) -> None:
     async with opened(url) as old:
         await within(old.write(create("t")))
         with newer.installed("ALTER TABLE thread ADD COLUMN colour TEXT", expands=True):
@@ -568,9 +564,7 @@ async def test_a_release_that_adds_to_the_schema_starts_beside_gateways_of_this_
         await within(Journal(url).open())
 
 
-async def test_a_release_that_changes_what_this_one_uses_waits_until_none_is_there_and_lets_none_in(
-    url: str, newer: NewerRelease
-) -> None:
+async def test_a_release_with_a_breaking_migration_excludes_this_one(url: str, newer: NewerRelease) -> None:
     with newer.installed("CREATE TABLE one_more (n INTEGER)", expands=False):
         async with AsyncExitStack() as stack:
             with newer.removed():
@@ -586,7 +580,7 @@ async def test_a_release_that_changes_what_this_one_uses_waits_until_none_is_the
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["between statements", "amid statements sent together"])
-async def test_a_gateway_that_stands_still_in_a_transaction_does_not_hold_up_the_others(
+async def test_a_gateway_frozen_in_a_transaction_blocks_no_other(
     url: str, monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
     monkeypatch.setattr(postgres, "_STILL", "300ms")
@@ -607,11 +601,11 @@ async def test_a_gateway_that_stands_still_in_a_transaction_does_not_hold_up_the
         go.set()
         with pytest.raises(FaultError):  # Unstored, or the fault of the command that was executing statements
             await within(standing)
-        await within(turned(lambda: still.failure is None), "the connection")
+        await within(eventually(lambda: still.failure is None), "the connection")
         assert await within(still.write(change("t"))) == 3
 
 
-async def test_a_gateway_frozen_as_it_starts_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_frozen_at_its_start_blocks_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Freeze the gateway while it holds the lock of starting gateways."""
     monkeypatch.setattr(postgres, "_ENTERING", "300ms")
     with Wire(url).running() as wire:
@@ -629,7 +623,7 @@ async def test_a_gateway_frozen_as_it_starts_holds_up_no_other(url: str, monkeyp
             await within(starting)
 
 
-async def test_a_gateway_frozen_as_it_reconnects_holds_up_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gateway_frozen_at_a_reconnect_blocks_no_other(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Freeze the gateway while it holds the row of the last writer."""
     monkeypatch.setattr(postgres, "_ENTERING", "300ms")
     with Wire(url).running() as wire:
@@ -648,7 +642,7 @@ async def test_a_gateway_frozen_as_it_reconnects_holds_up_no_other(url: str, mon
                 await within(standing)
 
 
-async def test_a_start_that_waits_names_the_other_start(
+async def test_a_waiting_start_names_the_other_start(
     url: str, postgres_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "_ENTER_PATIENCE", "100ms")
@@ -676,14 +670,12 @@ async def written(journal: Journal) -> int:
     return await journal.write_patiently(change("t"))
 
 
-async def test_sqlite_is_for_one_gateway(tmp_path: Path) -> None:
+async def test_sqlite_cannot_be_shared(tmp_path: Path) -> None:
     with pytest.raises(FaultError, match="a cluster needs PostgreSQL"):
         Journal(f"sqlite:///{tmp_path / 'a.db'}", shared=True)
 
 
-async def test_what_gateways_that_were_killed_have_left_goes_when_the_first_one_starts_again(
-    url: str, postgres_tables: str
-) -> None:
+async def test_the_first_start_cleans_up_after_killed_gateways(url: str, postgres_tables: str) -> None:
     count = "SELECT count(*) FROM meta WHERE name LIKE 'commit %'"
     with connect(postgres_tables) as other:
         for _ in range(3):
@@ -694,9 +686,7 @@ async def test_what_gateways_that_were_killed_have_left_goes_when_the_first_one_
 
 
 @pytest.mark.parametrize("by_run", [False, True])
-async def test_a_task_that_another_gateway_ends_meanwhile_is_not_seen_half_ended(
-    nodes: Sequence[Journal], by_run: bool
-) -> None:
+async def test_a_task_ended_elsewhere_is_read_consistently(nodes: Sequence[Journal], by_run: bool) -> None:
     """Check that the rows of a task and its thread are consistent. When they were not, a cancel failed with 500."""
     first, second, _ = nodes
     submitted = await within(first.write(submit(1, None)))

@@ -29,7 +29,7 @@ UUID = "01a207bf-d823-7484-bb7b-7dc2c7272ac4"
 
 
 @given(records())
-def test_every_event_is_read_as_it_was_written(log: list[Record]) -> None:
+def test_every_event_is_read_back_unchanged(log: list[Record]) -> None:
     for record in log:
         body = encode_event(record.event)
         assert lengthen(shorten(body)) == body
@@ -37,16 +37,14 @@ def test_every_event_is_read_as_it_was_written(log: list[Record]) -> None:
 
 
 @given(st.lists(records(), min_size=1, max_size=3), st.lists(st.binary(min_size=1), max_size=3))
-def test_events_that_follow_each_other_are_kept_as_each_would_be_alone(
-    logs: list[list[Record]], odd: list[bytes]
-) -> None:
+def test_consecutive_events_are_encoded_like_single_ones(logs: list[list[Record]], odd: list[bytes]) -> None:
     bodies = [encode_event(record.event) for log in logs for record in log]
     mixed = [body for each in bodies for body in (each, each, *odd)]
     for some in (bodies, mixed):
         assert shorten_all(some) == [shorten(body) for body in some]
 
 
-def test_the_byte_of_a_kind_is_the_same_for_ever_and_every_kind_has_one() -> None:
+def test_every_kind_has_a_permanent_byte() -> None:
     assert sorted(KINDS) == sorted(each.kind for each in get_args(Event))
     stored = [shorten(b'{"kind":"%s"}' % kind.encode()) for kind in KINDS]
     assert stored == [bytes((0x80 + number,)) + b"}" for number in range(26)]
@@ -71,19 +69,19 @@ def test_the_byte_of_a_kind_is_the_same_for_ever_and_every_kind_has_one() -> Non
     ],
 )
 @pytest.mark.parametrize("head", ['{"kind":"message_ended","message_id":"', '{"kind":"task_created","task_id":"'])
-def test_ids_of_any_form_are_kept(written: str, head: str) -> None:
+def test_ids_of_any_form_are_read_back(written: str, head: str) -> None:
     body = f'{head}{written}"}}'.encode()
     assert lengthen(shorten(body)) == body
     assert (len(shorten(body)) == 19) == (written == UUID)
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"kind":"new_kind","a":1}', b'{"a":1}', b'{"kind":"', b"[]", b'{"kind":1}'])
-def test_what_is_not_known_is_kept_as_it_is(body: bytes) -> None:
+def test_unknown_fields_are_read_back(body: bytes) -> None:
     assert shorten(body) == body == lengthen(body)
 
 
 @given(st.text())
-def test_no_id_is_taken_for_a_reference(name: str) -> None:
+def test_no_id_is_mistaken_for_a_reference(name: str) -> None:
     reference = refer(name, None)
     assert find_reference(reference) is None and plain_id(reference) == name
     assert find_reference(refer(name, 12)) == 12
@@ -140,23 +138,23 @@ ROWS = [
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_every_row_is_read_as_it_was_written(row: Thread | Task | Run | Interrupt) -> None:
+def test_every_row_is_read_back_unchanged(row: Thread | Task | Run | Interrupt) -> None:
     assert lengthen(encode_row(row)) == encode_snapshot(row)
     assert decode_row(type(row), encode_row(row)) == row
     assert decode_row(type(row), encode_snapshot(row)) == row
 
 
-def test_a_row_takes_less_than_half() -> None:
+def test_a_row_takes_less_than_half_of_its_json() -> None:
     for row in (ROWS[0], ROWS[2], ROWS[4]):
         assert len(encode_row(row)) < len(encode_snapshot(row)) / 2
 
 
 @given(json_objects())
-def test_whatever_callers_keep_on_a_thread_is_kept(metadata: JsonObject) -> None:
+def test_any_metadata_of_a_thread_are_read_back(metadata: JsonObject) -> None:
     thread = Thread(thread_id=UUID, owner="o", created_at=1, changed_at=2, metadata=metadata)
     assert lengthen(encode_row(thread)) == encode_snapshot(thread)
 
 
-def test_the_words_of_rows_keep_their_places() -> None:
+def test_the_dictionary_of_rows_is_permanent() -> None:
     stored = encode_row(ROWS[2])
     assert stored == b"\xe1" + bytes.fromhex(UUID.replace("-", "")) * 2 + b"\x02echo\x011\x042\x053\x064}"

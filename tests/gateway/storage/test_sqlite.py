@@ -10,7 +10,7 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.gateway.storage.sqlite import LockFile, open_engine, sqlite_path
 
 
-def test_only_a_file_can_hold_a_journal() -> None:
+def test_a_journal_needs_a_file_database() -> None:
     assert sqlite_path("sqlite:///a/b.db") == Path("a/b.db")
     assert sqlite_path("sqlite:////a/b.db") == Path("/a/b.db")
     for url in ("sqlite://", "sqlite:///:memory:"):
@@ -19,7 +19,7 @@ def test_only_a_file_can_hold_a_journal() -> None:
 
 
 @pytest.mark.parametrize(("power", "level"), [(False, 1), (True, 2)])
-def test_the_writer_and_the_readers_are_opened_as_they_are_used(tmp_path: Path, power: bool, level: int) -> None:
+def test_the_writer_and_readers_have_the_expected_settings(tmp_path: Path, power: bool, level: int) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     writer, reader = (open_engine(url, writes=writes, power=power) for writes in (True, False))
     for engine, query_only in ((writer, 0), (reader, 1)):
@@ -30,7 +30,7 @@ def test_the_writer_and_the_readers_are_opened_as_they_are_used(tmp_path: Path, 
         engine.dispose()
 
 
-def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_second_gateway_on_the_database_is_refused(tmp_path: Path) -> None:
     first, second = LockFile(tmp_path / "a.db"), LockFile(tmp_path / "a.db")
     first.acquire()
     with pytest.raises(FaultError) as error:
@@ -43,7 +43,7 @@ def test_a_second_gateway_on_the_same_database_is_refused_in_one_line(tmp_path: 
     second.release()
 
 
-def test_the_lock_holds_against_another_process(tmp_path: Path) -> None:
+def test_the_lock_excludes_another_process(tmp_path: Path) -> None:
     lock = LockFile(tmp_path / "a.db")
     lock.acquire()
     script = (

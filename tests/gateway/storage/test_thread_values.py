@@ -8,7 +8,7 @@ from babelgate.canonical import StateUpdate, ThreadChange, ThreadFilter
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import ThreadValueRow
-from tests.gateway.hubs import OWNER, Echo, House, ends, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, ends, registered, submit
 
 EACH_DATABASE: Final = True
 
@@ -31,7 +31,7 @@ async def rows(hub: GatewayHub) -> list[Any]:
     return await hub.journal.query(lambda connection: list(connection.execute(select(table.c.body)).scalars()))
 
 
-async def test_threads_are_found_by_the_members_of_their_values(hubs: House) -> None:
+async def test_threads_are_found_by_fields_of_their_values(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     red, blue = (
         await create_thread_with(hub, color="red", deep={"a": 1, "b": 2}),
@@ -45,7 +45,7 @@ async def test_threads_are_found_by_the_members_of_their_values(hubs: House) -> 
     assert len(await rows(hub)) == 2
 
 
-async def test_a_number_is_found_in_whichever_way_it_was_written(hubs: House) -> None:
+async def test_a_number_is_found_in_any_notation(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     whole, point, other = (
         await create_thread_with(hub, n=7),
@@ -70,7 +70,7 @@ async def test_a_number_is_found_in_whichever_way_it_was_written(hubs: House) ->
     assert await search_threads(hub, f=1) == set()
 
 
-async def test_a_thread_that_has_gone_on_is_looked_at_again(hubs: House) -> None:
+async def test_a_changed_thread_is_indexed_again(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     thread_id = await create_thread_with(hub, color="red")
     assert await search_threads(hub, color="red") == {thread_id}
@@ -82,7 +82,7 @@ async def test_a_thread_that_has_gone_on_is_looked_at_again(hubs: House) -> None
     assert await search_threads(hub, color="blue") == {thread_id}
 
 
-async def test_what_is_too_large_for_a_row_is_found_all_the_same(hubs: House) -> None:
+async def test_too_large_values_are_also_found(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     thread_id = await create_thread_with(hub, color="red", much="x" * 20_000)
     for _ in range(2):
@@ -90,7 +90,7 @@ async def test_what_is_too_large_for_a_row_is_found_all_the_same(hubs: House) ->
     assert await rows(hub) == [None]
 
 
-async def test_nothing_is_kept_of_a_thread_that_was_erased_or_of_a_run_that_was_removed(hubs: House) -> None:
+async def test_values_of_erased_threads_and_removed_runs_are_deleted(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Echo()))
     receipt = await submit(hub, "a", data={"color": "red"}, thread_id=await create_thread_with(hub, size=1))
     await ends(hub, receipt)

@@ -86,7 +86,7 @@ def reload(tx: Transaction) -> tuple[Any, ...]:
     return state.seq, list(state.tasks), list(state.runs), list(state.interrupts)
 
 
-async def test_a_thread_that_is_read_back_is_the_one_that_was_in_memory(journal: Journal) -> None:
+async def test_a_thread_read_back_equals_the_one_in_memory(journal: Journal) -> None:
     def ask(tx: Transaction) -> None:
         state = thread(tx)
         for name in ("q", "p"):
@@ -113,7 +113,7 @@ async def test_a_thread_that_is_read_back_is_the_one_that_was_in_memory(journal:
     assert await do(journal, reload) == (13, ["k"], ["s"], [])
 
 
-async def test_what_has_ended_leaves_memory_and_is_found_in_the_rows(journal: Journal) -> None:
+async def test_ended_runs_leave_memory_and_are_read_from_rows(journal: Journal) -> None:
     def finish(tx: Transaction) -> tuple[Any, ...]:
         end(tx, "r")
         state = thread(tx)
@@ -147,7 +147,7 @@ async def test_one_transaction_may_end_one_run_and_start_the_next(journal: Journ
     await do(journal, lambda tx: tx.append(thread(tx), TaskChanged(state=TaskState.COMPLETED), task_id="k"))
 
 
-async def test_two_running_runs_on_a_thread_are_refused_by_the_database(journal: Journal) -> None:
+async def test_the_database_refuses_two_active_runs_on_a_thread(journal: Journal) -> None:
     def second(tx: Transaction) -> None:
         run(tx, "s")
         start(tx, "s")
@@ -158,7 +158,7 @@ async def test_two_running_runs_on_a_thread_are_refused_by_the_database(journal:
 
 
 @pytest.mark.parametrize("state", [TaskState.INPUT_REQUIRED, TaskState.SUBMITTED])
-async def test_a_change_that_the_tables_do_not_allow_is_not_written(journal: Journal, state: TaskState) -> None:
+async def test_a_change_that_violates_a_constraint_is_not_written(journal: Journal, state: TaskState) -> None:
     await do(journal, task)
 
     def change(tx: Transaction) -> None:
@@ -178,7 +178,7 @@ async def test_an_unknown_question_cannot_be_answered(journal: Journal) -> None:
         await do(journal, answer)
 
 
-async def test_times_never_go_back(tmp_path: Path, postgres: str | None) -> None:
+async def test_times_never_decrease(tmp_path: Path, postgres: str | None) -> None:
     times = iter([100, 100, 50, 200, 10, 10, 10])
     journal = Journal(postgres or f"sqlite:///{tmp_path / 'clock.db'}", clock=Clock(lambda: next(times)))
     await journal.open()
@@ -189,7 +189,7 @@ async def test_times_never_go_back(tmp_path: Path, postgres: str | None) -> None
     await within(journal.close())
 
 
-async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(journal: Journal) -> None:
+async def test_waiting_runs_are_counted_by_agent_and_owner(journal: Journal) -> None:
     def waiting(tx: Transaction) -> tuple[int, int]:
         counts = tx.waiting("o", "a")
         assert (counts.agent, counts.owners) == (counts.owner_at_agent, 1)
@@ -228,7 +228,7 @@ async def test_runs_that_wait_are_counted_by_agent_and_owner_whatever_happens(jo
     assert await do(journal, waiting) == (1, 1)
 
 
-async def test_a_delayed_run_is_counted_apart(journal: Journal) -> None:
+async def test_a_delayed_run_is_counted_separately(journal: Journal) -> None:
     def delay(tx: Transaction) -> None:
         task(tx)
         later = RunCreated(run_id="r", start_after=tx.now() + 60_000_000)
@@ -249,7 +249,7 @@ async def test_a_delayed_run_is_counted_apart(journal: Journal) -> None:
     assert await do(journal, waiting) == await do(journal, counted) == delayed._replace(delayed=0)
 
 
-async def test_a_thread_that_is_not_needed_leaves_memory(journal: Journal) -> None:
+async def test_an_unneeded_thread_leaves_memory(journal: Journal) -> None:
     def make(tx: Transaction) -> None:
         tx.__dict__["_cached"] = 2
         for number in range(10):
@@ -263,7 +263,7 @@ async def test_a_thread_that_is_not_needed_leaves_memory(journal: Journal) -> No
     assert await do(journal, read) == (2, list(range(10)))
 
 
-async def test_keys_are_not_given_out_twice(journal: Journal, tmp_path: Path) -> None:
+async def test_keys_are_not_reused(journal: Journal, tmp_path: Path) -> None:
     first = await do(journal, lambda tx: tx.create_thread("o", "a", ThreadChanged()).pk)
     second = await do(journal, lambda tx: tx.create_thread("p", "a", ThreadChanged()).pk)
     assert second > first

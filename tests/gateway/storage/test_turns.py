@@ -11,12 +11,12 @@ from babelgate.canonical import FaultCode, FaultError, Message, Scope
 from babelgate.canonical.event import RunCreated
 from babelgate.canonical.hub import StateUpdate, ThreadChange
 from babelgate.canonical.state import RunStatus
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, ends, registered, run_is, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, registered, run_is, submit
 
 EACH_DATABASE: Final = True
 
 
-async def test_turns_are_runs_and_what_callers_say_between_them(hubs: House) -> None:
+async def test_turns_are_runs_and_updates_of_callers(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("echo", Echo()), registered("a", agent))
     thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
@@ -26,11 +26,11 @@ async def test_turns_are_runs_and_what_callers_say_between_them(hubs: House) -> 
     for each in receipts:
         await ends(hub, each)
     await hub.remove_run(OWNER, receipts[1].run_id)
-    going = await submit(hub, "a", thread_id=thread_id)
-    await run_is(hub, going.run_id, thread_id, RunStatus.RUNNING)
+    active = await submit(hub, "a", thread_id=thread_id)
+    await run_is(hub, active.run_id, thread_id, RunStatus.RUNNING)
 
     oldest = await hub.reads.turns(OWNER, thread_id, limit=10, descending=False)
-    assert [turn.run_id for turn in oldest] == [None, receipts[0].run_id, receipts[2].run_id, going.run_id]
+    assert [turn.run_id for turn in oldest] == [None, receipts[0].run_id, receipts[2].run_id, active.run_id]
     assert [turn.message_id for turn in oldest] == ["m", None, None, None]
     ended = await hub.reads.run(OWNER, receipts[0].run_id)
     assert (oldest[1].seq, oldest[1].until, oldest[1].task_id) == (ended.first_seq, ended.last_seq, ended.task_id)
@@ -46,10 +46,10 @@ async def test_turns_are_runs_and_what_callers_say_between_them(hubs: House) -> 
             await read
         assert caught.value.fault.code is FaultCode.NOT_FOUND
     (await agent.called()).end()
-    await ends(hub, going)
+    await ends(hub, active)
 
 
-async def test_of_a_long_thread_little_is_read(hubs: House) -> None:
+async def test_a_page_of_turns_reads_little_of_a_long_thread(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = (await hub.create_thread(OWNER, ThreadChange())).thread_id
     for _ in range(20):
@@ -62,5 +62,5 @@ async def test_of_a_long_thread_little_is_read(hubs: House) -> None:
     ]
     of_runs = [record for record in log if record.run_id in {turn.run_id for turn in turns}]
     assert [record for record in records if record.run_id is not None] == of_runs
-    assert len(records) == len(of_runs) + 3, "and the records that create their tasks"
+    assert len(records) == len(of_runs) + 3, "including the records that create their tasks"
     assert [each async for each in hub.reads.turn_log(OWNER, thread_id, ())] == []

@@ -17,7 +17,7 @@ class Database:
         return self.calls
 
 
-async def test_it_is_done_again_until_it_succeeds_and_each_failure_is_noted_with_its_pause() -> None:
+async def test_a_call_is_retried_until_it_succeeds() -> None:
     noted: list[tuple[FaultError, float]] = []
     error = Unstored()
     done = await keep_trying(
@@ -27,7 +27,7 @@ async def test_it_is_done_again_until_it_succeeds_and_each_failure_is_noted_with
     assert noted == [(error, pause) for pause in (0.05, 0.1, 0.1, 0.1)]
 
 
-async def test_when_the_time_is_over_the_error_is_raised() -> None:
+async def test_the_error_is_raised_after_the_timeout() -> None:
     database = Database(1000, Unreachable())
     with pytest.raises(Unreachable):
         await keep_trying(database, Unreachable, seconds=0.01)

@@ -22,7 +22,7 @@ def test_runs_are_counted_by_agent_and_owner() -> None:
     assert runs.count("o", "a", 0) == Waiting(agent=2, owner_at_agent=1, owners=2, owner=2, delayed=0)
 
 
-def test_a_delayed_run_waits_for_its_agent_from_its_start_on() -> None:
+def test_a_delayed_run_counts_for_its_agent_from_its_start() -> None:
     runs = WaitingRuns()
     runs.add("o", "1", "a", 10, 0)
     runs.add("o", "2", "a", 10, 0)
@@ -34,7 +34,7 @@ def test_a_delayed_run_waits_for_its_agent_from_its_start_on() -> None:
 
 
 @given(_ENTRIES, st.lists(st.tuples(st.sampled_from("op"), st.sampled_from("rst"))), st.integers(0, 6))
-def test_the_counts_are_what_counting_gives(
+def test_the_counts_match_a_full_count(
     added: list[tuple[str, str, str, int | None]], discarded: list[tuple[str, str]], now: int
 ) -> None:
     runs, expected_runs = WaitingRuns(), dict[tuple[str, str], tuple[str, int | None]]()

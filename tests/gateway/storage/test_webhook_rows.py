@@ -21,7 +21,7 @@ from babelgate.gateway.storage.webhook_rows import (
     note_failure,
     retry_webhooks,
 )
-from tests.gateway.hubs import OWNER, Echo, House, registered, submit_to_end
+from tests.gateway.hubs import OWNER, Echo, HubFactory, registered, submit_to_end
 
 KINDS: dict[str, dict[str, Any]] = {
     "pending": {"done": False},
@@ -43,7 +43,7 @@ async def stored(hub: GatewayHub) -> dict[str, Any]:
     return {row.webhook_id: row for row in rows}
 
 
-async def prepare(hubs: House) -> tuple[GatewayHub, Receipt]:
+async def prepare(hubs: HubFactory) -> tuple[Hub, Receipt]:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     for name, values in KINDS.items():
@@ -51,7 +51,7 @@ async def prepare(hubs: House) -> tuple[GatewayHub, Receipt]:
     return hub, receipt
 
 
-async def test_pending_and_given_up_webhooks_are_listed(hubs: House) -> None:
+async def test_pending_and_failed_webhooks_are_listed(hubs: HubFactory) -> None:
     hub, receipt = await prepare(hubs)
     webhooks = await hub.journal.query(list_webhooks)
     assert [each.webhook_id for each in webhooks] == ["given up", "pending", "waiting"]
@@ -60,7 +60,7 @@ async def test_pending_and_given_up_webhooks_are_listed(hubs: House) -> None:
 
 
 @pytest.mark.parametrize("wanted", [None, "task", "waiting", "pending", "other"])
-async def test_failed_webhooks_begin_again_at_their_cursor(hubs: House, wanted: str | None) -> None:
+async def test_failed_webhooks_continue_at_their_cursor(hubs: HubFactory, wanted: str | None) -> None:
     hub, receipt = await prepare(hubs)
     before = await stored(hub)
     failed = ["given up", "waiting"] if wanted in (None, "task") else [each for each in ("waiting",) if each == wanted]
@@ -88,7 +88,7 @@ CHANGES: dict[str, Callable[[Due], Due]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_row_that_somebody_has_changed_is_left_alone(hubs: House, change: str) -> None:
+async def test_a_row_changed_meanwhile_is_not_updated(hubs: HubFactory, change: str) -> None:
     hub, receipt = await prepare(hubs)
     due = await hub.journal.query(due_webhook, OWNER, receipt.task_id, "waiting")
     assert due is not None
@@ -102,7 +102,7 @@ async def test_a_row_that_somebody_has_changed_is_left_alone(hubs: House, change
     assert await stored(hub) == before
 
 
-async def test_progress_of_a_webhook_is_stored(hubs: House) -> None:
+async def test_progress_of_a_webhook_is_stored(hubs: HubFactory) -> None:
     hub, receipt = await prepare(hubs)
 
     async def due() -> Due:

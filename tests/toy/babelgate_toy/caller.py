@@ -6,24 +6,26 @@ import httpx
 
 from babelgate.canonical import Feature
 from tests.pairs.acp import named
-from tests.pairs.caller import Caller, Content, Feed, Following, Ids, Seen, View
+from tests.pairs.caller import Caller, Content, Feed, Following, Ids, TaskView, View
 
 
-def seen_in(response: httpx.Response) -> Seen:
+def seen_in(response: httpx.Response) -> TaskView:
     assert response.status_code == 200, response.text
     ids, run = Ids.of(response.headers), response.json()
     assert ids.task == run["id"]
-    return Seen(run["state"], text=run["text"], fault=run["failure"] or "", task_id=run["id"], context_id=ids.thread)
+    return TaskView(
+        run["state"], text=run["text"], fault=run["failure"] or "", task_id=run["id"], context_id=ids.thread
+    )
 
 
 class Toy(Caller):
     name: ClassVar = "toy"
     speaks: ClassVar = "toy"
 
-    async def send(self, *contents: Content) -> Seen:
+    async def send(self, *contents: Content) -> TaskView:
         return seen_in(await self.http.post(f"/toy/{self.agent}", json={"text": " ".join(map(str, contents))}))
 
-    async def look(self, task_id: str) -> Seen:
+    async def look(self, task_id: str) -> TaskView:
         return seen_in(await self.http.get(f"/toy/runs/{task_id}"))
 
     async def losses(self, task_id: str) -> set[str]:
@@ -38,13 +40,13 @@ class Toy(Caller):
     def stream(self, *contents: Content) -> Following:
         self._lacks(Feature.STREAM)
 
-    async def answer(self, paused: Seen, *answers: Content) -> Seen:
+    async def answer(self, paused: TaskView, *answers: Content) -> TaskView:
         self._lacks(Feature.QUESTION)
 
     def stream_answer(self, paused: Feed, *answers: Content) -> Following:
         self._lacks(Feature.QUESTION)
 
-    async def cancel(self, task_id: str) -> Seen:
+    async def cancel(self, task_id: str) -> TaskView:
         self._lacks(Feature.CANCEL)
 
     def attach(self, task_id: str) -> Following:

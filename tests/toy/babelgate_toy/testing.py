@@ -1,4 +1,4 @@
-"""Knowledge about this protocol for the tests of all routes."""
+"""Test data of this protocol for the tests of all routes."""
 
 import re
 from collections.abc import Mapping, Sequence

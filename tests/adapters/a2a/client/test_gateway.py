@@ -38,8 +38,8 @@ from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
 from tests.adapters.a2a.site import AGENTS
 from tests.adapters.a2a.talk import Reminded
-from tests.given import make
 from tests.running import Running, running
+from tests.submissions import make
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

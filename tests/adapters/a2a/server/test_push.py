@@ -9,7 +9,7 @@ from tests.adapters.a2a.receiver import Receiver
 from tests.adapters.a2a.schema import check
 from tests.adapters.a2a.site import URL as GATEWAY
 from tests.adapters.a2a.site import Site, message, message_0_3
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -157,7 +157,7 @@ async def test_abandoned_config_continues_when_it_is_created_again(
     await site.result("ask", "SendMessage", message("Ada", taskId=task_id))
     refused = await receiver.until("TASK_STATE_WORKING")
     key = ("default", task_id, "p1")
-    await within(turned(lambda: key not in vars(deliverer)["_deliveries"]), "the end of all attempts")
+    await within(eventually(lambda: key not in vars(deliverer)["_deliveries"]), "the end of all attempts")
     fetched = await site.result("ask", "GetTaskPushNotificationConfig", {"taskId": task_id, "id": "p1"})
     assert fetched == config
     page = await site.result("ask", "ListTaskPushNotificationConfigs", {"taskId": task_id})

@@ -41,7 +41,7 @@ from tests.adapters.a2a.schema import Form, check
 from tests.adapters.log import CONTEXT, TASK, Log, message_events, streamed, task_of
 from tests.examples import examples
 from tests.strategies import records as logs
-from tests.strategies import started_over, taken_up
+from tests.strategies import resumed_logs, started_over
 
 DIALECTS: tuple[type[Dialect], ...] = (Codec, Codec_0_3, RestCodec)
 HELLO = Message(message_id="in", role="user", parts=(TextPart(text="Hello"),), extra={"a2a": {"messageId": "mine"}})
@@ -198,7 +198,7 @@ def content(parts: Sequence[Part]) -> str:
 
 
 @examples(40)
-@given(taken_up())
+@given(resumed_logs())
 def test_resumed_run_is_streamed_like_an_uninterrupted_one(pair: tuple[list[Record], list[Record]]) -> None:
     (writer, updates), (uninterrupted, others) = map(written, pair)
     assert updates == others

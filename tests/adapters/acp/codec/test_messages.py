@@ -41,8 +41,8 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.agent import AGENT_NAME
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised
-from tests.given import make
 from tests.strategies import T0, json_values, messages
+from tests.submissions import make
 
 VIEW = EncodingContext(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
 FULL = frozenset({Feature.TEXT, Feature.DATA, Feature.FILE_URL, Feature.CITATION})

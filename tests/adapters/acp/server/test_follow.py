@@ -58,7 +58,7 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.thread import Loss
 from tests.examples import examples
-from tests.strategies import EVERYTHING, T0, records, started_over, taken_up
+from tests.strategies import EVERYTHING, T0, records, resumed_logs, started_over
 
 VIEW = EncodingContext(run_id="r", session_id="s", agent="echo", base_url="http://gateway")
 CARRIED = frozenset(
@@ -141,7 +141,7 @@ def streamed(first: TextPart | ReasoningPart, *more: str, **started: Any) -> lis
 
 
 @few
-@given(taken_up())
+@given(resumed_logs())
 def test_a_reattached_run_streams_the_same_bytes(logs: tuple[list[Record], list[Record]]) -> None:
     cut, whole = logs
     assert sent(written(cut)) == sent(written(whole))

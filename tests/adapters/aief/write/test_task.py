@@ -50,7 +50,7 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.thread import next_run_id
 from tests.examples import examples
-from tests.strategies import started_over, taken_up
+from tests.strategies import resumed_logs, started_over
 
 THREAD = "00000000-0000-4000-8000-000000000001"
 TASK = "22222222-2222-4222-8222-222222222222"
@@ -98,7 +98,7 @@ def extras(step: w.Step) -> dict[str, Any]:
 
 
 @examples(40)
-@given(taken_up())
+@given(resumed_logs())
 def test_a_reattached_run_shows_the_same_steps(logs: tuple[list[Record], list[Record]]) -> None:
     reattached, uninterrupted = (TaskView(THREAD, "echo", records) for records in logs)
     assert reattached.steps() == uninterrupted.steps()

@@ -6,10 +6,10 @@ import pytest
 
 from babelgate.adapters.kit.server.disconnect import accept
 from babelgate.canonical import Receipt, TaskState
-from tests.gateway.hubs import OWNER, Held, House, Scripted, ends, registered, submit, within
+from tests.gateway.hubs import OWNER, HubFactory, PausedWriter, Scripted, ends, registered, submit, within
 
 
-async def test_accept_returns_the_result_of_the_submission(hubs: House) -> None:
+async def test_accept_returns_the_result_of_the_submission(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     receipt = await accept(hub, OWNER, submit(hub, "a"))
@@ -17,7 +17,7 @@ async def test_accept_returns_the_result_of_the_submission(hubs: House) -> None:
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
 
-async def test_a_run_is_cancelled_if_its_caller_disconnects_during_submission(hubs: House) -> None:
+async def test_a_run_is_cancelled_if_its_caller_disconnects_during_submission(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("a", Scripted()))
     accepted: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
 
@@ -25,7 +25,7 @@ async def test_a_run_is_cancelled_if_its_caller_disconnects_during_submission(hu
         accepted.set_result(await submit(hub, "a", "left alone"))
         return accepted.result()
 
-    async with Held(hub) as held:
+    async with PausedWriter(hub) as held:
         caller = asyncio.ensure_future(accept(hub, OWNER, submitting()))
         await held.queued(caller)
         caller.cancel()

@@ -6,10 +6,10 @@ import pytest
 
 from babelgate.adapters.langchain.server.lookup import apply_task_cancel, find_run, read_history
 from babelgate.canonical import FaultError, RunStatus, TaskState
-from tests.gateway.hubs import OWNER, Echo, House, Scripted, asked, ends, reaches, registered, submit
+from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, open_questions, reaches, registered, submit
 
 
-async def test_a_run_is_found_by_its_owner_until_its_removal(hubs: House) -> None:
+async def test_a_run_is_found_by_its_owner_until_its_removal(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)
@@ -22,20 +22,20 @@ async def test_a_run_is_found_by_its_owner_until_its_removal(hubs: House) -> Non
         await find_run(hub, OWNER, receipt.run_id)
 
 
-async def test_a_paused_run_is_cancelled_with_its_task(hubs: House) -> None:
+async def test_a_paused_run_is_cancelled_with_its_task(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
     receipt = await submit(hub, "a")
     (await agent.called()).ask("Which?").end()
     await reaches(hub, receipt, TaskState.INPUT_REQUIRED)
-    assert await asked(hub, receipt)
+    assert await open_questions(hub, receipt)
     paused = await find_run(hub, OWNER, receipt.run_id)
     assert (await apply_task_cancel(hub, OWNER, paused)).status is RunStatus.PAUSED
     await hub.cancel(OWNER, receipt.task_id)
     assert (await apply_task_cancel(hub, OWNER, paused)).status is RunStatus.CANCELLED
 
 
-async def test_a_history_can_end_at_an_earlier_record(hubs: House) -> None:
+async def test_a_history_can_end_at_an_earlier_record(hubs: HubFactory) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit(hub, "echo")
     await ends(hub, receipt)

@@ -47,7 +47,7 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.message import ReasoningPart, ToolCallPart, ToolResultPart
 from tests.adapters.langchain.log import EVERYTHING, RUN, RUN_2, THREAD, Log, frames, ids_of, small_frames
-from tests.strategies import records, started_over, taken_up
+from tests.strategies import records, resumed_logs, started_over
 
 HELLO = Message(message_id="u1", role="user", parts=(TextPart(text="Hello"),))
 QUESTION = InterruptRaised(interrupt_id="q1", message=Message.of("Name?"))
@@ -154,7 +154,7 @@ def test_the_last_streamed_values_are_the_state(log: list[Record]) -> None:
         assert values[-1] == encode_values(history.head)
 
 
-@given(taken_up(), st.sampled_from(["langgraph", "agent-protocol"]))
+@given(resumed_logs(), st.sampled_from(["langgraph", "agent-protocol"]))
 def test_a_resumed_run_is_streamed_like_an_uninterrupted_one(
     logs: tuple[list[Record], list[Record]], dialect: Any
 ) -> None:

@@ -27,7 +27,7 @@ from tests.adapters.mcp.site import (
     say,
     text_of,
 )
-from tests.gateway.hubs import Held
+from tests.gateway.hubs import PausedWriter
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -322,7 +322,7 @@ async def test_a_cancelled_request_in_a_stateless_session_cancels_the_run(gatewa
 async def test_a_call_cancelled_before_acceptance_leaves_no_active_run(gateway: Running) -> None:
     WAITING.__init__()
     client, _ = await enter(gateway.http)
-    async with Held(gateway.hub) as held:
+    async with PausedWriter(gateway.hub) as held:
         request = gateway.http.request(
             **client.request("tools/call", {"name": "waiting", "arguments": {"message": "go"}}, 5)
         )

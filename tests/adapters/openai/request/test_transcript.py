@@ -17,7 +17,7 @@ from babelgate.canonical.event import (
     RunCreated,
     RunRemoved,
 )
-from tests.given import make
+from tests.submissions import make
 
 RUNS = ("r1", "r2", "r3")
 

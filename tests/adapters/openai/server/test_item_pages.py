@@ -29,7 +29,7 @@ from babelgate.gateway.storage import turns
 from tests.gateway.hubs import (
     OWNER,
     Echo,
-    House,
+    HubFactory,
     Scripted,
     answer,
     batches,
@@ -113,7 +113,7 @@ def result(call_id: str, output: str) -> list[Any]:
     return [MessageStarted(role="tool"), PartAdded(part=part), MessageEnded()]
 
 
-async def start(hubs: House) -> tuple[GatewayHub, Scripted, str]:
+async def start(hubs: HubFactory) -> tuple[Hub, Scripted, str]:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("echo", Echo()))
     thread = await hub.create_thread(OWNER, ThreadChange())
@@ -121,7 +121,7 @@ async def start(hubs: House) -> tuple[GatewayHub, Scripted, str]:
 
 
 @pytest.mark.slow
-async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: House, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: HubFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     hub, agent, thread_id = await start(hubs)
     assert await check(hub, thread_id) == []
 
@@ -191,7 +191,7 @@ async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: House, monkeypa
     assert caught.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_pages_of_caller_messages_match_the_whole(hubs: House) -> None:
+async def test_pages_of_caller_messages_match_the_whole(hubs: HubFactory) -> None:
     hub, _, thread_id = await start(hubs)
     for number in range(30):
         await update(hub, thread_id, message(f"{number}", f"m{number}"), message("again", f"m{number // 3}"))
@@ -201,7 +201,7 @@ async def test_pages_of_caller_messages_match_the_whole(hubs: House) -> None:
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_pages_of_messages_sent_again_match_the_whole(hubs: House) -> None:
+async def test_pages_of_messages_sent_again_match_the_whole(hubs: HubFactory) -> None:
     """Check callers that send the whole conversation with each request."""
     hub, agent, thread_id = await start(hubs)
     for number in range(5):
@@ -216,7 +216,7 @@ async def test_pages_of_messages_sent_again_match_the_whole(hubs: House) -> None
         assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
 
 
-async def test_cursor_of_a_removed_item_is_rejected(hubs: House) -> None:
+async def test_cursor_of_a_removed_item_is_rejected(hubs: HubFactory) -> None:
     hub, _, thread_id = await start(hubs)
     await update(hub, thread_id, message("one", "m1"), message("two", "m2"))
     pages = ItemPages(hub)

@@ -22,7 +22,7 @@ from tests.adapters.openai.server.test_responses import calls_of, output, text_o
 from tests.gateway.command import served
 from tests.gateway.conversing import connected, refusal
 from tests.gateway.hostile import BODIES, mutations
-from tests.gateway.hubs import Held, gone, within
+from tests.gateway.hubs import PausedWriter, erased, within
 from tests.gateway.owning import ALICE, BOB
 from tests.gateway.shape import check_error
 from tests.gateway.siege import besieged
@@ -248,13 +248,13 @@ async def test_unstored_response_lives_as_long_as_its_connection(tmp_path: Path)
         async with talking(gateway) as talk:
             one = await talk.ask("history", "one", store=False)
             for _ in range(2):  # threads that were created later are deleted
-                await gone(gateway.hub, await passing(), "default")
+                await erased(gateway.hub, await passing(), "default")
             two = await talk.ask("history", "two", store=False, previous_response_id=one["id"])
             assert text_of(two).count("user:") == 3
             run_id = decode_id(RESPONSE, two["id"])
             assert run_id is not None
             run = await gateway.hub.reads.run("default", run_id)
-        await gone(gateway.hub, run.thread_id, "default")
+        await erased(gateway.hub, run.thread_id, "default")
 
 
 # Prewarmed inputs
@@ -428,7 +428,7 @@ async def test_disconnect_cancels_an_unstored_response(gateway: Running) -> None
 
 async def test_disconnect_during_submission_cancels_an_unstored_response(gateway: Running) -> None:
     never = asyncio.get_running_loop().create_future()
-    async with Held(gateway.hub) as held:
+    async with PausedWriter(gateway.hub) as held:
         async with talking(gateway) as talk:
             await talk.send("waiting", store=False)
             await held.queued(never)

@@ -25,7 +25,7 @@ from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SAID = {"messages": [{"role": "user", "content": "Hi"}]}
+INPUT = {"messages": [{"role": "user", "content": "Hi"}]}
 
 
 def spoken(values: Any) -> list[str]:
@@ -35,43 +35,43 @@ def spoken(values: Any) -> list[str]:
 # Conversations
 
 
-async def test_a_conversation_goes_on_from_run_to_run_and_over_a_restart(tmp_path: Path) -> None:
+async def test_a_conversation_continues_over_runs_and_a_restart(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "chat") as caller:
         thread_id = await caller.thread()
-        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Hi", "Hello big world"]
+        assert spoken(await caller.wait(thread_id, "chat", INPUT)) == ["Hi", "Hello big world"]
     async with graphs_running(tmp_path, "chat") as caller:
-        values = await caller.wait(thread_id, "chat", SAID)
+        values = await caller.wait(thread_id, "chat", INPUT)
         assert spoken(values) == ["Hi", "Hello big world"] * 2
         assert values["count"] == 2
         assert (await caller.state(thread_id))["values"] == values
         assert (await caller.get(f"/threads/{thread_id}"))["status"] == "idle"
 
 
-async def test_every_thread_has_a_state_of_its_own_and_so_has_every_owner(tmp_path: Path) -> None:
+async def test_each_thread_of_each_owner_has_a_separate_state(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "chat", keys={"alice": "a-key", "bob": "b-key"}) as caller:
         http, thread_id = caller.gateway.http, "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e11"
         for key, runs in (("a-key", 3), ("b-key", 1)):
             http.headers["x-api-key"] = key
             await caller.thread(thread_id=thread_id)
             for count in range(1, runs + 1):
-                assert (await caller.wait(thread_id, "chat", SAID))["count"] == count
-        assert (await caller.wait(await caller.thread(), "chat", SAID))["count"] == 1
+                assert (await caller.wait(thread_id, "chat", INPUT))["count"] == count
+        assert (await caller.wait(await caller.thread(), "chat", INPUT))["count"] == 1
 
 
-async def test_the_first_run_of_a_graph_is_told_what_others_said_on_the_thread(tmp_path: Path) -> None:
+async def test_the_first_run_of_a_graph_receives_the_threads_messages(tmp_path: Path) -> None:
     agents = {"chat": wrap_graph(chat(), "chat")[1], "echo": Echo()}
     async with running(tmp_path, agents) as gateway:
         caller = Caller(gateway)
         thread_id = await caller.thread()
         await caller.wait(thread_id, "echo", {"messages": [{"role": "user", "content": "Before"}]})
-        assert spoken(await caller.wait(thread_id, "chat", SAID)) == ["Before", "Before", "Hi", "Hello big world"]
-        values = await caller.wait(thread_id, "chat", SAID)
+        assert spoken(await caller.wait(thread_id, "chat", INPUT)) == ["Before", "Before", "Hi", "Hello big world"]
+        values = await caller.wait(thread_id, "chat", INPUT)
         assert spoken(values) == ["Before", "Before", "Hi", "Hello big world", "Hi", "Hello big world"]
 
 
-async def test_the_usage_that_a_model_reports_is_the_runs(graphs: Caller) -> None:
+async def test_the_usage_of_a_model_is_reported_for_the_run(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     (run,) = await graphs.get(f"/threads/{thread.thread_id}/runs")
     used = {"input_tokens": 3, "output_tokens": 3, "total_tokens": 6}
     assert run["metadata"]["babelgate"]["usage"] == used
@@ -80,10 +80,10 @@ async def test_the_usage_that_a_model_reports_is_the_runs(graphs: Caller) -> Non
 # Questions
 
 
-async def test_a_question_waits_in_the_state_until_it_is_answered_also_over_a_restart(tmp_path: Path) -> None:
+async def test_a_question_stays_open_over_a_restart(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "ask") as caller:
         thread_id = await caller.thread()
-        (question,) = (await caller.wait(thread_id, "ask", SAID))["__interrupt__"]
+        (question,) = (await caller.wait(thread_id, "ask", INPUT))["__interrupt__"]
         assert question["value"] == {"question": "What is your name?"}
         assert question["response_schema"] == {"type": "string", "minLength": 1}
         state = await caller.state(thread_id)
@@ -97,7 +97,7 @@ async def test_a_question_waits_in_the_state_until_it_is_answered_also_over_a_re
         assert (state["next"], state["tasks"], state["values"]["count"]) == ([], [], 1)
 
 
-async def test_an_approval_is_given_by_a_word_of_another_protocol(tmp_path: Path) -> None:
+async def test_an_approval_of_another_protocol_reaches_the_graph(tmp_path: Path) -> None:
     """Answer a question of the middleware of langchain 1.5, which accepts only decisions, with a plain text."""
     wipe = {"name": "wipe", "args": {"disk": "sda"}, "description": "May I wipe?"}
     gate = builder(State, {"gate": asks({"action_requests": [wipe], "review_configs": []})})
@@ -118,16 +118,16 @@ async def test_an_approval_is_given_by_a_word_of_another_protocol(tmp_path: Path
 
 
 @pytest.mark.parametrize("answer", ["Ann", 7, True, 0, False, "", {}, {"a": 1}, [1, None], None])
-async def test_an_answer_of_any_kind_reaches_the_node_as_it_was_given(answer: Any, graphs: Caller) -> None:
+async def test_an_answer_of_any_type_reaches_the_node_unchanged(answer: Any, graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     values = await thread.resume(answer)
     assert spoken(values)[-1] == f"You said {answer!r}."
 
 
-async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any_order(graphs: Caller) -> None:
+async def test_parallel_questions_are_answered_by_id_in_any_order(graphs: Caller) -> None:
     thread = await begin(graphs, "several")
-    questions = (await thread.wait(SAID))["__interrupt__"]
+    questions = (await thread.wait(INPUT))["__interrupt__"]
     ids = {("L" if each["value"] == "Left?" else "R"): each["id"] for each in questions}
     assert set(ids) == {"L", "R"}
     await thread.resume({ids["R"]: "r"})
@@ -138,42 +138,42 @@ async def test_questions_that_are_asked_at_once_are_answered_by_their_ids_in_any
     assert values["count"] == 7
 
 
-async def test_questions_that_are_asked_at_once_stand_in_the_order_of_the_graph(graphs: Caller) -> None:
-    questions = (await graphs.wait(await graphs.thread(), "turns", SAID))["__interrupt__"]
+async def test_parallel_questions_are_listed_in_the_order_of_the_graph(graphs: Caller) -> None:
+    questions = (await graphs.wait(await graphs.thread(), "turns", INPUT))["__interrupt__"]
     assert [each["value"] for each in questions] == ["First?", "Second?"]
 
 
 async def test_a_node_that_asks_twice_is_answered_twice(graphs: Caller) -> None:
     thread = await begin(graphs, "twice")
-    (first,) = (await thread.wait(SAID))["__interrupt__"]
+    (first,) = (await thread.wait(INPUT))["__interrupt__"]
     (second,) = (await thread.resume("one"))["__interrupt__"]
     assert (first["value"], second["value"]) == ("First?", "Second?")
     assert first["id"] != second["id"]
     assert spoken(await thread.resume("two")) == ["Hi", "one and two"]
 
 
-async def test_a_new_input_on_a_thread_that_waits_gives_the_question_up(graphs: Caller) -> None:
+async def test_a_new_input_closes_the_open_question_of_the_thread(graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
-    (first,) = (await thread.wait(SAID))["__interrupt__"]
-    (second,) = (await thread.wait(SAID))["__interrupt__"]
+    (first,) = (await thread.wait(INPUT))["__interrupt__"]
+    (second,) = (await thread.wait(INPUT))["__interrupt__"]
     assert first["id"] != second["id"]
     values = await thread.resume("Ann")
     assert spoken(values) == ["Hi", "Hi", "You said 'Ann'."]
 
 
-async def shown(thread: Thread) -> tuple[Any, Any]:
+async def listed_questions(thread: Thread) -> tuple[Any, Any]:
     """Return the questions of a thread, as the thread and its state list them."""
     state = await thread.state()
     listed = (await thread.caller.get(f"/threads/{thread.thread_id}"))["interrupts"]
     return list(listed.values()), [*state["interrupts"], *(each for at in state["tasks"] for each in at["interrupts"])]
 
 
-async def test_a_change_of_the_state_closes_the_question_and_an_answer_goes_to_the_next(graphs: Caller) -> None:
+async def test_a_state_update_closes_the_question(graphs: Caller) -> None:
     """Check the behavior of langgraph-api 0.16.7."""
     thread = await begin(graphs, "ask")
-    (question,) = (await thread.wait(SAID))["__interrupt__"]
+    (question,) = (await thread.wait(INPUT))["__interrupt__"]
     await thread.update({"count": 5}, as_node="before")
-    assert await shown(thread) == ([], [])
+    assert await listed_questions(thread) == ([], [])
     assert (await thread.state())["next"] == ["ask"]
     late = {"assistant_id": "ask", "command": {"resume": {question["id"]: "Ann"}}}
     answer = await graphs.gateway.http.post(f"/threads/{thread.thread_id}/runs/wait", json=late)
@@ -183,9 +183,9 @@ async def test_a_change_of_the_state_closes_the_question_and_an_answer_goes_to_t
     assert values["count"] == 5
 
 
-async def test_a_change_of_the_state_cancels_the_task_that_asked(graphs: Caller) -> None:
+async def test_a_state_update_cancels_the_asking_task(graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     hub = graphs.gateway.hub
     (question,) = await open_questions(hub, "default", thread.thread_id)
     await thread.update({"count": 5}, as_node="before")
@@ -198,11 +198,11 @@ async def test_a_change_of_the_state_cancels_the_task_that_asked(graphs: Caller)
 async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -> None:
     """Run from the newest state, from a checkpoint, and after a change of the state, as on langgraph-api 0.16.7."""
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     early = next(state for state in await thread.history() if state["next"] == ["before"])
     for more in ({}, {"checkpoint_id": early["checkpoint"]["checkpoint_id"]}, {}):
         (question,) = (await thread.wait(None, **more))["__interrupt__"]
-        assert await shown(thread) == ([[question]], [question, question])
+        assert await listed_questions(thread) == ([[question]], [question, question])
         await thread.update({"count": 5}, as_node="before")
     (question,) = (await thread.wait(None))["__interrupt__"]
     assert spoken(await thread.resume("Ann"))[-1] == "You said 'Ann'."
@@ -212,10 +212,10 @@ async def test_a_run_without_input_asks_an_open_question_again(graphs: Caller) -
 async def test_an_answer_may_name_the_checkpoint_that_asks(graphs: Caller, where: str) -> None:
     """Send a checkpoint with an answer, as `useStream` does: it sends the newest one each time."""
     thread = await begin(graphs, "ask")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     asks = (await thread.history())[0]["checkpoint"]
     if where == "earlier":
-        await thread.wait(SAID)
+        await thread.wait(INPUT)
     values = await thread.resume("Ann", checkpoint=asks)
     assert spoken(values) == ["Hi", "You said 'Ann'."]
     assert await thread.status() == "idle"
@@ -232,7 +232,7 @@ async def test_a_breakpoint_does_not_keep_a_run_from_its_checkpoint(graphs: Call
 # Breakpoints
 
 
-async def test_a_graph_that_is_told_to_stop_goes_on_with_any_answer(graphs: Caller) -> None:
+async def test_any_answer_continues_a_graph_at_a_breakpoint(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     config = {"config": {"interrupt_before": ["two"]}}
     stopped = await thread.wait({"items": []}, **config)
@@ -252,9 +252,7 @@ STOPPED: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("mode", STOPPED)
-async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_says_where(
-    graphs: Caller, mode: str
-) -> None:
+async def test_a_breakpoint_appears_only_in_updates_and_in_the_state(graphs: Caller, mode: str) -> None:
     """Check the behavior of LangGraph's own server."""
     thread = await begin(graphs, "steps")
     frames = await thread.stream({"items": []}, mode, interrupt_before=["two"])
@@ -266,7 +264,7 @@ async def test_of_a_graph_that_is_told_to_stop_only_updates_tell_and_its_state_s
 
 
 @pytest.mark.parametrize("modes", [["events"], ["events", "values"]])
-async def test_the_mode_events_tells_the_events_of_langchain(graphs: Caller, modes: list[str]) -> None:
+async def test_the_mode_events_streams_langchains_events(graphs: Caller, modes: list[str]) -> None:
     """Check the mode as on langgraph-api 0.16.7: the graph's own stream is only in the other modes."""
     thread = await begin(graphs, "steps")
     frames = await thread.stream({"items": []}, *modes)
@@ -282,7 +280,7 @@ async def test_the_mode_events_tells_the_events_of_langchain(graphs: Caller, mod
     assert (await thread.state())["values"] == events[-1]["data"]["output"]
 
 
-async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(graphs: Caller) -> None:
+async def test_other_protocols_receive_a_breakpoint_as_a_question(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []}, interrupt_before=["two"])
     (question,) = await open_questions(graphs.gateway.hub, "default", thread.thread_id)
@@ -291,7 +289,7 @@ async def test_callers_of_other_protocols_are_asked_whether_the_graph_may_go_on(
 
 
 @pytest.mark.parametrize("body", [{"input": None}, {}], ids=["input: null", "no input"])
-async def test_a_graph_that_was_told_to_stop_goes_on_with_a_run_of_no_input(graphs: Caller, body: Any) -> None:
+async def test_a_run_without_input_continues_a_graph_at_a_breakpoint(graphs: Caller, body: Any) -> None:
     """Continue the graph in the ways that LangGraph's clients use."""
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []}, interrupt_before=["two"])
@@ -303,7 +301,7 @@ async def test_a_graph_that_was_told_to_stop_goes_on_with_a_run_of_no_input(grap
 # States and their history
 
 
-async def test_the_history_has_every_checkpoint_and_each_can_be_looked_at(graphs: Caller) -> None:
+async def test_the_history_lists_every_checkpoint_and_each_is_readable(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     await thread.wait({"items": ["zero"]})
     history = await thread.history()
@@ -342,7 +340,7 @@ async def test_a_run_from_an_earlier_checkpoint_is_a_branch(tmp_path: Path) -> N
         assert values["items"] == [*other["items"], "more", "one", "two", "three"]
 
 
-async def test_a_change_of_the_state_goes_through_the_graphs_own_reducers(graphs: Caller) -> None:
+async def test_a_state_update_uses_the_graphs_reducers(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     await thread.wait({"items": ["zero"]})
     checkpoint_id = await thread.update({"items": ["by hand"]}, as_node="one")
@@ -355,7 +353,7 @@ async def test_a_change_of_the_state_goes_through_the_graphs_own_reducers(graphs
     assert values["items"] == ["zero", "one", "two", "three", "by hand", "two", "three"]
 
 
-async def test_a_change_of_an_earlier_state_begins_a_branch(graphs: Caller) -> None:
+async def test_an_update_of_an_earlier_state_begins_a_branch(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []})
     early = (await thread.history())[3]["checkpoint"]["checkpoint_id"]
@@ -366,24 +364,24 @@ async def test_a_change_of_an_earlier_state_begins_a_branch(graphs: Caller) -> N
     assert (await thread.wait(None))["items"] == ["else", "three"]
 
 
-async def test_messages_of_the_state_are_changed_and_removed_by_their_ids(graphs: Caller) -> None:
+async def test_messages_of_the_state_are_changed_by_id(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    values = await thread.wait(SAID)
+    values = await thread.wait(INPUT)
     first, second = (message["id"] for message in values["messages"])
     changed = {"messages": [{"role": "user", "content": "Ho", "id": first}, {"type": "remove", "id": second}]}
     await thread.update(changed, as_node="answer")
     assert spoken((await thread.state())["values"]) == ["Ho"]
-    assert spoken(await thread.wait(SAID)) == ["Ho", "Hi", "Hello big world"]
+    assert spoken(await thread.wait(INPUT)) == ["Ho", "Hi", "Hello big world"]
 
 
-async def test_a_thread_that_was_made_for_a_graph_has_a_state_before_its_first_run(graphs: Caller) -> None:
+async def test_a_new_thread_of_a_graph_has_a_state(graphs: Caller) -> None:
     thread = await begin(graphs, "steps", metadata={"graph_id": "steps"})
     await thread.update({"items": ["given"]}, as_node="one")
     assert (await thread.state())["next"] == ["two"]
     assert (await thread.wait(None))["items"] == ["given", "two", "three"]
 
 
-async def test_a_change_that_the_graph_does_not_take_is_refused_in_its_own_words(graphs: Caller) -> None:
+async def test_a_rejected_state_update_reports_the_graphs_error(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []})
     body = {"values": {"items": ["x"]}, "as_node": "nowhere"}
@@ -393,12 +391,12 @@ async def test_a_change_that_the_graph_does_not_take_is_refused_in_its_own_words
     assert len(await thread.history()) == 5
 
 
-async def test_a_copy_of_a_thread_goes_on_by_itself(graphs: Caller) -> None:
+async def test_a_copy_of_a_thread_continues_independently(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    values = await thread.wait(SAID)
+    values = await thread.wait(INPUT)
     copy = replace(thread, thread_id=(await graphs.post(f"/threads/{thread.thread_id}/copy"))["thread_id"])
     assert (await copy.state())["values"] == values
-    assert (await copy.wait(SAID))["count"] == 2
+    assert (await copy.wait(INPUT))["count"] == 2
     assert (await thread.state())["values"] == values
     early = (await copy.history())[-2]["checkpoint"]["checkpoint_id"]
     assert spoken(await copy.wait(None, checkpoint_id=early)) == ["Hi", "Hello big world"]
@@ -407,7 +405,7 @@ async def test_a_copy_of_a_thread_goes_on_by_itself(graphs: Caller) -> None:
 @pytest.mark.parametrize(
     "body", [{"config": {"durability": "exit"}}, {"durability": "exit"}, {"checkpoint_during": False}]
 )
-async def test_with_durability_exit_only_the_last_state_is_kept(graphs: Caller, body: Any) -> None:
+async def test_durability_exit_stores_only_the_last_state(graphs: Caller, body: Any) -> None:
     thread = await begin(graphs, "steps")
     frames = await thread.stream({"items": []}, "values", **body)
     streamed = [data["items"] for mode, _, data in frames if mode == "values"]
@@ -417,7 +415,7 @@ async def test_with_durability_exit_only_the_last_state_is_kept(graphs: Caller, 
     assert (await thread.wait({"items": ["+"]}))["items"][:4] == ["one", "two", "three", "+"]
 
 
-async def test_a_graph_can_start_from_a_revision_that_another_agent_made(tmp_path: Path) -> None:
+async def test_a_graph_starts_from_a_revision_of_another_agent(tmp_path: Path) -> None:
     agents = {"chat": wrap_graph(chat(), "chat")[1], "echo": Echo()}
     async with running(tmp_path, agents) as gateway:
         caller = Caller(gateway)
@@ -425,25 +423,25 @@ async def test_a_graph_can_start_from_a_revision_that_another_agent_made(tmp_pat
         for words in ("One", "Two"):
             await caller.wait(thread_id, "echo", {"messages": [{"role": "user", "content": words}]})
         after_one = (await caller.history(thread_id))[2]["checkpoint"]["checkpoint_id"]
-        values = await caller.wait(thread_id, "chat", SAID, checkpoint_id=after_one)
+        values = await caller.wait(thread_id, "chat", INPUT, checkpoint_id=after_one)
         assert spoken(values) == ["One", "One", "Hi", "Hello big world"]
 
 
-async def test_a_run_that_is_deleted_takes_its_checkpoints_along(graphs: Caller) -> None:
+async def test_deleting_a_run_deletes_its_checkpoints(graphs: Caller) -> None:
     thread = await begin(graphs, "chat")
-    before = await thread.wait(SAID)
-    await thread.wait(SAID)
+    before = await thread.wait(INPUT)
+    await thread.wait(INPUT)
     newest = (await graphs.get(f"/threads/{thread.thread_id}/runs"))[0]["run_id"]
     answer = await graphs.gateway.http.delete(f"/threads/{thread.thread_id}/runs/{newest}")
     assert answer.status_code < 300
     assert (await thread.state())["values"] == before
-    assert (await thread.wait(SAID))["count"] == 2
+    assert (await thread.wait(INPUT))["count"] == 2
 
 
 # Failures
 
 
-async def test_a_failure_is_told_by_the_name_of_its_exception_and_the_state_before_it_stays(graphs: Caller) -> None:
+async def test_a_failure_names_its_exception_and_keeps_the_last_state(graphs: Caller) -> None:
     thread = await begin(graphs, "fail")
     body = await thread.wait({"items": ["a"]})
     assert body["__error__"]["error"] == "ValueError"
@@ -454,13 +452,13 @@ async def test_a_failure_is_told_by_the_name_of_its_exception_and_the_state_befo
     assert await thread.status() == "error"
 
 
-async def test_a_graph_without_an_end_is_stopped_at_its_limit(graphs: Caller) -> None:
+async def test_a_graph_without_an_end_stops_at_its_recursion_limit(graphs: Caller) -> None:
     body = await graphs.wait(await graphs.thread(), "endless", {"items": []}, config={"recursion_limit": 3})
     assert body["__error__"]["error"] == "GraphRecursionError"
     assert "limit of 3" in body["__error__"]["message"]
 
 
-async def test_no_input_on_a_new_thread_is_an_error_of_the_graph(graphs: Caller) -> None:
+async def test_a_run_without_input_on_a_new_thread_fails(graphs: Caller) -> None:
     body = await graphs.wait(await graphs.thread(), "steps", None)
     assert body["__error__"]["error"] == "EmptyInputError"
 
@@ -510,7 +508,7 @@ class Gate:
         return run["run_id"]
 
 
-async def test_a_run_that_is_rolled_back_leaves_the_graph_where_it_was(tmp_path: Path) -> None:
+async def test_a_rollback_restores_the_state_of_the_graph(tmp_path: Path) -> None:
     gate = Gate()
     async with running(tmp_path, {"gate": wrap_graph(gate.graph(), "gate")[1]}) as gateway:
         caller = Caller(gateway)
@@ -528,7 +526,7 @@ async def test_a_run_that_is_rolled_back_leaves_the_graph_where_it_was(tmp_path:
         assert after["items"] == ["zero", "first", "through", "new", "first", "through"]
 
 
-async def test_a_run_that_is_cancelled_stops_its_node_and_keeps_what_was_done(tmp_path: Path) -> None:
+async def test_a_cancelled_run_stops_its_node_and_keeps_earlier_steps(tmp_path: Path) -> None:
     gate = Gate()
     async with running(tmp_path, {"gate": wrap_graph(gate.graph(), "gate")[1]}) as gateway:
         caller = Caller(gateway)
@@ -559,9 +557,7 @@ async def test_the_state_cannot_be_changed_while_a_run_is_active(tmp_path: Path)
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_a_run_that_a_restart_cut_off_goes_on_from_its_last_checkpoint_if_it_may_be_started_again(
-    idempotent: bool, tmp_path: Path
-) -> None:
+async def test_an_idempotent_run_resumes_from_its_checkpoint_after_a_restart(idempotent: bool, tmp_path: Path) -> None:
     def registered(gate: Gate) -> dict[str, RegisteredAgent]:
         return {"gate": RegisteredAgent(*wrap_graph(gate.graph(), "gate"), idempotent=idempotent)}
 
@@ -601,7 +597,7 @@ def texts(task: Any) -> list[Any]:
     return [part.get("text", part.get("data")) for artifact in task["artifacts"] for part in artifact["parts"]]
 
 
-async def test_a_graphs_question_is_asked_over_acp_and_answered_over_langgraph(graphs: Caller) -> None:
+async def test_a_question_over_acp_is_answered_over_langgraph(graphs: Caller) -> None:
     http = graphs.gateway.http
     run = await acp(http, "ask", "Hi")
     assert run["status"] == "awaiting"
@@ -610,7 +606,7 @@ async def test_a_graphs_question_is_asked_over_acp_and_answered_over_langgraph(g
     assert (await http.get(f"/acp/runs/{run['run_id']}")).json()["status"] == "completed"
 
 
-async def test_a_graphs_question_is_asked_and_answered_over_a2a(graphs: Caller) -> None:
+async def test_a_graphs_question_is_answered_over_a2a(graphs: Caller) -> None:
     http = graphs.gateway.http
     task = await a2a(http, "ask", {"kind": "text", "text": "Hi"})
     assert task["status"]["state"] == "input-required"
@@ -630,7 +626,7 @@ async def test_the_output_of_a_graph_without_messages_is_its_answer(graphs: Call
     (data,) = texts(task)
     assert data["topic"] == "all"
     assert data["values"] == {
-        "colour": {"name": "red", "seen": "2026-01-02"},
+        "colour": {"name": "red", "date": "2026-01-02"},
         "point": {"x": 1, "y": 0.5},
         "id": "00000000-0000-0000-0000-000000000007",
         "set": [1, 2, 3],
@@ -641,7 +637,7 @@ async def test_the_output_of_a_graph_without_messages_is_its_answer(graphs: Call
     }
 
 
-async def test_a_graph_that_is_written_as_a_function_works_like_the_others(graphs: Caller) -> None:
+async def test_an_entrypoint_function_works_like_a_graph(graphs: Caller) -> None:
     http, thread = graphs.gateway.http, await begin(graphs, "flow")
     (question,) = (await thread.wait("hi"))["__interrupt__"]
     assert question["value"] == "Sure?"
@@ -652,7 +648,7 @@ async def test_a_graph_that_is_written_as_a_function_works_like_the_others(graph
     assert texts(task) == ["HI, yes"]
 
 
-async def test_a_graph_that_takes_no_text_says_what_it_takes(graphs: Caller) -> None:
+async def test_a_graph_that_rejects_text_reports_what_it_accepts(graphs: Caller) -> None:
     run = await acp(graphs.gateway.http, "steps", "Hi")
     assert run["status"] == "failed"
     assert "items" in run["error"]["message"]
@@ -674,16 +670,14 @@ async def test_a_graph_is_described_by_its_schemas() -> None:
     assert talker.output_types == ("text/plain",)
 
 
-async def test_what_cannot_be_compiled_is_no_agent() -> None:
+async def test_an_object_that_cannot_be_compiled_is_rejected() -> None:
     with pytest.raises(TypeError, match="cannot be compiled"):
         wrap_graph(builder(State, {}), "empty")
     with pytest.raises(TypeError, match="no graph"):
         wrap_graph(object(), "other")
 
 
-async def test_a_graph_is_named_in_the_configuration_like_any_other_agent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_graph_is_configured_like_any_other_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "their_graphs.py").write_text(
         '"""Counts steps.\n\nAnd more."""\n'
         "from tests.gateway.graphs import State, builder, steps\n"
@@ -703,7 +697,7 @@ async def test_a_graph_is_named_in_the_configuration_like_any_other_agent(
         assert "cannot be compiled" in ready["agents"]["empty"]
 
 
-async def test_a_truth_in_a_state_is_no_number(graphs: Caller) -> None:
+async def test_a_bool_in_a_state_stays_a_bool(graphs: Caller) -> None:
     thread = await begin(graphs, "truth")
     frames = await thread.stream({"n": 0}, "values")
     history = (await graphs.gateway.http.get(f"/threads/{thread.thread_id}/history")).json()
@@ -713,7 +707,7 @@ async def test_a_truth_in_a_state_is_no_number(graphs: Caller) -> None:
 
 
 @pytest.mark.parametrize("below", ["graph", "subgraphs"])
-async def test_a_graph_that_fails_to_be_drawn_is_the_one_that_failed(
+async def test_an_error_of_drawing_names_the_graph_that_failed(
     graphs: Caller, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
     async def fails(*_: object, **__: object) -> None:

@@ -48,7 +48,7 @@ def growing_object(count: int) -> Any:
 
 
 @pytest.mark.parametrize("make", [growing_list, growing_object])
-def test_what_grows_is_kept_in_a_size_that_grows_with_it_and_read_in_twice_its_own(make: Any) -> None:
+def test_growing_values_take_linear_space_and_reads(make: Any) -> None:
     channel = Kept()
     for count in range(200):
         channel.put(make(count))
@@ -59,7 +59,7 @@ def test_what_grows_is_kept_in_a_size_that_grows_with_it_and_read_in_twice_its_o
         assert sum(len(row.body) for row in channel.chain(name)) <= 3 * len(SERDE.dumps_typed(make(int(name)))[1]) + 100
 
 
-def test_any_value_comes_back_as_it_was_kept_whatever_was_before_it() -> None:
+def test_any_value_is_read_back_after_any_other_value() -> None:
     chance = random.Random(7)
     channel = Kept()
     values: list[Any] = []
@@ -75,7 +75,7 @@ def test_any_value_comes_back_as_it_was_kept_whatever_was_before_it() -> None:
         assert not isinstance(value, dict) or list(decoded) == list(cast("dict[str, Any]", value))
 
 
-def test_two_branches_of_one_value_do_not_know_of_each_other() -> None:
+def test_two_branches_of_one_value_are_independent() -> None:
     channel = Kept()
     channel.put(["begun " * 9, "more " * 9])
     base = channel.newest

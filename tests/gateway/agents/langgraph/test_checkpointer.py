@@ -51,7 +51,7 @@ async def save_chain(call_saver: Saver, count: int, **place: Any) -> list[str]:
     return ids
 
 
-async def test_checkpoints_are_listed_newest_first_over_pages_with_filters_and_bounds(tmp_path: Path) -> None:
+async def test_checkpoints_are_listed_newest_first_in_pages_with_filters(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         call_saver = await saver(caller)
         ids = await save_chain(call_saver, 120)
@@ -66,7 +66,7 @@ async def test_checkpoints_are_listed_newest_first_over_pages_with_filters_and_b
             await anext(call_saver.alist(None))
 
 
-async def test_a_plain_function_in_a_thread_of_its_own_can_use_it(tmp_path: Path) -> None:
+async def test_a_synchronous_node_can_use_the_checkpointer(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         call_saver = await saver(caller)
 
@@ -87,7 +87,7 @@ async def test_on_the_event_loop_only_the_awaited_calls_work(tmp_path: Path) -> 
             call_saver.get_tuple(config())
 
 
-async def test_a_call_that_was_given_up_can_write_no_more(tmp_path: Path) -> None:
+async def test_an_abandoned_call_cannot_write(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         call_saver = await saver(caller, run_id="6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e12")
         with pytest.raises(FaultError) as raised:
@@ -102,7 +102,7 @@ async def test_a_call_that_was_given_up_can_write_no_more(tmp_path: Path) -> Non
         assert raised.value.fault.code is FaultCode.NOT_FOUND
 
 
-async def test_a_call_writes_nothing_on_a_thread_that_took_the_place_of_its_own(tmp_path: Path) -> None:
+async def test_a_call_cannot_write_to_a_recreated_thread(tmp_path: Path) -> None:
     """Create a new thread and run with the ids of the call, after its own were erased."""
     run_id = "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e12"
     waiting = Submission(agent="steps", thread_id=THREAD, run_id=run_id, start_in=2**62, if_missing="recreate")
@@ -123,7 +123,7 @@ async def test_a_call_writes_nothing_on_a_thread_that_took_the_place_of_its_own(
         assert await stored(caller, THREAD) == 0
 
 
-async def test_a_graph_under_a_thread_of_its_authors_choice_stays_within_the_callers(tmp_path: Path) -> None:
+async def test_a_fixed_thread_id_stays_within_the_callers_thread(tmp_path: Path) -> None:
     async with graphs_running(tmp_path, "steps") as caller:
         call_saver = await saver(caller)
         await save_chain(call_saver, 2, thread_id="theirs")
@@ -151,7 +151,7 @@ async def test_checkpoints_are_erased_with_their_thread(tmp_path: Path) -> None:
         assert await stored(caller, thread_id) == 0
 
 
-async def test_a_compiled_graph_that_brings_a_checkpointer_is_given_the_gateways(tmp_path: Path) -> None:
+async def test_a_compiled_graphs_checkpointer_is_replaced_by_the_gateways(tmp_path: Path) -> None:
     author_saver = InMemorySaver()
     graph = builder(Listed, {"one": writes({"items": ["one"]})}).compile(checkpointer=author_saver)
     async with running(tmp_path, {"g": wrap_graph(graph, "g")[1]}) as gateway:

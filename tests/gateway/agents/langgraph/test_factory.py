@@ -11,11 +11,11 @@ from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.settings.model import Settings
 from tests.gateway import factories
-from tests.gateway.hubs import turned, within
+from tests.gateway.hubs import eventually, within
 from tests.gateway.platform import Caller
 from tests.running import running
 
-SAID = {"messages": [{"role": "user", "content": "Hi"}]}
+INPUT = {"messages": [{"role": "user", "content": "Hi"}]}
 MINT = {"configurable": {"flavour": "mint"}}
 
 
@@ -33,11 +33,11 @@ async def served(folder: Path, *names: str, kind: str = "graph", **settings: Any
 
 
 async def last(caller: Caller, agent: str, **body: Any) -> str:
-    values = await caller.wait(await caller.thread(), agent, SAID, **body)
+    values = await caller.wait(await caller.thread(), agent, INPUT, **body)
     return values["messages"][-1]["content"]
 
 
-MADE = {
+REPLIES = {
     "nothing": "nothing",
     "annotated": "annotated",
     "config": "config mint",
@@ -55,9 +55,9 @@ MADE = {
 """Reply of the graph of each function to a caller whose configuration says mint."""
 
 
-async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> None:
-    async with served(tmp_path, *MADE) as caller:
-        for name, words in MADE.items():
+async def test_the_factory_builds_a_graph_for_each_run(tmp_path: Path) -> None:
+    async with served(tmp_path, *REPLIES) as caller:
+        for name, words in REPLIES.items():
             assert await last(caller, name, config=MINT) == words
             assert await last(caller, name, context=MINT["configurable"]) == words
 
@@ -68,11 +68,11 @@ async def test_a_graph_is_made_for_each_run_with_its_config(tmp_path: Path) -> N
     + [(name, True) for name in ("blocking", "called", "plain")]
     + [(name, False) for name in ("nothing", "odd", "Called", "says", "MINT")],
 )
-async def test_a_function_that_says_what_it_is_needs_no_word_of_it_in_the_settings(name: str, is_factory: bool) -> None:
+async def test_an_annotated_factory_needs_no_setting(name: str, is_factory: bool) -> None:
     assert can_make_graphs(getattr(factories, name, MINT)) is is_factory
 
 
-async def test_such_a_function_is_a_graph_where_a_python_callable_may_stand(tmp_path: Path) -> None:
+async def test_an_annotated_factory_works_as_a_python_agent(tmp_path: Path) -> None:
     async with served(tmp_path, "both", kind="python") as caller:
         assert await last(caller, "both", config=MINT) == "both mint threads.create_run"
 
@@ -93,12 +93,12 @@ async def test_a_caller_with_a_key_is_the_user(tmp_path: Path) -> None:
         assert await last(caller, "runtime") == "runtime threads.create_run alice {}"
 
 
-async def test_it_is_told_what_the_graph_is_for(tmp_path: Path, log: list[str]) -> None:
+async def test_the_factory_receives_the_purpose_of_the_graph(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "runtime") as caller:
-        assert log == ["assistants.read"], "its schemas are asked for when the gateway starts"
+        assert log == ["assistants.read"], "the gateway reads the schemas at its start"
         log.clear()
         thread_id = await caller.thread()
-        await caller.wait(thread_id, "runtime", SAID)
+        await caller.wait(thread_id, "runtime", INPUT)
         await caller.update(thread_id, {"messages": [{"role": "user", "content": "More"}]})
         (found,) = await caller.post("/assistants/search", {"graph_id": "runtime"})
         drawn = await caller.get(f"/assistants/{found['assistant_id']}/graph")
@@ -109,10 +109,10 @@ async def test_it_is_told_what_the_graph_is_for(tmp_path: Path, log: list[str]) 
     assert log == ["threads.create_run", "threads.update", "assistants.read", "assistants.read"]
 
 
-async def test_its_threads_are_kept_and_questions_wait_over_a_restart(tmp_path: Path) -> None:
+async def test_threads_and_questions_of_a_factory_survive_a_restart(tmp_path: Path) -> None:
     async with served(tmp_path, "asking") as caller:
         thread_id = await caller.thread()
-        (question,) = (await caller.wait(thread_id, "asking", SAID, config=MINT))["__interrupt__"]
+        (question,) = (await caller.wait(thread_id, "asking", INPUT, config=MINT))["__interrupt__"]
         assert question["value"] == "Name?"
     async with served(tmp_path, "asking") as caller:
         values = await caller.resume(thread_id, "asking", "Ann", config=MINT)
@@ -120,42 +120,40 @@ async def test_its_threads_are_kept_and_questions_wait_over_a_restart(tmp_path: 
         assert (await caller.state(thread_id))["next"] == []
 
 
-async def test_what_is_entered_for_a_run_is_left_with_it(tmp_path: Path, log: list[str]) -> None:
+async def test_a_context_manager_is_left_after_its_run(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "entered", "blocking") as caller:
         log.clear()
         await last(caller, "entered")
         assert log == ["in", "out"]
         log.clear()
         await last(caller, "blocking")
-        assert log == ["in False", "out"], "and what blocks does not block the gateway"
+        assert log == ["in False", "out"], "a blocking factory must not block the gateway"
 
 
-async def test_a_failure_reaches_what_was_entered_and_is_told_though_that_keeps_it_to_itself(
-    tmp_path: Path, log: list[str]
-) -> None:
+async def test_a_failure_suppressed_by_the_context_manager_is_reported(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "failing") as caller:
         log.clear()
         thread_id = await caller.thread()
-        body = {"assistant_id": "failing", "input": SAID}
+        body = {"assistant_id": "failing", "input": INPUT}
         answer = await caller.post(f"/threads/{thread_id}/runs/wait", body)
     assert answer == {"__error__": {"error": "ValueError", "message": "no more"}}
     assert log == ["in False", "failed no more", "out"]
 
 
-async def test_a_run_that_is_cancelled_leaves_what_it_entered(tmp_path: Path, log: list[str]) -> None:
+async def test_a_cancelled_run_leaves_its_context_manager(tmp_path: Path, log: list[str]) -> None:
     async with served(tmp_path, "waiting") as caller:
         log.clear()
         thread_id = await caller.thread()
-        run = await caller.post(f"/threads/{thread_id}/runs", {"assistant_id": "waiting", "input": SAID})
-        await within(turned(lambda: log == ["waits"]), "the node")
+        run = await caller.post(f"/threads/{thread_id}/runs", {"assistant_id": "waiting", "input": INPUT})
+        await within(eventually(lambda: log == ["waits"]), "the node")
         await caller.post(f"/threads/{thread_id}/runs/{run['run_id']}/cancel?wait=true")
         assert log == ["waits", "out"]
 
 
-async def test_one_that_needs_a_config_is_served_without_its_schemas(tmp_path: Path) -> None:
+async def test_a_factory_that_needs_a_config_is_served_without_schemas(tmp_path: Path) -> None:
     async with served(tmp_path, "needy") as caller:
         assert await last(caller, "needy", config=MINT) == "needy mint"
-        failed = await caller.wait(await caller.thread(), "needy", SAID)
+        failed = await caller.wait(await caller.thread(), "needy", INPUT)
         assert failed == {"__error__": {"error": "KeyError", "message": "'flavour'"}}
 
 
@@ -168,7 +166,7 @@ async def test_one_that_needs_a_config_is_served_without_its_schemas(tmp_path: P
         ("absent", "the module tests.gateway.factories has no absent"),
     ],
 )
-async def test_what_makes_no_graph_is_broken(name: str, reason: str) -> None:
+async def test_a_factory_that_returns_no_graph_is_broken(name: str, reason: str) -> None:
     settings = Settings.model_validate({"agents": {"a": {"graph": f"tests.gateway.factories:{name}"}}})
     (found,) = (await connect(settings)).all()
     assert found.broken is not None
@@ -178,16 +176,16 @@ async def test_what_makes_no_graph_is_broken(name: str, reason: str) -> None:
 # The store
 
 
-async def test_a_graph_has_the_memory_of_its_caller(tmp_path: Path) -> None:
+async def test_a_graph_uses_the_store_of_its_caller(tmp_path: Path) -> None:
     async with served(tmp_path, "memory", keys={"alice": "a-key", "bob": "b-key"}) as caller:
         http = caller.gateway.http
         for key, count in (("a-key", 1), ("a-key", 2), ("b-key", 1)):
             http.headers["x-api-key"] = key
-            messages = (await caller.wait(await caller.thread(), "memory", SAID))["messages"]
+            messages = (await caller.wait(await caller.thread(), "memory", INPUT))["messages"]
             first, second = messages[-2]["content"], messages[-1]["content"]
             assert first.startswith(f"{count} ")
             assert "'count'" in first
             assert second.startswith("['k', 'count'] [('notes', 'deep')]")
         http.headers["x-api-key"] = "a-key"
         found = (await http.get("/store/items", params={"key": "count", "namespace": "notes"})).json()
-        assert found["value"] == {"n": 2}, "it is what callers of the store see"
+        assert found["value"] == {"n": 2}, "callers of the store must see the items"

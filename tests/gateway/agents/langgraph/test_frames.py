@@ -23,14 +23,14 @@ from tests.gateway.platform import Caller, Frame, begin
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MODES = ("values", "updates", "messages", "custom", "tasks", "checkpoints")
-SAID = {"messages": [{"role": "user", "content": "Hi", "id": "h1"}]}
+INPUT = {"messages": [{"role": "user", "content": "Hi", "id": "h1"}]}
 INPUTS: dict[str, Any] = {
-    "blocks": SAID,
-    "chat": SAID,
+    "blocks": INPUT,
+    "chat": INPUT,
     "fan": {"items": ["a", "b"]},
     "joke": {"topic": "cats"},
     "structured": {"topic": "all"},
-    "tools": SAID,
+    "tools": INPUT,
     "within": {"items": []},
 }
 QUESTIONS: dict[str, Any] = {"ask": "Ann", "twice": "one"}
@@ -71,13 +71,13 @@ class Names:
         )
 
 
-def told(frames: list[Frame], mode: str) -> list[Any]:
+def data_of(frames: list[Frame], mode: str) -> list[Any]:
     """Return the data of a mode, in a form in which both streams can be compared."""
     named = Names()
-    return [named((list(ns), _told(mode, data))) for each, ns, data in frames if each == mode]
+    return [named((list(ns), _comparable(mode, data))) for each, ns, data in frames if each == mode]
 
 
-def _told(mode: str, data: Any) -> Any:
+def _comparable(mode: str, data: Any) -> Any:
     if mode == "checkpoints":
         parent: Any = data["parent_config"] or {}
         metadata: Any = {name: data["metadata"][name] for name in ("source", "step")}
@@ -100,7 +100,7 @@ def _told(mode: str, data: Any) -> Any:
     return encoded
 
 
-def heard(frames: list[Frame]) -> list[Any]:
+def messages_of(frames: list[Frame]) -> list[Any]:
     """Return the messages of a stream: the sum of their chunks, and the node that produced them."""
     named, whole, where = Names(), dict[str, Any](), dict[str, Any]()
     for mode, ns, data in frames:
@@ -126,39 +126,39 @@ def _sum(pieces: list[Any]) -> Any:
 def both(alone: list[Frame], behind: list[Frame]) -> None:
     for mode in MODES:
         if mode != "messages":
-            assert told(behind, mode) == told(alone, mode), mode
-    assert heard(behind) == heard([(mode, ns, plain(data)) for mode, ns, data in alone])
+            assert data_of(behind, mode) == data_of(alone, mode), mode
+    assert messages_of(behind) == messages_of([(mode, ns, plain(data)) for mode, ns, data in alone])
 
 
-def asked(behind: bool) -> tuple[str, ...]:
+def modes_for(behind: bool) -> tuple[str, ...]:
     return tuple("messages-tuple" if mode == "messages" and behind else mode for mode in MODES)
 
 
 @pytest.mark.parametrize("name", INPUTS)
-async def test_a_graph_streams_the_same_behind_the_gateway(name: str, graphs: Caller) -> None:
+async def test_a_graph_streams_the_same_frames_behind_the_gateway(name: str, graphs: Caller) -> None:
     alone = await Alone(name).stream(INPUTS[name])
-    behind = await graphs.stream(await graphs.thread(), name, INPUTS[name], *asked(True))
+    behind = await graphs.stream(await graphs.thread(), name, INPUTS[name], *modes_for(True))
     assert behind[0][0] == "metadata"
     both(alone, behind)
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-async def test_a_graph_that_asks_streams_the_same_before_and_after_the_answer(name: str, graphs: Caller) -> None:
+async def test_an_asking_graph_streams_the_same_frames_as_langgraph(name: str, graphs: Caller) -> None:
     alone = Alone(name)
     thread = await begin(graphs, name)
-    both(await alone.stream(SAID), await thread.stream(SAID, *asked(True)))
-    resumed = await thread.stream(None, *asked(True), command={"resume": QUESTIONS[name]})
+    both(await alone.stream(INPUT), await thread.stream(INPUT, *modes_for(True)))
+    resumed = await thread.stream(None, *modes_for(True), command={"resume": QUESTIONS[name]})
     both(await alone.stream(Command(resume=QUESTIONS[name])), resumed)
 
 
-async def test_a_second_input_streams_the_same(graphs: Caller) -> None:
+async def test_a_second_input_streams_the_same_frames_as_langgraph(graphs: Caller) -> None:
     alone = Alone("chat")
     thread = await begin(graphs, "chat")
     for _ in range(2):
-        both(await alone.stream(SAID), await thread.stream(SAID, *asked(True)))
+        both(await alone.stream(INPUT), await thread.stream(INPUT, *modes_for(True)))
 
 
-async def test_without_stream_subgraphs_nothing_within_a_graph_is_told(graphs: Caller) -> None:
+async def test_without_stream_subgraphs_no_frames_of_subgraphs_are_sent(graphs: Caller) -> None:
     frames = await graphs.stream(await graphs.thread(), "within", {"items": []}, "updates", subgraphs=False)
     assert [(ns, data) for mode, ns, data in frames if mode == "updates"] == [
         ((), {"first": {"items": ["a"]}}),
@@ -166,34 +166,34 @@ async def test_without_stream_subgraphs_nothing_within_a_graph_is_told(graphs: C
     ]
 
 
-async def test_the_tasks_of_a_step_are_told_under_the_ids_by_which_a_namespace_names_them(graphs: Caller) -> None:
+async def test_tasks_have_the_ids_of_their_namespaces(graphs: Caller) -> None:
     frames = await graphs.stream(await graphs.thread(), "within", {"items": []}, "tasks")
     names = {f"{data['name']}:{data['id']}" for mode, _, data in frames if mode == "tasks"}
     assert {ns[0] for mode, ns, _ in frames if mode == "tasks" and ns} <= names
 
 
-async def test_a_stream_that_is_read_again_is_the_same(graphs: Caller) -> None:
+async def test_a_replayed_stream_has_the_same_frames(graphs: Caller) -> None:
     thread = await begin(graphs, "tools")
-    frames = await thread.stream(SAID, "values", "messages-tuple", subgraphs=False)
+    frames = await thread.stream(INPUT, "values", "messages-tuple", subgraphs=False)
     run_id = frames[0][2]["run_id"]
     path = f"/threads/{thread.thread_id}/runs/{run_id}/stream?stream_mode=values,messages-tuple"
     again = await graphs.gateway.http.get(path, headers={"Last-Event-ID": "-1"})
     assert again.text.count("event: messages") == sum(mode == "messages" for mode, _, _ in frames)
 
 
-async def test_a_task_is_told_with_the_metadata_of_its_graph(graphs: Caller) -> None:
-    frames = await graphs.stream(await graphs.thread(), "hire", SAID, "tasks")
+async def test_a_task_has_the_metadata_of_its_graph(graphs: Caller) -> None:
+    frames = await graphs.stream(await graphs.thread(), "hire", INPUT, "tasks")
     (inner,) = [data["metadata"] for _, ns, data in frames if ns and "metadata" in data]
     assert inner["lc_agent_name"] == "researcher"
 
 
-async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_another_server(graphs: Caller) -> None:
+async def test_citations_and_refusals_are_equal_in_process_and_remote(graphs: Caller) -> None:
     reader = EventReader()
-    frames = await Alone("cites").stream(SAID)
+    frames = await Alone("cites").stream(INPUT)
     events = [event for mode, ns, data in frames for event in reader.read(*_sent(mode, ns, data))]
     far = parts([*events, *reader.finish()])
     thread = await begin(graphs, "cites")
-    await thread.wait(SAID)
+    await thread.wait(INPUT)
     records = await graphs.gateway.hub.reads.records("default", Scope(thread.thread_id))
     near = parts(record.event for record in records)
     assert near == far
@@ -204,42 +204,42 @@ async def test_citations_and_refusals_are_the_same_parts_in_process_and_behind_a
     ]
 
 
-async def test_a_question_with_a_python_type_for_its_answer_has_no_schema() -> None:
-    telling = GraphStreamReader(set(), base=None, keeps_last=False)
+async def test_a_question_with_a_python_type_has_no_schema() -> None:
+    reader = GraphStreamReader(set(), base=None, keeps_last=False)
     interrupt = {"id": "a" * 32, "value": "Who?", "response_schema": str}
-    telling.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["x"]})
-    telling.read((), "tasks", {"id": "t", "name": "n", "error": None, "result": {}, "interrupts": [interrupt]})
-    (question,) = telling.reader.questions()
+    reader.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["x"]})
+    reader.read((), "tasks", {"id": "t", "name": "n", "error": None, "result": {}, "interrupts": [interrupt]})
+    (question,) = reader.reader.questions()
     assert isinstance(question, InterruptRaised)
     assert (question.interrupt_id, question.message.text, question.answer_schema) == ("a" * 32, "Who?", None)
 
 
-async def test_what_a_graph_has_in_the_words_of_a_gateway_is_its_own() -> None:
+async def test_custom_data_like_a_gateways_stays_unchanged() -> None:
     """Keep custom data and tasks that look like the progress and the tools of a gateway unchanged."""
-    telling = GraphStreamReader(set(), base=None, keeps_last=False)
-    events = [*telling.read((), "custom", {"progress": "half"})]
-    events += telling.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["tool"]})
+    reader = GraphStreamReader(set(), base=None, keeps_last=False)
+    events = [*reader.read((), "custom", {"progress": "half"})]
+    events += reader.read((), "tasks", {"id": "t", "name": "n", "input": {}, "triggers": ["tool"]})
     assert [type(event) for event in events] == [Custom, StepStarted]
 
 
-async def test_a_run_that_goes_on_tells_the_state_that_the_log_has_no_second_time() -> None:
-    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"c1"}))
-    assert telling.read((), "checkpoints", saved("c1", count=1)) == []
-    assert telling.reader.values == {"count": 1}
+async def test_a_resumed_run_skips_a_state_of_the_log() -> None:
+    reader = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"c1"}))
+    assert reader.read((), "checkpoints", saved("c1", count=1)) == []
+    assert reader.reader.values == {"count": 1}
 
 
-async def test_a_run_that_goes_on_tells_the_state_that_the_log_has_not_with_what_was_said_in_it() -> None:
-    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"m1"}))
+async def test_a_resumed_run_sends_a_missing_state_and_its_messages() -> None:
+    reader = GraphStreamReader({("", "c1")}, base=None, keeps_last=False, resumed=ResumedRun((), {"m1"}))
     messages = [HumanMessage("Hi", id="h1"), AIMessage("Old", id="m1"), AIMessage("New", id="m2")]
-    events = telling.read((), "checkpoints", saved("c1", messages=messages))
+    events = reader.read((), "checkpoints", saved("c1", messages=messages))
     assert parts(events) == [TextPart(text="New")]
     state = events[-1]
     assert isinstance(state, StateSaved) and state.checkpoint_id == "c1"
 
 
-async def test_a_state_that_was_there_before_the_run_is_shown_to_langgraphs_own_readers_alone() -> None:
-    telling = GraphStreamReader({("", "c1")}, base=None, keeps_last=False)
-    (native,) = telling.read((), "checkpoints", saved("c1", count=1))
+async def test_the_initial_state_is_sent_only_to_langgraph_readers() -> None:
+    reader = GraphStreamReader({("", "c1")}, base=None, keeps_last=False)
+    (native,) = reader.read((), "checkpoints", saved("c1", count=1))
     assert isinstance(native, Native)
     assert (native.event, native.data["values"]) == ("checkpoints", {"count": 1})
 
@@ -256,14 +256,14 @@ def saved(checkpoint_id: str, **values: Any) -> dict[str, Any]:
     }
 
 
-async def test_what_is_said_is_told_without_what_no_json_has() -> None:
-    telling = GraphStreamReader(set(), base=None, keeps_last=False)
+async def test_messages_are_sent_without_invalid_json_values() -> None:
+    reader = GraphStreamReader(set(), base=None, keeps_last=False)
     about = {"langgraph_node": "talk", "langgraph_step": 1, "secret": object()}
     chunk = AIMessageChunk(content="a\ud800b", id="m", chunk_position="last")
-    started, *events = telling.read((), "messages", (chunk, about))
+    started, *events = reader.read((), "messages", (chunk, about))
     assert isinstance(started, MessageStarted)
     assert started.extra == {"langgraph": {"langgraph_node": "talk", "langgraph_step": 1}}
-    whole = telling.read((), "messages", (AIMessage("c\ud800d", id="n"), about))
+    whole = reader.read((), "messages", (AIMessage("c\ud800d", id="n"), about))
     assert parts([started, *events, *whole]) == [TextPart(text="a?b"), TextPart(text="c?d")]
 
 

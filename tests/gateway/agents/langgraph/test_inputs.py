@@ -19,7 +19,7 @@ from babelgate.gateway.agents.langgraph.inputs import (
     resume_command,
     to_base_message,
 )
-from tests.given import make
+from tests.submissions import make
 
 TEXT = {"type": "string"}
 A, B = "a" * 32, "b" * 32
@@ -40,14 +40,14 @@ def user(*parts: Any) -> Message:
 HI = user(TextPart(text="Hi"))
 
 
-def test_messages_go_where_the_schema_has_them_beside_the_callers_data() -> None:
+def test_messages_go_into_the_schemas_field_next_to_the_data() -> None:
     graph_input: Any = shape(messages={"type": "array"}, count={"type": "integer"}).input(call(HI, data={"count": 2}))
     assert graph_input["count"] == 2
     (message,) = graph_input["messages"]
     assert message == HumanMessage("Hi", id="m")
 
 
-def test_a_history_goes_before_the_input() -> None:
+def test_a_history_precedes_the_input() -> None:
     earlier = Message(message_id="e", role="agent", parts=(TextPart(text="Earlier"),))
     graph_input: Any = shape(messages={}).input(call(HI), (earlier,))
     assert [message.content for message in graph_input["messages"]] == ["Earlier", "Hi"]
@@ -69,31 +69,31 @@ def test_messages_that_are_strings_stay_strings() -> None:
         (shape(colour={"type": "string", "enum": ["red"]}, topic=TEXT), "topic"),
     ],
 )
-def test_a_text_goes_to_the_member_that_can_only_be_meant(asks: GraphInputSchema, member: str) -> None:
+def test_a_text_goes_into_the_only_possible_member(asks: InputSchema, member: str) -> None:
     assert asks.input(call(HI)) == {member: "Hi"}
 
 
-def test_a_text_goes_beside_data_and_never_over_it() -> None:
+def test_a_text_does_not_replace_data() -> None:
     asks = shape(topic=TEXT, count={"type": "integer"})
     assert asks.input(call(HI, data={"count": 1})) == {"count": 1, "topic": "Hi"}
     assert asks.input(call(HI, data={"topic": "mine"})) == {"topic": "mine"}
     assert asks.input(call(user(DataPart(data={"count": 3}), TextPart(text="Hi")))) == {"count": 3, "topic": "Hi"}
 
 
-def test_a_text_that_has_no_place_is_refused_with_what_the_graph_takes() -> None:
+def test_a_text_without_a_member_is_refused_with_the_schema() -> None:
     for asks in (shape(count={"type": "integer"}), shape(first=TEXT, second=TEXT)):
         with pytest.raises(FaultError, match="send data with the fields"):
             asks.input(call(HI))
 
 
-def test_no_input_lets_the_graph_go_on() -> None:
+def test_an_empty_input_continues_the_graph() -> None:
     assert shape(topic=TEXT).input(call()) is None
     assert shape(topic=TEXT).input(call(data={})) == {}
 
 
-def test_a_graph_whose_input_is_no_object_gets_the_text_or_the_data() -> None:
-    assert GraphInputSchema({"type": "string"}).input(call(HI)) == "Hi"
-    assert GraphInputSchema({"type": "integer"}).input(call(data=7)) == 7
+def test_a_graph_without_object_input_receives_text_or_data() -> None:
+    assert InputSchema({"type": "string"}).input(call(HI)) == "Hi"
+    assert InputSchema({"type": "integer"}).input(call(data=7)) == 7
     assert shape(topic=TEXT).input(call(data="Hi")) == {"topic": "Hi"}
 
 
@@ -102,7 +102,7 @@ def test_a_schema_by_reference_is_read() -> None:
     assert GraphInputSchema(schema).input(call(HI)) == {"topic": "Hi"}
 
 
-def test_messages_of_every_role_become_langchains() -> None:
+def test_messages_of_every_role_become_langchain_messages() -> None:
     calls = (ToolCallPart(call_id="c", name="f", arguments='{"a": 1}'),)
     request = Message(message_id="1", role="agent", parts=calls)
     result = Message(message_id="2", role="tool", parts=(ToolResultPart(call_id="c", output="done"),))
@@ -132,17 +132,17 @@ def answer(interrupt_id: str, value: Any, action: Any = "answer") -> InterruptAn
     return InterruptAnswered(interrupt_id=interrupt_id, value=value, action=action)
 
 
-def test_one_answer_is_bare_and_several_go_by_their_ids() -> None:
+def test_one_answer_is_bare_and_several_have_ids() -> None:
     assert resume_command([answer(A, "x")], {}) == Command(resume="x")
     assert resume_command([answer(A, "x"), answer(B, 2)], {}) == Command(resume={A: "x", B: 2})
 
 
 @pytest.mark.parametrize("value", [None, {}, {A: 1}])
-def test_an_answer_that_langgraph_would_misread_goes_by_its_id(value: Any) -> None:
+def test_an_ambiguous_answer_is_sent_with_its_id(value: Any) -> None:
     assert resume_command([answer(A, value)], {}) == Command(resume={A: value})
 
 
-def test_a_question_that_was_asked_again_is_answered_under_the_graphs_own_id() -> None:
+def test_a_repeated_question_is_answered_under_the_graphs_id() -> None:
     assert resume_command([answer(f"{A}-2", "x"), answer(B, "y")], {}) == Command(resume={A: "x", B: "y"})
 
 
@@ -150,11 +150,11 @@ def test_a_declined_question_is_answered_with_nothing() -> None:
     assert resume_command([answer(A, "ignored", "decline")], {}) == Command(resume={A: None})
 
 
-def test_whatever_is_answered_at_a_breakpoint_lets_the_graph_go_on() -> None:
+def test_any_answer_at_a_breakpoint_continues_the_graph() -> None:
     assert resume_command([answer(f"{BREAKPOINT}1f1e", "anything")], {}) is None
 
 
-def test_a_command_goes_with_the_answer() -> None:
+def test_a_command_is_sent_with_the_answer() -> None:
     call_config = {"command": {"goto": ["a", {"node": "b", "input": 1}], "update": {"n": 1}, "resume": "no"}}
     command = command_of(call(cause="answer", config=call_config))
     assert command == {"goto": ["a", Send("b", 1)], "update": {"n": 1}}
@@ -168,7 +168,7 @@ def test_a_command_goes_with_the_answer() -> None:
 # Configuration
 
 
-def test_a_caller_cannot_say_what_the_gateway_says_nor_what_langgraph_keeps_for_itself() -> None:
+def test_a_caller_cannot_set_reserved_configurable_fields() -> None:
     configurable = {
         "thread_id": "other",
         "checkpoint_id": "x",
@@ -191,20 +191,20 @@ def test_a_caller_cannot_say_what_the_gateway_says_nor_what_langgraph_keeps_for_
     assert configuration(call(), "c")["configurable"]["checkpoint_id"] == "c"
 
 
-def test_limits_and_tags_are_passed_on_if_they_are_any() -> None:
+def test_limits_and_tags_are_passed_if_set() -> None:
     result = configuration(call(config={"recursion_limit": 5, "tags": ["a"]}), None)
     assert (result["recursion_limit"], result["tags"]) == (5, ["a"])
     result = configuration(call(config={"recursion_limit": 0, "tags": [1]}), None)
     assert "recursion_limit" not in result and "tags" not in result
 
 
-def test_a_run_is_known_to_langgraph_by_its_id() -> None:
+def test_langgraph_receives_the_id_of_the_run() -> None:
     run_id = "6b2c0d3e-8c7f-4a55-9d57-0a3f6f6f4e11"
     result = configuration(Invocation(agent="g", thread_id="t", task_id="k", run_id=run_id, attempt=2), None)
     assert result["metadata"] == {"run_id": run_id, "run_attempt": 2, "graph_id": "g"}
 
 
-def test_context_and_configurable_stand_for_each_other() -> None:
+def test_context_and_configurable_are_equivalent() -> None:
     named = frozenset({"model"})
     assert options(call(config={"context": {"model": "a"}}), named) == {"context": {"model": "a"}}
     assert options(call(config={"configurable": {"model": "a", "x": 1}}), named) == {"context": {"model": "a"}}
@@ -212,7 +212,7 @@ def test_context_and_configurable_stand_for_each_other() -> None:
     assert configuration(call(config={"context": {"model": "a"}}), None)["configurable"]["model"] == "a"
 
 
-def test_durability_and_breakpoints_are_passed_on_if_they_are_any() -> None:
+def test_durability_and_breakpoints_are_passed_if_set() -> None:
     config = {"durability": "exit", "interrupt_before": "*", "interrupt_after": ["a"]}
     assert options(call(config=config), frozenset()) == config
     assert options(call(config={"durability": "never", "interrupt_before": [1]}), frozenset()) == {}

@@ -42,7 +42,7 @@ class Point:
 
 class Model(BaseModel, arbitrary_types_allowed=True, extra="allow"):
     name: str
-    own: Any = None
+    inner: Any = None
 
 
 class Silent:
@@ -71,8 +71,8 @@ class Array:
         (Colour.RED, "red"),
         (Pair(1, 2), {"left": 1, "right": 2}),
         (Point(1, Point(2)), {"x": 1, "inner": {"x": 2, "inner": None}}),
-        (Model(name="a", own=Silent()), {"name": "a", "own": "Silent"}),
-        (Model.model_validate({"name": "a", "more": {1}}), {"name": "a", "own": None, "more": [1]}),
+        (Model(name="a", inner=Silent()), {"name": "a", "inner": "Silent"}),
+        (Model.model_validate({"name": "a", "more": {1}}), {"name": "a", "inner": None, "more": [1]}),
         ({1: "a", None: "b"}, {"1": "a", "None": "b"}),
         (deque([1, (2,)]), [1, [2]]),
         ({"b", "a"}, ["a", "b"]),
@@ -95,11 +95,11 @@ class Array:
         (Command(goto="x"), {"graph": None, "update": None, "resume": None, "goto": "x"}),
     ],
 )
-def test_a_value_of_any_type_has_a_form_in_json(value: object, encoded: object) -> None:
+def test_a_value_of_any_type_is_converted_to_json(value: object, encoded: object) -> None:
     assert plain(value) == encoded
 
 
-def test_what_fails_when_it_is_looked_at_is_told_by_its_text() -> None:
+def test_a_value_that_raises_is_converted_to_its_text() -> None:
     assert isinstance(plain(Breaking(a=1)), str)
 
 
@@ -109,7 +109,7 @@ def test_an_iterator_is_not_used_up() -> None:
     assert list(numbers) == [1, 2]
 
 
-def test_what_is_nested_too_deep_for_the_log_ends_in_its_text() -> None:
+def test_a_too_deep_value_is_cut_to_its_text() -> None:
     value: Any = "deep"
     for _ in range(200):
         value = [value]
@@ -118,7 +118,7 @@ def test_what_is_nested_too_deep_for_the_log_ends_in_its_text() -> None:
     assert "deep" in json.dumps(encoded)
 
 
-def test_a_state_that_is_no_object_is_the_only_member_of_one() -> None:
+def test_a_state_that_is_no_object_is_wrapped() -> None:
     assert plain_object([1]) == {"__root__": [1]}
     assert plain_object(None) == {}
     assert plain_object({"a": 1}) == {"a": 1}
@@ -133,7 +133,7 @@ def test_a_state_that_is_no_object_is_the_only_member_of_one() -> None:
         ToolMessage("done", tool_call_id="c", status="error"),
     ],
 )
-def test_a_message_in_a_state_is_told_as_the_adapter_tells_messages(message: Any) -> None:
+def test_a_message_in_a_state_has_the_adapters_format(message: Any) -> None:
     encoded: Any = plain(message)
     assert encode_message(decode_message(encoded)) == encoded
 
@@ -145,5 +145,5 @@ things = st.recursive(
 
 
 @given(things)
-def test_nothing_that_is_told_is_refused_by_the_log(value: object) -> None:
+def test_the_log_accepts_every_converted_value(value: object) -> None:
     check_json({"values": plain(value)})

@@ -14,7 +14,7 @@ from babelgate.canonical import Ask, Event, FaultCode, FaultError
 from babelgate.canonical.agent import DETACH
 from babelgate.conformance.contract import Dialogue
 from babelgate.conformance.contract.dialogue import start_run
-from tests.gateway.talk import agent, tell, within
+from tests.gateway.talk import agent, run_agent, within
 
 # Failures
 
@@ -55,21 +55,21 @@ def raising(error: BaseException) -> list[Callable[[str], object]]:
         (Awkward(), "Awkward"),
     ],
 )
-async def test_an_exception_is_told_in_its_own_words_and_logged(
+async def test_an_exception_is_reported_and_logged(
     error: BaseException, message: str, caplog: pytest.LogCaptureFixture
 ):
     for target in raising(error):
         caplog.clear()
-        reply = await tell(target)
+        reply = await run_agent(target)
         assert reply.fault is not None
         assert (reply.fault.code, reply.fault.message) == (FaultCode.AGENT_FAILED, message)
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         assert caplog.records[0].exc_info is not None
 
 
-async def test_a_fault_of_the_agents_own_keeps_its_words():
+async def test_a_fault_raised_by_the_agent_keeps_its_message():
     for target in raising(FaultError(FaultCode.UNSUPPORTED, "Only German", language="de")):
-        reply = await tell(target)
+        reply = await run_agent(target)
         assert reply.fault is not None
         assert (reply.fault.code, reply.fault.message) == (FaultCode.UNSUPPORTED, "Only German")
         assert reply.fault.details == {"language": "de"}
@@ -77,15 +77,15 @@ async def test_a_fault_of_the_agents_own_keeps_its_words():
 
 async def test_a_stop_iteration_in_a_function_does_not_hang():
     for target in raising(StopIteration("x")):
-        reply = await within(tell(target))
+        reply = await within(run_agent(target))
         assert reply.fault is not None and reply.fault.code is FaultCode.AGENT_FAILED
 
 
-async def test_very_long_words_of_an_exception_are_cut():
+async def test_a_very_long_exception_message_is_cut():
     def fail(text: str) -> str:
         raise RuntimeError("x" * 1_000_000)
 
-    reply = await tell(fail)
+    reply = await run_agent(fail)
     assert reply.fault is not None and len(reply.fault.message) < 20_000
 
 
@@ -151,7 +151,7 @@ async def test_closing_the_run_closes_the_generator_where_it_yields(sync: bool):
     assert closed == ["sync" if sync else "async"]
 
 
-async def test_a_cancelled_function_in_a_thread_keeps_its_run_until_it_ends():
+async def test_a_cancelled_run_waits_for_its_synchronous_function():
     started, release, ended = threading.Event(), threading.Event(), threading.Event()
 
     def stubborn(text: str) -> str:
@@ -180,7 +180,7 @@ async def test_a_cancelled_function_in_a_thread_keeps_its_run_until_it_ends():
 
 
 @pytest.mark.parametrize("generator", [True, False])
-async def test_a_gateway_that_stops_does_not_wait_for_a_function_in_a_thread(generator: bool):
+async def test_a_stop_does_not_wait_for_synchronous_functions(generator: bool):
     began, release = threading.Event(), threading.Event()
 
     def stubborn(text: str) -> str:
@@ -200,7 +200,7 @@ async def test_a_gateway_that_stops_does_not_wait_for_a_function_in_a_thread(gen
     release.set()
 
 
-async def test_what_an_agent_raises_while_it_is_closed_is_logged_and_goes_no_further(caplog: pytest.LogCaptureFixture):
+async def test_an_exception_while_closing_is_only_logged(caplog: pytest.LogCaptureFixture):
     async def clumsy(text: str) -> AsyncIterator[str]:
         try:
             yield "a"
@@ -224,7 +224,7 @@ async def test_what_an_agent_raises_while_it_is_closed_is_logged_and_goes_no_fur
 # Threads and contexts
 
 
-async def test_synchronous_agents_run_off_the_event_loop_each_in_a_thread_of_its_own():
+async def test_each_synchronous_agent_runs_in_a_separate_thread():
     threads: set[int] = set()
     together = threading.Barrier(40)
 
@@ -289,7 +289,7 @@ async def test_context_variables_reach_and_stay_with_a_synchronous_agent():
     assert variable.get() == "changed"
 
 
-async def test_the_task_that_ended_while_it_was_paused_frees_its_agent():
+async def test_the_end_of_a_paused_task_closes_its_agent():
     closed = asyncio.Event()
 
     async def asker(text: str) -> AsyncGenerator[object, Any]:
@@ -306,7 +306,7 @@ async def test_the_task_that_ended_while_it_was_paused_frees_its_agent():
     assert len(target.paused) == 0
 
 
-async def test_an_iterable_that_is_no_generator_is_said_too():
+async def test_an_iterable_that_is_no_generator_is_sent():
     class Countdown:
         def __init__(self) -> None:
             self.left = 3
@@ -323,4 +323,4 @@ async def test_an_iterable_that_is_no_generator_is_said_too():
     def counts(text: str) -> Countdown:
         return Countdown()
 
-    assert (await tell(counts)).text == "210"
+    assert (await run_agent(counts)).text == "210"

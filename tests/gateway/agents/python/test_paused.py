@@ -20,7 +20,7 @@ class Call:
             raise self.error
 
 
-async def test_a_parked_call_is_taken_once():
+async def test_a_parked_call_can_be_resumed_once():
     paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     call = Call()
     paused.park("o", "t", call)
@@ -29,14 +29,14 @@ async def test_a_parked_call_is_taken_once():
     assert not call.closed.is_set()
 
 
-async def test_another_owners_call_is_not_taken():
+async def test_another_owners_call_cannot_be_resumed():
     paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     paused.park("o", "t", Call())
     assert paused.take("p", "t") is None
     await paused.close()
 
 
-async def test_the_oldest_goes_when_there_is_no_place():
+async def test_the_oldest_call_is_closed_when_the_store_is_full():
     paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     calls = [Call(str(number)) for number in range(3)]
     for call in calls:
@@ -48,7 +48,7 @@ async def test_the_oldest_goes_when_there_is_no_place():
     await paused.close()
 
 
-async def test_every_call_goes_after_its_time_and_not_before_those_that_are_older():
+async def test_calls_expire_in_the_order_of_their_age():
     paused: PausedGenerators[Call] = PausedGenerators(10, 0.02)
     first, second = Call(), Call()
     paused.park("o", "1", first)
@@ -61,7 +61,7 @@ async def test_every_call_goes_after_its_time_and_not_before_those_that_are_olde
     await within(third.closed.wait())
 
 
-async def test_a_call_that_is_parked_again_has_its_time_again():
+async def test_parking_a_call_again_restarts_its_timeout():
     loop = asyncio.get_running_loop()
     paused: PausedGenerators[Call] = PausedGenerators(10, 0.05)
     call = Call()
@@ -74,7 +74,7 @@ async def test_a_call_that_is_parked_again_has_its_time_again():
     assert loop.time() - again >= 0.04
 
 
-async def test_another_call_of_the_same_task_takes_its_place():
+async def test_another_call_of_the_same_task_replaces_it():
     paused: PausedGenerators[Call] = PausedGenerators(2, 60)
     old, new = Call(), Call()
     paused.park("o", "t", old)
@@ -93,7 +93,7 @@ async def test_closing_closes_all_and_waits_for_them():
     assert len(asyncio.all_tasks()) == 1
 
 
-async def test_a_call_that_fails_to_close_is_logged_and_holds_nobody_up(caplog: pytest.LogCaptureFixture):
+async def test_a_call_that_fails_to_close_is_only_logged(caplog: pytest.LogCaptureFixture):
     paused: PausedGenerators[Call] = PausedGenerators(5, 60)
     bad, good = Call(error=RuntimeError("no")), Call()
     paused.park("o", "1", bad)

@@ -43,7 +43,7 @@ async def say(agent: Recorded, call: Invocation = CALL) -> list[Event]:
     return [event async for event in agent.run(call)]
 
 
-async def test_a_recording_is_said_again_with_ids_of_the_new_task(recording: Recording) -> None:
+async def test_a_replay_has_the_ids_of_the_new_task(recording: Recording) -> None:
     started, added, ended, end = await say(Recorded(recording))
     assert isinstance(added, PartAdded) and added.part == TextPart(text="Hello")
     assert isinstance(started, MessageStarted) and isinstance(ended, MessageEnded)
@@ -51,11 +51,11 @@ async def test_a_recording_is_said_again_with_ids_of_the_new_task(recording: Rec
     assert end == RunEnded(usage={"total_tokens": 3})
 
 
-async def test_it_is_the_same_every_time(recording: Recording) -> None:
+async def test_every_replay_is_the_same(recording: Recording) -> None:
     assert await say(Recorded(recording)) == await say(Recorded(recording))
 
 
-async def test_at_the_recorded_pace_nothing_comes_before_its_time(recording: Recording) -> None:
+async def test_the_recorded_pace_delays_every_event(recording: Recording) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
     came = [loop.time() - begun async for _ in Recorded(recording, "recorded").run(CALL)]
@@ -63,7 +63,7 @@ async def test_at_the_recorded_pace_nothing_comes_before_its_time(recording: Rec
     assert all(at >= each / 10 - 0.01 for each, at in enumerate(came, 1))
 
 
-async def test_there_is_no_answer_to_what_was_not_recorded(recording: Recording) -> None:
+async def test_an_unrecorded_run_fails(recording: Recording) -> None:
     async def past() -> list[Record]:
         return records(RunCreated(run_id="old"))
 
@@ -72,11 +72,11 @@ async def test_there_is_no_answer_to_what_was_not_recorded(recording: Recording)
         await say(Recorded(recording), call)
 
 
-def test_the_headers_of_the_caller_are_not_kept(recording: Recording) -> None:
+def test_the_headers_of_the_caller_are_not_recorded(recording: Recording) -> None:
     assert "k3y-of-mine" not in json.dumps(to_json(recording))
 
 
-def test_a_recording_is_read_as_it_was_written(recording: Recording, tmp_path: Path) -> None:
+def test_a_recording_is_read_back_unchanged(recording: Recording, tmp_path: Path) -> None:
     file = tmp_path / "run.json"
     file.write_text(json.dumps(to_json(recording)), encoding="utf-8")
     assert read_recording(file) == recording
@@ -91,7 +91,7 @@ def test_a_recording_is_read_as_it_was_written(recording: Recording, tmp_path: P
         ({"files": {"a": "?"}}, "a file in it is not base64"),
     ],
 )
-def test_what_cannot_be_read_is_one_line(
+def test_an_unreadable_recording_is_reported_in_one_line(
     recording: Recording, tmp_path: Path, change: dict[str, Any], words: str
 ) -> None:
     file = tmp_path / "run.json"
@@ -102,7 +102,7 @@ def test_what_cannot_be_read_is_one_line(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", ""])
-def test_what_is_no_json_object_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_recording_that_is_no_json_object_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)
     with pytest.raises(RecordingError, match="not a recording"):
         read_recording(tmp_path / "run.json")

@@ -12,7 +12,7 @@ from babelgate.canonical import AgentInfo, Event, Invocation
 from babelgate.canonical.event import Custom
 from babelgate.conformance.contract import check_agent
 from babelgate.gateway.agents.python.agent import wrap
-from tests.gateway.talk import agent, tell
+from tests.gateway.talk import agent, run_agent
 
 
 class Greeter:
@@ -26,7 +26,7 @@ class Greeter:
 
 class AsyncGreeter:
     async def __call__(self, text: str) -> str:
-        """Greets too."""
+        """Answer with a greeting."""
         return f"hello {text}"
 
 
@@ -106,21 +106,21 @@ FORMS: list[object] = [
 
 
 @pytest.mark.parametrize("target", FORMS)
-async def test_every_form_answers_and_passes_the_contract(target: object):
-    assert (await tell(target, "you")).text == "hello you"
+async def test_every_form_of_agent_passes_the_contract(target: object):
+    assert (await run_agent(target, "you")).text == "hello you"
     await check_agent(lambda: agent(target))
 
 
-async def test_a_function_may_take_nothing():
+async def test_a_function_may_have_no_parameters():
     def clock() -> str:
         return "noon"
 
-    assert (await tell(clock)).text == "noon"
+    assert (await run_agent(clock)).text == "noon"
 
 
-async def test_an_object_that_is_an_agent_stays_as_it_is():
+async def test_an_agent_object_is_not_wrapped():
     class Native:
-        """Speaks events."""
+        """Agent that yields canonical events."""
 
         async def run(self, call: Invocation) -> AsyncIterator[Event]:
             yield Custom(value=call.text)
@@ -140,7 +140,7 @@ async def test_an_object_that_is_an_agent_stays_as_it_is():
         (lambda *, a: a, "needs 'a' too"),  # type: ignore[misc]
     ],
 )
-def test_what_cannot_be_called_as_an_agent_is_refused_in_one_line(target: object, complaint: str):
+def test_an_object_that_is_no_agent_is_refused(target: object, complaint: str):
     with pytest.raises(TypeError, match=complaint) as raised:
         wrap(target, "agent")
     assert "\n" not in str(raised.value)
@@ -188,7 +188,7 @@ class Nested(TypedDict, total=False):
     by_name: dict[str, Count]
 
 
-def test_typed_dicts_may_hold_others():
+def test_typed_dicts_may_be_nested():
     def count(text: str) -> Nested: ...
 
     schema = wrap(count, "count")[0].schemas["output"]
@@ -197,7 +197,7 @@ def test_typed_dicts_may_hold_others():
     assert schema["$defs"]["Count"]["properties"] == {"words": {"title": "Words", "type": "integer"}}
 
 
-def test_a_plain_dict_is_an_object_and_text_has_no_schema():
+def test_a_dict_has_an_object_schema_and_text_has_none():
     def some(text: str) -> dict[str, int]: ...
 
     assert wrap(some, "some")[0].schemas["output"] == {"type": "object", "additionalProperties": {"type": "integer"}}
@@ -207,21 +207,21 @@ def test_a_plain_dict_is_an_object_and_text_has_no_schema():
 
 def test_the_first_paragraph_of_the_docstring_is_the_description():
     def documented(text: str) -> str:
-        """Does
+        """Do
         one thing.
 
-        And how.
+        With an explanation.
         """
         return text
 
-    assert wrap(documented, "a")[0].description == "Does one thing."
-    assert wrap(partial(documented), "a")[0].description == "Does one thing."
+    assert wrap(documented, "a")[0].description == "Do one thing."
+    assert wrap(partial(documented), "a")[0].description == "Do one thing."
     assert wrap(Greeter(), "a")[0].description == "Greets."
-    assert wrap(AsyncGreeter(), "a")[0].description == "Greets too."
+    assert wrap(AsyncGreeter(), "a")[0].description == "Answer with a greeting."
     assert wrap(plain, "a")[0].description == ""
 
 
-def test_an_agent_that_knows_better_says_so():
+def test_an_agent_may_override_its_info():
     class Known(Greeter):
         info = AgentInfo(name="ignored", description="Better.", version="2")
 

@@ -11,7 +11,7 @@ from babelgate.gateway.agents.python.threads import Workers
 from tests.gateway.talk import within
 
 
-async def test_all_jobs_of_a_worker_run_in_one_thread_that_is_not_the_loops():
+async def test_all_jobs_of_a_worker_run_in_one_thread():
     worker = Workers("w").worker()
     threads = {await worker.do(threading.get_ident) for _ in range(3)}
     worker.stop()
@@ -19,7 +19,7 @@ async def test_all_jobs_of_a_worker_run_in_one_thread_that_is_not_the_loops():
     assert threading.get_ident() not in threads
 
 
-async def test_results_and_exceptions_come_back():
+async def test_results_and_exceptions_are_returned():
     worker = Workers("w").worker()
     assert await worker.do(max, 1, 2) == 2
     for error in (ValueError("x"), StopIteration(1), KeyboardInterrupt(), SystemExit(1)):
@@ -37,7 +37,7 @@ async def test_results_and_exceptions_come_back():
     worker.stop()
 
 
-async def test_a_thread_starts_with_the_first_job_and_is_given_on_when_the_worker_stops():
+async def test_a_thread_is_reused_after_its_worker_stops():
     workers = Workers("agent")
     worker = workers.worker()
     assert not worker.has_started
@@ -50,7 +50,7 @@ async def test_a_thread_starts_with_the_first_job_and_is_given_on_when_the_worke
     assert await workers.worker().do(threading.current_thread) is thread
 
 
-async def test_only_so_many_threads_stay_idle_and_none_when_all_is_over():
+async def test_the_number_of_idle_threads_is_bounded():
     workers = Workers("agent", idle=2)
     active = [workers.worker() for _ in range(5)]
     threads: list[threading.Thread] = [await worker.do(threading.current_thread) for worker in active]
@@ -64,14 +64,14 @@ async def test_only_so_many_threads_stay_idle_and_none_when_all_is_over():
         await within(asyncio.to_thread(thread.join))
 
 
-async def test_threads_that_nobody_has_any_more_end():
+async def test_threads_without_an_owner_end():
     worker = Workers("forgotten").worker()
     thread: threading.Thread = await worker.do(threading.current_thread)
     del worker
     await within(asyncio.to_thread(thread.join))
 
 
-async def test_jobs_see_the_context_that_the_worker_was_made_in():
+async def test_jobs_run_in_the_context_of_the_workers_creation():
     variable: ContextVar[int] = ContextVar("variable")
     variable.set(1)
     worker = Workers("w").worker()
@@ -83,7 +83,7 @@ async def test_jobs_see_the_context_that_the_worker_was_made_in():
     worker.stop()
 
 
-async def test_a_cancelled_job_is_waited_for_and_then_cancelled():
+async def test_a_cancelled_job_is_awaited_and_then_cancelled():
     worker = Workers("w").worker()
     started, release = threading.Event(), threading.Event()
 
@@ -103,7 +103,7 @@ async def test_a_cancelled_job_is_waited_for_and_then_cancelled():
     worker.stop()
 
 
-async def test_a_coroutine_that_a_cancelled_job_gave_is_closed():
+async def test_a_coroutine_returned_by_a_cancelled_job_is_closed():
     worker = Workers("w").worker()
     started, release = threading.Event(), threading.Event()
 
@@ -123,7 +123,7 @@ async def test_a_coroutine_that_a_cancelled_job_gave_is_closed():
     worker.stop()
 
 
-def test_a_gateway_that_stops_does_not_wait_and_the_thread_ends_quietly_after_the_loop():
+def test_a_stop_does_not_wait_for_a_thread():
     started, release = threading.Event(), threading.Event()
     threads: list[threading.Thread] = []
 

@@ -44,7 +44,7 @@ from babelgate.canonical.json import to_json
 from babelgate.gateway.agents.python.yielded import YieldEncoder
 from tests import strategies
 from tests.examples import examples
-from tests.gateway.talk import tell
+from tests.gateway.talk import run_agent
 
 
 class Model(BaseModel):
@@ -64,8 +64,8 @@ async def answering(text: str) -> str:
     return text
 
 
-async def test_the_answer_of_a_function_is_one_whole_message_in_three_events():
-    reply = await tell(answering)
+async def test_the_answer_of_a_function_is_one_message():
+    reply = await run_agent(answering)
     assert kinds(reply.events) == ["message_started", "part_added", "message_ended"]
 
 
@@ -77,14 +77,14 @@ async def test_an_empty_answer_stays_an_empty_answer():
         return ""
 
     for target in (empty, empty_too):
-        assert [message.parts for message in (await tell(target)).messages] == [(TextPart(text=""),)]
+        assert [message.parts for message in (await run_agent(target)).messages] == [(TextPart(text=""),)]
 
 
-async def test_tokens_are_deltas_of_one_message_cut_where_the_agent_cut_them():
+async def test_each_token_is_one_delta_of_the_message():
     def talk(text: str) -> Iterator[str]:
         yield from ("a", "b", "", "c")
 
-    assert (await tell(talk)).words == [
+    assert (await run_agent(talk)).words == [
         {name: each for name, each in to_json(event).items() if name not in ("message_id", "extra")}
         for event in (
             MessageStarted(),
@@ -97,7 +97,7 @@ async def test_tokens_are_deltas_of_one_message_cut_where_the_agent_cut_them():
     ]
 
 
-async def test_nothing_returned_and_nothing_yielded_say_nothing():
+async def test_an_agent_without_output_sends_no_message():
     def nothing(text: str) -> None: ...
 
     def nothing_either(text: str) -> Iterator[str]:
@@ -107,11 +107,11 @@ async def test_nothing_returned_and_nothing_yielded_say_nothing():
         yield None
 
     for target in (nothing, nothing_either, none):
-        reply = await tell(target)
+        reply = await run_agent(target)
         assert (reply.events, reply.fault) == ([], None)
 
 
-async def test_parts_join_the_open_message_and_messages_stand_alone():
+async def test_parts_join_the_open_message_and_messages_are_separate():
     def talk(text: str) -> Iterator[object]:
         yield "a"
         yield DataPart(data={"n": 1})
@@ -119,7 +119,7 @@ async def test_parts_join_the_open_message_and_messages_stand_alone():
         yield Message.of("so far", phase="progress")
         yield "c"
 
-    reply = await tell(talk)
+    reply = await run_agent(talk)
     assert [message.parts for message in reply.messages] == [
         (TextPart(text="a"), DataPart(data={"n": 1}), TextPart(text="b")),
         (TextPart(text="so far"),),
@@ -130,22 +130,22 @@ async def test_parts_join_the_open_message_and_messages_stand_alone():
 
 
 @pytest.mark.parametrize("named", [None, "", "mine"])
-async def test_a_message_with_or_without_an_id_is_said_whole(named: str | None):
+async def test_a_message_is_sent_whole_with_or_without_an_id(named: str | None):
     def talk(text: str) -> Iterator[Message]:
         yield Message(message_id=named, parts=(TextPart(text="a"), TextPart(text="b")))
 
-    [message] = (await tell(talk)).messages
+    [message] = (await run_agent(talk)).messages
     assert message.parts == (TextPart(text="a"), TextPart(text="b"))
     assert message.message_id == named if named else message.message_id
 
 
-async def test_a_step_ends_where_the_next_begins_or_with_the_run():
+async def test_a_step_ends_with_the_next_step_or_the_run():
     def work(text: str) -> Iterator[object]:
         yield Step("plan", input={"for": text})
         yield "p"
         yield Step("do")
 
-    reply = await tell(work)
+    reply = await run_agent(work)
     steps = [event for event in reply.events if isinstance(event, StepStarted | StepEnded)]
     assert [(event.kind, event.name) for event in steps] == [
         ("step_started", "plan"),
@@ -157,21 +157,21 @@ async def test_a_step_ends_where_the_next_begins_or_with_the_run():
     assert isinstance(steps[0], StepStarted) and steps[0].input == {"for": "hi"}
 
 
-async def test_a_tool_call_is_made_and_answered():
+async def test_a_tool_call_and_its_result_are_sent():
     def work(text: str) -> Iterator[object]:
         yield ToolCall("count", {"text": text}, output=2)
 
-    started, ended = (await tell(work)).events
+    started, ended = (await run_agent(work)).events
     assert isinstance(started, ToolStarted) and isinstance(ended, ToolEnded)
     assert (started.name, started.input, ended.output, started.call_id) == ("count", {"text": "hi"}, 2, ended.call_id)
 
 
-async def test_an_artifact_is_added_part_by_part_under_one_id():
+async def test_the_parts_of_an_artifact_have_one_id():
     def work(text: str) -> Iterator[object]:
         yield Artifact.of("a.txt", "text")
         yield Artifact(name="b", parts=(TextPart(text="1"), TextPart(text="2"), TextPart(text="3")), description="d")
 
-    whole, *pieces = cast("list[ArtifactAdded]", (await tell(work)).events)
+    whole, *pieces = cast("list[ArtifactAdded]", (await run_agent(work)).events)
     assert isinstance(whole.part, FilePart)
     assert (whole.name, whole.append, whole.last, whole.part.media_type) == ("a.txt", False, True, "text/plain")
     assert [(piece.append, piece.last) for piece in pieces] == [(False, False), (True, False), (True, True)]
@@ -180,11 +180,11 @@ async def test_an_artifact_is_added_part_by_part_under_one_id():
 
 
 @pytest.mark.parametrize("value", [{"a": [1, None]}, [1, 2], 5, 2.5, True, Model(words=1), Data(words=1), (1, 2)])
-async def test_json_from_a_function_is_structured_output_and_said_as_data(value: Any):
+async def test_json_from_a_function_is_output_and_data(value: Any):
     def structured(text: str) -> Any:
         return value
 
-    reply = await tell(structured)
+    reply = await run_agent(structured)
     expected: Any = {"words": 1} if isinstance(value, Model | Data) else [1, 2] if value == (1, 2) else value
     assert reply.ended is not None and reply.ended.output == expected
     assert [message.parts for message in reply.messages] == [(DataPart(data=expected),)]
@@ -195,27 +195,27 @@ async def test_json_from_a_generator_is_data():
         yield {"a": 1}
         yield [1, 2]
 
-    reply = await tell(talk)
+    reply = await run_agent(talk)
     assert [message.parts for message in reply.messages] == [(DataPart(data={"a": 1}), DataPart(data=[1, 2]))]
     assert reply.ended is None
 
 
-async def test_data_that_the_agent_changes_afterwards_was_said_as_it_was():
+async def test_data_is_copied_when_the_agent_yields_it():
     data = {"n": [1]}
 
     def talk(text: str) -> Iterator[object]:
         yield data
         data["n"].append(2)
 
-    (message,) = (await tell(talk)).messages
+    (message,) = (await run_agent(talk)).messages
     assert message.parts == (DataPart(data={"n": [1]}),)
 
 
-async def test_a_function_may_return_several_things_to_say():
+async def test_a_function_may_return_several_outputs():
     async def work(text: str) -> list[object]:
         return [Message.of("a"), Artifact.of("f", b"1"), Step("s")]
 
-    assert kinds((await tell(work)).events) == [
+    assert kinds((await run_agent(work)).events) == [
         "message_started",
         "part_added",
         "message_ended",
@@ -230,12 +230,12 @@ async def test_what_a_generator_returns_ends_its_answer():
         yield "a"
         return {"n": 1}
 
-    reply = await tell(work)
+    reply = await run_agent(work)
     assert reply.ended is not None and reply.ended.output == {"n": 1}
     assert [message.parts for message in reply.messages] == [(TextPart(text="a"),), (DataPart(data={"n": 1}),)]
 
 
-async def test_canonical_events_are_said_as_they_are_and_mix_with_tokens():
+async def test_canonical_events_are_sent_unchanged_among_tokens():
     def talk(text: str) -> Iterator[object]:
         yield MessageStarted(message_id="m", name="planner")
         yield "a"
@@ -246,13 +246,13 @@ async def test_canonical_events_are_said_as_they_are_and_mix_with_tokens():
         yield RunEnded(output={"done": True})
         raise AssertionError("not reached")
 
-    reply = await tell(talk)
+    reply = await run_agent(talk)
     assert [message.parts for message in reply.messages] == [(TextPart(text="a"), ReasoningPart(text="hm!?"))]
     assert reply.ended is not None and reply.ended.output == {"done": True}
     assert reply.fault is None
 
 
-async def test_an_agent_that_numbers_its_parts_may_have_several_open():
+async def test_numbered_parts_may_be_open_at_the_same_time():
     def talk(text: str) -> Iterator[object]:
         yield MessageStarted(message_id="m")
         yield PartAdded(message_id="m", index=0, part=TextPart(text="a"), open=True)
@@ -263,7 +263,7 @@ async def test_an_agent_that_numbers_its_parts_may_have_several_open():
         yield PartEnded(message_id="m", index=1)
         yield MessageEnded(message_id="m")
 
-    (message,) = (await tell(talk)).messages
+    (message,) = (await run_agent(talk)).messages
     assert message.parts == (TextPart(text="ab"), ReasoningPart(text="xy"))
 
 
@@ -306,7 +306,7 @@ def nested(levels: int) -> Any:
         (Ask, "type type, which is not JSON"),
     ],
 )
-async def test_what_cannot_be_said_is_the_agents_fault_and_ends_only_its_run(value: object, complaint: str):
+async def test_an_invalid_output_fails_only_its_run(value: object, complaint: str):
     def returns(text: str) -> object:
         return value
 
@@ -315,7 +315,7 @@ async def test_what_cannot_be_said_is_the_agents_fault_and_ends_only_its_run(val
         raise AssertionError("not reached")
 
     for target in (returns, yields):
-        reply = await tell(target)
+        reply = await run_agent(target)
         assert reply.fault is not None
         assert reply.fault.code is FaultCode.AGENT_INVALID
         assert complaint in reply.fault.message
@@ -327,7 +327,7 @@ async def test_all_json_that_a_function_returns_is_its_output(value: Any):
     async def structured(text: str) -> Any:
         return value
 
-    reply = await tell(structured)
+    reply = await run_agent(structured)
     if isinstance(value, str):
         assert reply.text == value
     elif value is not None:
@@ -342,10 +342,10 @@ async def test_all_tokens_of_a_generator_are_its_answer(tokens: list[str]):
         for token in tokens:
             yield token
 
-    assert (await tell(talk)).text == "".join(tokens)
+    assert (await run_agent(talk)).text == "".join(tokens)
 
 
-def test_a_call_of_a_callers_tool_is_a_question_that_is_the_same_when_it_is_asked_again():
+def test_a_repeated_caller_tool_call_keeps_its_question():
     uses = [UseTool("weather", {"city": "Paris"}), UseTool("weather", {"city": "Rome"})]
     first, again = (YieldEncoder("run").encode(uses) for _ in range(2))
     assert first == again

@@ -17,7 +17,7 @@ WORDS = "x" * 4000
 
 
 @pytest.mark.slow
-def test_of_ten_thousand_events_a_few_are_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_keeps_few_events_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     message_events = [MessageStarted(message_id="m"), PartAdded(message_id="m", index=0, part=TextPart(text=""))]
     deltas = (record(seq, PartDelta(message_id="m", index=0, text=WORDS)) for seq in range(4, EVENTS + 1))

@@ -32,19 +32,19 @@ def test_a_section_can_be_read_twice() -> None:
     assert next_section is not None and next_section[0].number == section[0].number + len(once) + 1
 
 
-def test_an_empty_export_is_one() -> None:
+def test_an_empty_export_is_valid() -> None:
     file = io.BytesIO()
     ExportWriter(file, header()).end()
     assert list(read(file.getvalue())) == []
 
 
 @pytest.mark.parametrize("end", range(0, len(EXPORT), 509))
-def test_a_file_that_is_cut_off_is_no_whole_export(end: int) -> None:
+def test_a_truncated_file_is_refused(end: int) -> None:
     with pytest.raises(TransferError):
         list(read(EXPORT[:end]))
 
 
-def test_a_line_that_is_missing_or_there_twice_or_elsewhere_is_found() -> None:
+def test_a_missing_repeated_or_moved_line_is_detected() -> None:
     lines = EXPORT.splitlines(keepends=True)
     for number in range(1, len(lines)):
         for changed in (
@@ -57,7 +57,7 @@ def test_a_line_that_is_missing_or_there_twice_or_elsewhere_is_found() -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_byte_that_was_changed_is_found(seed: int) -> None:
+def test_a_changed_byte_is_detected(seed: int) -> None:
     chance = random.Random(seed)
     data = bytearray(EXPORT)
     place = chance.randrange(EXPORT.index(b"\n") + 1, len(EXPORT))
@@ -66,7 +66,7 @@ def test_a_byte_that_was_changed_is_found(seed: int) -> None:
         list(read(bytes(data)))
 
 
-def test_a_line_is_not_read_beyond_its_bound() -> None:
+def test_a_line_over_the_limit_is_not_read() -> None:
     first, rest = EXPORT.split(b"\n", 1)
     longest = max(map(len, EXPORT.splitlines())) + 1
     assert list(read(EXPORT, longest))
@@ -79,13 +79,13 @@ def test_a_line_is_not_read_beyond_its_bound() -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\n", b"{}\n", b"[]\n", b"\xff\xfe\n", b'{"kind":"babelgate-export"}\n', b"x" * 99]
 )
-def test_what_is_no_export_is_told_in_one_line(data: bytes) -> None:
+def test_an_invalid_export_is_reported_in_one_line(data: bytes) -> None:
     with pytest.raises(TransferError, match=r"^not an export of Babelgate$"):
         Reader(io.BytesIO(data))
 
 
 @pytest.mark.parametrize(("member", "value"), [("version", VERSION + 1), ("revision", "9999")])
-def test_an_export_of_a_newer_release_names_it(member: str, value: object) -> None:
+def test_an_export_of_a_newer_release_is_refused_by_name(member: str, value: object) -> None:
     changed = json.loads(EXPORT.splitlines()[0]) | {"release": "9.0", "novel": True, member: value}
     with pytest.raises(TransferError) as refused:
         Reader(io.BytesIO(json.dumps(changed).encode() + b"\n"))

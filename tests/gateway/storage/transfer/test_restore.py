@@ -16,7 +16,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.storage.blobs import FolderBlobs
 from babelgate.gateway.storage.transfer.form import Reader, RecordLine, ThreadLine, TransferError
 from babelgate.gateway.storage.transfer.restore import Restored, check_section, restore_thread
-from tests.gateway.hubs import Echo, House, registered, submit_to_end, within
+from tests.gateway.hubs import Echo, HubFactory, registered, submit_to_end, within
 from tests.gateway.storage.transfer.lines import Line, read_lines, record, short_log, write_lines, write_threads
 
 EXPORT = Path(__file__).parents[2] / "cli" / "export-1.jsonl"
@@ -106,7 +106,7 @@ HOSTILE: dict[str, tuple[Callable[[list[Line]], object], str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_what_a_file_says_is_not_believed(case: str, tmp_path: Path) -> None:
+def test_an_import_checks_the_values_of_the_file(case: str, tmp_path: Path) -> None:
     change, message = HOSTILE[case]
     lines = copy.deepcopy(read_lines(EXPORT))
     write_lines(tmp_path / "as-it-is.jsonl", lines)
@@ -118,7 +118,7 @@ def test_what_a_file_says_is_not_believed(case: str, tmp_path: Path) -> None:
     assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
-def test_a_file_is_no_larger_than_the_settings_say(tmp_path: Path) -> None:
+def test_a_file_over_the_configured_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TransferError, match="the limit of 2 bytes"):
         check(EXPORT, FolderBlobs(tmp_path / "blobs", 2))
 
@@ -162,25 +162,21 @@ CREATED = TaskCreated(task_id=TASK, agent="echo")
     ],
     ids=["task", "run", "run of no task"],
 )
-async def test_a_log_that_no_gateway_writes_is_refused_whole(
-    hubs: House, tmp_path: Path, log: list[RecordLine]
-) -> None:
+async def test_an_illegal_log_is_refused_as_a_whole(hubs: HubFactory, tmp_path: Path, log: list[RecordLine]) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     begun = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
     write_threads(tmp_path / "x.jsonl", [(new_id(), [*begun, *log])])
     await is_refused(hub, tmp_path / "x.jsonl", FaultCode.INVALID, "Nothing of it was imported.")
 
 
-async def test_an_id_that_another_thread_has_is_a_conflict(hubs: House, tmp_path: Path) -> None:
+async def test_an_id_of_another_thread_is_a_conflict(hubs: HubFactory, tmp_path: Path) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     write_threads(tmp_path / "x.jsonl", [(new_id(), short_log(receipt.task_id))])
     await is_refused(hub, tmp_path / "x.jsonl", FaultCode.CONFLICT, "taken already")
 
 
-async def test_a_thread_that_was_erased_comes_back_and_one_that_is_shorter_here_does_not_grow(
-    hubs: House, tmp_path: Path
-) -> None:
+async def test_an_import_restores_erased_threads_but_extends_none(hubs: HubFactory, tmp_path: Path) -> None:
     hub = await hubs.start(registered("echo", Echo()))
     thread_id = new_id()
     log = [record(1, ThreadChanged()), record(2, CREATED, TASK)]
@@ -194,7 +190,7 @@ async def test_a_thread_that_was_erased_comes_back_and_one_that_is_shorter_here_
     assert (await hub.reads.task("alice", TASK)).state is TaskState.SUBMITTED
 
 
-async def test_an_event_of_an_earlier_release_is_taken_in_as_today_s(hubs: House, tmp_path: Path) -> None:
+async def test_events_of_earlier_releases_are_converted(hubs: HubFactory, tmp_path: Path) -> None:
     """Import a `run_created` with a member `webhook`, which it once had, and an unknown member, which is kept."""
     hub = await hubs.start(registered("echo", Echo()))
     created: dict[str, Any] = {"kind": "run_created", "run_id": RUN, "webhook": None, "novel": 1}

@@ -1,11 +1,11 @@
-"""What is logged while something runs, at every level and by everybody."""
+"""Capture of the log records of all loggers during a block."""
 
 import logging
 from collections.abc import Generator
 from contextlib import contextmanager
 
 
-class Heard(logging.Handler):
+class LogCapture(logging.Handler):
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
         self.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
@@ -16,11 +16,11 @@ class Heard(logging.Handler):
 
     @property
     def text(self) -> str:
-        """As it would stand in a file, tracebacks and all."""
+        """The records as they would be in a log file, with tracebacks."""
         return "\n".join(self.format(record) for record in self.records)
 
     def of(self, name: str) -> list[str]:
-        """The messages of one logger."""
+        """Return the messages of one logger."""
         return [record.getMessage() for record in self.records if record.name == name]
 
     @property
@@ -29,13 +29,13 @@ class Heard(logging.Handler):
 
 
 @contextmanager
-def hearing(level: int = logging.INFO) -> Generator[Heard]:
-    heard, root = Heard(), logging.getLogger()
+def capture_log(level: int = logging.INFO) -> Generator[LogCapture]:
+    capture, root = LogCapture(), logging.getLogger()
     before = root.level
-    root.addHandler(heard)
+    root.addHandler(capture)
     root.setLevel(level)
     try:
-        yield heard
+        yield capture
     finally:
         root.setLevel(before)
-        root.removeHandler(heard)
+        root.removeHandler(capture)
