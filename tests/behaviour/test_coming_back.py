@@ -60,7 +60,7 @@ from tests.gateway.hubs import (
 )
 
 
-async def restarted(hubs: HubFactory, hub: Hub, agent: Any, **options: Any) -> Hub:
+async def restarted(hubs: HubFactory, hub: GatewayHub, agent: Any, **options: Any) -> GatewayHub:
     """Stop the hub, and start another one on its database, with the same agent."""
     await hubs.stop(hub)
     return await hubs.start(registered("a", agent, **options))

@@ -38,7 +38,7 @@ from babelgate.canonical.assistant import Assistants
 from babelgate.canonical.cron import Crons
 from babelgate.canonical.hub import StateUpdate, Turn
 from babelgate.canonical.store import Store
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.owning import OwnerIds, Place, look, unknown
 from tests.submissions import make
 
@@ -50,7 +50,7 @@ async def _first(hub: GatewayHub, owner: str, scope: Scope) -> object:
         return await anext(reading)
 
 
-async def _turn_log(hub: Hub, owner: str, things: OwnerIds) -> object:
+async def _turn_log(hub: GatewayHub, owner: str, things: OwnerIds) -> object:
     turns = await hub.reads.turns("alice", things.thread_id, limit=1)
     return await anext(hub.reads.turn_log(owner, things.thread_id, turns or [Turn(seq=1, until=1)]))
 
@@ -121,7 +121,7 @@ def _file() -> FilePart:
     return FilePart(name="a.txt", media_type="text/plain", inline=b"Bob", size=3)
 
 
-CALLS: Final[Mapping[str, Callable[[Hub, str, OwnerIds], Awaitable[object]]]] = {
+CALLS: Final[Mapping[str, Callable[[GatewayHub, str, OwnerIds], Awaitable[object]]]] = {
     "submit, following up": lambda hub, owner, things: hub.submit(owner, _input(follow_up=things.task_id)),
     "submit, continuing": lambda hub, owner, things: hub.submit(owner, _input(continues=things.ended)),
     "submit, to a thread": lambda hub, owner, things: hub.submit(
@@ -227,7 +227,7 @@ async def _read_pieces(hub: GatewayHub, owner: str, blob: str) -> bytes:
 
 
 async def outcome(
-    call: Callable[[Hub, str, OwnerIds], Awaitable[object]], hub: Hub, owner: str, things: OwnerIds
+    call: Callable[[GatewayHub, str, OwnerIds], Awaitable[object]], hub: GatewayHub, owner: str, things: OwnerIds
 ) -> str:
     try:
         return things.hidden(f"gave {await call(hub, owner, things)!r}")

@@ -59,7 +59,7 @@ async def _delete(hub: GatewayHub, receipt: Receipt, _: Activation | None) -> An
     return await hub.delete_thread(OWNER, receipt.thread_id)
 
 
-async def _finish(hub: Hub, receipt: Receipt, activation: Activation | None) -> Any:
+async def _finish(hub: GatewayHub, receipt: Receipt, activation: Activation | None) -> Any:
     """Let the agent end, and return when the end of its run is queued."""
     assert activation is not None
     activation.end()
@@ -69,7 +69,9 @@ async def _finish(hub: Hub, receipt: Receipt, activation: Activation | None) -> 
         await asyncio.sleep(0)
 
 
-async def together(hub: Hub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]) -> list[Any]:
+async def together(
+    hub: GatewayHub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]
+) -> list[Any]:
     """Queue the steps in order while the writer is held, so that they become one group.
 
     The results are values or faults.
@@ -83,7 +85,9 @@ async def together(hub: Hub, receipt: Receipt, activation: Activation | None, st
     return await within(asyncio.gather(*started, return_exceptions=True))
 
 
-async def one_by_one(hub: Hub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]) -> list[Any]:
+async def one_by_one(
+    hub: GatewayHub, receipt: Receipt, activation: Activation | None, steps: Sequence[Step]
+) -> list[Any]:
     """Queue each step after the commit of the one before."""
     results: list[Any] = []
     for step in steps:

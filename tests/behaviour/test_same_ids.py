@@ -202,7 +202,7 @@ async def test_an_expired_thread_leaves_another_owners_alone(hubs: HubFactory) -
     assert await _exists(hub, ALICE)
 
 
-async def _exists(hub: Hub, owner: str) -> bool:
+async def _exists(hub: GatewayHub, owner: str) -> bool:
     try:
         await hub.reads.thread(owner, THREAD)
     except FaultError:
@@ -260,7 +260,7 @@ async def test_an_agent_of_an_erased_thread_cannot_append(hubs: HubFactory) -> N
     assert await text_of(hub, ALICE) == "anew from now"
 
 
-async def recreate(hub: Hub, held: PausedWriter) -> "asyncio.Future[tuple[Any, Receipt]]":
+async def recreate(hub: GatewayHub, held: PausedWriter) -> "asyncio.Future[tuple[Any, Receipt]]":
     """Queue the erasure of the thread, and a run that takes its ids again."""
     deleting = asyncio.ensure_future(hub.delete_thread(ALICE, THREAD))
     await held.queued(deleting)

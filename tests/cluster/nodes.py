@@ -68,7 +68,7 @@ class Nodes:
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", _refuse)
         self._monkeypatch.setattr(nodes, "GONE", _SOON)
 
-    def resume_heartbeats(self, hub: Hub) -> None:
+    def resume_heartbeats(self, hub: GatewayHub) -> None:
         """Let the node send heartbeats again."""
         assert hub.cluster is not None
         self._monkeypatch.setattr(nodes, "GONE", _LEASE)

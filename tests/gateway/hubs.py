@@ -86,7 +86,7 @@ async def eventually(holds: Callable[[], bool]) -> None:
         await asyncio.sleep(0 if turns < _TURNS else _PAUSE)
 
 
-async def erased(hub: Hub, thread_id: str, owner: str = OWNER) -> None:
+async def erased(hub: GatewayHub, thread_id: str, owner: str = OWNER) -> None:
     """Wait until the thread is erased, without reading its log: a reader would keep an ephemeral thread."""
 
     async def look() -> None:
@@ -224,7 +224,7 @@ class HubFactory:
         self._pooler = pooler
         self._postgres = postgres
         """URL of the PostgreSQL database, or None for a SQLite file in the folder."""
-        self._hubs: list[Hub] = []
+        self._hubs: list[GatewayHub] = []
         self._agents: set[Scripted] = set()
 
     def make(
@@ -242,7 +242,7 @@ class HubFactory:
         pooler: str | None = None,
         database: str | None = None,
         name: str = "hub.db",
-    ) -> Hub:
+    ) -> GatewayHub:
         """Return a hub that is not started yet. `database` replaces the URL of PostgreSQL for this hub."""
         if self._postgres is None:
             make_database(self.folder / name)
@@ -286,7 +286,7 @@ class HubFactory:
         options: dict[str, Any] = {"concurrency": concurrency, "total": total, "idempotent": idempotent}
         return await self.start(registered("a", agent, remembers=remembers, **options), **settings), agent
 
-    async def stop(self, hub: Hub) -> None:
+    async def stop(self, hub: GatewayHub) -> None:
         """Check the invariants of the hub's database, and stop the hub as SIGTERM does."""
         self._hubs.remove(hub)
         await self._stop(hub)
@@ -314,7 +314,7 @@ class HubFactory:
             raise errors[0]
 
 
-async def check_invariants(hub: Hub, blobs: Path | None = None) -> None:
+async def check_invariants(hub: GatewayHub, blobs: Path | None = None) -> None:
     """Check the invariants I1 to I10 on the whole database and on the pumps in memory."""
     await hub.journal.query(check_database, blobs=blobs)
     threads = [(start.owner, start.thread_id) for start in hub.engine.active]
@@ -415,7 +415,7 @@ async def converse(hub: GatewayHub, agent: Scripted, words: str = "hi", *, says:
     return receipt
 
 
-async def finish(hub: Hub, activation: Activation, receipt: Receipt) -> None:
+async def finish(hub: GatewayHub, activation: Activation, receipt: Receipt) -> None:
     """End the activation, and wait until the task has ended."""
     activation.end()
     await ends(hub, receipt)
@@ -482,7 +482,7 @@ async def fails(hub: GatewayHub, receipt: Receipt, code: FaultCode) -> None:
     assert task.fault is not None and task.fault.code is code
 
 
-async def run_is(hub: Hub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:
+async def run_is(hub: GatewayHub, run_id: str, thread_id: str, *wanted: RunStatus, owner: str = OWNER) -> Run:
     """Wait until the run has one of the statuses."""
     scope = Scope(thread_id, "run", run_id)
     async with aclosing(batches(hub, scope, owner=owner)) as reading:
@@ -504,7 +504,7 @@ async def log(hub: GatewayHub, receipt: Receipt, kind: Any = "thread", *, owner:
     return list(await hub.reads.records(owner, scopes[kind]))
 
 
-async def open_questions(hub: Hub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
+async def open_questions(hub: GatewayHub, receipt: Receipt, *, owner: str = OWNER) -> Sequence[Interrupt]:
     return await hub.reads.open_interrupts(owner, receipt.task_id)
 
 

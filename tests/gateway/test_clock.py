@@ -49,7 +49,7 @@ class Wall:
         return time.time_ns() // 1000 + self.moved
 
 
-async def forget(hub: Hub) -> None:
+async def forget(hub: GatewayHub) -> None:
     """Drop the threads that the writer has in memory."""
     await hub.journal.write(Transaction.forget)
 

@@ -151,7 +151,7 @@ def test_a_hangup_does_not_end_the_gateway(folder: Path) -> None:
 
 
 async def test_work_is_cancelled_after_its_timeout() -> None:
-    stop = Stop(60)
+    stop = ShutdownController(60)
     ended: list[bool] = []
 
     async def wait() -> None:

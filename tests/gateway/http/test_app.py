@@ -310,5 +310,5 @@ def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
 
 
 def test_the_frameworks_documentation_is_disabled() -> None:
-    app = create_app(Hub.__new__(Hub), Registry([]), Settings())
+    app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), Settings())
     assert not any(route.path.startswith("/schema") for route in app.app.routes)

@@ -18,7 +18,7 @@ from babelgate.canonical import (
     ThreadChange,
 )
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.hub import Hub
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.hubs import OWNER, HubFactory, Scripted, refused, registered, submit, within
 from tests.gateway.test_clock import HOUR, SECOND, Wall
 
@@ -36,7 +36,7 @@ async def begin(hub: Any, owner: str, cron: Cron, run_id: str) -> None:
 SETTINGS: Mapping[str, Any] = {"crons": {"test": begin}}
 
 
-async def start(hubs: HubFactory) -> tuple[Hub, Scripted, Wall]:
+async def start(hubs: HubFactory) -> tuple[GatewayHub, Scripted, Wall]:
     wall = Wall()
     return *await hubs.scripted(clock=Clock(wall), **SETTINGS), wall
 
@@ -46,7 +46,7 @@ def hourly(**fields: Any) -> Cron:
     return Cron(agent="a", assistant_id="a", protocol="test", **members)
 
 
-async def stored(hub: Hub, cron: Cron) -> Cron:
+async def stored(hub: GatewayHub, cron: Cron) -> Cron:
     found = await hub.crons.get(OWNER, cron.cron_id)
     assert found is not None
     return found

@@ -39,7 +39,7 @@ from tests.gateway.hubs import (
 SOON = Limits(ephemeral_ttl=0.05, input_ttl=0.05)
 
 
-async def erased_for_readers(hub: Hub, thread_id: str) -> None:
+async def erased_for_readers(hub: GatewayHub, thread_id: str) -> None:
     """Wait until a thread is erased, which ends its readers."""
     try:
         await follow(hub, Scope(thread_id))

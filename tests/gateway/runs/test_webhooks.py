@@ -142,7 +142,7 @@ def quick(hub: GatewayHub, *pauses: float) -> None:
 
 async def house(
     hubs: HubFactory, agent: Any, *, writer: Any = Saying, pauses: Sequence[float] = (0, 0, 0), **settings: Any
-) -> Hub:
+) -> GatewayHub:
     protocols = {"test-1": "test"}
     agents = registered("a", agent, idempotent=True)
     hub = hubs.make(agents, writers={"test-1": writer}, webhook_protocols=protocols, **settings)
@@ -151,7 +151,7 @@ async def house(
     return hub
 
 
-async def scripted(hubs: HubFactory, **settings: Any) -> tuple[Hub, Scripted]:
+async def scripted(hubs: HubFactory, **settings: Any) -> tuple[GatewayHub, Scripted]:
     agent = Scripted()
     return await house(hubs, agent, **settings), agent
 

@@ -38,7 +38,7 @@ async def search_names(assistants: AssistantStore, owner: str = "alice", **filte
     return names
 
 
-async def test_a_list_has_assistants_of_the_owner_and_defaults(assistants: Assistants) -> None:
+async def test_a_list_has_assistants_of_the_owner_and_defaults(assistants: AssistantStore) -> None:
     await assistants.create("alice", OF_OWNER)
     await assistants.create("alice", OF_OWNER.replace(assistant_id="2", agent="ask", name="Other", metadata={"a": 1}))
     assert await search_names(assistants) == ["Other", "Mine", "echo"]
@@ -50,7 +50,7 @@ async def test_a_list_has_assistants_of_the_owner_and_defaults(assistants: Assis
     assert await search_names(assistants, order="agent", descending=False, limit=1, offset=1) == ["echo"]
 
 
-async def test_an_owners_change_hides_the_default_assistant(assistants: Assistants) -> None:
+async def test_an_owners_change_hides_the_default_assistant(assistants: AssistantStore) -> None:
     changed = await assistants.change("alice", "0", AssistantChange(name="changed"), SYSTEM)
     assert (changed.version, changed.agent) == (2, "echo")
     assert await search_names(assistants) == ["changed"]
@@ -62,7 +62,7 @@ async def test_an_owners_change_hides_the_default_assistant(assistants: Assistan
     assert await search_names(assistants) == ["echo"]
 
 
-async def test_a_new_version_follows_the_newest_number(assistants: Assistants) -> None:
+async def test_a_new_version_follows_the_newest_number(assistants: AssistantStore) -> None:
     await assistants.create("alice", OF_OWNER.replace(metadata={"a": 1}))
     await assistants.change("alice", "1", AssistantChange(name="second", metadata={"b": 2}))
     back = await assistants.use_version("alice", "1", 1)
@@ -72,7 +72,7 @@ async def test_a_new_version_follows_the_newest_number(assistants: Assistants) -
     assert await assistants.get("alice", "1") == third
 
 
-async def test_unknown_and_too_large_assistants_are_refused(assistants: Assistants) -> None:
+async def test_unknown_and_too_large_assistants_are_refused(assistants: AssistantStore) -> None:
     await assistants.create("alice", OF_OWNER)
     for refused, code in (
         (assistants.create("alice", OF_OWNER), FaultCode.CONFLICT),

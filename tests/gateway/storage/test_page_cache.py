@@ -169,7 +169,7 @@ async def test_any_part_of_a_log_is_read_without_a_gap(
 
 
 def test_a_slice_is_bounded_by_records_and_bytes() -> None:
-    page = Page(10, [record(seq) for seq in range(11, 21)], [100] * 10)
+    page = RecordPage(10, [record(seq) for seq in range(11, 21)], [100] * 10)
     assert [each.seq for each in page.select(10, limit=3)] == [11, 12, 13]
     assert [each.seq for each in page.select(12, room=250)] == [13, 14]
     assert [each.seq for each in page.select(12, room=1)] == [13]

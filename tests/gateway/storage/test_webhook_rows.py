@@ -43,7 +43,7 @@ async def stored(hub: GatewayHub) -> dict[str, Any]:
     return {row.webhook_id: row for row in rows}
 
 
-async def prepare(hubs: HubFactory) -> tuple[Hub, Receipt]:
+async def prepare(hubs: HubFactory) -> tuple[GatewayHub, Receipt]:
     hub = await hubs.start(registered("echo", Echo()))
     receipt = await submit_to_end(hub, "echo")
     for name, values in KINDS.items():

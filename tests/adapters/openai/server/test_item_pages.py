@@ -113,7 +113,7 @@ def result(call_id: str, output: str) -> list[Any]:
     return [MessageStarted(role="tool"), PartAdded(part=part), MessageEnded()]
 
 
-async def start(hubs: HubFactory) -> tuple[Hub, Scripted, str]:
+async def start(hubs: HubFactory) -> tuple[GatewayHub, Scripted, str]:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent), registered("echo", Echo()))
     thread = await hub.create_thread(OWNER, ThreadChange())

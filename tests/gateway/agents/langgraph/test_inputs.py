@@ -69,7 +69,7 @@ def test_messages_that_are_strings_stay_strings() -> None:
         (shape(colour={"type": "string", "enum": ["red"]}, topic=TEXT), "topic"),
     ],
 )
-def test_a_text_goes_into_the_only_possible_member(asks: InputSchema, member: str) -> None:
+def test_a_text_goes_into_the_only_possible_member(asks: GraphInputSchema, member: str) -> None:
     assert asks.input(call(HI)) == {member: "Hi"}
 
 
@@ -92,8 +92,8 @@ def test_an_empty_input_continues_the_graph() -> None:
 
 
 def test_a_graph_without_object_input_receives_text_or_data() -> None:
-    assert InputSchema({"type": "string"}).input(call(HI)) == "Hi"
-    assert InputSchema({"type": "integer"}).input(call(data=7)) == 7
+    assert GraphInputSchema({"type": "string"}).input(call(HI)) == "Hi"
+    assert GraphInputSchema({"type": "integer"}).input(call(data=7)) == 7
     assert shape(topic=TEXT).input(call(data="Hi")) == {"topic": "Hi"}
 
 
