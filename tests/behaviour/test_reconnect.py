@@ -226,7 +226,7 @@ async def test_concurrent_calls_share_one_lookup(
             assert each.broken == f"{url}: The agent's server answered 503: not yet"
         server.works = True
         monkeypatch.setattr(registries, "_MIN_INTERVAL", 60.0)
-        registry.look()
+        registry.detect_broken()
         assert server.requests == 2, "the last attempt was a moment ago"
         assert (await registry.get_reachable("far")).broken is None
         assert (await registry.get_reachable("far")).broken is None

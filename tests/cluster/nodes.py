@@ -17,7 +17,7 @@ from tests.postgres import empty, url_of
 
 _TIMES = {"BEAT": 0.05, "_SEEN": 0.1}
 """Settings of the heartbeat, in seconds."""
-_LEASE = nodes.GONE
+_LEASE = nodes.DEAD_AFTER
 _SOON = 0.4
 """Seconds without a heartbeat after which a silent node counts as gone.
 

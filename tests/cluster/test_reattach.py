@@ -26,8 +26,8 @@ from tests.running import Running, running
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 QUICK: Final = {"BEAT": 0.05, "_SEEN": 0.1}
-"""Settings of the heartbeat, in seconds. No node counts as gone until the test lowers `nodes.GONE`."""
-LEASE: Final = nodes.GONE
+"""Settings of the heartbeat, in seconds. No node counts as gone until the test lowers `nodes.DEAD_AFTER`."""
+LEASE: Final = nodes.DEAD_AFTER
 SOON: Final = 0.4
 """Seconds without a heartbeat after which a killed node counts as gone."""
 CALLERS: Final[tuple[type[Caller], ...]] = (langgraph.LangGraph, a2a.JsonRpc10, acp.Acp)
