@@ -32,8 +32,8 @@ from babelgate.canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from babelgate.canonical.growing import GrowingText, grow
-from babelgate.canonical.message import FilePart, Message, Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
+from babelgate.canonical.growing import GrowingParts
+from babelgate.canonical.message import FilePart, Message, TextPart
 from babelgate.canonical.state import RunStatus, TaskState
 from babelgate.canonical.thread import Artifact, Interrupt, Loss, Run, Task, Thread
 from babelgate.canonical.value import Extra
@@ -178,17 +178,6 @@ def interrupt_after(interrupt: Interrupt, event: InterruptAnswered) -> Interrupt
     return interrupt.replace(action=event.action, answer=event.value)
 
 
-def extend_part(part: Part, text: str) -> Part:
-    """Return the part with the text of a delta appended."""
-    match part:
-        case TextPart() | ReasoningPart() | RefusalPart():
-            return part.replace(text=part.text + text)
-        case ToolCallPart():
-            return part.replace(arguments=part.arguments + text)
-        case _:
-            return part
-
-
 def _merge_extra(begun: Extra, ended: Extra) -> Extra:
     """Return the extra fields of a message's start and end, merged by protocol and member."""
     return {**begun, **{name: {**(begun.get(name) or {}), **(more or {})} for name, more in ended.items()}}
@@ -196,8 +185,7 @@ def _merge_extra(begun: Extra, ended: Extra) -> Extra:
 
 @dataclass(slots=True)
 class _OpenMessage:
-    """Message whose records are still arriving. Deltas are collected in lists and joined once, when the message is
-    read."""
+    """Message whose records are still arriving."""
 
     message: Message
     run_id: str | None
@@ -205,18 +193,14 @@ class _OpenMessage:
     ended: bool = False
     is_input: bool = False
     """True if the message is part of the run's input, so a restart keeps it."""
-    parts: list[Part] = field(default_factory=list[Part])
-    deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
+    parts: GrowingParts = field(default_factory=GrowingParts)
     whole: Message | None = None
     """Complete message; None until it has ended."""
 
     def value(self) -> Message:
         if self.whole is not None:
             return self.whole
-        for index, text in self.deltas.items():
-            self.parts[index] = extend_part(self.parts[index], text.join())
-        self.deltas.clear()
-        message = self.message.replace(parts=tuple(self.parts))
+        message = self.message.replace(parts=self.parts.join_all())
         if self.ended:
             self.whole = message
         return message
@@ -225,7 +209,7 @@ class _OpenMessage:
         """Return an independent copy. A message that has ended is immutable and returns itself."""
         if self.ended:
             return self
-        return replace(self, parts=list(self.parts), deltas={at: text.copy() for at, text in self.deltas.items()})
+        return replace(self, parts=self.parts.copy())
 
 
 class Fold:
@@ -270,8 +254,7 @@ class Fold:
         message = self._messages.get(event.message_id or "")
         if message is not None:
             self.size += sum(map(len, texts))
-            index = len(message.parts) - 1 if event.index is None else event.index
-            grow(message.deltas, index).extend(texts)
+            message.parts.extend(event.index, texts)
 
     def _apply_other(self, record: Record) -> None:
         event = record.event
@@ -341,7 +324,7 @@ class Fold:
             task_id=record.task_id,
             ended=True,
             is_input=True,
-            parts=list(message.parts),
+            parts=GrowingParts(message.parts),
         )
 
     def _message(self, event: MessageStarted | PartAdded | PartEnded | MessageEnded, record: Record) -> None:

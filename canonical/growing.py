@@ -1,12 +1,14 @@
-"""Text that grows by deltas, stored so that equal texts share memory.
+"""Texts and parts that grow by deltas, stored so that equal texts share memory.
 
 Each reader of a long answer that encodes it separately holds the text so far. The deltas are collected in chunks, and
 equal chunks exist once in memory. So another reader of the same text needs almost no memory.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, TypeVar
 from weakref import WeakValueDictionary
+
+from babelgate.canonical.message import Part, ReasoningPart, RefusalPart, TextPart, ToolCallPart
 
 T = TypeVar("T", bound=Hashable)
 
@@ -148,9 +150,53 @@ class GrowingTexts:
         yield from self._tail
 
 
-def grow(deltas: dict[int, GrowingText], index: int) -> GrowingText:
-    """Return the text of the part with this index, and create it if it does not exist."""
-    text = deltas.get(index)
-    if text is None:
-        text = deltas[index] = GrowingText()
-    return text
+def extend_part(part: Part, text: str) -> Part:
+    """Return the part with the text of a delta appended."""
+    match part:
+        case TextPart() | ReasoningPart() | RefusalPart():
+            return part.replace(text=part.text + text)
+        case ToolCallPart():
+            return part.replace(arguments=part.arguments + text)
+        case _:
+            return part
+
+
+class GrowingParts:
+    """Parts of a message or artifact while their deltas arrive. The deltas are joined once, when the parts are read."""
+
+    __slots__ = ("_deltas", "begun")
+
+    def __init__(self, parts: Iterable[Part] = ()) -> None:
+        self.begun: list[Part] = list(parts)
+        """The parts without the deltas that are not joined yet. Everything but their text is final."""
+        self._deltas: dict[int, GrowingText] = {}
+
+    def append(self, part: Part) -> None:
+        self.begun.append(part)
+
+    def extend(self, index: int | None, texts: Sequence[str]) -> None:
+        """Append deltas to the text of a part. An index of None means the last part."""
+        if index is None:
+            index = len(self.begun) - 1
+        text = self._deltas.get(index)
+        if text is None:
+            text = self._deltas[index] = GrowingText()
+        text.extend(texts)
+
+    def join(self, index: int) -> Part:
+        """Return a part with its text until now."""
+        text = self._deltas.pop(index, None)
+        if text is not None:
+            self.begun[index] = extend_part(self.begun[index], text.join())
+        return self.begun[index]
+
+    def join_all(self) -> tuple[Part, ...]:
+        """Return all parts with their texts until now."""
+        for index in tuple(self._deltas):
+            self.join(index)
+        return tuple(self.begun)
+
+    def copy(self) -> "GrowingParts":
+        copy = GrowingParts(self.begun)
+        copy._deltas = {index: text.copy() for index, text in self._deltas.items()}
+        return copy

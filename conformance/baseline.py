@@ -33,7 +33,7 @@ def read_baseline(path: Path) -> Mapping[str, str]:
     entries = cast("dict[Any, Any]", content)
     for id, reason in entries.items():
         if not isinstance(reason, str) or not reason.strip():
-            raise BaselineError(f"{path}: {id}: why is it not kept? Every entry has a reason")
+            raise BaselineError(f"{path}: {id}: no reason; say why the requirement is not met")
     return {str(id): " ".join(reason.split()) for id, reason in entries.items()}
 
 

@@ -153,9 +153,9 @@ class _Runner:
             broken_exchanges = list(dict.fromkeys(each for each, _ in broken))[:5]
             return Result(requirement, verdict, expected, exchange=exchange, exchanges=broken_exchanges)
         if not evidence and requirement.is_optional:
-            return Result(requirement, Verdict.NOT_APPLICABLE, "no message held one")
+            return Result(requirement, Verdict.NOT_APPLICABLE, "no message contained one")
         if not evidence:
-            return Result(requirement, Verdict.NOT_OBSERVED, "no such message came in any probe")
+            return Result(requirement, Verdict.NOT_OBSERVED, "no probe received such a message")
         return Result(requirement, Verdict.PASS, exchanges=evidence[:1])
 
     def _id_of(self, violation: Violation) -> str:
@@ -199,7 +199,7 @@ def _invalid_requests(exchanges: Sequence[Exchange]) -> Iterator[tuple[Exchange,
         for message in exchange.messages:
             if message.is_from_check:
                 for each in message.violations:
-                    text = f"our own request #{exchange.number} breaks {message.schema}: {each.path}: {each.text}"
+                    text = f"request #{exchange.number} of the check breaks {message.schema}: {each.path}: {each.text}"
                     yield exchange, text
 
 
@@ -213,7 +213,7 @@ def _verdict_on_error(
     """
     wrong = (message.violations for exchange in exchanges for message in exchange.messages if not message.is_from_check)
     if any(wrong) or any((exchange.status or 0) >= 400 for exchange in exchanges):
-        return _verdict(requirement, Prerequisite(f"an answer that can be read: {faults}"))
+        return _verdict(requirement, Prerequisite(f"a readable answer: {faults}"))
     return Verdict.HARNESS_ERROR, {"expected": faults}
 
 
@@ -227,7 +227,7 @@ def _verdict(requirement: Requirement, error: Exception) -> tuple[Verdict, Mappi
         case Unanswered():
             return broken, {"expected": f"an answer: {error}", "exchange": error.exchange}
         case TimeoutError():
-            return broken, {"expected": "an end: the probe was not through with it in time"}
+            return broken, {"expected": "an end within the time limit of the probe"}
         case NotObserved():
             return Verdict.NOT_OBSERVED, {"expected": str(error), "trigger": error.trigger}
         case NotApplicable():

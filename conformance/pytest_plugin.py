@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"babelgate_{level}: a requirement of level {level} (babelgate)")
     if config.getoption("--babelgate-url") and config.getoption("numprocesses", None):
         # Each worker would judge the agent, all at the same time.
-        raise pytest.UsageError("--babelgate-url runs its probes side by side by itself: leave out -n")
+        raise pytest.UsageError("--babelgate-url already runs its probes concurrently; omit -n")
 
 
 def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -20,20 +20,20 @@ import yaml
 BEHAVIOURS: Final[Mapping[str, str]] = {
     "plain": "answers and is done",
     "stream": "answers in several pieces",
-    "question": "asks its caller something, and goes on when it is answered",
+    "question": "asks its caller a question, and continues after the answer",
     "questions": "asks two things at once",
     "approval": "asks for an approval whose answer has a schema",
     "auth": "asks its caller to authenticate",
     "fail": "fails",
     "reject": "declines to do it",
     "long": "works for at least ten seconds, so that it can be watched and cancelled",
-    "silence": "says nothing for some seconds in the middle of its answer",
-    "files": "gives a file, and gives back what files it is given",
+    "silence": "is silent for some seconds in the middle of its answer",
+    "files": "returns a file, and returns the files that it receives",
     "data": "answers with structured data",
-    "steps": "tells what it is about to do while it works",
-    "tools": "uses a tool of its own",
+    "steps": "reports its progress while it works",
+    "tools": "uses one of its tools",
     "calls": "calls a tool that its caller offers",
-    "message": "answers with a mere message where the protocol has messages beside tasks",
+    "message": "answers with a message instead of a task",
 }
 """Behaviours that probes may need, each with a description."""
 
@@ -124,7 +124,7 @@ def _trigger(place: str, behaviour: str, value: Any) -> Trigger:
     if value is None:
         return Trigger("", is_never=True)
     if not isinstance(value, dict) or not isinstance(cast("dict[str, Any]", value).get("text"), str):
-        raise TriggerError(f"{place}: give a text, or a mapping with text and, if you like, agent, answer, data")
+        raise TriggerError(f"{place}: expected a text, or a mapping with text and optionally agent, answer, data")
     entry = cast("dict[str, Any]", value)
     if unknown := entry.keys() - {"text", "agent", "answer", "data"}:
         raise TriggerError(f"{place}: {', '.join(sorted(unknown))}: no such member")

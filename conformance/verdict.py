@@ -53,7 +53,7 @@ class Prerequisite(Failed):
     """Failure of a precondition. The requirement fails too, and another requirement covers the cause."""
 
 
-NO_TRIGGER: Final = "nobody said how the agent is brought to do it"
+NO_TRIGGER: Final = "needs an input that makes the agent do it"
 """Reason of `NotObserved` if the user gave no trigger for a behaviour."""
 
 
@@ -73,8 +73,8 @@ class NotShown(NotObserved):
     """
 
     def __init__(self, behaviour: str, did: str) -> None:
-        """Create the exception. `did`: what the agent did, as a phrase that follows "it"."""
-        super().__init__(f"given the trigger, it {did}", behaviour)
+        """Create the exception. `did`: what the agent did, as a phrase that follows "the agent"."""
+        super().__init__(f"with the trigger, the agent {did}", behaviour)
         self.did = did
 
 
@@ -104,7 +104,7 @@ async def check_busy(since: float, is_running: Callable[[], Awaitable[bool]]) ->
 
 
 def check_shown(is_shown: bool, behaviour: str, did: str) -> None:
-    """Raise NotShown unless the behaviour was shown. `did`: what the agent did instead, as a phrase after "it"."""
+    """Raise NotShown unless the behaviour was shown. `did`: the agent's action, as a phrase after "the agent"."""
     if not is_shown:
         raise NotShown(behaviour, did)
 

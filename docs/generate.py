@@ -97,15 +97,15 @@ def with_extension() -> str:
         with_it = "as plain" if extended_carries is None else _count(extended_carries)
         lines.append(f"| {title} | {_count(adapter.carries[version])} | {with_it} |")
         if extended_carries is not None:
-            losses = "; ".join(
-                f"{feature} ({carry.how})" for feature, carry in extended_carries.items() if carry.level != "full"
+            losses = "\n".join(
+                f"  - {feature}: {carry.how}." for feature, carry in extended_carries.items() if carry.level != "full"
             )
             if losses:
                 left.setdefault(losses, []).append(title)
     plain = _count_all([adapter.carries[version] for adapter, version in _versions()])
     extended = _count_all([adapter.extended.get(version, adapter.carries[version]) for adapter, version in _versions()])
     lines.append(f"| all | {plain} | {extended} |")
-    lost = "\n".join(f"- {', '.join(titles)}: {losses}." for losses, titles in left.items())
+    lost = "\n".join(f"- {', '.join(titles)}:\n{losses}" for losses, titles in left.items())
     columns = [(adapter, version, adapter.carries[version]) for adapter, version in _versions()]
     table = _matrix(
         [
@@ -116,7 +116,7 @@ def with_extension() -> str:
     return (
         "\n".join(lines)
         + f"\n\nEach feature, plain. An arrow (→) leads to the mark with the extension, if that differs:\n\n{table}"
-        + f"\n\nWhat is lost with it, too:\n\n{lost}"
+        + f"\n\nLosses that remain with the extension:\n\n{lost}"
     )
 
 

@@ -57,8 +57,8 @@ _GRAPH: Final[Mapping[Feature, Carry]] = {
     ),
     Feature.PROGRESS: lossy("only messages that a node adds without a model", f"{_GRAPHS}, Output"),
     Feature.ARTIFACT: lossy("a file is a block of a message", f"{_GRAPHS}, Output"),
-    Feature.ARTIFACT_APPEND: dropped("a block of a message comes whole", f"{_GRAPHS}, Output"),
-    Feature.AUTH_REQUEST: lossy("a question like any other", f"{_GRAPHS}, Questions"),
+    Feature.ARTIFACT_APPEND: dropped("a block of a message is sent whole", f"{_GRAPHS}, Output"),
+    Feature.AUTH_REQUEST: lossy("a normal question", f"{_GRAPHS}, Questions"),
 }
 """Features that a LangGraph graph can express."""
 
@@ -71,7 +71,7 @@ _UNREAD: Final[Mapping[Feature, Carry]] = {
     Feature.TOOL_ACTIVITY: whole(
         "from a Babelgate, in the mode debug; other servers report none", f"{_LANGGRAPH}, What is sent"
     ),
-    Feature.STATE: lossy("derived from the log; the agent's own is not read", f"{_LANGGRAPH}, What is read"),
+    Feature.STATE: lossy("derived from the log; the agent's state is not read", f"{_LANGGRAPH}, What is read"),
 }
 """Features of Agent Protocol servers that the gateway does not read, or reads from some of them only."""
 

@@ -16,7 +16,7 @@ from babelgate.canonical.value import JsonObject
 
 RUN = "run"
 """Key of the run's id among the ids of an upstream gateway."""
-_DECLINED = "a refusal to answer has no form, and is told as an empty answer"
+_DECLINED = "a refusal to answer is sent as an empty answer"
 
 
 def request(

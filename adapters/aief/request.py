@@ -25,8 +25,8 @@ from babelgate.canonical.caller_tool import declared_tools
 from babelgate.canonical.event import InterruptAnswered, InterruptRaised
 from babelgate.canonical.value import Json, JsonObject
 
-_NO_FORM: Final = "an input has no form for it"
-_DECLINED: Final = "a refusal to answer has no form, and is told as an empty answer"
+_NO_FORM: Final = "an input has no field for it"
+_DECLINED: Final = "a refusal to answer is sent as an empty answer"
 
 
 def task_body(call: Invocation) -> JsonObject:

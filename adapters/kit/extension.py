@@ -70,9 +70,9 @@ _RUN_EVENTS: Final = tuple(each for each in get_args(AgentEvent) if each is not 
 """Events of the agent. The other events are actions of the server's gateway, which the reader performs itself."""
 _T = TypeVar("_T")
 _KINDS: Final = frozenset(str(each.kind) for each in get_args(Event))
-_INVALID: Final = "a record of the extension that is none of the log's"
+_INVALID: Final = "a record of the extension that is not valid in the log"
 _FRAME: Final = len(msgspec.json.encode({"after": 0, "events": [], "next": 2**63 - 1}))
-_REPEATED: Final = "an answer that was replaced stays said, and is said again"
+_REPEATED: Final = "a replaced answer remains, and the new one follows it"
 
 
 def params(requests: Sequence[str] = REQUESTS) -> JsonObject:
@@ -597,7 +597,7 @@ def is_refusal(error: FaultError) -> bool:
     return error.fault.code not in (FaultCode.AGENT_UNREACHABLE, FaultCode.AGENT_TIMEOUT, FaultCode.QUEUE_FULL)
 
 
-NOT_FORKED: Final = "the agent's server does not fork it any more: a new conversation is told what was said"
+NOT_FORKED: Final = "the agent's server can no longer fork it; a new conversation receives the history"
 """Loss that is reported if a server refuses the start."""
 
 

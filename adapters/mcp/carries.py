@@ -14,48 +14,52 @@ _RESULT: Final = "2025-11-25, Tools, Tool Result"
 CARRIES: Final[Mapping[Feature, Carry]] = {
     Feature.TEXT: FULL,
     Feature.DATA: lossy("its JSON as text, and a single object as structured content, too", f"{_OWN}, Results"),
-    Feature.FILE_BYTES: lossy("a link that names them where they are larger than `limits.inline`", f"{_OWN}, Results"),
+    Feature.FILE_BYTES: lossy("a file larger than `limits.inline` is a link", f"{_OWN}, Results"),
     Feature.FILE_URL: FULL,
-    Feature.REASONING: dropped("a result is what a tool has to say, not what it thought", _RESULT),
-    Feature.REFUSAL: lossy("text like any other", _RESULT),
-    Feature.CITATION: dropped("content has no form for it", _RESULT),
-    Feature.TOOL_ACTIVITY: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
+    Feature.REASONING: dropped("a result has no field for reasoning", _RESULT),
+    Feature.REFUSAL: lossy("normal text", _RESULT),
+    Feature.CITATION: dropped("content has no type for it", _RESULT),
+    Feature.TOOL_ACTIVITY: lossy(
+        "the names, as progress notifications, for callers that request them", f"{_OWN}, Progress and cancel"
+    ),
     Feature.CALLER_TOOLS: lossy(
-        "a caller cannot offer tools; a call of one is a question in words", f"{_OWN}, Questions of agents"
+        "a caller cannot offer tools; a call of one is a text question", f"{_OWN}, Questions of agents"
     ),
-    Feature.STEP: lossy("the names, as progress, for callers that ask for it", f"{_OWN}, Progress and cancel"),
+    Feature.STEP: lossy(
+        "the names, as progress notifications, for callers that request them", f"{_OWN}, Progress and cancel"
+    ),
     Feature.PROGRESS: whole(
-        "as notifications, for callers that ask for them", f"{_OWN}, Progress and cancel", streamed_only=True
+        "as notifications, for callers that request them", f"{_OWN}, Progress and cancel", streamed_only=True
     ),
-    Feature.ARTIFACT: lossy("content like any other: an embedded resource, or the JSON of data", f"{_OWN}, Results"),
-    Feature.ARTIFACT_APPEND: lossy("a result comes whole: the pieces are one", f"{_OWN}, Results"),
-    Feature.UPLOAD: dropped("files come with the arguments only", f"{_OWN}, Tools"),
-    Feature.STREAM: dropped("the result of a call comes in one piece", _RESULT),
-    Feature.REATTACH: dropped("a call cannot be come back to", f"{_OWN}, Progress and cancel"),
+    Feature.ARTIFACT: lossy("normal content: an embedded resource, or the JSON of data", f"{_OWN}, Results"),
+    Feature.ARTIFACT_APPEND: lossy("a result is sent whole, with all pieces joined", f"{_OWN}, Results"),
+    Feature.UPLOAD: dropped("files are sent only with the arguments", f"{_OWN}, Tools"),
+    Feature.STREAM: dropped("the result of a call is not streamed", _RESULT),
+    Feature.REATTACH: dropped("a client cannot reconnect to a call", f"{_OWN}, Progress and cancel"),
     Feature.QUESTION: FULL,
     Feature.QUESTIONS: FULL,
     Feature.ANSWER_SCHEMA: whole(
-        "in the structured content; in forms flat ones, and any other is named in the words",
+        "in the structured content; a form has flat schemas, and its text names any other",
         f"{_OWN}, Questions of agents",
     ),
-    Feature.AUTH_REQUEST: whole("a question like any other, of another kind", f"{_OWN}, Questions of agents"),
+    Feature.AUTH_REQUEST: whole("a question of another kind", f"{_OWN}, Questions of agents"),
     Feature.CANCEL: lossy(
-        "leaving is not told from cancelling: that hanging up cancels is the gateway's choice",
+        "a disconnect looks like a cancel, and cancels by choice of the gateway",
         f"{_OWN}, Progress and cancel",
     ),
     Feature.FAULT: FULL,
     Feature.STRUCTURED_OUTPUT: FULL,
-    Feature.USAGE: dropped("a result has no form for it", _RESULT),
-    Feature.METADATA: dropped("that of a request is the transport's", "2025-11-25, Base Protocol, _meta"),
+    Feature.USAGE: dropped("a result has no field for it", _RESULT),
+    Feature.METADATA: dropped("the metadata of a request belongs to the transport", "2025-11-25, Base Protocol, _meta"),
     Feature.STATE: dropped("a tool has no state", _RESULT),
     Feature.HISTORY: FULL,
-    Feature.FORK: dropped("threads are the gateway's own here, and one line each by its choice", f"{_OWN}, Tools"),
-    Feature.CUSTOM: dropped("content has no form for it", _RESULT),
+    Feature.FORK: dropped("threads are an addition of the gateway, and cannot branch by its choice", f"{_OWN}, Tools"),
+    Feature.CUSTOM: dropped("content has no type for it", _RESULT),
 }
 
 _EXTENSION: Final = "docs/extension.md, On MCP"
 EXTENDED: Final[Mapping[Feature, Carry]] = {
-    **{feature: whole("in the result's records, up to 64 KiB of them", _EXTENSION) for feature in Feature},
+    **{feature: whole("in the result's records, up to 64 KiB", _EXTENSION) for feature in Feature},
     **{
         feature: CARRIES[feature]
         for feature in (
@@ -64,11 +68,11 @@ EXTENDED: Final[Mapping[Feature, Carry]] = {
             Feature.HISTORY,
         )
     },
-    Feature.STREAM: lossy("in the pieces in which it was said, when the result is there", _EXTENSION),
+    Feature.STREAM: lossy("in the original pieces, but only with the result", _EXTENSION),
     **{
         feature: whole("in the request, and in the result's records", _EXTENSION)
         for feature in (Feature.CALLER_TOOLS, Feature.UPLOAD, Feature.METADATA)
     },
-    Feature.FORK: whole("the request names what it starts from", _EXTENSION),
+    Feature.FORK: whole("the request names its starting point", _EXTENSION),
 }
 """Features carried with the Babelgate extension, for clients that support it."""

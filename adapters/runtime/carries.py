@@ -12,9 +12,7 @@ _SAID: Final = "docs/protocols/runtime.md, What a run says"
 
 CARRIES: Final[Mapping[Feature, Carry]] = {
     **dict.fromkeys(Feature, FULL),
-    Feature.FILE_BYTES: lossy(
-        "those above limits.inline are named by their hash, which is the gateway's choice", _SAID
-    ),
-    Feature.UPLOAD: dropped("files come with the input only, which is the gateway's choice", _SERVED),
-    Feature.CALLER_TOOLS: whole("for agents that look at the run's configuration", _SERVED),
+    Feature.FILE_BYTES: lossy("a file larger than limits.inline is named by its hash, by choice of the gateway", _SAID),
+    Feature.UPLOAD: dropped("files are sent only with the input, by choice of the gateway", _SERVED),
+    Feature.CALLER_TOOLS: whole("for agents that read the run's configuration", _SERVED),
 }

@@ -47,12 +47,6 @@ def decode_messages(value: Json) -> tuple[Message, ...]:
     return tuple(map(_decode_message, validate(w.Messages, {"messages": value}).messages))
 
 
-def decode_answer(value: Json) -> Message:
-    """Return an answer to a question as a message, for agents whose input is messages."""
-    part = TextPart(text=value) if isinstance(value, str) else DataPart(data=value)
-    return Message(role="user", parts=(part,))
-
-
 def _decode_message(message: w.Message) -> Message:
     role = "agent" if message.role == "assistant" else message.role
     if message.parts is None:

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, read_success
 from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning, Question
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig, parse_json
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig, json_or_none
 
 _MAX_STEPS: Final = 50
 """Maximum number of steps in one turn."""
@@ -90,7 +90,7 @@ class Aief(Driver):
                 if dig(each, "agent_created") is not False:
                     found = await self._ask(agent, "GET", thread, "artifacts", str(dig(each, "artifact_id")))
                     if found.status != 200:
-                        raise ScenarioFailed("a file that cannot be had", found)
+                        raise ScenarioFailed("a file that cannot be downloaded", found)
                     files.append(File(str(dig(each, "file_name")), found.content))
         last = steps[-1]
         state = _state(last)
@@ -142,15 +142,8 @@ def _read_output(step: Any) -> tuple[str, list[Any]]:
     data = as_list(dig(additional, "data")) or ([] if one is None else [one])
     if _state(step) == "asks":
         text = text.removesuffix(_questions(step)[0].text).removesuffix("\n")
-    if data and _json(text) in (data[0], data):
+    if data and json_or_none(text) in (data[0], data):
         text = ""
     if text == dig(additional, "error", "message"):
         text = ""
     return text, data
-
-
-def _json(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except InvalidJson:
-        return None

@@ -85,7 +85,7 @@ class Live(ABC):
         try:
             self.read(frame)
         except InvalidJson as error:
-            raise ScenarioFailed(f"an event is no JSON ({error})", self.stream.exchange) from None
+            raise ScenarioFailed(f"an event is not JSON ({error})", self.stream.exchange) from None
         return True
 
     async def rest(self) -> Observation:
@@ -152,7 +152,7 @@ class Driver(ABC):
             return replace(file, content=file.url.encode())
         exchange = await self.wire.request("GET", file.url, sends=None, receives=None)
         if exchange.status != 200:
-            raise ScenarioFailed("a file that cannot be had", exchange)
+            raise ScenarioFailed("a file that cannot be downloaded", exchange)
         return replace(file, content=exchange.content, url="")
 
     def stream(self, agent: str, caller_input: CallerInput) -> AbstractAsyncContextManager[Live]:
@@ -189,7 +189,7 @@ class Driver(ABC):
         async with self.stream(agent, caller_input) as live:
             while not (live.read_so_far().handle.task or live.read_so_far().handle.run):
                 if not await live.next():
-                    raise ScenarioFailed("a stream that does not say whose it is", live.stream.exchange)
+                    raise ScenarioFailed("a stream without the id of its run", live.stream.exchange)
             return live.read_so_far().handle
 
 
@@ -198,7 +198,7 @@ def read_success(exchange: Exchange) -> Any:
     if exchange.status is None or not 200 <= exchange.status < 300:
         raise ScenarioFailed("a refusal", exchange, is_declined=exchange.status in _UNSUPPORTED)
     if exchange.content and not exchange.is_json:
-        raise ScenarioFailed("an answer that is no JSON", exchange)
+        raise ScenarioFailed("an answer that is not JSON", exchange)
     return exchange.json
 
 
@@ -206,7 +206,7 @@ def check_stream(exchange: Exchange) -> None:
     """Raise ScenarioFailed unless the response is an event stream."""
     if not exchange.is_stream:
         read_success(exchange)
-        raise ScenarioFailed("an answer that is no stream", exchange)
+        raise ScenarioFailed("an answer that is not a stream", exchange)
 
 
 def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
@@ -214,7 +214,7 @@ def decode_base64(content: Any, exchange: Exchange | None = None) -> bytes:
     try:
         return b64decode(str(content), validate=True)
     except (NotBase64, ValueError):
-        raise ScenarioFailed("a file that is no base64", exchange) from None
+        raise ScenarioFailed("a file that is not base64", exchange) from None
 
 
 def find_shared_ids(agent: str, exchanges: Sequence[Exchange]) -> Handle | None:

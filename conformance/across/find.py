@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 from babelgate.conformance.across.a2a import A2A03, A2A10, endpoint_of
 from babelgate.conformance.across.acp import Acp
@@ -14,6 +14,7 @@ from babelgate.conformance.across.driver import Driver, ProtocolAddress
 from babelgate.conformance.across.langgraph import LangGraph
 from babelgate.conformance.across.mcp import Mcp
 from babelgate.conformance.across.openai import ChatDriver, ResponsesDriver
+from babelgate.conformance.protocols.a2a.discovery import origin_of
 from babelgate.conformance.protocols.mcp.target import HELLO, request
 from babelgate.conformance.protocols.openai.target import base_of
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
@@ -136,7 +137,7 @@ class _Looking:
 
     async def _card(self, base: str, name: str) -> Exchange | None:
         """Return the agent card below the agent's own address, or at the origin of a server with one agent."""
-        places = (base.replace(_AGENT, name), *(() if _AGENT in base else (_origin(base),)))
+        places = (base.replace(_AGENT, name), *(() if _AGENT in base else (origin_of(base),)))
         for place in dict.fromkeys(f"{each}{_CARD}" for each in places):
             card = await self._ask("GET", place, **{"A2A-Version": "1.0"})
             if card is not None and dig(card.json, "name") is not None:
@@ -187,11 +188,6 @@ def _template(endpoint: str, base: str, name: str) -> str:
     if not name or _AGENT not in base:
         return endpoint
     return endpoint.replace(f"/{name}", f"/{_AGENT}")
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc, "", "", ""))
 
 
 def _split_agent(url: str) -> tuple[str, str]:

@@ -6,25 +6,25 @@ from typing import Any, ClassVar, Final
 from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, decode_base64
 from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning
 from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, McpReply, McpSession
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig, json_or_none
 
-_NO_ELICITATION: Final = "a tool asks by elicitation, of which the judge has none"
+_NO_ELICITATION: Final = "a tool asks by elicitation, which the check does not support"
 
 
 class Mcp(Driver):
     name: ClassVar = "mcp"
     title: ClassVar = "MCP"
     lacks: ClassVar = {
-        "stream": "the result of a call comes in one piece",
-        "turns": "calls of a tool make no conversation",
+        "stream": "the result of a call is not streamed",
+        "turns": "tool calls have no conversation",
         "question": _NO_ELICITATION,
         "questions": _NO_ELICITATION,
         "approval": _NO_ELICITATION,
-        "files": "a call holds no files",
-        "cancel": "a call that is cancelled is not answered, so that nothing tells its end",
-        "return": "a call cannot be looked at again",
-        "look": "a call cannot be looked at again",
-        "shared": "it has no ids for runs of other protocols",
+        "files": "a call has no files",
+        "cancel": "a cancelled call has no response that shows its end",
+        "return": "a call cannot be fetched again",
+        "look": "a call cannot be fetched again",
+        "shared": "MCP has no ids for runs of other protocols",
     }
 
     def __init__(self, *arguments: Any) -> None:
@@ -88,7 +88,7 @@ def _read_result(reply: McpReply) -> Meaning:
         return Meaning("failed", tuple(texts[:-1]), error="".join(texts[-1:]))
     structured = as_object(dig(reply.result, "structuredContent"))
     data = () if structured is None or structured.keys() == {"result"} else (structured,)
-    texts = [text for text in texts if text and not (data and _json(text) == structured)]
+    texts = [text for text in texts if text and not (data and json_or_none(text) == structured)]
     files = [_file(each, reply.exchange) for each in content if dig(each, "type") in ("image", "audio", "resource")]
     return Meaning("completed", tuple(texts), data, tuple(files))
 
@@ -99,10 +99,3 @@ def _file(content: Any, exchange: Exchange) -> File:
     name = str(dig(resource, "uri") or "").rpartition("/")[2]
     text, blob = dig(resource, "text"), dig(resource, "blob") or dig(resource, "data")
     return File(name, text.encode() if isinstance(text, str) else decode_base64(blob, exchange), kind)
-
-
-def _json(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except InvalidJson:
-        return None

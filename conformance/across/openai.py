@@ -17,14 +17,14 @@ _HEADERS: Final[Mapping[str, str]] = {"Babelgate-Questions": "calls"}
 """Header that makes a Babelgate ask by calls of `ask_caller`, which mark a question as such. Other servers ignore
 it."""
 _DONE: Final = "[DONE]"
-_NO_QUESTIONS: Final = "a question is an answer like any other: nothing waits for its caller"
+_NO_QUESTIONS: Final = "a question is a normal answer, and the run does not wait"
 _LACKS: Final[Mapping[str, str]] = {
     "question": _NO_QUESTIONS,
     "questions": _NO_QUESTIONS,
     "approval": _NO_QUESTIONS,
-    "files": "an answer holds no files",
-    "data": "an answer is text, from which data is not told apart",
-    "shared": "it has no ids for runs of other protocols",
+    "files": "an answer has no files",
+    "data": "an answer is text, and data looks like text",
+    "shared": "MCP has no ids for runs of other protocols",
 }
 
 
@@ -60,10 +60,10 @@ class ChatDriver(_OpenAi):
     path: ClassVar = "chat/completions"
     lacks: ClassVar = {
         **_LACKS,
-        "look": "an answer is not kept",
-        "conversation": "a conversation is what its caller sends again",
-        "cancel": "an answer can only be hung up on, and is not kept",
-        "return": "an answer is not kept",
+        "look": "an answer is not stored",
+        "conversation": "the caller sends the whole conversation again",
+        "cancel": "a client can only disconnect, and the answer is not stored",
+        "return": "an answer is not stored",
     }
 
     def __init__(self, *arguments: Any) -> None:
@@ -144,7 +144,7 @@ class ResponsesDriver(_OpenAi):
     path: ClassVar = "responses"
     lacks: ClassVar = {
         **_LACKS,
-        "cancel": "a response ends with its connection; to cancel one in the background is OpenAI's alone",
+        "cancel": "a response ends with its connection; only OpenAI can cancel background responses",
         "return": "a response ends with its connection",
     }
 
@@ -161,7 +161,7 @@ class ResponsesDriver(_OpenAi):
     async def observe(self, handle: Handle) -> Observation:
         exchange = await self.wire.request("GET", self._url(handle.run), sends=None, receives=None)
         if exchange.status == 404:  # Servers need not store responses.
-            raise ScenarioFailed("the response is not kept", exchange, is_declined=True)
+            raise ScenarioFailed("the response is not stored", exchange, is_declined=True)
         return _read_response(handle.agent, read_success(exchange), exchange)
 
     @asynccontextmanager

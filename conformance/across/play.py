@@ -79,7 +79,7 @@ async def play(
     chosen = [each for each in SCENARIOS if not only or any(fnmatchcase(each.name, one) for one in only)]
     if not chosen:
         raise NothingToCompare(
-            f"no scenario is called {' or '.join(only)}; there are {', '.join(e.name for e in SCENARIOS)}"
+            f"no scenario matches {' or '.join(only)}; the scenarios are {', '.join(e.name for e in SCENARIOS)}"
         )
     agents = dict.fromkeys(each.agent for each in options.triggers.by_behaviour.values() if each.agent)
     async with Wire(
@@ -88,7 +88,7 @@ async def play(
         found = await find(wire, urls, [*agents])
         if len(found) < 2:
             titles = " and ".join(each.driver.title for each in found) or "no protocol that can be compared"
-            raise NothingToCompare(f"{', '.join(urls)}: it speaks {titles}; two are needed")
+            raise NothingToCompare(f"{', '.join(urls)}: speaks {titles}; two protocols are needed")
         gate = asyncio.Semaphore(_CONCURRENCY)
         played: list[PlayedScenario] = []
         for scenario in chosen:
@@ -103,9 +103,11 @@ async def _play_scenario(
 ) -> PlayedScenario:
     trigger = options.triggers[scenario.behaviour]
     if trigger.is_never:
-        return PlayedScenario(scenario, {}, {}, skipped="its owner says that the agent never does it")
+        return PlayedScenario(scenario, {}, {}, skipped="the owner declares that the agent never does it")
     if not trigger.is_from_user and scenario.behaviour != "plain":
-        return PlayedScenario(scenario, {}, {}, skipped=f"nobody said how: give --trigger {scenario.behaviour}='…'")
+        return PlayedScenario(
+            scenario, {}, {}, skipped=f"needs an input that shows it; pass --trigger {scenario.behaviour}='…'"
+        )
     lacks = {each.name: each.driver.lacks[scenario.needs] for each in found if scenario.needs in each.driver.lacks}
     players = [each.driver for each in found if each.name not in lacks]
     others = [each.driver for each in found]
@@ -187,5 +189,5 @@ def _fault(driver: Driver, error: Exception, exchanges: Sequence[Exchange]) -> S
     is_declined = isinstance(error, ScenarioFailed) and error.is_declined
     fault = str(error)
     if not isinstance(error, ScenarioFailed | Unanswered):
-        fault = f"what the server says cannot be read ({type(error).__name__}: {error})"
+        fault = f"the server's answer cannot be read ({type(error).__name__}: {error})"
     return Shot(driver.name, None, list(exchanges), losses=losses_of(exchanges), fault=fault, is_declined=is_declined)

@@ -91,16 +91,16 @@ async def _return(driver: Driver, trigger: Trigger) -> AsyncGenerator[Moment]:
 
 
 SCENARIOS: Final = (
-    Scenario("plain", "plain", "a text is answered", _plain),
-    Scenario("stream", "stream", "an answer comes in pieces, and is looked at again afterwards", _stream, "stream"),
+    Scenario("plain", "plain", "the agent answers a text", _plain),
+    Scenario("stream", "stream", "the agent streams an answer, and the client fetches it again", _stream, "stream"),
     Scenario("turns", "plain", "two turns of one conversation", _turns, "turns"),
-    Scenario("question", "question", "the agent asks, and goes on when it is answered", _question, "question"),
+    Scenario("question", "question", "the agent asks, and continues after the answer", _question, "question"),
     Scenario("questions", "questions", "the agent asks two things at once", _question, "questions"),
     Scenario("approval", "approval", "the agent asks for an approval whose answer has a schema", _question, "approval"),
-    Scenario("files", "files", "files go in and come out", _files, "files"),
+    Scenario("files", "files", "the agent receives and returns files", _files, "files"),
     Scenario("data", "data", "the answer is structured data", _tell, "data"),
     Scenario("fail", "fail", "the agent fails", _tell),
-    Scenario("cancel", "long", "a run is cancelled while it is at work", _cancel, "cancel"),
-    Scenario("return", "stream", "the caller goes away in the middle and comes back", _return, "return"),
-    Scenario("silence", "silence", "nothing comes for a while in the middle of the answer", _tell),
+    Scenario("cancel", "long", "the client cancels a running run", _cancel, "cancel"),
+    Scenario("return", "stream", "the client disconnects during the answer and reconnects", _return, "return"),
+    Scenario("silence", "silence", "the agent is silent for some seconds in the middle of its answer", _tell),
 )

@@ -138,7 +138,7 @@ def _faults(played: PlayedScenario, moment: str, shots: Sequence[Shot]) -> Itera
         if shot.fault:
             well = (each for each in played.shots.values() if not any(one.fault for one in each.values()))
             here = next((list(each.values())[-1] for each in well), shot)
-            why = "the server says that it does not do this" if shot.is_declined else ""
+            why = "the server declares that it does not support this" if shot.is_declined else ""
             difference = Difference("answer", "played", shot.fault, why)
             yield Finding(played.scenario.name, moment, here, shot, difference, is_shared=False)
 

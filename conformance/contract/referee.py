@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import cast, get_args
 from uuid import uuid4
 
-from babelgate.canonical import Event, Fault, FilePart, Message, Part, RunStatus
+from babelgate.canonical import Event, Fault, FilePart, Message, RunStatus
 from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
@@ -26,7 +26,7 @@ from babelgate.canonical.event import (
     UpstreamBound,
     encode_event,
 )
-from babelgate.canonical.fold import extend_part
+from babelgate.canonical.growing import GrowingParts
 from babelgate.canonical.json import to_json
 from babelgate.canonical.state import ENDED
 from babelgate.canonical.stored import decode_event
@@ -72,25 +72,22 @@ class Transcript:
     @property
     def messages(self) -> list[Message]:
         """Messages with their parts, in order, including those left open."""
-        parts: dict[str, list[Part]] = {}
-        deltas: dict[tuple[str, int], list[str]] = {}
+        parts: dict[str, GrowingParts] = {}
         started: list[MessageStarted] = []
         for event in self.events:
             if isinstance(event, MessageStarted):
                 started.append(event)
-                parts[event.message_id or ""] = []
+                parts[event.message_id or ""] = GrowingParts()
             elif isinstance(event, PartAdded):
                 parts[event.message_id or ""].append(event.part)
             elif isinstance(event, PartDelta):
-                deltas.setdefault((event.message_id or "", event.index or 0), []).append(event.text)
-        for (message_id, index), texts in deltas.items():
-            parts[message_id][index] = extend_part(parts[message_id][index], "".join(texts))
+                parts[event.message_id or ""].extend(event.index or 0, (event.text,))
         return [
             Message(
                 message_id=event.message_id,
                 role=event.role,
                 phase=event.phase,
-                parts=tuple(parts[event.message_id or ""]),
+                parts=parts[event.message_id or ""].join_all(),
             )
             for event in started
         ]

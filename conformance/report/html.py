@@ -41,9 +41,10 @@ def _set(content: dict[str, Any], report: SetReport) -> Iterator[str]:
     yield f"<section><h2>{escape(content['title'])}: {report.outcome}</h2>"
     yield f"<p>{report.tally}.</p>"
     yield f"<p>{escape(content['because'])}</p>"
-    yield f"<p>{counts}; {content['messages']} messages held against their schemas; {content['seconds']:.1f} s.</p>"
+    messages = f"{content['messages']} messages validated against their schemas"
+    yield f"<p>{counts}; {messages}; {content['seconds']:.1f} s.</p>"
     for id in content["stale"]:
-        yield f"<p><code>{escape(id)}</code> is expected to be broken, and is met: remove it from the baseline.</p>"
+        yield f"<p><code>{escape(id)}</code> is expected to be broken but is met; remove it from the baseline.</p>"
     first = [result for result in content["results"] if result["id"] in content["broken"]]
     if first:
         yield "<h3>Failures</h3>"

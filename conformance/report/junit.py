@@ -41,7 +41,7 @@ def _suite(root: Element, report: SetReport, redactor: Redactor) -> None:
     for id in report.stale:
         case = SubElement(suite, "testcase", classname=report.set.name, name=f"baseline {id}", time="0")
         SubElement(
-            case, "failure", message="expected not to be kept, and is: take it out of the baseline", type="stale"
+            case, "failure", message="expected to be broken but is met; remove it from the baseline", type="stale"
         )
 
 

@@ -28,7 +28,7 @@ def _set(report: SetReport, redactor: Redactor) -> Iterator[str]:
     yield ""
     against = report.broken()
     if against:
-        yield "| requirement | what is the matter | what to change |"
+        yield "| requirement | problem | what to change |"
         yield "|---|---|---|"
         for result in against:
             requirement = result.requirement
@@ -36,7 +36,7 @@ def _set(report: SetReport, redactor: Redactor) -> Iterator[str]:
             yield f"| [{requirement.id}]({requirement.source}) | {why} | {_cell(requirement.hint)} |"
         yield ""
     for id in report.stale:
-        yield f"- `{id}` is expected to be broken, and is met: remove it from the baseline"
+        yield f"- `{id}` is expected to be broken but is met; remove it from the baseline"
     if report.stale:
         yield ""
     yield f"<details><summary>All {len(report.results)} requirements</summary>"

@@ -33,12 +33,12 @@ _BEHAVIOUR_WORDS: Final[Mapping[str, tuple[str, str]]] = {
     "reject": ("rejections", "what does your agent decline to do?"),
     "long": ("long work", "what keeps your agent busy for ten seconds?"),
     "silence": ("silence", "what makes your agent pause in the middle of an answer?"),
-    "files": ("files", "what makes your agent give a file?"),
+    "files": ("files", "what makes your agent return a file?"),
     "data": ("structured data", "what makes your agent answer with data?"),
-    "steps": ("progress", "what makes your agent tell of its progress?"),
-    "tools": ("tools", "what makes your agent use a tool of its own?"),
+    "steps": ("progress", "what makes your agent report its progress?"),
+    "tools": ("tools", "what makes your agent use one of its tools?"),
     "calls": ("tools of the caller", "what makes your agent call a tool of its caller?"),
-    "message": ("mere messages", "what makes your agent answer without a task?"),
+    "message": ("messages without a task", "what makes your agent answer without a task?"),
 }
 """Words for each behaviour: the subject of its requirements, and the question that asks the user for a trigger."""
 _EXAMPLES: Final = {"question": "Book a flight", "long": "Count to a million", "files": "Draw a cat"}
@@ -89,7 +89,7 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
             yield from failure(result, report, redactor)
     if late := _count_late(report):
         requests = "1 request" if late == 1 else f"{late} requests"
-        yield f"{requests} got no answer in time. If your agent needs longer, give --timeout 60."
+        yield f"{requests} got no answer in time. If your agent needs longer, pass --timeout 60."
         yield ""
     if caused and not is_verbose:
         yield f"Not tested, because of a failure of something they need: {len(caused)} (--verbose lists them)"
@@ -99,9 +99,9 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
     yield from _not_shown(unseen, report, is_verbose=is_verbose)
     yield from _brief("Errors of the check, not of the agent: please report them", harness, report)
     for id in report.stale:
-        yield f"  {id} is expected to be broken, and is met: remove it from the baseline"
+        yield f"  {id} is expected to be broken but is met; remove it from the baseline"
     counts = ", ".join(f"{number} {verdict}" for verdict, number in report.counts().items() if number)
-    yield f"{counts}; {report.messages} messages held against their schemas; {report.seconds:.1f} s"
+    yield f"{counts}; {report.messages} messages validated against their schemas; {report.seconds:.1f} s"
     yield f"{report.set.title}: {outcome_words(report.outcome)}: {report.tally}"
     yield ""
 
@@ -181,7 +181,7 @@ def _brief(title: str, results: Sequence[Result], report: SetReport) -> Iterator
         return
     yield f"{title}:"
     for result in results:
-        tail = f" (give --trigger {result.trigger}='…')" if result.trigger else ""
+        tail = f" (pass --trigger {result.trigger}='…')" if result.trigger else ""
         suffix = " (expected)" if result.requirement.id in report.expected else ""
         requirement = result.requirement
         name = f"{MARKS[result.verdict]} {requirement.id} ({requirement.level}){suffix}"

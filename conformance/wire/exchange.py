@@ -22,7 +22,7 @@ class InvalidJson(ValueError):
 
 
 def _refuse(constant: str) -> Any:
-    raise InvalidJson(f"{constant} is no JSON")
+    raise InvalidJson(f"{constant} is not JSON")
 
 
 def parse_json(content: bytes | str) -> Any:
@@ -31,6 +31,14 @@ def parse_json(content: bytes | str) -> Any:
         return json.loads(content, parse_constant=_refuse)
     except (ValueError, RecursionError) as error:
         raise InvalidJson(str(error)) from None
+
+
+def json_or_none(content: bytes | str) -> Any:
+    """Return the parsed JSON, or None for a text that is not JSON."""
+    try:
+        return parse_json(content)
+    except InvalidJson:
+        return None
 
 
 def as_object(value: Any) -> dict[str, Any] | None:
@@ -69,6 +77,11 @@ class SseFrame:
     def json(self) -> Any:
         """Data as parsed JSON. Raises InvalidJson."""
         return parse_json(self.data)
+
+    @property
+    def json_or_none(self) -> Any:
+        """Data as parsed JSON, or None if it is not JSON."""
+        return json_or_none(self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +128,7 @@ class Exchange:
     @property
     def request_json(self) -> Any:
         """Body of the request as parsed JSON, or None if it is not JSON."""
-        try:
-            return parse_json(self.body)
-        except InvalidJson:
-            return None
+        return json_or_none(self.body)
 
     @property
     def media_type(self) -> str:
@@ -132,10 +142,7 @@ class Exchange:
     @property
     def json(self) -> Any:
         """Body of the response as parsed JSON, or None if it is not JSON. `is_json` tells null from invalid JSON."""
-        try:
-            return parse_json(self.content)
-        except InvalidJson:
-            return None
+        return json_or_none(self.content)
 
     @property
     def is_json(self) -> bool:

@@ -219,7 +219,7 @@ class Wire:
             value = parse_json(content)
         except InvalidJson as error:
             if self.schemas is not None:
-                violation = Violation((schema,), "(the whole)", f"no JSON: {error}")
+                violation = Violation((schema,), "(the whole)", f"not JSON: {error}")
                 exchange.messages.append(CheckedMessage(False, schema, (violation,), frozenset({schema})))
         else:
             self._hold(exchange, schema, value)
@@ -289,7 +289,7 @@ class StreamExchange:
             try:
                 self._ready += self._reader.feed(chunk, asyncio.get_running_loop().time() - self._started)
             except UnicodeDecodeError as error:
-                self.exchange.error = f"no UTF-8: {error}"
+                self.exchange.error = f"not UTF-8: {error}"
                 raise Unanswered(self.exchange.error, self.exchange) from None
         frame = self._ready.pop(0)
         self.exchange.frames.append(frame)

@@ -101,7 +101,7 @@ class Schemas:
         self._document = document
         for ref in _references(document):
             if ref.removeprefix(_PREFIX) not in self._definitions:
-                raise ValueError(f"{ref} leads nowhere")
+                raise ValueError(f"{ref} does not exist")
         self._validators: Mapping[str, Any] = {
             name: _Validator(each, format_checker=_FORMATS) for name, each in self._definitions.items()
         }

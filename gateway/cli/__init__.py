@@ -5,9 +5,9 @@ Those modules are imported when their command runs: the web framework and the da
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -110,8 +110,24 @@ _WEBHOOKS: Final = _examples(
     "babelgate webhooks --database postgresql://user@host/name --retry hook-1",
 )
 
+C = TypeVar("C", bound=Callable[..., Any])
+
 FILE: Final = Path("babelgate.yaml")
 _Path: Final = click.Path(path_type=Path)
+
+# Options of several commands.
+_config: Final = click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
+_agents_config: Final = click.option(
+    "--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file with agents that AGENT can name."
+)
+_database: Final = click.option(
+    "--database", metavar="URL", help="URL of the database.  [default: sqlite:///babelgate.db]"
+)
+
+
+def _header(text: str) -> Callable[[C], C]:
+    """Return the option `--header` with this help text."""
+    return click.option("--header", "headers", multiple=True, metavar="'NAME: VALUE'", help=text)
 
 
 class Protocol(click.ParamType[str]):
@@ -160,7 +176,7 @@ def babelgate() -> None:
 
 @babelgate.command(epilog=_SERVE)
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
+@_config
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option(
     "--port", type=click.IntRange(0, 65535), help="Port to listen on; 0 selects a free port.  [default: 8000]"
@@ -259,13 +275,7 @@ def run(name: str, text: str, protocol: str, url: str, key: str | None, whole: b
 @click.option(
     "--config", type=_Path, envvar="BABELGATE_CONFIG", default=FILE, show_default=True, help="Configuration file."
 )
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="'NAME: VALUE'",
-    help="Header to send with every request to the server.",
-)
+@_header("Header to send with every request to the server.")
 @click.option(
     "--protocol",
     type=Protocol(),
@@ -309,13 +319,7 @@ def validate(file: Path, schema: bool) -> None:
     "--only", multiple=True, metavar="GLOB", help="Check only these requirements or scenarios, as in 'stream.*'."
 )
 @click.option("--list", "is_list", is_flag=True, help="List the requirements and exit.")
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="'NAME: VALUE'",
-    help="Header to send with every request, such as an API key.",
-)
+@_header("Header to send with every request, such as an API key.")
 @click.option(
     "--other-header",
     "other_headers",
@@ -485,16 +489,8 @@ def check(
     help="Prices per million input and output tokens. AGENT * stands for all agents.",
 )
 @click.option("--prices", "price_file", type=_Path, metavar="FILE", help="YAML file with the prices of agents.")
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="'NAME: VALUE'",
-    help="Header to send to the agents' servers, such as an API key.",
-)
-@click.option(
-    "--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file with agents that AGENT can name."
-)
+@_header("Header to send to the agents' servers, such as an API key.")
+@_agents_config
 @click.option("--out", type=_Path, metavar="FOLDER", help="Folder for all results.  [default: bench-SUITE-TIME]")
 @click.option(
     "--resume", "resumed", type=_Path, metavar="FOLDER", help="Continue the interrupted bench in this folder."
@@ -594,16 +590,8 @@ def bench(
     type=Protocol(is_served=True),
     help="Call the agent through a gateway, with a client of this protocol, and record what they send.",
 )
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="'NAME: VALUE'",
-    help="Header to send to the agent's server, such as an API key.",
-)
-@click.option(
-    "--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file with agents that AGENT can name."
-)
+@_header("Header to send to the agent's server, such as an API key.")
+@_agents_config
 def record(agent: str, text: str, out: Path, headers: Sequence[str], **other_options: Any) -> int:
     """Call AGENT with TEXT, and save the run to a file for `babelgate replay`.
 
@@ -663,8 +651,8 @@ def replay(recording: Path, name: str | None, port: int, pace: Any) -> None:
     "--metadata", multiple=True, metavar="KEY=VALUE", help="Export only threads with this metadata; can be repeated."
 )
 @click.option("--active", is_flag=True, help="Also export threads with an active or queued run.")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
-@click.option("--database", metavar="URL", help="URL of the database.  [default: sqlite:///babelgate.db]")
+@_config
+@_database
 def export_threads(
     out: Path,
     owners: Sequence[str],
@@ -694,8 +682,8 @@ def export_threads(
 
 @babelgate.command("import", epilog=_IMPORT)
 @click.argument("file", type=_Path)
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
-@click.option("--database", metavar="URL", help="URL of the database.  [default: sqlite:///babelgate.db]")
+@_config
+@_database
 def import_threads(file: Path, config: Path | None, database: str | None) -> int:
     """Load the threads of FILE, written by `babelgate export`, into a database; - is stdin.
 
@@ -712,8 +700,8 @@ def import_threads(file: Path, config: Path | None, database: str | None) -> int
 
 @babelgate.command(epilog=_WEBHOOKS)
 @click.option("--retry", "wanted", metavar="ID|all", help="Retry one failed webhook, those of a task, or all.")
-@click.option("--config", type=_Path, envvar="BABELGATE_CONFIG", help="Configuration file.")
-@click.option("--database", metavar="URL", help="URL of the database.  [default: sqlite:///babelgate.db]")
+@_config
+@_database
 def webhooks(wanted: str | None, config: Path | None, database: str | None) -> None:
     """List the webhooks with undelivered events, or retry failed ones.
 

@@ -27,6 +27,7 @@ from babelgate.gateway.background import STOPPING, Failures, until_ended
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import LIVE, NodeRow, RunRow, WebhookRow
+from babelgate.gateway.storage.writer_link import discard
 
 log = logging.getLogger("babelgate.node")
 
@@ -329,9 +330,8 @@ class Nodes:
     def disconnect(self) -> None:
         """Close the connection, so that the next heartbeat opens another one."""
         connection, self._connection = self._connection, None
-        if connection is not None and not connection.closed:
-            connection.invalidate()
-            connection.close()
+        if connection is not None:
+            discard(connection)
 
     def _dispose(self) -> None:
         self.disconnect()

@@ -23,6 +23,7 @@ from babelgate.gateway.background import Failures, until_ended
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.notices import Remote, encode_notices, merge
 from babelgate.gateway.storage.unavailable import reason_of
+from babelgate.gateway.storage.writer_link import discard
 
 log = logging.getLogger("babelgate.journal")
 
@@ -162,9 +163,8 @@ class Notifier:
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None and not connection.closed:
-            connection.invalidate()
-            connection.close()
+        if connection is not None:
+            discard(connection)
 
     def _note_loss(self, error: DBAPIError) -> None:
         if not self._is_lost:

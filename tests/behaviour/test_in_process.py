@@ -31,6 +31,7 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.event import InterruptRaised, RunEnded
 from tests.gateway.talk import within
+from tests.nested import nested
 from tests.running import running
 
 
@@ -128,13 +129,6 @@ async def test_a_declined_question_reaches_the_agent_after_a_restart(tmp_path: P
     async with running(tmp_path, agents) as gateway:
         third = await answer(gateway.hub, receipt, None, None, action="decline")
         assert text(third) == "plan: Ann None None"
-
-
-def nested(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
 
 
 WRONG: dict[str, Any] = {

@@ -36,7 +36,7 @@ from babelgate.canonical.event import (
     ThreadChanged,
     encode_event,
 )
-from babelgate.canonical.fold import extend_part
+from babelgate.canonical.growing import extend_part
 from babelgate.canonical.stored import decode_event
 from babelgate.canonical.thread import Loss
 from tests import strategies

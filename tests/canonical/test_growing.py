@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from babelgate.canonical.growing import GrowingText, GrowingTexts, grow, share
+from babelgate.canonical import DataPart, TextPart, ToolCallPart
+from babelgate.canonical.growing import GrowingParts, GrowingText, GrowingTexts, share
 
 DELTAS = st.lists(st.text(max_size=3), max_size=300)
 LONG = [f"token{number} " for number in range(10_000)]
@@ -67,8 +68,17 @@ def test_unused_long_texts_are_dropped() -> None:
     gc.collect()
 
 
-def test_deltas_of_a_part_form_one_text() -> None:
-    deltas: dict[int, GrowingText] = {}
-    grow(deltas, 1).append("a")
-    grow(deltas, 1).append("b")
-    assert {index: text.join() for index, text in deltas.items()} == {1: "ab"}
+def test_deltas_extend_their_parts() -> None:
+    call, data = ToolCallPart(call_id="c", name="add", arguments=""), DataPart(data=1)
+    parts = GrowingParts((TextPart(text="a"), data))
+    parts.append(call)
+    parts.extend(0, ("b", "c"))
+    parts.extend(None, ("{",))
+    parts.extend(None, ("}",))
+    assert parts.begun == [TextPart(text="a"), data, call]
+    copy = parts.copy()
+    assert parts.join(0) == TextPart(text="abc")
+    assert parts.join_all() == parts.join_all() == (TextPart(text="abc"), data, call.replace(arguments="{}"))
+    copy.extend(0, ("d",))
+    assert copy.join_all()[0] == TextPart(text="abcd")
+    assert parts.join(0) == TextPart(text="abc")

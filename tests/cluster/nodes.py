@@ -66,12 +66,12 @@ class Nodes:
         """Let the node run without heartbeats, so that the others take it for gone."""
         assert hub.cluster is not None
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", _refuse)
-        self._monkeypatch.setattr(nodes, "GONE", _SOON)
+        self._monkeypatch.setattr(nodes, "DEAD_AFTER", _SOON)
 
     def resume_heartbeats(self, hub: GatewayHub) -> None:
         """Let the node send heartbeats again."""
         assert hub.cluster is not None
-        self._monkeypatch.setattr(nodes, "GONE", _LEASE)
+        self._monkeypatch.setattr(nodes, "DEAD_AFTER", _LEASE)
         self._monkeypatch.setattr(hub.cluster.nodes, "beat", type(hub.cluster.nodes).beat.__get__(hub.cluster.nodes))
 
 

@@ -107,7 +107,7 @@ async def test_runs_of_a_killed_node_are_adopted_within_fifteen_seconds(postgres
         second = await within(stage.strings.called("going", 2), "the second attempt", TAKEOVER_TIME)
         failed = await lost.reaches(b, "failed")
         assert time.monotonic() - begun < TAKEOVER_TIME
-        assert "The gateway's node a stopped while the agent was at work" in failed["error"]["message"]
+        assert "The gateway's node a stopped during the run" in failed["error"]["message"]
         second.say(5)
         second.end()
         assert output_text(await active.reaches(b, "completed")) == second.content

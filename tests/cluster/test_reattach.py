@@ -128,7 +128,7 @@ async def test_another_node_attaches_to_a_killed_nodes_run(
         await asyncio.gather(*(reader.is_cut_off() for reader in readers))
         await far.say("three ")  # while no node is connected
         assert set(far.calls) == {far.starts}
-        monkeypatch.setattr(nodes, "GONE", SOON)
+        monkeypatch.setattr(nodes, "DEAD_AFTER", SOON)
         await far.attached()
         for reader in readers:
             await reader.reconnect(stack, b.http)
@@ -147,10 +147,10 @@ async def test_a_suspended_node_disconnects_without_cancelling_the_run(
         await far.say("one ")
         await all_read(readers, "one ")
         a.signal(signal.SIGSTOP)
-        monkeypatch.setattr(nodes, "GONE", SOON)
+        monkeypatch.setattr(nodes, "DEAD_AFTER", SOON)
         await far.attached()
         await far.say("two ")
-        monkeypatch.setattr(nodes, "GONE", LEASE)
+        monkeypatch.setattr(nodes, "DEAD_AFTER", LEASE)
         a.signal(signal.SIGCONT)
         await far.say("three")
         await all_read(readers, "one two three")
@@ -170,7 +170,7 @@ async def test_a_cancel_before_the_takeover_reaches_the_upstream(
         await asyncio.gather(*(reader.is_cut_off() for reader in readers))
         cancelling = asyncio.ensure_future(acp.Acp(b.http, "far").cancel(readers[0].feed.ids.task))
         assert (await within(cancelling)).state == "cancelling"
-        monkeypatch.setattr(nodes, "GONE", SOON)
+        monkeypatch.setattr(nodes, "DEAD_AFTER", SOON)
         for reader in readers:
             await reader.reconnect(stack, b.http)
             assert (await within(reader.feed.end(), "the end")).state == "cancelled"
@@ -198,7 +198,7 @@ async def test_an_answer_of_a_killed_node_is_not_sent_twice(
         await a.killed()
         await reader.is_cut_off()
         await far.say("three ")
-        monkeypatch.setattr(nodes, "GONE", SOON)
+        monkeypatch.setattr(nodes, "DEAD_AFTER", SOON)
         await reader.reconnect(stack, b.http)
         await all_read([reader], "one two three ")
         await far.say("four")

@@ -68,7 +68,7 @@ async def test_the_server_probes_every_session_of_a_node(cluster: Nodes, postgre
 async def test_a_node_frozen_in_a_takeover_blocks_no_other(
     cluster: Nodes, postgres_tables: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nodes, "GONE", 0.4)
+    monkeypatch.setattr(nodes, "DEAD_AFTER", 0.4)
     mine, other = Scripted(), Scripted()
     left = await cluster.start("left", registered("s", mine, idempotent=True))
     receipt = await submit(left, "s")

@@ -335,9 +335,9 @@ async def test_several_urls_are_compared(gateway: Running) -> None:
 
 async def test_comparison_needs_two_protocols(gateway: Running) -> None:
     async with bending(gateway.url, as_it_is, only="/acp/") as url:
-        with pytest.raises(NothingToCompare, match="ACP; two are needed"):
+        with pytest.raises(NothingToCompare, match="ACP; two protocols are needed"):
             await play([url], ProbeOptions())
-    with pytest.raises(NothingToCompare, match="no scenario is called lunch; there are plain,"):
+    with pytest.raises(NothingToCompare, match="no scenario matches lunch; the scenarios are plain,"):
         await play([gateway.url], ProbeOptions(), only=["lunch"])
     with bound_socket() as unused, pytest.raises(Unanswered):
         await play([f"http://127.0.0.1:{unused.getsockname()[1]}"], ProbeOptions())

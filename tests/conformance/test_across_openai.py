@@ -78,5 +78,5 @@ async def test_scenarios_that_both_protocols_lack_are_not_applicable() -> None:
     assert marks == {"–"}
     assert not verdict.is_same, "nothing was compared"
     report = "\n".join(lines(verdict))
-    assert "– OpenAI chat, question: a question is an answer like any other: nothing waits for its caller" in report
+    assert "– OpenAI chat, question: a question is a normal answer, and the run does not wait" in report
     assert "– Open Responses, cancel: a response ends with its connection" in report

@@ -154,7 +154,7 @@ async def test_exit_code_reports_whether_the_agent_conforms(
     [
         ((), 3, "1 about questions: what makes your agent ask? --ask 'Book a flight', or --never question"),
         (("--strict",), 1, "no violation found"),
-        (("--verbose",), 3, "a2a-1.0/question.state (must): nobody said"),
+        (("--verbose",), 3, "a2a-1.0/question.state (must): needs an input"),
         (("--never", "question"), 0, "conformant: 1 of 1 mandatory requirements met"),
     ],
 )
@@ -210,7 +210,7 @@ async def test_timeout_report_suggests_a_longer_timeout() -> None:
     async with serving(late) as url:
         report = await examine(url + server.path, RequirementSelection("a2a", "1.0", ("cancel.ended",)), options)
     report_text = "\n".join(lines(report))
-    assert "got no answer in time. If your agent needs longer, give --timeout 60." in report_text
+    assert "got no answer in time. If your agent needs longer, pass --timeout 60." in report_text
 
 
 def test_page_starts_with_failures_and_filters_by_verdict(wrong: CheckReport) -> None:

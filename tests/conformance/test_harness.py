@@ -48,7 +48,7 @@ async def test_judge_error_is_no_failure_of_the_agent() -> None:
     assert not report.is_conformant, "no requirement passed"
     mistake, request = (each.expected for each in report.results)
     assert "KeyError" in mistake
-    assert "our own request" in request and "createRun.request" in request
+    assert "of the check breaks" in request and "createRun.request" in request
     text = "\n".join(lines(CheckReport(url, [report], 0.0, "0")))
     assert "Errors of the check, not of the agent" in text
     assert "✗" not in text

@@ -41,8 +41,8 @@ async def test_each_requirement_is_a_pytest_item(tmp_path: Path) -> None:
     assert "PASSED babelgate::a2a-1.0::card.well-known" in done.stdout
     assert "PASSED test_own.py::test_of_the_user" in done.stdout
     assert "FAILED babelgate::a2a-1.0::card.skill-ids" in done.stdout
-    assert "The id of a skill is unique among the skills of the card." in done.stdout
-    assert "Give each skill an id of its own." in done.stdout
+    assert "Skill ids are unique in the card." in done.stdout
+    assert "Give each skill a unique id." in done.stdout
 
 
 async def test_baseline_failure_is_an_expected_failure(tmp_path: Path) -> None:

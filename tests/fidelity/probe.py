@@ -48,7 +48,7 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from babelgate.canonical.fold import extend_part
+from babelgate.canonical.growing import GrowingParts
 
 Values = Sequence[Any]
 
@@ -80,24 +80,23 @@ class Probe:
 # Extraction of values
 
 
-def _messages(events: Sequence[Event]) -> Iterator[tuple[MessageStarted, list[Part]]]:
+def _messages(events: Sequence[Event]) -> Iterator[tuple[MessageStarted, Sequence[Part]]]:
     """Yield each message as it started, with its parts."""
-    messages: list[tuple[MessageStarted, list[Part]]] = []
-    named: dict[str | None, list[Part]] = {}
+    messages: list[tuple[MessageStarted, GrowingParts]] = []
+    named: dict[str | None, GrowingParts] = {}
     for event in events:
         match event:
             case MessageStarted():
-                messages.append((event, []))
+                messages.append((event, GrowingParts()))
                 named[event.message_id] = messages[-1][1]
             case PartAdded():
                 named[event.message_id].append(event.part)
             case PartDelta():
-                parts = named[event.message_id]
-                index = len(parts) - 1 if event.index is None else event.index
-                parts[index] = extend_part(parts[index], event.text)
+                named[event.message_id].extend(event.index, (event.text,))
             case _:
                 pass
-    yield from messages
+    for event, parts in messages:
+        yield event, parts.join_all()
 
 
 def _parts(kind: type[Part], *names: str) -> Callable[[Sequence[Event]], Values]:
@@ -115,7 +114,7 @@ def _parts(kind: type[Part], *names: str) -> Callable[[Sequence[Event]], Values]
     return extract
 
 
-def _nonempty_messages(events: Sequence[Event]) -> list[tuple[MessageStarted, list[Part]]]:
+def _nonempty_messages(events: Sequence[Event]) -> list[tuple[MessageStarted, Sequence[Part]]]:
     """Return the messages that are not empty."""
     return [each for each in _messages(events) if any(getattr(part, "text", True) for part in each[1])]
 

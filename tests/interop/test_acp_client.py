@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from babelgate.canonical import Ask
 from babelgate.gateway import demo
+from tests.interop.acp import kinds, texts
 from tests.interop.driver import BOUND, ClientError, OfficialClient, start_client
 from tests.running import Running, running
 
@@ -51,14 +52,6 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
     async with start_client("acp", base_url=f"{gateway.url}/acp") as client:
         yield client
-
-
-def kinds(events: list[Any]) -> list[str]:
-    return [event["type"] for event in events]
-
-
-def texts(messages: list[Any]) -> list[str]:
-    return ["".join(part["content"] or "" for part in message["parts"] if part["name"] is None) for message in messages]
 
 
 async def ended(client: OfficialClient, run_id: str) -> Any:

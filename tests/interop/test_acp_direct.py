@@ -17,6 +17,7 @@ from babelgate.adapters.acp.client import Client, discover
 from babelgate.adapters.kit.extension import URI
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
+from tests.interop.acp import texts
 from tests.interop.driver import OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running
 
@@ -67,10 +68,6 @@ async def direct(server: OfficialServer) -> AsyncGenerator[OfficialClient]:
 async def through(gateway: Running) -> AsyncGenerator[OfficialClient]:
     async with start_client("acp", base_url=f"{gateway.url}/acp") as client:
         yield client
-
-
-def texts(messages: list[Any]) -> list[str]:
-    return ["".join(part["content"] or "" for part in message["parts"] if part["name"] is None) for message in messages]
 
 
 def without_times(value: Any) -> Any:

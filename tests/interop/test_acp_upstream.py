@@ -13,6 +13,7 @@ from babelgate.adapters.acp.agents import upstream_name
 from babelgate.adapters.acp.client import Client, discover
 from babelgate.gateway.registered_agent import RegisteredAgent
 from tests import loopback
+from tests.interop.acp import texts
 from tests.interop.driver import BOUND, OfficialClient, OfficialServer, start_client, start_server
 from tests.running import Running, running
 
@@ -41,14 +42,6 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory, server: OfficialServ
 async def client(gateway: Running) -> AsyncGenerator[OfficialClient]:
     async with start_client("acp", base_url=f"{gateway.url}/acp") as client:
         yield client
-
-
-def kinds(events: list[Any]) -> list[str]:
-    return [event["type"] for event in events]
-
-
-def texts(messages: list[Any]) -> list[str]:
-    return ["".join(part["content"] or "" for part in message["parts"] if part["name"] is None) for message in messages]
 
 
 def parts(run: Any) -> list[Any]:

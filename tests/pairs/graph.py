@@ -5,16 +5,14 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Annotated, Any, Final, TypedDict, cast
 
-from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
-from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, SystemMessage
-from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage, SystemMessage
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_stream_writer
 from langgraph.graph import START, MessagesState, StateGraph  # pyright: ignore[reportMissingTypeStubs]
 from langgraph.types import interrupt
 
 from tests.pairs.cast import APPROVAL, STEP, Cast
+from tests.words import Words
 
 Node = Callable[..., Any]
 
@@ -23,38 +21,6 @@ REMEMBER: Final = "remember"
 
 new: Any = StateGraph
 """StateGraph without its types, which do not declare its parameters."""
-
-
-class Words(BaseChatModel):
-    """A model that streams one word after the other."""
-
-    say: Callable[[str], AsyncIterator[str]]
-
-    @property
-    def _llm_type(self) -> str:
-        return "words"
-
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: CallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> ChatResult:
-        raise NotImplementedError
-
-    async def _astream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: AsyncCallbackManagerForLLMRun | None = None,
-        **kwargs: Any,
-    ) -> AsyncIterator[ChatGenerationChunk]:
-        async for word in self.say(text_of(messages)):
-            chunk = ChatGenerationChunk(message=AIMessageChunk(content=word))
-            if run_manager is not None:
-                await run_manager.on_llm_new_token(word, chunk=chunk)
-            yield chunk
 
 
 def text_of(messages: Sequence[BaseMessage]) -> str:

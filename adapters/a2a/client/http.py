@@ -6,10 +6,9 @@ from contextlib import AbstractAsyncContextManager
 import httpx
 
 from babelgate.adapters.a2a.errors import decode_error
-from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT
 from babelgate.adapters.kit.client.calls import Calls
-from babelgate.adapters.kit.client.error_response import response_error
-from babelgate.canonical import FaultError
+from babelgate.canonical import Fault
+from babelgate.canonical.value import Json
 
 
 class HttpClient(Calls):
@@ -18,9 +17,5 @@ class HttpClient(Calls):
     ) -> AbstractAsyncContextManager[httpx.Response]:
         return self.request(method, url, {**(headers or {}), "Accept": accept}, body=body)
 
-    async def read_error_response(self, response: httpx.Response) -> FaultError:
-        try:
-            answer = await self.json(response, ERROR_RESPONSE_LIMIT)
-        except FaultError:  # for example, an HTML page of a proxy
-            answer = None
-        return response_error(decode_error(answer, response.status_code).fault, response)
+    def decode_error_body(self, status: int, answer: Json) -> Fault:
+        return decode_error(answer, status).fault

@@ -19,7 +19,7 @@ from babelgate.canonical import AnnotationPart, Part, ReasoningPart
 from babelgate.canonical.event import ArtifactAdded, MessageStarted
 from babelgate.canonical.value import Json
 
-_CITED_LATE: Final = "a citation that came after the end of what it is of"
+_CITED_LATE: Final = "a citation that arrived after the end of its artifact"
 
 
 @dataclass(frozen=True, slots=True)

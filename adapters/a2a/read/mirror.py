@@ -28,7 +28,7 @@ from babelgate.canonical.value import JsonObject
 
 MOST: Final = 256_000
 """Maximum size of one event, as JSON. Chosen: the log limits its events, and a larger one would end the run."""
-TOO_LARGE: Final = "what is said beside a status is too large to keep"
+TOO_LARGE: Final = "the members next to a status are too large to keep"
 _SPOKEN: Final = (MessageStarted, PartAdded, PartDelta, PartEnded, MessageEnded)
 
 

@@ -16,7 +16,7 @@ from babelgate.canonical.json import as_object
 from babelgate.canonical.message import Phase, text_of
 from babelgate.canonical.value import JsonObject
 
-_UNKNOWN_PART = "a part of a form that A2A does not have"
+_UNKNOWN_PART = "a part of an unknown type"
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from babelgate.canonical.event import MessageStarted
 from babelgate.canonical.message import text_of
 from babelgate.canonical.value import JsonObject
 
-SAID_AGAIN = "an answer that was replaced stays said, and is said again"
+SAID_AGAIN = "a replaced answer remains, and the new one follows it"
 
 
 class Speech:

@@ -47,7 +47,7 @@ from babelgate.canonical.event import (
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.value import Json
 
-_UNKNOWN_EVENT: Final = "an event of a form that A2A does not have"
+_UNKNOWN_EVENT: Final = "an event of an unknown type"
 
 
 class EventReader:

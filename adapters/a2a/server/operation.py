@@ -15,6 +15,7 @@ from babelgate.adapters.a2a.wire.task import PROTOCOL
 from babelgate.adapters.a2a.write.recorded import RecordedWriter
 from babelgate.adapters.a2a.write.task_events import EventWriter
 from babelgate.adapters.kit.extension import START_HEADER, URI, decode_request, with_uploads
+from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.server.caller import loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import LargeJson, encode
 from babelgate.adapters.kit.server.own_files import resolve_own_files
@@ -403,6 +404,6 @@ async def subscribe(call: Call, dialect: Dialect, params: JsonObject) -> Stream:
 def _start(call: Call) -> int | None:
     if call.replay_from is None:
         return None
-    if not call.replay_from.isdecimal() or len(call.replay_from) > 18:
+    if (start := parse_integer(call.replay_from, 18)) is None:
         raise FaultError(FaultCode.INVALID, f"{START_HEADER} must be the number of an event, or 0.")
-    return int(call.replay_from)
+    return start

@@ -6,6 +6,7 @@ from uuid import NAMESPACE_URL, uuid4, uuid5
 from babelgate.adapters.a2a.codec.dialect import Dialect
 from babelgate.adapters.a2a.errors import a2a_error
 from babelgate.adapters.a2a.wire.requests import Push, PushListing
+from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.json import json_text
 from babelgate.adapters.kit.server.caller import run_headers
 from babelgate.canonical import FaultCode, FaultError, Webhook
@@ -102,11 +103,11 @@ async def list_configs(call: Call, dialect: Dialect, params: JsonObject) -> Answ
 def _offset(ask: PushListing) -> int:
     if ask.page_token is None:
         return 0
-    if not (ask.page_token.isascii() and ask.page_token.isdecimal() and len(ask.page_token) < 10):
+    if (offset := parse_integer(ask.page_token, 9)) is None:
         raise FaultError(
             FaultCode.INVALID, "pageToken: Not a page token of this server: send the nextPageToken of the page before."
         )
-    return int(ask.page_token)
+    return offset
 
 
 async def delete(call: Call, dialect: Dialect, params: JsonObject) -> Answer:

@@ -29,8 +29,8 @@ from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Extra, JsonObject
 
 PROTOCOL: Final = "a2a"
-NO_FORM: Final = "A2A has no form for it"
-SHOWN_IN_METADATA: Final = "in the metadata of a status that changes nothing, and no part of a task"
+NO_FORM: Final = "A2A has no field for it"
+SHOWN_IN_METADATA: Final = "in the metadata of an otherwise empty status update; not part of the task"
 """Loss of an event that A2A has no form for: only clients that read such metadata see it, for example a gateway."""
 CHUNK: Final = "a2a.chunk"
 """Key in `extra` of an event that was read from a piece of another server's artifact, so that the same piece is shown.

@@ -18,7 +18,7 @@ from babelgate.adapters.a2a.write.pieces import (
 from babelgate.adapters.a2a.write.summary import TaskSummary
 from babelgate.canonical import DataPart, Part, Record, TextPart
 from babelgate.canonical.event import ArtifactAdded, MessageEnded, PartAdded, PartDelta, RunEnded, RunStarted
-from babelgate.canonical.growing import grow
+from babelgate.canonical.growing import GrowingParts
 from babelgate.canonical.value import Json, JsonObject
 
 
@@ -64,7 +64,7 @@ class ArtifactWriter:
         """
         updates: list[Update] = []
         for artifact in artifacts:
-            artifact.parts, artifact.deltas, artifact.is_void = [EMPTY], {}, True
+            artifact.parts, artifact.is_void = GrowingParts((EMPTY,)), True
             updates.append(self._update(artifact.value(), append=False, last=True))
         self._answer_count = 0
         return updates
@@ -101,7 +101,7 @@ class ArtifactWriter:
 
     def write_delta(self, message: OpenMessage, index: int, event: PartDelta) -> Sequence[Update]:
         """Return the updates of more text of an answer's part."""
-        part = shown_part(message.parts[index])[0]
+        part = shown_part(message.parts.begun[index])[0]
         assert isinstance(part, TextPart)
         if part.media_type is None and not part.metadata:
             piece = TextPart(text=event.text)
@@ -121,12 +121,12 @@ class ArtifactWriter:
         artifact = message.artifact
         if artifact is None or message.held is not None or not self.in_pieces:
             return None
-        index = len(message.parts) - 1 if event.index is None else event.index
+        index = len(message.parts.begun) - 1 if event.index is None else event.index
         place = message.places.get(index)
-        if place is None or not is_plain_text(event, message.parts[index]):
+        if place is None or not is_plain_text(event, message.parts.begun[index]):
             return None
-        grow(message.deltas, index).extend(texts)
-        grow(artifact.deltas, place).extend(texts)
+        message.parts.extend(index, texts)
+        artifact.parts.extend(place, texts)
         return artifact.artifact
 
     def write_grown(self, artifact: Artifact, text: str) -> Update:
@@ -142,7 +142,7 @@ class ArtifactWriter:
         """
         if chunk_mark(event) is not None and message.artifact is not None and message.held is None:
             return ()
-        cannot_show = any(shown_part(part)[0] is None for part in message.parts)
+        cannot_show = any(shown_part(part)[0] is None for part in message.parts.begun)
         if message.artifact is None and message.held is None and cannot_show:
             return ()
         artifact, append = self._open(message)
@@ -239,7 +239,8 @@ class ArtifactWriter:
         if not mark:
             return ()
         gathered, opened.gathered = opened.gathered, []
-        opened.parts += gathered
+        for each in gathered:
+            opened.parts.append(each)
         return (self._marked_update(opened.piece(*gathered), mark),)
 
     # Updates

@@ -1,7 +1,4 @@
-"""Messages and artifacts of an agent while their pieces arrive.
-
-Text is collected in lists, and joined only when the whole is needed.
-"""
+"""Messages and artifacts of an agent while their pieces arrive."""
 
 from dataclasses import dataclass, field
 from typing import Final, cast
@@ -11,8 +8,7 @@ import msgspec
 from babelgate.adapters.a2a.wire.task import CHUNK, PROTOCOL, Artifact, shown_part
 from babelgate.canonical import AnnotationPart, FilePart, Message, Part, Record, TextPart
 from babelgate.canonical.event import ArtifactAdded, MessageEnded, MessageStarted, PartAdded, PartDelta, RunStarted
-from babelgate.canonical.fold import extend_part
-from babelgate.canonical.growing import GrowingText, grow
+from babelgate.canonical.growing import GrowingParts
 from babelgate.canonical.value import Extra, JsonObject
 
 EMPTY: Final = TextPart(text="")
@@ -39,18 +35,13 @@ class OpenArtifact:
     origin: PieceOrigin
     is_void: bool = False
     """True if a restart has voided the artifact, and nothing has replaced it."""
-    parts: list[Part] = field(default_factory=list[Part])
-    deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
-    """Text that is not joined yet, by index of its part."""
+    parts: GrowingParts = field(default_factory=GrowingParts)
     gathered: list[Part] = field(default_factory=list[Part])
     """Parts of a piece that is not complete."""
 
     def value(self) -> Artifact:
         """Return the artifact with all its parts."""
-        for index, text in self.deltas.items():
-            self.parts[index] = extend_part(self.parts[index], text.join())
-        self.deltas.clear()
-        return self.piece(*self.parts or (EMPTY,))
+        return self.piece(*self.parts.join_all() or (EMPTY,))
 
     def piece(self, *parts: Part) -> Artifact:
         """Return the artifact with these parts only."""
@@ -64,9 +55,7 @@ class OpenMessage:
 
     started: MessageStarted
     origin: PieceOrigin
-    parts: list[Part] = field(default_factory=list[Part])
-    deltas: dict[int, GrowingText] = field(default_factory=dict[int, GrowingText])
-    """Text that is not joined yet, by index of its part."""
+    parts: GrowingParts = field(default_factory=GrowingParts)
     artifact: OpenArtifact | None = None
     """Artifact of an answer, from its first piece on."""
     places: dict[int, int] = field(default_factory=dict[int, int])
@@ -86,11 +75,8 @@ class OpenMessage:
 
     def message(self) -> Message:
         """Return the message with all parts that A2A can show."""
-        for index, text in self.deltas.items():
-            self.parts[index] = extend_part(self.parts[index], text.join())
-        self.deltas.clear()
         started = self.started
-        shown_parts = [part for part in (shown_part(part)[0] for part in self.parts) if part is not None]
+        shown_parts = [part for part in (shown_part(part)[0] for part in self.parts.join_all()) if part is not None]
         return Message(
             message_id=started.message_id,
             role=started.role,
@@ -110,14 +96,14 @@ class OpenMessage:
         """Add a part, or more of its text, to the artifact. `index` is its place in the message."""
         place = self.places.get(index)
         if place is None:
-            self.places[index] = len(artifact.parts)
+            self.places[index] = len(artifact.parts.begun)
             artifact.parts.append(part)
         elif isinstance(part, TextPart):
-            grow(artifact.deltas, place).append(part.text)
+            artifact.parts.extend(place, (part.text,))
 
     def file_mark(self) -> JsonObject:
         """Return the metadata that mark an answer beginning with a file, which would look like an artifact."""
-        first = next((part for part in (shown_part(part)[0] for part in self.parts) if part is not None), None)
+        first = next((part for part in (shown_part(part)[0] for part in self.parts.begun) if part is not None), None)
         is_foreign = bool(artifact_extra(self.started.extra))
         return {"babelgate": {"kind": "answer"}} if isinstance(first, FilePart) and not is_foreign else {}
 

@@ -67,8 +67,6 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from babelgate.canonical.fold import extend_part
-from babelgate.canonical.growing import GrowingText, grow
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
@@ -262,8 +260,7 @@ class EventWriter:
         index, message.activity = message.activity, None
         if index is None:
             return ()
-        part = extend_part(message.parts[index], message.deltas.pop(index, GrowingText()).join())
-        message.parts[index] = part
+        part = message.parts.join(index)
         match part:
             case ReasoningPart(text="") | ToolCallPart(name=""):
                 return ()
@@ -284,7 +281,7 @@ class EventWriter:
         if message is None:
             return ()
         before = self._end_activity(message, record)
-        index = len(message.parts)
+        index = len(message.parts.begun)
         message.parts.append(event.part)
         if is_activity(event.part):
             message.activity = index
@@ -299,11 +296,12 @@ class EventWriter:
         if artifact is not None:
             return (self._artifacts.write_grown(artifact, event.text),)
         message = self._messages.get(event.message_id or "")
-        if message is None or not message.parts:
+        if message is None or not message.parts.begun:
             return ()
-        index = len(message.parts) - 1 if event.index is None else event.index
-        grow(message.deltas, index).append(event.text)
-        if not event.text or not isinstance(message.parts[index], TextPart | RefusalPart) or not message.is_answer:
+        index = len(message.parts.begun) - 1 if event.index is None else event.index
+        message.parts.extend(index, (event.text,))
+        can_show = isinstance(message.parts.begun[index], TextPart | RefusalPart)
+        if not event.text or not can_show or not message.is_answer:
             return ()
         return self._artifacts.write_delta(message, index, event)
 
@@ -325,7 +323,8 @@ class EventWriter:
             return ()
         self._summary.usage = {**self._summary.usage, **event.usage}
         updates = self._end_activity(message, record)
-        is_shown = not message.parts or any(shown_part(part)[0] is not None for part in message.parts)
+        begun = message.parts.begun
+        is_shown = not begun or any(shown_part(part)[0] is not None for part in begun)
         if message.citations and not is_shown:
             self.losses[Loss(feature=Feature.CITATION, how=NO_FORM)] = None
         # A2A has no events of messages: progress is the message of a status (specification 1.0, 3.7).

@@ -7,10 +7,8 @@ import httpx
 
 from babelgate.adapters.acp import wire as w
 from babelgate.adapters.acp.errors import decode_error
-from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT, read_bytes
+from babelgate.adapters.kit.client.answers import read_bytes
 from babelgate.adapters.kit.client.calls import Calls
-from babelgate.adapters.kit.client.error_response import response_error
-from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.extension import HEADER, START_HEADER, URI
 from babelgate.adapters.kit.json import validate
 from babelgate.canonical import Fault, FaultError
@@ -62,13 +60,10 @@ class HttpClient(Calls):
         async with self.open_response("POST", run_path(run_id) + "/cancel"):
             pass
 
-    async def read_error_response(self, response: httpx.Response) -> FaultError:
-        """Return the fault of an error response."""
-        code = fault_code(response.status_code)
-        prefix = f"The agent's server answered {response.status_code}"
+    def decode_error_body(self, status: int, answer: Json) -> Fault:
+        fault = super().decode_error_body(status, answer)
         try:
-            error = validate(w.Error, await self.json(response, ERROR_RESPONSE_LIMIT))
-        except FaultError:  # for example, the page of a proxy
-            return response_error(Fault(code=code, message=prefix), response)
-        details = decode_error(error).details
-        return response_error(Fault(code=code, message=f"{prefix}: {error.message}", details=details), response)
+            error = validate(w.Error, answer)
+        except FaultError:
+            return fault
+        return fault.replace(message=f"{fault.message}: {error.message}", details=decode_error(error).details)

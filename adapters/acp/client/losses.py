@@ -8,7 +8,7 @@ from babelgate.adapters.acp.codec.parts import extra_of
 from babelgate.canonical import Feature, Invocation, Part, RefusalPart, ToolCallPart, ToolResultPart, declared_tools
 from babelgate.canonical.event import LossNoted
 
-_DECLINED: Final = "a refusal to answer has no form, and is told as an answer"
+_DECLINED: Final = "a refusal to answer is sent as an answer"
 
 
 def losses(call: Invocation, sent: Container[str] = ()) -> list[LossNoted]:

@@ -25,8 +25,8 @@ ACTIVATION: Final = "activation"
 """Key of an upstream id: the run at another Babelgate. The key `run` holds the id of its task."""
 
 _UNKNOWN_EVENT: Final = f"an event of a type that ACP {VERSION} does not have"
-_TEXT_KEPT: Final = "what an agent took back stays said"
-_MESSAGE_ALONE: Final = "of what an agent awaits, only the message is read"
+_TEXT_KEPT: Final = "text that an agent withdrew remains"
+_MESSAGE_ALONE: Final = "only the message of an await request is read"
 
 
 def decode_event(value: Json) -> w.Event:

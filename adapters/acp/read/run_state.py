@@ -11,7 +11,7 @@ from babelgate.canonical import Event, Feature
 from babelgate.canonical.event import LossNoted, Native
 from babelgate.canonical.value import JsonObject
 
-_TOO_LARGE: Final = f"members of a run that ACP {VERSION} does not have, and too large to keep"
+_TOO_LARGE: Final = f"members of a run that ACP {VERSION} does not have, too large to keep"
 _MOST_BYTES: Final = 64_000
 """Maximum size of unknown members of a run, in bytes. Every event of a run repeats them."""
 

@@ -30,6 +30,7 @@ from babelgate.adapters.kit.extension import (
 )
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
 from babelgate.adapters.kit.headers import is_preferred, read_line
+from babelgate.adapters.kit.integer import read_integer
 from babelgate.adapters.kit.json import DEFAULT_VALUES, parse, read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import LargeJson, encode, json_response
@@ -333,7 +334,8 @@ class Server(Handlers):
         tasks, view = await self._find(who, request)
         last = tasks[-1].last_seq
         extended = is_activated(request)
-        start = _integer(request.headers.get(START_HEADER), START_HEADER, 0) if extended else None
+        text = request.headers.get(START_HEADER) if extended else None
+        start = None if text is None else read_integer(text, START_HEADER, 0)
         stream = RunStream(
             self._hub,
             who.owner,
@@ -558,15 +560,5 @@ def _read_extension(request: AnyRequest, body: w.RunCreateRequest | w.RunResumeR
 
 def _number(request: AnyRequest, name: str, minimum: int, maximum: int | None = None) -> int | None:
     """Return an integer from the query. Raises invalid."""
-    return _integer(request.query_params.get(name), name, minimum, maximum)
-
-
-def _integer(text: str | None, name: str, minimum: int, maximum: int | None = None) -> int | None:
-    """Return an integer between `minimum` and `maximum`. Raises invalid."""
-    if text is None:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) < 10) or not minimum <= int(text) <= (maximum or int(text)):
-        raise FaultError(
-            FaultCode.INVALID, f"{name}: must be an integer from {minimum}" + (f" to {maximum}" if maximum else "")
-        )
-    return int(text)
+    text = request.query_params.get(name)
+    return None if text is None else read_integer(text, name, minimum, maximum)

@@ -53,8 +53,7 @@ from babelgate.canonical.event import (
     ToolEnded,
     ToolStarted,
 )
-from babelgate.canonical.fold import extend_part
-from babelgate.canonical.growing import GrowingText, GrowingTexts
+from babelgate.canonical.growing import GrowingParts, GrowingText, GrowingTexts, extend_part
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import Extra, Json, JsonObject
 
@@ -158,7 +157,7 @@ class MessageEncoder:
         """Losses of the run object only: its event stream carries these features."""
         self._current: _OpenMessage | None = None
         self._speakers: dict[str, MessageStarted] = {}
-        self._progress: dict[str, list[Part]] = {}
+        self._progress: dict[str, GrowingParts] = {}
         self._open: dict[_Key, Part] = {}
         self._held_text: dict[_Key, GrowingText] = {}
         """Text of open parts that are shown only when they are complete."""
@@ -222,7 +221,7 @@ class MessageEncoder:
         if event.metadata:
             self.lose(Feature.METADATA)
         if event.phase == "progress":
-            self._progress[message_id] = []
+            self._progress[message_id] = GrowingParts()
             return
         self._switch_to(message_id)
 
@@ -297,8 +296,8 @@ class MessageEncoder:
         message_id = event.message_id or ""
         progress_parts = self._progress.get(message_id)
         if progress_parts is not None:
-            if progress_parts:
-                progress_parts[-1] = extend_part(progress_parts[-1], event.text)
+            if progress_parts.begun:
+                progress_parts.extend(None, (event.text,))
             return
         key = (message_id, event.index or 0)
         part = self._open.get(key)
@@ -370,7 +369,7 @@ class MessageEncoder:
         progress = self._progress.pop(message_id, None)
         if progress is not None:
             self.lose(Feature.PROGRESS)
-            self._add_part(mark(trajectory(_progress_text(progress)), kind="progress"))
+            self._add_part(mark(trajectory(_progress_text(progress.join_all())), kind="progress"))
             return
         if self._current is not None and self._current.owner == message_id:
             self.close(event.extra, event.usage)
@@ -477,7 +476,7 @@ class MessageEncoder:
     }
 
 
-def _progress_text(parts: list[Part]) -> str:
+def _progress_text(parts: Sequence[Part]) -> str:
     """Return the text of a progress message."""
     texts = [json_text(part.data) if isinstance(part, DataPart) else getattr(part, "text", "") for part in parts]
     return "".join(texts)

@@ -4,17 +4,16 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Any, Final, Unpack, cast
+from typing import Final, Unpack
 
 import httpx
 from pydantic_core import to_json
 
-from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT, read_answer, read_bytes
+from babelgate.adapters.kit.client.answers import read_bytes
 from babelgate.adapters.kit.client.calls import Calls, Connection
-from babelgate.adapters.kit.client.error_response import response_error
-from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.extension import HEADER, START_HEADER, URI, is_named
 from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
 MESSAGE_LIMIT: Final = 500
@@ -82,14 +81,10 @@ class HttpClient(Calls):
         async with _time_limit(deadline), self.request("GET", path, {**self._json, "Accept": "*/*"}) as response:
             return await read_bytes(response, limit, FaultCode.TOO_LARGE)
 
-    async def read_error_response(self, response: httpx.Response) -> FaultError:
-        """Return the fault of an error response."""
-        status = response.status_code
-        prefix = f"The agent's server answered {status}"
-        message = "" if status in (401, 403) else await _message(response)
-        return response_error(
-            Fault(code=fault_code(status), message=f"{prefix}: {message}" if message else prefix), response
-        )
+    def decode_error_body(self, status: int, answer: Json) -> Fault:
+        fault = super().decode_error_body(status, answer)
+        message = "" if status in (401, 403) else _message(answer)
+        return fault.replace(message=f"{fault.message}: {message}") if message else fault
 
 
 @asynccontextmanager
@@ -103,17 +98,12 @@ async def _time_limit(deadline: float | None) -> AsyncGenerator[None]:
         raise FaultError(FaultCode.AGENT_TIMEOUT, "The agent exceeded the time limit of its run") from error
 
 
-async def _message(response: httpx.Response) -> str:
+def _message(answer: Json) -> str:
     """Return the message of an error response: `message` in the document, `error` of the JavaScript SDK, or `detail` of
     the Python SDK. Return an empty text for any other body, such as an HTML page."""
-    try:
-        answer = await read_answer(response, ERROR_RESPONSE_LIMIT)
-    except FaultError:
-        return ""
-    if not isinstance(answer, dict):
-        return ""
-    error = cast("dict[str, Any]", answer)
+    error = as_object(answer)
     for name in ("message", "error", "detail"):
-        if isinstance(error.get(name), str):
-            return " ".join(error[name].split())[:MESSAGE_LIMIT]
+        text: object = error.get(name)
+        if isinstance(text, str):
+            return " ".join(text.split())[:MESSAGE_LIMIT]
     return ""

@@ -41,6 +41,7 @@ from babelgate.adapters.kit.extension import (
     with_uploads,
 )
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
+from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.json import ABSENT, read_bytes, read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.encoding import EncodedList, LargeJson, encode, json_response
@@ -79,7 +80,7 @@ _ATTEMPTS: Final = 4
 _PAGE_MOST: Final = 1000
 """Maximum size of a page."""
 _INPUT_NOT_READ: Final = Loss(
-    feature=Feature.STEP.value, how="the agent was at work already and did not get this input"
+    feature=Feature.STEP.value, how="the agent was already running and did not receive this input"
 )
 """Loss of a step whose run was already running, so that the agent did not get the input."""
 
@@ -522,10 +523,9 @@ class _Activation:
             extension = ExtensionRequest()
         else:
             return None
-        text = request.headers.get(START_HEADER, "0")
-        if not (text.isascii() and text.isdigit() and len(text) < 19):
+        if (start := parse_integer(request.headers.get(START_HEADER, "0"), 18)) is None:
             raise FaultError(FaultCode.INVALID, f"{START_HEADER}: It must be the number of a record, or 0.")
-        return cls(extension, int(text))
+        return cls(extension, start)
 
 
 async def _body(request: AnyRequest) -> w.RequestBody:
@@ -608,8 +608,8 @@ def _number(request: AnyRequest, name: str, default: int) -> int:
     text = request.query_params.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _INT32):
+    if (number := parse_integer(text, 10, 1, _INT32)) is None:
         words = f"It must be an integer from 1 to {_INT32}."
         errors = [{"field": name, "description": words}]
         raise FaultError(FaultCode.INVALID, f"{name}: {words}", errors=errors)
-    return int(text)
+    return number

@@ -1,6 +1,5 @@
 """HTTP calls to an agent's server: transport errors become faults, and no response grows beyond its limit."""
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
@@ -11,10 +10,12 @@ from urllib.request import getproxies
 
 import httpx
 
-from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, read_answer
+from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, ERROR_RESPONSE_LIMIT, read_answer
+from babelgate.adapters.kit.client.error_response import response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
+from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.upstream import FORWARDED
-from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json
 
 DEFAULT_TIMEOUT: Final = httpx.Timeout(connect=5.0, read=None, write=60.0, pool=None)
@@ -64,7 +65,7 @@ class Connection(TypedDict, total=False):
     """HTTP client whose connections are used; None = separate connections."""
 
 
-class Calls(ABC):
+class Calls:
     """Base class of the HTTP calls to one server. It opens connections with the first call, unless it uses those of
     `http`."""
 
@@ -161,10 +162,18 @@ class Calls(ABC):
         error.args = (error.fault.message,)
         return error
 
-    @abstractmethod
     async def read_error_response(self, response: httpx.Response) -> FaultError:
-        """Return the fault of an error response (status 300 or higher), decoded as the protocol defines it."""
-        ...
+        """Return the fault of an error response (status 300 or higher)."""
+        try:
+            answer = await self.json(response, ERROR_RESPONSE_LIMIT)
+        except FaultError:  # for example, the HTML page of a proxy
+            answer = None
+        return response_error(self.decode_error_body(response.status_code, answer), response)
+
+    def decode_error_body(self, status: int, answer: Json) -> Fault:
+        """Return the fault in the body of an error response, as the protocol defines it. `answer` is None if the body
+        is no JSON. This base class knows only the status."""
+        return Fault(code=fault_code(status), message=f"The agent's server answered {status}")
 
     async def json(self, response: httpx.Response, limit: int | None = None) -> Json:
         """Return the body of a response as JSON. Raises agent_invalid."""

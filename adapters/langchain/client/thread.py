@@ -48,7 +48,7 @@ async def _begin_thread(http: HttpClient, work: UpstreamRunState, call: Invocati
     work.forks = forks
     work.history = () if forks else call.history
     if not forks and call.input.checkpoint is not None and work.route.layout == "langgraph":
-        how = "the branch begins a thread of its own upstream: of the state it has the messages"
+        how = "the branch starts a new thread upstream, with only the messages of the state"
         work.notes.append(LossNoted(feature=Feature.FORK, how=how))
     if work.route.layout == "langgraph":
         work.route.thread_id, work.creates_thread = str(uuid4()), True
@@ -59,7 +59,7 @@ async def _begin_thread(http: HttpClient, work: UpstreamRunState, call: Invocati
         if status_of(error.fault) not in NOT_THERE:
             raise
         # Threads are an optional stage of the Agent Protocol (its README).
-        how = "the agent's server has no threads: it does not remember"
+        how = "the agent's server has no threads, and stores no history"
         work.notes.append(LossNoted(feature=Feature.HISTORY, how=how))
 
 

@@ -74,11 +74,11 @@ def is_message(value: Json) -> bool:
     if not isinstance(value, dict):
         return False
     value = _unwrap_envelope(value)
-    role = _role(value)
+    role = role_of(value)
     return role in _REMOVES or (role in ROLES and "content" in value)
 
 
-def _role(wire: JsonObject) -> str:
+def role_of(wire: JsonObject) -> str:
     """Return the role of a message, else its type, else an empty string."""
     role: Any = wire.get("role", wire.get("type"))
     return role if isinstance(role, str) else ""
@@ -101,7 +101,7 @@ def removed_id(value: Json) -> str | None:
     if not isinstance(value, dict):
         return None
     wire = _unwrap_envelope(value)
-    if _role(wire) not in _REMOVES:
+    if role_of(wire) not in _REMOVES:
         return None
     if not isinstance(wire.get("id"), str):
         raise FaultError(FaultCode.INVALID, "A remove message names the id of the message that it removes.")
@@ -130,7 +130,7 @@ def decode_message(wire: Json) -> Message:
 
 
 def _decode(wire: JsonObject) -> Message:
-    wire_role = _role(wire)
+    wire_role = role_of(wire)
     if wire_role in _REMOVES:
         raise FaultError(FaultCode.INVALID, "A remove message is allowed only in an update of the state.")
     role = ROLES.get(wire_role)

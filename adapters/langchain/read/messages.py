@@ -16,7 +16,7 @@ from babelgate.adapters.langchain.codec.content import (
     extra_of,
     split_annotations,
 )
-from babelgate.adapters.langchain.codec.message import ROLES, decode_message
+from babelgate.adapters.langchain.codec.message import ROLES, decode_message, role_of
 from babelgate.canonical import (
     DataPart,
     Event,
@@ -76,7 +76,7 @@ FinishReason, `max_tokens` from Bedrock and `model_length` from Mistral (pydanti
 _MAX_DEPTH: Final = 8
 """Maximum depth of nested objects in counts of tokens. Chosen, not measured: langchain-core 1.7.2 has one level
 (messages/ai.py, UsageMetadata)."""
-_NOT_CITED: Final = "annotations that are no citations, and came in pieces"
+_NOT_CITED: Final = "annotations that are not citations, and arrived in pieces"
 """Loss of annotations in chunks that are not citations."""
 
 Place = tuple[str, ...]
@@ -96,12 +96,7 @@ def add_usage(usage: JsonObject, more: Any, depth: int = 0) -> JsonObject:
 
 def is_agents(wire: Json) -> bool:
     """Return True if a message of a state is the agent's."""
-    return ROLES.get(_role(as_object(wire))) == "agent"
-
-
-def _role(wire: JsonObject) -> str:
-    role: Any = wire.get("role", wire.get("type"))
-    return role if isinstance(role, str) else ""
+    return ROLES.get(role_of(as_object(wire))) == "agent"
 
 
 @dataclass(slots=True)
@@ -141,7 +136,7 @@ class MessageDecoder:
 
     def decode(self, wire: JsonObject, metadata: JsonObject, ns: Place, *, chunked: bool) -> list[Event]:
         """Return the events of a message, which is whole or a chunk. `chunked`: a message without a type is a chunk."""
-        kind, role = wire.get("type"), _role(wire)
+        kind, role = wire.get("type"), role_of(wire)
         if role in ("remove", "RemoveMessage"):
             return []
         if kind == "AIMessageChunk" or (chunked and kind is None and ROLES.get(role) == "agent"):

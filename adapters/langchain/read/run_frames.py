@@ -39,7 +39,7 @@ from babelgate.canonical.event import (
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import Json, JsonObject
 
-_ANSWER_KEPT: Final = "what a run had said before its server tried it again stays said"
+_ANSWER_KEPT: Final = "the output from before a retry by the server remains"
 
 
 def saved_checkpoints(records: Iterable[Record], run_id: str | None = None) -> set[tuple[Place, str]]:

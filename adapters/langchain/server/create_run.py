@@ -607,11 +607,11 @@ def _losses(body: RunCreate, agent: AgentInfo, *, resumed: bool) -> Sequence[Los
     """Return the losses of options that have no effect."""
     losses: list[Loss] = []
     if (body.interrupt_before or body.interrupt_after) and not agent.stateful:
-        losses.append(Loss(feature=Feature.QUESTION, how="interrupt_before, interrupt_after: the agent is no graph"))
+        losses.append(Loss(feature=Feature.QUESTION, how="interrupt_before, interrupt_after: the agent is not a graph"))
     if body.stream_subgraphs and not agent.stateful:
-        losses.append(Loss(feature=Feature.STREAM, how="stream_subgraphs: the agent is no graph"))
+        losses.append(Loss(feature=Feature.STREAM, how="stream_subgraphs: the agent is not a graph"))
     if body.feedback_keys:
         losses.append(Loss(feature=Feature.METADATA, how="feedback_keys: there are no feedback URLs"))
     if resumed and body.input not in (None, {}, [], ""):
-        losses.append(Loss(feature=Feature.STATE, how="input: beside command.resume only the answer counts"))
+        losses.append(Loss(feature=Feature.STATE, how="input: ignored, because command.resume has the answer"))
     return losses

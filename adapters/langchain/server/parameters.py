@@ -8,6 +8,7 @@ from litestar import Request
 from litestar.connection import ASGIConnection
 from pydantic import BaseModel
 
+from babelgate.adapters.kit.integer import read_integer
 from babelgate.adapters.kit.json import ABSENT, read_json, validate
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.langchain.wire.requests import Checkpoint
@@ -42,12 +43,7 @@ def path_id(connection: Connection, what: str) -> str:
 def number(request: AnyRequest, name: str, default: int, least: int, most: int | None = None) -> int:
     """Return an integer query parameter within its limits, or the default. Raises invalid."""
     text = request.query_params.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and len(text) < 10) or not least <= int(text) <= (most or int(text)):
-        range_ = f"from {least}" + (f" to {most}" if most else "")
-        raise FaultError(FaultCode.INVALID, f"{name}: must be an integer {range_}")
-    return int(text)
+    return default if text is None else read_integer(text, name, least, most)
 
 
 def flag(request: AnyRequest, name: str) -> bool:

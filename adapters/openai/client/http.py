@@ -4,14 +4,12 @@ key."""
 import json
 import re
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Final, Unpack
 
 import httpx
 
-from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT
 from babelgate.adapters.kit.client.calls import Calls, Connection
-from babelgate.adapters.kit.client.error_response import response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.errors.decode import decode_error_response
@@ -51,18 +49,14 @@ class HttpClient(Calls):
         async with self.open_response("GET", path) as response:
             return await self.json(response)
 
-    async def read_error_response(self, response: httpx.Response) -> FaultError:
-        """Return the fault of an error response."""
+    def decode_error_body(self, status: int, answer: Json) -> Fault:
         error: w.Error | str | None = None
-        try:
-            answer = await self.json(response, ERROR_RESPONSE_LIMIT)
+        with suppress(FaultError):
             # `{"error": {…}}` (docs/guides/error-codes), unwrapped as in openai-python 3.54.0 (_client.py,
             # `_make_status_error`). Like that client, accept the error's members without a wrapper, as some servers
             # send them. FastAPI sends {"detail"}.
             error = validate(w.ErrorBody, answer).error or validate(w.Error, answer)
-        except FaultError:  # for example, a proxy's page
-            pass
-        return response_error(decode_error_response(response.status_code, error), response)
+        return decode_error_response(status, error)
 
     def redact_fault(self, fault: Fault) -> Fault:
         """Return the fault without the credentials of the request, which its text may quote."""

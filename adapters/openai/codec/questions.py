@@ -22,7 +22,7 @@ QUESTIONS_HEADER: Final = "Babelgate-Questions"
 tool, so a client that does not know what its server is sends this header instead."""
 CALLS: Final = "calls"
 _TOOLS: Final = ("tools", "functions")
-_AS_TEXT: Final = "a question as text has none"
+_AS_TEXT: Final = "a text question has none"
 _ASKS: Final = "asks"
 """Member of a run's own data that says how questions are shown to its caller."""
 _WORDS: Final = "words"
@@ -98,7 +98,7 @@ def question_losses(question: InterruptRaised) -> Iterator[Feature]:
 def text_losses(question: InterruptRaised) -> Iterator[Loss]:
     """Yield the losses of a question that is shown as text."""
     if question.value is not None and question.message.text:
-        yield Loss(feature=Feature.QUESTION.value, how="the data beside the words of a question")
+        yield Loss(feature=Feature.QUESTION.value, how="the data of a question, except its text")
     if question.ask == "auth":
         yield Loss(feature=Feature.AUTH_REQUEST.value, how=_AS_TEXT)
     if question.answer_schema is not None:

@@ -46,7 +46,7 @@ _MOST_OF_RESPONSE: Final = 64_000
 """Maximum size of a response's unknown members, in bytes."""
 _MOST_OF_TEXT: Final = 64_000
 """Maximum length of one member of a mirrored item, in characters. Images exceed it, and are kept as files instead."""
-_TOO_LARGE: Final = "what the server says is too large to keep"
+_TOO_LARGE: Final = "the output of the server is too large to keep"
 
 _DELTAS: Final[Mapping[str, Growing]] = {
     "response.output_text.delta": TextPart,

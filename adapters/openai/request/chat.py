@@ -114,7 +114,7 @@ def _encode_tools(config: JsonObject, losses: Losses, *, same: bool = False) -> 
             yield declared
             continue
         if kind not in ("function", "custom"):
-            losses.note(Feature.CALLER_TOOLS, "chat completions take functions only")
+            losses.note(Feature.CALLER_TOOLS, "chat completions accept only functions")
             continue
         # SPEC/chat/chat_completion_function_tool_param.py and …/chat_completion_custom_tool_param.py nest the members
         # under the type.

@@ -1,14 +1,18 @@
 """Error responses, and answers to questions of runs."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from litestar import Response
 
-from babelgate.adapters.kit.extension import Request
+from babelgate.adapters.kit.extension import Request, take_answer
 from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.openai.codec.call_id import find_interrupt
+from babelgate.adapters.openai.codec.items import ItemAnswer
+from babelgate.adapters.openai.codec.messages import ToolAnswer
 from babelgate.adapters.openai.errors.encode import encode_fault
-from babelgate.canonical import Answers, Fault, RunInput
+from babelgate.adapters.openai.server.lookup import CallWords, why_not_open
+from babelgate.canonical import Answers, Fault, Hub, Message, RunInput, Task
 from babelgate.canonical.value import Json, JsonObject
 
 
@@ -39,3 +43,30 @@ def make_answers(task_id: str, values: Mapping[str, Json], run_input: RunInput, 
         action="decline" if is_declined else "answer",
         protocol="openai",
     )
+
+
+A = TypeVar("A", bound=ToolAnswer | ItemAnswer)
+
+
+async def collect_answers(
+    hub: Hub,
+    owner: str,
+    task: Task,
+    answers: Iterable[A],
+    decode: Callable[[A, JsonObject | None], tuple[Json, Message]],
+    extension: Request,
+    words: CallWords,
+) -> tuple[Mapping[str, Json], Sequence[Message]]:
+    """Return the values by question, and the messages, of the results of a task's calls. `decode` gets the question's
+    schema. Raises not_awaiting, invalid."""
+    values: dict[str, Json] = {}
+    messages: list[Message] = []
+    questions = {each.interrupt_id: each for each in await hub.reads.open_interrupts(owner, task.task_id)}
+    for answer in answers:
+        interrupt_id = find_interrupt(answer.call_id, task.task_id, questions)
+        if interrupt_id is None:
+            raise await why_not_open(hub, owner, task, answer.call_id, words)
+        native = decode(answer, questions[interrupt_id].answer_schema)
+        values[interrupt_id], message = take_answer(extension, interrupt_id, *native)
+        messages.append(message)
+    return values, messages

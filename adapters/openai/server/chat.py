@@ -8,7 +8,7 @@ from uuid import UUID
 
 from litestar import Request, Response
 
-from babelgate.adapters.kit.extension import decode_request, given_messages, take_answer, with_uploads
+from babelgate.adapters.kit.extension import decode_request, given_messages, with_uploads
 from babelgate.adapters.kit.json import read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -17,13 +17,12 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
-from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.messages import ChatConversation, decode_answer, decode_messages, refuse
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
-from babelgate.adapters.openai.server.answers import make_answers
+from babelgate.adapters.openai.server.answers import collect_answers, make_answers
 from babelgate.adapters.openai.server.completion import Completion
-from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, why_not_open
+from babelgate.adapters.openai.server.lookup import CallWords, find_agent, find_asking_task, has_openai_api
 from babelgate.adapters.openai.server.text_questions import (
     SentMessages,
     TextQuestion,
@@ -45,7 +44,7 @@ from babelgate.canonical import (
     Submission,
 )
 from babelgate.canonical.thread import Loss
-from babelgate.canonical.value import Json, JsonObject, is_uuid
+from babelgate.canonical.value import JsonObject, is_uuid
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -186,7 +185,7 @@ class ChatCompletions(Handlers):
     ) -> RunInput:
         """Return the input of a run."""
         extension, config = decode_request(body.babelgate), body.config()
-        if not _is_same(agent):
+        if not has_openai_api(agent):
             config = without_ask(config)
         if extension.tools is not None:
             config["tools"] = list(extension.tools)
@@ -259,31 +258,25 @@ class ChatCompletions(Handlers):
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
         extension = decode_request(body.babelgate)
         extension.start.check_absent()
-        values: dict[str, Json] = {}
-        messages: list[Message] = []
-        questions = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
-        for answer in conversation.answers:
-            interrupt_id = find_interrupt(answer.call_id, task.task_id, questions)
-            if interrupt_id is None:
-                raise await why_not_open(self._hub, who.owner, task, answer.call_id, _WORDS)
-            native = decode_answer(answer.text, questions[interrupt_id].answer_schema)
-            values[interrupt_id], message = take_answer(extension, interrupt_id, *native)
-            messages.append(message)
+        values, messages = await collect_answers(
+            self._hub,
+            who.owner,
+            task,
+            conversation.answers,
+            lambda answer, schema: decode_answer(answer.text, schema),
+            extension,
+            _WORDS,
+        )
         run_input = await self._input(who, body, agent, (*messages, *decode_messages(conversation.others)), members)
         receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, extension))
         thread = await self._hub.reads.thread(who.owner, task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 
 
-def _is_same(agent: AgentInfo) -> bool:
-    """Return True if the agent's own server speaks this API."""
-    return "openai" in agent.metadata
-
-
 def _losses(body: w.ChatCreate, agent: AgentInfo, writer: CompletionWriter) -> Sequence[Loss]:
     """Return the loss of the caller's tools. It does not apply to a model on a server of this API, or if the agent
     called one."""
-    if not without_ask(body.config()).get("tools") or _is_same(agent) or writer.has_called:
+    if not without_ask(body.config()).get("tools") or has_openai_api(agent) or writer.has_called:
         return ()
     return (Loss(feature=Feature.CALLER_TOOLS.value, how=CHAT[Feature.CALLER_TOOLS].how),)
 

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from litestar import Request, Response
 
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
-from babelgate.adapters.kit.extension import decode_request, given_messages, take_answer, with_uploads
+from babelgate.adapters.kit.extension import decode_request, given_messages, with_uploads
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -19,13 +19,12 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
-from babelgate.adapters.openai.codec.call_id import find_interrupt
 from babelgate.adapters.openai.codec.items import ItemConversation, decode_item_answer, decode_items
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
-from babelgate.adapters.openai.server.answers import make_answers
+from babelgate.adapters.openai.server.answers import collect_answers, make_answers
 from babelgate.adapters.openai.server.compact import read_expanded
 from babelgate.adapters.openai.server.follow import Reading
 from babelgate.adapters.openai.server.lookup import (
@@ -36,7 +35,7 @@ from babelgate.adapters.openai.server.lookup import (
     find_asking_task,
     find_conversation,
     find_previous,
-    why_not_open,
+    has_openai_api,
 )
 from babelgate.adapters.openai.server.references import ItemReferences
 from babelgate.adapters.openai.server.text_questions import (
@@ -62,7 +61,7 @@ from babelgate.canonical import (
 )
 from babelgate.canonical.history import StateHistory
 from babelgate.canonical.thread import Loss
-from babelgate.canonical.value import Json, JsonObject
+from babelgate.canonical.value import JsonObject
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -185,7 +184,7 @@ class CreateResponse(Handlers):
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
         agent = find_agent(self._hub, body.model)
-        conversation = ItemConversation.of(body.input, same=_is_same(agent))
+        conversation = ItemConversation.of(body.input, same=has_openai_api(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
             previous = await find_previous(self._hub, who.owner, body.previous_response_id, unstored_ids)
@@ -193,7 +192,7 @@ class CreateResponse(Handlers):
             thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
         shown_id = previous_id or body.previous_response_id
         extension = decode_request(body.babelgate)
-        decode = partial(decode_items, same=_is_same(agent))
+        decode = partial(decode_items, same=has_openai_api(agent))
         sent = SentMessages(partial(decode, conversation.before), partial(decode, conversation.others))
         return CheckedRequest(who, body, agent, conversation, sent, previous, thread_id, extension, shown_id)
 
@@ -201,7 +200,7 @@ class CreateResponse(Handlers):
         """Return True if the agent's own server speaks this API."""
         model: object = cast("JsonObject", raw_body).get("model") if isinstance(raw_body, dict) else None
         try:
-            return isinstance(model, str) and _is_same(self._hub.agent(model))
+            return isinstance(model, str) and has_openai_api(self._hub.agent(model))
         except FaultError:  # `check` reports it
             return False
 
@@ -282,7 +281,7 @@ class CreateResponse(Handlers):
     ) -> RunInput:
         """Return the input of a run."""
         body, config = checked.body, checked.body.config()
-        if not _is_same(checked.agent):
+        if not has_openai_api(checked.agent):
             config = without_ask(config)
         if checked.extension.tools is not None:
             config["tools"] = list(checked.extension.tools)
@@ -337,23 +336,11 @@ class CreateResponse(Handlers):
             refuse("previous_response_id", "The call was made by another response: give its id.")
         if checked.thread_id not in (None, task.thread_id):
             refuse("conversation", "The call was made in another conversation: give its id.")
-        values: dict[str, Json] = {}
-        messages: list[Message] = []
-        questions = {each.interrupt_id: each for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)}
-        for answer in conversation.answers:
-            interrupt_id = find_interrupt(answer.call_id, task.task_id, questions)
-            if interrupt_id is None:
-                raise await why_not_open(self._hub, who.owner, task, answer.call_id, _WORDS)
-            native = decode_item_answer(answer, questions[interrupt_id].answer_schema)
-            values[interrupt_id], message = take_answer(checked.extension, interrupt_id, *native)
-            messages.append(message)
+        values, messages = await collect_answers(
+            self._hub, who.owner, task, conversation.answers, decode_item_answer, checked.extension, _WORDS
+        )
         run_input = await self._input(checked, (*messages, *checked.sent.new_messages))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, checked.extension))
-
-
-def _is_same(agent: AgentInfo) -> bool:
-    """Return True if the agent's own server speaks this API."""
-    return "openai" in agent.metadata
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:
@@ -362,7 +349,7 @@ def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) ->
     That is tools, unless its server speaks this API or it called one, and items that only a server of this API
     understands.
     """
-    if _is_same(agent):
+    if has_openai_api(agent):
         return ()
     losses: list[Loss] = []
     if without_ask(body.config()).get("tools") and not writer.has_called:

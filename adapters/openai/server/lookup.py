@@ -201,3 +201,8 @@ def run_of(stored_id: str) -> str:
 def no_completion(stored_id: str) -> FaultError:
     """Return the not_found fault of a completion."""
     return FaultError(FaultCode.NOT_FOUND, f"No completion is stored under the id {stored_id[:100]!r}.")
+
+
+def has_openai_api(agent: AgentInfo) -> bool:
+    """Return True if the agent's own server speaks this API."""
+    return "openai" in agent.metadata

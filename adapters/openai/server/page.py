@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NoReturn
 
+from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.canonical.value import JsonObject
 
@@ -16,9 +17,9 @@ def limit_of(text: str | None) -> int:
     """Return the requested size of a page. Raises invalid."""
     if text is None:
         return _PAGE
-    if not (text.isascii() and text.isdigit() and len(text) < 6 and 1 <= int(text) <= _MOST_ITEMS):
+    if (limit := parse_integer(text, 5, 1, _MOST_ITEMS)) is None:
         refuse("limit", f"It must be an integer from 1 to {_MOST_ITEMS}.")
-    return int(text)
+    return limit
 
 
 def page_of(items: Sequence[JsonObject], query: Mapping[str, str]) -> JsonObject:

@@ -6,6 +6,7 @@ from typing import Any
 
 from litestar import Request, Response
 
+from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -115,6 +116,6 @@ def _suppress_ended() -> Generator[None]:
 def _number(text: str | None) -> int:
     if text is None:
         return -1
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    if (number := parse_integer(text, 15)) is None:
         refuse("starting_after", "It must be the number of an event.")
-    return int(text)
+    return number

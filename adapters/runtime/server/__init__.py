@@ -7,6 +7,8 @@ from uuid import UUID
 
 from litestar import Request, Response, Router, get, patch, post
 
+from babelgate.adapters.kit.extension import answer_message
+from babelgate.adapters.kit.integer import parse_integer
 from babelgate.adapters.kit.json import ABSENT, parse_text, read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -18,7 +20,6 @@ from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.runtime import wire as w
 from babelgate.adapters.runtime.carries import VERSION
 from babelgate.adapters.runtime.codec import (
-    decode_answer,
     decode_input,
     encode_run,
     encode_thread,
@@ -333,7 +334,7 @@ class Server(Handlers):
         body = validate(w.Resume, await read_json(request))
         task_id = await self._find_waiting_task(who, thread_id, body)
         values = body.input if body.answers is None else body.answers
-        messages = () if body.decline else (decode_answer(values),)
+        messages = () if body.decline else (answer_message(values),)
         run_input = RunInput(messages=messages, config=_config(body), headers=who.headers)
         receipt = await self._hub.answer(
             who.owner,
@@ -385,10 +386,9 @@ def _event_stream(frames: AsyncIterator[bytes], headers: Mapping[str, str]) -> R
 
 def _last_event_id(request: AnyRequest) -> int:
     """Return the id of the last event that the client received, or 0. Raises invalid."""
-    text = request.headers.get("last-event-id", "").strip() or "0"
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
+    if (number := parse_integer(request.headers.get("last-event-id", "").strip() or "0", 15)) is None:
         raise FaultError(FaultCode.INVALID, "Last-Event-ID: It must be the id of an event.")
-    return int(text)
+    return number
 
 
 def _path_id(request: AnyRequest, name: str) -> str:

@@ -45,21 +45,21 @@ def html(verdict: AcrossVerdict) -> str:
 
 def _body(verdict: AcrossVerdict) -> Iterator[str]:
     record, redactor = verdict.record, Redactor(verdict.record.secrets)
-    yield "<h2>Each protocol plays it itself</h2><table><tr><th></th>"
+    yield "<h2>Scenarios, played through each protocol</h2><table><tr><th></th>"
     yield "".join(f"<th>{escape(record.title(name))}</th>" for name in record.protocols) + "</tr>"
     for each in record.played:
         marks = "".join(f"<td>{verdict.mark(each, name)}</td>" for name in record.protocols)
         about = escape(each.skipped or each.scenario.about)
         yield f"<tr><th>{escape(each.scenario.name)} <small>{about}</small></th>{marks}</tr>"
     yield f"</table><p>{MARKS}</p>"
-    yield "<h2>Each with each</h2>"
+    yield "<h2>Pairs of protocols</h2>"
     yield from _square(verdict, verdict.pairs)
     if verdict.shared:
-        yield "<h2>The same run, made through the protocol of a row and looked at through that of a column</h2>"
+        yield "<h2>The same run, created through the protocol of the row and read through that of the column</h2>"
         yield from _square(verdict, verdict.shared)
     yield "<h2>Differences</h2>"
     for id in verdict.stale:
-        yield f"<p><code>{escape(id)}</code> is expected to differ, and does not: take it out of the baseline.</p>"
+        yield f"<p><code>{escape(id)}</code> is expected to differ but does not; remove it from the baseline.</p>"
     for finding in sorted(verdict.findings, key=lambda each: not each.is_against):
         yield from _finding(finding, verdict, redactor)
 
@@ -91,7 +91,7 @@ def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> It
 
 def _shot_details(shot: Shot, redactor: Redactor) -> Iterator[str]:
     understood = {name: value for name, value in aspects_of(shot).items() if value not in (None, "", ())}
-    yield "<details><summary>all that was understood</summary><pre>"
+    yield "<details><summary>all values that were read</summary><pre>"
     yield escape("\n".join(f"{name}: {redactor.text(show(value))}" for name, value in understood.items()))
     yield "</pre></details>"
     for exchange in shot.exchanges:

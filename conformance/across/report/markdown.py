@@ -23,7 +23,7 @@ def _lines(verdict: AcrossVerdict) -> Iterator[str]:
         if finding.is_against:
             yield from _finding(finding, verdict, redactor)
     for id in verdict.stale:
-        yield f"- `{id}` is expected to differ, and does not: take it out of the baseline"
+        yield f"- `{id}` is expected to differ but does not; remove it from the baseline"
     excused = [each for each in verdict.findings if not each.is_against]
     if excused:
         yield f"<details><summary>{len(excused)} declared or known</summary>"
@@ -47,11 +47,11 @@ def tables(picture: Mapping[str, Any]) -> Iterator[str]:
     if notes := [*lacking({name: each["lacks"] for name, each in picture["scenarios"].items()}, protocols)]:
         yield from (f"- – {each}" for each in notes)
         yield ""
-    yield "Each protocol with each, by the runs that it made itself:"
+    yield "Each pair of protocols, each with its own runs:"
     yield ""
     yield from _square(protocols, picture["pairs"])
     if picture["shared"]:
-        yield "The same run, made through the protocol of a row and looked at through that of a column:"
+        yield "The same run, created through the protocol of the row and read through that of the column:"
         yield ""
         yield from _square(protocols, picture["shared"])
 
@@ -70,7 +70,7 @@ def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> It
     here, there = finding.here, finding.there
     yield f"### ✗ `{finding.id}`"
     yield ""
-    origin = f", of the run made through {title(here.protocol)}" if finding.is_shared else ""
+    origin = f", in the run created through {title(here.protocol)}" if finding.is_shared else ""
     yield f"{finding.scenario}, {finding.moment}{origin}: {finding.difference.aspect} differs."
     yield ""
     yield f"| {title(here.protocol)} | {title(there.protocol)} |"

@@ -9,7 +9,7 @@ from babelgate.conformance.across.verdict import AcrossVerdict, Cell, Finding
 from babelgate.conformance.report.text import withheld_line
 from babelgate.conformance.wire.exchange import Redactor
 
-MARKS: Final = "✓ as the others, ◐ with a loss that is declared, ✗ otherwise, – not in the protocol, ? not played."
+MARKS: Final = "✓ same as the others, ◐ with a declared loss, ✗ different, – not in the protocol, ? not played."
 _MAX_TEXT: Final = 400
 """Maximum number of characters of a message that are shown."""
 _MAX_EVENTS: Final = 4
@@ -25,7 +25,7 @@ def lines(verdict: AcrossVerdict) -> Iterator[str]:
     for origin in record.withheld:
         yield withheld_line(origin)
     yield ""
-    yield "What each protocol tells when it plays a scenario itself:"
+    yield "Each scenario, played through each protocol:"
     yield ""
     titles = [record.title(name) for name in record.protocols]
     rows = [[each.scenario.name, *(verdict.mark(each, name) for name in record.protocols)] for each in record.played]
@@ -37,15 +37,15 @@ def lines(verdict: AcrossVerdict) -> Iterator[str]:
     lacks = {each.scenario.name: each.lacks for each in record.played if not each.skipped}
     yield from (f"  – {note}" for note in lacking(lacks, {name: record.title(name) for name in record.protocols}))
     yield ""
-    yield "Each with each, in how much they differ:"
+    yield "Each pair of protocols, by the number of differences:"
     yield ""
     yield from _square(verdict, verdict.pairs)
     if verdict.shared:
-        yield "The same run, made through the protocol of a row and looked at through that of a column:"
+        yield "The same run, created through the protocol of the row and read through that of the column:"
         yield ""
         yield from _square(verdict, verdict.shared)
     else:
-        yield "The server does not say by which ids a run is known in its other protocols: each was compared by itself."
+        yield "The server does not report the ids of a run in its other protocols; each was compared by its own runs."
         yield ""
     yield from _findings(verdict, redactor)
     yield summary(verdict)
@@ -61,7 +61,7 @@ def summary(verdict: AcrossVerdict) -> str:
         "known": sum(1 for each in verdict.findings if each.reason),
     }
     found = ", ".join(f"{number} {name}" for name, number in counts.items() if number) or "no"
-    outcome = "the same" if verdict.is_same else "NOT the same" if against else "nothing was played"
+    outcome = "the same" if verdict.is_same else "NOT the same" if against else "not played"
     return f"{titles}: {outcome}; {found} differences in {verdict.played} scenarios, in {record.seconds:.1f} s"
 
 
@@ -112,11 +112,11 @@ def _findings(verdict: AcrossVerdict, redactor: Redactor) -> Iterator[str]:
         else:
             yield from _finding(each, verdict, redactor)
     if repeated:
-        yield "The same again where such a run is seen through two protocols:"
+        yield "The same differences in runs that two protocols share:"
         yield from (f"  ✗ {id}" for id in dict.fromkeys(repeated))
         yield ""
     for id in verdict.stale:
-        yield f"✗ {id} is expected to differ, and does not: take it out of the baseline"
+        yield f"✗ {id} is expected to differ but does not; remove it from the baseline"
     for each in verdict.findings:
         if each.reason:
             yield f"◐ {each.id} (known): {each.reason}"
@@ -140,7 +140,7 @@ def _place(finding: Finding) -> tuple[str, str, str]:
 def _finding(finding: Finding, verdict: AcrossVerdict, redactor: Redactor) -> Iterator[str]:
     yield f"✗ {finding.id}"
     title = verdict.record.title
-    origin = f", of the run made through {title(finding.here.protocol)}" if finding.is_shared else ""
+    origin = f", in the run created through {title(finding.here.protocol)}" if finding.is_shared else ""
     yield f"    {finding.scenario}, {finding.moment}{origin}: {finding.difference.aspect} differs"
     for shot, value in ((finding.here, finding.difference.here), (finding.there, finding.difference.there)):
         yield f"    {title(shot.protocol)}: {redactor.text(show(value))}"

@@ -49,14 +49,14 @@ async def agent_for(ctx: Ctx, behaviour: str) -> A2aTarget:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable(f"its owner says that the agent never {behaviour_text(behaviour)}")
+        raise NotApplicable(f"the owner declares that the agent never {behaviour_text(behaviour)}")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     return await ctx.once(_sibling, trigger.agent) if trigger.agent else ctx.target
 
 
 def behaviour_text(behaviour: str) -> str:
-    return f"does what the trigger {behaviour} is for"
+    return f"shows the behavior of the trigger {behaviour}"
 
 
 async def _sibling(ctx: Ctx, name: str) -> A2aTarget:

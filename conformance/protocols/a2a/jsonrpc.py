@@ -88,10 +88,7 @@ class JsonRpcBinding:
         body = exchange.json
         if exchange.is_stream and exchange.frames:
             # An error of a stream may be its first event.
-            try:
-                body = exchange.frames[0].json
-            except InvalidJson:
-                body = None
+            body = exchange.frames[0].json_or_none
         error = dig(body, "error")
         if error is not None:
             code = dig(error, "code")

@@ -15,7 +15,7 @@ from babelgate.conformance.verdict import Prerequisite
 from babelgate.conformance.wire.http import Wire
 
 
-class CardReader(ABC):
+class A2aRevision(ABC):
     """Reader of the cards of one revision."""
 
     version: ClassVar[str]
@@ -52,7 +52,7 @@ class CardReader(ABC):
                 raise NotSpoken(f"{why} ({agent.found.exchange})")
             binding = JsonRpcBinding(wire, url, self.dialect, self.headers(card))
             agent = A2aTarget(agent.url, agent.found, (binding,), self._reopen)
-            because = f"it was said to speak it, though {why}"
+            because = f"named by the user, although {why}"
         else:
             named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
             because = f"the card at {agent.found.exchange.url} names {named}{self.version_note(card)}"

@@ -74,7 +74,7 @@ async def reply_to(ctx: Ctx, binding: str, behaviour: str, **configuration: Any)
         params["configuration"] = configuration
     reply = await chosen.call("SendMessage", params)
     check(not reply.reason, "SendMessage succeeds", reply.reason, reply.exchange)
-    check(reply.task is not None or reply.message is not None, "SendMessage gives a task or a message", reply.result)
+    check(reply.task is not None or reply.message is not None, "a task or a message from SendMessage", reply.result)
     check_behaviour(behaviour, state_of(reply.task) if reply.task is not None else "")
     return reply
 
@@ -97,7 +97,7 @@ def check_behaviour(behaviour: str, state: str) -> None:
     if others is not None:
         check_shown(bool(state) or behaviour == "message", behaviour, "answered with a message")
         name = state.removeprefix("TASK_STATE_").lower().replace("_", "-")
-        check_shown(state not in others, behaviour, f"gave a task that is {name}")
+        check_shown(state not in others, behaviour, f"returned a task with the state {name}")
 
 
 async def final_reply(ctx: Ctx, binding: str, behaviour: str) -> A2aReply:
@@ -279,11 +279,11 @@ async def _start_task(ctx: Ctx, binding: str, **configuration: Any) -> AsyncGene
     try:
         reply = await chosen.call("SendMessage", params)
     except Unanswered as error:
-        raise Prerequisite("an answer at once to a message that asks for it", str(error), error.exchange) from None
+        raise Prerequisite("an immediate answer to a message that requests it", str(error), error.exchange) from None
     if reply.reason or reply.task is None:
-        raise Prerequisite("a task at once for a message that asks for it", reply.reason_or_result, reply.exchange)
+        raise Prerequisite("an immediate task for a message that requests it", reply.reason_or_result, reply.exchange)
     if state_of(reply.task) in TERMINAL | INTERRUPTED:
-        raise NotObserved("the agent was done at once; what keeps it busy?", "long")
+        raise NotObserved("the agent finished immediately; it needs an input that starts a long task", "long")
     try:
         yield Long(agent, chosen, reply.task)
     finally:

@@ -29,7 +29,7 @@ async def agents_are_listed(ctx: Ctx) -> None:
 async def names_are_unique(ctx: Ctx) -> None:
     exchange = await ctx.once(list_agents)
     names = [str(dig(each, "name")) for each in _agents(exchange)]
-    check(len(names) == len(set(names)), "each name stands there once", names, exchange)
+    check(len(names) == len(set(names)), "each name once", names, exchange)
 
 
 @probes.add
@@ -106,4 +106,4 @@ def _agents(exchange: Exchange) -> list[Any]:
 
 
 def _check_refused(exchange: Exchange) -> None:
-    check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
+    check(400 <= (exchange.status or 0) < 500, "a 4xx status", exchange.status, exchange)

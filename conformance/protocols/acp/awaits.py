@@ -125,7 +125,7 @@ async def resumed_stream_begins_in_progress(ctx: Ctx) -> None:
 async def resumed_stream_tells_nothing_twice(ctx: Ctx) -> None:
     done = await ctx.once(_stream_resume)
     repeated = {"run.created", "run.awaiting"} & set(done.types)
-    check(not repeated, "nothing that came before the resume", done.types, done.exchange)
+    check(not repeated, "no event from before the resume", done.types, done.exchange)
 
 
 @probes.add
@@ -189,7 +189,7 @@ async def question_is_answered_once(ctx: Ctx) -> None:
     body = {**answer_to(ctx, done.id), "mode": "async"}
     answers = await asyncio.gather(*(ctx.target.resume(done.id, body) for _ in range(3)))
     statuses = [each.status for each in answers]
-    check(statuses.count(202) == 1, "one of three resumes at once is accepted", statuses, answers[0])
+    check(statuses.count(202) == 1, "one of three concurrent resumes is accepted", statuses, answers[0])
 
 
 @probes.add
@@ -213,7 +213,7 @@ async def _stream_resume(ctx: Ctx) -> AcpStream:
 
 
 def _check_refused(exchange: Exchange) -> None:
-    check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
+    check(400 <= (exchange.status or 0) < 500, "a 4xx status", exchange.status, exchange)
 
 
 async def _check_still(ctx: Ctx, done: CreatedRun, status: str) -> None:

@@ -83,7 +83,7 @@ async def new_run_can_be_cancelled(ctx: Ctx) -> None:
 async def completed_run_is_not_cancelled(ctx: Ctx) -> None:
     done = await ctx.once(run_behaviour, "plain")
     exchange = await ctx.target.cancel(done.id)
-    check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
+    check(400 <= (exchange.status or 0) < 500, "a 4xx status", exchange.status, exchange)
     run = await ctx.target.run(done.id)
     check(dig(run.json, "status") == "completed", "a run that is still completed", run.json, run)
 
@@ -93,7 +93,7 @@ async def cancelled_run_is_not_cancelled_again(ctx: Ctx) -> None:
     _, done = await ctx.once(cancel_run)
     await wait_for_end(ctx.target, done.id, ctx.options.timeout)
     exchange = await ctx.target.cancel(done.id)
-    check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
+    check(400 <= (exchange.status or 0) < 500, "a 4xx status", exchange.status, exchange)
 
 
 @probes.add

@@ -135,7 +135,7 @@ async def ids_lead_nowhere(ctx: Ctx) -> None:
             exchange = await ctx.wire.request("GET", url, sends=None, receives=None)
             check(400 <= (exchange.status or 0) < 500, f"{odd[:20]!r} is refused", exchange.status, exchange)
             found = find_leak(exchange.content.decode(errors="replace"))
-            check(not found, "nothing of the inside", found, exchange)
+            check(not found, "no internals", found, exchange)
 
 
 @probes.add
@@ -162,7 +162,7 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     hello: Any = message("Hello")
     hello["parts"][0]["metadata"] = {"kind": "trajectory", "tool_name": "t", "tool_input": {"deep": deep}}
     exchange = await ctx.target.create({**trigger_of(ctx, "plain"), "input": [hello], "mode": "sync"}, is_valid=False)
-    check((exchange.status or 0) < 500, "no failure of the server", exchange.status, exchange)
+    check((exchange.status or 0) < 500, "no server error", exchange.status, exchange)
 
 
 async def _create_invalid(ctx: Ctx, *, part: Any = None, **members: Any) -> None:
@@ -176,4 +176,4 @@ async def _create_invalid(ctx: Ctx, *, part: Any = None, **members: Any) -> None
 
 
 def _check_refused(exchange: Exchange) -> None:
-    check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
+    check(400 <= (exchange.status or 0) < 500, "a 4xx status", exchange.status, exchange)

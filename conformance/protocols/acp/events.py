@@ -52,7 +52,7 @@ async def list_of_events_grows(ctx: Ctx) -> None:
         await wait_for_status(ctx.target, started.id, ctx.options.timeout / 2, "in-progress")
         before = await ctx.target.events(started.id)
         types = types_of(as_list(dig(before.json, "events")))
-        check("run.in-progress" in types, "run.in-progress while the run is at work", types, before)
+        check("run.in-progress" in types, "run.in-progress while the run is running", types, before)
         await ctx.target.cancel(started.id)
         await wait_for_status(ctx.target, started.id, ctx.options.timeout / 2, "cancelled")
     after = as_list(dig((await ctx.target.events(started.id)).json, "events"))

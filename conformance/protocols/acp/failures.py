@@ -39,7 +39,7 @@ async def failed_run_is_shown_as_failed(ctx: Ctx) -> None:
 async def stream_ends_with_the_failure(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, "fail")
     check(done.types[-1] == "run.failed", "run.failed last", done.types, done.exchange)
-    check(dig(done.events[-1], "run", "error") is not None, "its error", done.events[-1], done.exchange)
+    check(dig(done.events[-1], "run", "error") is not None, "the error of the failure", done.events[-1], done.exchange)
 
 
 @probes.add

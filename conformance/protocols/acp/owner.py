@@ -28,7 +28,7 @@ async def run_of_another_caller_is_not_cancelled(ctx: Ctx) -> None:
     async with long_run(ctx) as started:
         _check_not_found(await ctx.target.cancel(started.id, **_other(ctx)))
         run = await ctx.target.run(started.id)
-        check(dig(run.json, "status") in ("created", "in-progress"), "a run that goes on", run.json, run)
+        check(dig(run.json, "status") in ("created", "in-progress"), "a run that continues", run.json, run)
 
 
 @probes.add

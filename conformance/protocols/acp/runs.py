@@ -71,7 +71,7 @@ async def runs_at_once_are_runs_of_their_own(ctx: Ctx) -> None:
     body = {**trigger_of(ctx, "plain"), "mode": "sync"}
     answers = await asyncio.gather(*(ctx.target.create(body) for _ in range(5)))
     for each in answers:
-        check(dig(each.json, "status") == "completed", "each of five runs at once is completed", each.json, each)
+        check(dig(each.json, "status") == "completed", "five concurrent runs are completed", each.json, each)
     ids = {str(dig(each.json, "run_id")) for each in answers}
     check(len(ids) == len(answers), "five runs with five ids", sorted(ids), answers[0])
 
@@ -198,11 +198,11 @@ async def files_are_given_unharmed(ctx: Ctx) -> None:
         raise NotApplicable("the agent takes no files")
     parts = [part for each in as_list(dig(run.json, "output")) for part in as_list(dig(each, "parts"))]
     files = [part for part in parts if dig(part, "content_encoding") == "base64"]
-    check_shown(bool(files), "files", "gave no file")
+    check_shown(bool(files), "files", "returned no file")
     contents = [decode_base64(dig(part, "content")) for part in files]
     check(None not in contents, "content in base64", [dig(part, "content") for part in files], run)
     has_name = any(dig(part, "name") == FILE_NAME for part in files)
-    check_shown(BYTES in contents or has_name, "files", "gave a file of its own")
+    check_shown(BYTES in contents or has_name, "files", "returned another file")
     check(BYTES in contents, "the 256 bytes that were sent", [dig(part, "content") for part in files], run)
 
 
@@ -246,7 +246,7 @@ async def caller_that_leaves_cancels_nothing(ctx: Ctx) -> None:
     try:
         run = await wait_for_status(ctx.target, run_id, _WATCH_SECONDS, "cancelling", "cancelled", "failed")
         status = dig(run.json, "status")
-        check(status in ("created", "in-progress", "completed"), "a run that goes on", run.json, run)
+        check(status in ("created", "in-progress", "completed"), "a run that continues", run.json, run)
     finally:
         await ctx.target.cancel(run_id)
 
@@ -278,5 +278,5 @@ def _time(text: Any) -> datetime:
     try:
         found = datetime.fromisoformat(str(text))
     except ValueError:
-        raise Failed("a time as RFC 3339 writes it", text) from None
+        raise Failed("a time in RFC 3339 format", text) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

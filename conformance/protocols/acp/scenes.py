@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, message, run_id_of, trigger_of
 from babelgate.conformance.verdict import check, check_busy, check_shown
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import StreamExchange
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
@@ -68,7 +68,7 @@ _OTHER_STATUSES: Final = {"question": TERMINAL, "fail": ("completed", "cancelled
 
 def _check_behaviour(behaviour: str, status: str) -> None:
     """Check the final status of a run against a behaviour. Raises NotShown if the agent did something else."""
-    check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"gave a run that is {status}")
+    check_shown(status not in _OTHER_STATUSES.get(behaviour, ()), behaviour, f"returned a run with the status {status}")
 
 
 async def stream_run(ctx: Ctx, behaviour: str) -> AcpStream:
@@ -92,13 +92,7 @@ async def read(stream: StreamExchange) -> AcpStream:
 
 def events_of(exchange: Exchange) -> list[Any]:
     """Return the events of a stream, with None for each that is not JSON. Another requirement tests their form."""
-    events: list[Any] = []
-    for frame in exchange.frames:
-        try:
-            events.append(frame.json)
-        except InvalidJson:
-            events.append(None)
-    return events
+    return [frame.json_or_none for frame in exchange.frames]
 
 
 def types_of(events: Sequence[Any]) -> list[Any]:
@@ -186,7 +180,7 @@ async def cancel_run(ctx: Ctx) -> tuple[Exchange, AcpStream]:
 async def wait_for_end(server: AcpTarget, run_id: str, bound: float) -> Exchange:
     """Return the run after its end. Raises Failed if it does not end within `bound` seconds."""
     exchange = await wait_for_status(server, run_id, bound, *TERMINAL)
-    check(dig(exchange.json, "status") in TERMINAL, "the run comes to an end", exchange.json, exchange)
+    check(dig(exchange.json, "status") in TERMINAL, "the run ends", exchange.json, exchange)
     return exchange
 
 

@@ -66,7 +66,7 @@ async def session_goes_on_with_the_next_run(ctx: Ctx) -> None:
         exchange = await _find_session(ctx, session_id)
         longer = as_list(dig(exchange.json, "history"))
         is_more = len(longer) > len(history) and longer[: len(history)] == history
-        check(is_more, "the history of before, and more", longer, exchange)
+        check(is_more, "the earlier history, and more", longer, exchange)
         history = longer
 
 
@@ -131,7 +131,7 @@ async def two_sessions_in_one_run_are_refused(ctx: Ctx) -> None:
     await ctx.once(_in_session)
     both: dict[str, Any] = {"session_id": unknown_id(), "session": {"id": unknown_id(), "history": []}}
     exchange = await ctx.target.create({**trigger_of(ctx, "plain"), **both, "mode": "sync"})
-    check(400 <= (exchange.status or 0) < 500, "a refusal with a 4xx", exchange.status, exchange)
+    check(400 <= (exchange.status or 0) < 500, "a 4xx status", exchange.status, exchange)
 
 
 async def _run_in(ctx: Ctx, session: dict[str, Any]) -> Exchange:
@@ -164,7 +164,7 @@ async def _history(ctx: Ctx) -> tuple[Exchange, Exchange]:
     check(bool(urls), "a history", exchange.json, exchange)
     here = urlsplit(ctx.target.base).netloc
     if any(urlsplit(each).netloc not in ("", here) for each in urls):
-        raise NotApplicable("the messages lie on another server")
+        raise NotApplicable("the messages are on another server")
     first, last = [
         await ctx.wire.request("GET", url, sends=None, receives={200: "Message"})
         for url in (urljoin(ctx.target.base, urls[0]), urljoin(ctx.target.base, urls[-1]))

@@ -112,8 +112,8 @@ async def completed_message_holds_its_parts(ctx: Ctx) -> None:
                 parts = dig(event, "message", "parts")
                 check(
                     parts == streamed_parts,
-                    "the parts that were told one by one",
-                    {"told": streamed_parts, "parts": parts},
+                    "the streamed parts",
+                    {"streamed": streamed_parts, "parts": parts},
                 )
             case _:
                 pass
@@ -134,7 +134,7 @@ async def output_holds_the_streamed_messages(ctx: Ctx) -> None:
 async def created_run_has_no_output(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, "plain")
     first = next((dig(event, "run") for event in done.events if dig(event, "type") == "run.created"), None)
-    check(first is not None and dig(first, "output") == [], "an empty output at first", first, done.exchange)
+    check(first is not None and dig(first, "output") == [], "an empty output", first, done.exchange)
 
 
 @probes.add
@@ -142,7 +142,7 @@ async def event_is_data_alone(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, "plain")
     for frame in done.exchange.frames:
         names = {line.partition(":")[0] for line in frame.raw.splitlines()}
-        check(names == {"data"}, "a frame of data: lines", frame.raw, done.exchange)
+        check(names == {"data"}, "a frame with only data: lines", frame.raw, done.exchange)
     check(done.comments == 0, "no comments", done.comments, done.exchange)
 
 
@@ -151,7 +151,9 @@ async def text_comes_in_pieces(ctx: Ctx) -> None:
     done: AcpStream = await ctx.once(stream_run, "stream")
     parts = [dig(event, "part", "content") for event in done.events if dig(event, "type") == "message.part"]
     output = text_of(dig(done.runs()[-1], "output"))
-    check("".join(str(each) for each in parts if each) == output, "parts that make up the output", parts, done.exchange)
+    check(
+        "".join(str(each) for each in parts if each) == output, "parts that add up to the output", parts, done.exchange
+    )
 
 
 @probes.add

@@ -114,7 +114,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> dict[str, Any]:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the agent never does it")
+        raise NotApplicable("the owner declares that the agent never does it")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     return {"agent_name": trigger.agent or ctx.target.name, "input": [message(trigger.text)]}

@@ -38,7 +38,7 @@ async def upload_is_listed(ctx: Ctx) -> None:
     exchange = await ctx.target.artifacts(stored.task_id)
     ids = [dig(each, "artifact_id") for each in items_of(exchange, "artifacts")]
     check(exchange.status == 200, "artifacts are listed with status 200", exchange.status, exchange)
-    check(ids.count(dig(stored.artifact, "artifact_id")) == 1, "the upload is among them, once", ids, exchange)
+    check(ids.count(dig(stored.artifact, "artifact_id")) == 1, "the upload once in the list", ids, exchange)
 
 
 @probes.add
@@ -54,7 +54,7 @@ async def upload_is_part_of_its_task(ctx: Ctx) -> None:
 async def upload_comes_back_byte_for_byte(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     exchange = await ctx.target.download(stored.task_id, dig(stored.artifact, "artifact_id"))
-    check(exchange.status == 200, "the file is given with status 200", exchange.status, exchange)
+    check(exchange.status == 200, "the file with status 200", exchange.status, exchange)
     check(exchange.content == stored.content, f"its {len(stored.content)} bytes", repr(exchange.content), exchange)
 
 
@@ -62,7 +62,7 @@ async def upload_comes_back_byte_for_byte(ctx: Ctx) -> None:
 async def download_is_an_octet_stream(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     exchange = await ctx.target.download(stored.task_id, dig(stored.artifact, "artifact_id"))
-    check(exchange.status == 200, "the file is given with status 200", exchange.status, exchange)
+    check(exchange.status == 200, "the file with status 200", exchange.status, exchange)
     kind = exchange.media_type
     check(kind == "application/octet-stream", "Content-Type application/octet-stream", kind, exchange)
 
@@ -71,7 +71,7 @@ async def download_is_an_octet_stream(ctx: Ctx) -> None:
 async def empty_file_is_a_file(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     sent = await ctx.target.upload(stored.task_id, b"", "empty.txt")
-    check(sent.status == 200, "an empty file is taken", sent.status, sent)
+    check(sent.status == 200, "an empty file is accepted", sent.status, sent)
     exchange = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
     check(
         exchange.status == 200 and exchange.content == b"", "an empty answer of status 200", exchange.status, exchange
@@ -83,7 +83,7 @@ async def long_file_comes_back_whole(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     content = bytes(range(251)) * 4200  # A little more than a megabyte; the size is not a power of 2.
     sent = await ctx.target.upload(stored.task_id, content, "long.bin")
-    check(sent.status == 200, "a file of a megabyte is taken", sent.status, sent)
+    check(sent.status == 200, "a file of one megabyte is accepted", sent.status, sent)
     exchange = await ctx.target.download(stored.task_id, str(dig(sent.json, "artifact_id")))
     check(exchange.content == content, f"its {len(content)} bytes", len(exchange.content), exchange)
 
@@ -92,7 +92,7 @@ async def long_file_comes_back_whole(ctx: Ctx) -> None:
 async def file_name_may_hold_any_letters(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     sent = await ctx.target.upload(stored.task_id, b"x", "Übersicht 表.txt")
-    check(sent.status == 200, "a name with letters beyond ASCII is taken", sent.status, sent)
+    check(sent.status == 200, "a name with letters beyond ASCII is accepted", sent.status, sent)
     name = dig(sent.json, "file_name")
     check(name == "Übersicht 表.txt", "the file_name as it was sent", name, sent)
 
@@ -135,4 +135,4 @@ async def artifact_of_another_task_is_not_found(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     other = await new_task(ctx.target, "Hello")
     exchange = await ctx.target.download(other, dig(stored.artifact, "artifact_id"))
-    check(exchange.status == 404, "the file is not found below another task", exchange.status, exchange)
+    check(exchange.status == 404, "the file is not found in another task", exchange.status, exchange)

@@ -69,7 +69,7 @@ async def step_input_is_text(ctx: Ctx) -> None:
 async def broken_json_is_refused(ctx: Ctx) -> None:
     await ctx.once(create_task)
     exchange = await ctx.target.create_task(content=b'{"input": ', headers={"Content-Type": "application/json"})
-    check(400 <= (exchange.status or 0) < 500, "broken JSON is refused with a 4xx", exchange.status, exchange)
+    check(400 <= (exchange.status or 0) < 500, "invalid JSON is refused with a 4xx status", exchange.status, exchange)
 
 
 @probes.add

@@ -37,7 +37,7 @@ async def file_of_the_agent_can_be_had(ctx: Ctx) -> None:
     check(bool(agent_files), "an artifact with agent_created true", listed, done.exchange)
     for each in agent_files:
         exchange = await done.agent.download(done.task_id, str(dig(each, "artifact_id")))
-        check(exchange.status == 200, "each file of the agent is given", exchange.status, exchange)
+        check(exchange.status == 200, "each file of the agent can be downloaded", exchange.status, exchange)
 
 
 @probes.add
@@ -48,13 +48,13 @@ async def agent_is_given_the_upload(ctx: Ctx) -> None:
     check(bool(agent_files), "a file of the agent among the task's", listed, done.exchange)
     downloads = [await done.agent.download(done.task_id, str(dig(each, "artifact_id"))) for each in agent_files]
     for each in downloads:
-        check(each.status == 200, "each file of the agent is given", each.status, each)
+        check(each.status == 200, "each file of the agent can be downloaded", each.status, each)
     contents = [each.content for each in downloads]
     has_name = any(str(dig(each, "file_name")).endswith(_NAME) for each in agent_files)
-    check_shown(_CONTENT in contents or has_name, "files", "made a file of its own")
+    check_shown(_CONTENT in contents or has_name, "files", "created another file")
     check(
         _CONTENT in contents,
-        "the agent gives back what it was given",
+        "the agent returns the bytes that it received",
         [repr(each[:80]) for each in contents],
         done.exchange,
     )
@@ -65,7 +65,7 @@ async def file_name_leads_nowhere(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     sent = await ctx.target.upload(stored.task_id, b"out", "../../judge-out.txt")
     if sent.status != 200:
-        check(400 <= (sent.status or 0) < 500, "a name that leads out is refused, or made harmless", sent.status, sent)
+        check(400 <= (sent.status or 0) < 500, "a file name that escapes is refused or sanitized", sent.status, sent)
         return
     name = str(dig(sent.json, "file_name"))
     check("/" not in name and "\\" not in name, "a file_name without a path", name, sent)
@@ -79,7 +79,7 @@ async def relative_path_leads_nowhere(ctx: Ctx) -> None:
     stored = await ctx.once(upload_file)
     sent = await ctx.target.upload(stored.task_id, b"out", "judge-out.txt", "../../..")
     if sent.status != 200:
-        check(400 <= (sent.status or 0) < 500, "a path that leads out is refused, or made harmless", sent.status, sent)
+        check(400 <= (sent.status or 0) < 500, "a path that escapes is refused or sanitized", sent.status, sent)
         return
     path = dig(sent.json, "relative_path")
     check(".." not in str(path).split("/"), "a relative_path that stays inside", path, sent)
@@ -96,5 +96,5 @@ async def _make_file(ctx: Ctx) -> Executed:
     listed = items_of(await agent.artifacts(task_id, page_size=100), "artifacts")
     found = [*as_list(dig(done.step, "artifacts")), *(each for each in listed if dig(each, "file_name") != _NAME)]
     has_made = bool(found) or any(dig(each, "agent_created") is True for each in listed)
-    check_shown(has_made, "files", "made no file")
+    check_shown(has_made, "files", "created no file")
     return done

@@ -49,7 +49,7 @@ async def pages_of_tasks_are_different(ctx: Ctx) -> None:
         if ids[0] == ids[2]:
             check(ids[1] is not None and ids[0] != ids[1], "the second page has another task", ids, pages[1])
             return
-    raise NotObserved("the list changed at every look")
+    raise NotObserved("the list changed between all requests")
 
 
 @probes.add
@@ -89,21 +89,21 @@ async def page_beyond_the_end_is_empty(ctx: Ctx) -> None:
     await ctx.once(page_of_tasks)
     exchange = await ctx.target.tasks(current_page=100_000, page_size=10)
     check(exchange.status == 200, "a page beyond the end is answered with 200", exchange.status, exchange)
-    check(items_of(exchange, "tasks") == [], "it is empty", exchange.json, exchange)
+    check(items_of(exchange, "tasks") == [], "an empty list", exchange.json, exchange)
 
 
 @probes.add
 async def page_size_of_zero_is_refused(ctx: Ctx) -> None:
     await ctx.once(page_of_tasks)
     exchange = await ctx.target.tasks(page_size=0)
-    check(_is_refused(exchange), "page_size=0 is refused with a 4xx", exchange.status, exchange)
+    check(_is_refused(exchange), "page_size=0 is refused with a 4xx status", exchange.status, exchange)
 
 
 @probes.add
 async def page_that_is_no_number_is_refused(ctx: Ctx) -> None:
     await ctx.once(page_of_tasks)
     exchange = await ctx.target.tasks(current_page="one")
-    check(_is_refused(exchange), "current_page=one is refused with a 4xx", exchange.status, exchange)
+    check(_is_refused(exchange), "current_page=one is refused with a 4xx status", exchange.status, exchange)
 
 
 @probes.add
@@ -112,7 +112,7 @@ async def executed_step_is_listed(ctx: Ctx) -> None:
     exchange = await done.agent.steps(done.task_id, page_size=100)
     ids = [dig(each, "step_id") for each in items_of(exchange, "steps")]
     check(exchange.status == 200, "steps are listed with status 200", exchange.status, exchange)
-    check(ids.count(dig(done.step, "step_id")) == 1, "the step that was executed is among them, once", ids, exchange)
+    check(ids.count(dig(done.step, "step_id")) == 1, "the executed step once in the list", ids, exchange)
 
 
 @probes.add
@@ -123,7 +123,7 @@ async def steps_are_listed_in_order(ctx: Ctx) -> None:
     executed = [dig(each, "step_id") for each in done.steps]
     listed = [dig(each, "step_id") for each in items_of(exchange, "steps")]
     listed_executed = [each for each in listed if each in executed]
-    check(listed_executed == executed, "the steps in the order in which they ran", listed, exchange)
+    check(listed_executed == executed, "the steps in the order of their execution", listed, exchange)
 
 
 @probes.add

@@ -104,7 +104,7 @@ async def play_past_end(ctx: Ctx) -> Executed:
     """Execute one more step after the last. Raises NotObserved if the agent has no last step."""
     done = await ctx.once(play_to_end)
     if dig(done.step, "is_last") is not True:
-        raise NotObserved("the agent does not come to its last step")
+        raise NotObserved("the agent does not reach its last step")
     exchange = await done.agent.execute_step(done.task_id, {"input": ctx.triggers["plain"].text})
     return Executed(done.agent, done.task_id, exchange, exchange.json)
 

@@ -87,8 +87,8 @@ async def first_step_is_planned(ctx: Ctx) -> None:
     agent = await agent_for(ctx, "plain")
     exchange = await agent.steps(await new_task(agent, ctx.triggers["plain"].text))
     steps = items_of(exchange, "steps")
-    check(bool(steps), "a new task lists the step that will be first", exchange.json, exchange)
-    check(dig(steps, 0, "status") == "created", "it is created", steps[0], exchange)
+    check(bool(steps), "a new task lists its first step", exchange.json, exchange)
+    check(dig(steps, 0, "status") == "created", "the status created", steps[0], exchange)
 
 
 @probes.add
@@ -115,7 +115,7 @@ async def only_the_last_step_is_last(ctx: Ctx) -> None:
     done = await ctx.once(play_task, "plain")
     listed = items_of(await done.agent.steps(done.task_id, page_size=100), "steps")
     last = [dig(step, "step_id") for step in listed if dig(step, "is_last") is True]
-    check(last == [dig(done.steps[-1], "step_id")], "of the steps that are listed one is the last", listed)
+    check(last == [dig(done.steps[-1], "step_id")], "one listed step with is_last true", listed)
 
 
 @probes.add
@@ -140,9 +140,9 @@ async def steps_at_once_are_two_steps(ctx: Ctx) -> None:
     task_id = await new_task(agent, text)
     answers = await asyncio.gather(*(agent.execute_step(task_id, {"input": text}) for _ in range(2)))
     for each in answers:
-        check(each.status == 200, "each of two steps at once is answered with 200", each.status, each)
+        check(each.status == 200, "two concurrent steps are answered with 200", each.status, each)
     ids = [dig(each.json, "step_id") for each in answers]
-    check(ids[0] != ids[1], "they are two steps", ids, answers[1])
+    check(ids[0] != ids[1], "two different steps", ids, answers[1])
 
 
 @probes.add
@@ -168,7 +168,7 @@ async def question_is_not_the_last_step(ctx: Ctx) -> None:
 @probes.add
 async def question_is_told(ctx: Ctx) -> None:
     question = await ctx.once(_run_question)
-    check(bool(dig(question.step, "output")), "the question stands in the output", question.step, question.exchange)
+    check(bool(dig(question.step, "output")), "the question in the output", question.step, question.exchange)
 
 
 @probes.add
@@ -176,9 +176,9 @@ async def answer_goes_into_the_next_step(ctx: Ctx) -> None:
     question = await ctx.once(_run_question)
     answer = str(ctx.triggers["question"].answer)
     done = await execute(question.agent, question.task_id, answer)
-    check(dig(done.step, "is_last") is True, "the answered agent comes to its end", done.step, done.exchange)
+    check(dig(done.step, "is_last") is True, "the answered agent ends", done.step, done.exchange)
     output = str(dig(done.step, "output"))
-    check(answer in output, f"an output that makes use of the answer {answer!r}", done.step, done.exchange)
+    check(answer in output, f"an output that uses the answer {answer!r}", done.step, done.exchange)
 
 
 @probes.add
@@ -188,11 +188,11 @@ async def failure_is_told(ctx: Ctx) -> None:
     exchange = await agent.execute_step(await new_task(agent, text), {"input": text})
     if exchange.status == 200:
         explanation = dig(exchange.json, "additional_output") or dig(exchange.json, "output")
-        check(dig(exchange.json, "is_last") is True, "the step that failed is the last", exchange.json, exchange)
-        check(bool(explanation), "it says what went wrong", exchange.json, exchange)
+        check(dig(exchange.json, "is_last") is True, "the failed step is the last", exchange.json, exchange)
+        check(bool(explanation), "an explanation of the failure", exchange.json, exchange)
     else:
         check((exchange.status or 0) >= 400, "an error", exchange.status, exchange)
-        check(bool(exchange.content), "the error says something", exchange.status, exchange)
+        check(bool(exchange.content), "an error with a body", exchange.status, exchange)
 
 
 @probes.add
@@ -218,7 +218,7 @@ async def step_at_work_is_shown_as_running(ctx: Ctx) -> None:
         working = group.create_task(_execute_until(agent, task_id, text, ctx.options.timeout / 2, is_over))
         statuses = await _watch(agent, task_id, is_over)
         working.cancel()
-    check("running" in statuses, "a step of a task at work is running", sorted(statuses))
+    check("running" in statuses, "the step of a running task is running", sorted(statuses))
 
 
 async def _stay_busy(ctx: Ctx) -> None:

@@ -118,7 +118,7 @@ async def agent_for(ctx: Ctx, behaviour: str) -> AiefTarget:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the agent never does it")
+        raise NotApplicable("the owner declares that the agent never does it")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.agent:

@@ -27,7 +27,7 @@ async def task_needs_no_body(ctx: Ctx) -> None:
 async def task_takes_an_empty_json_body(ctx: Ctx) -> None:
     await ctx.once(create_task)
     exchange = await ctx.target.create_task(content=b"", headers={"Content-Type": "application/json"})
-    check(exchange.status == 200, "an empty body that is called JSON is no body", exchange.status, exchange)
+    check(exchange.status == 200, "an empty JSON body counts as no body", exchange.status, exchange)
 
 
 @probes.add
@@ -69,7 +69,7 @@ async def task_is_found_as_it_was_made(ctx: Ctx) -> None:
     task = (await ctx.once(create_task)).json
     exchange = await ctx.target.task(dig(task, "task_id"))
     for name in ("input", "additional_input"):
-        check(dig(exchange.json, name) == dig(task, name), f"{name} as it was told at first", exchange.json, exchange)
+        check(dig(exchange.json, name) == dig(task, name), f"{name} as it was created", exchange.json, exchange)
 
 
 @probes.add

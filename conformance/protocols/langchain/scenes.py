@@ -195,7 +195,9 @@ async def _wait_for_begin(ctx: Ctx, layout: Layout, thread_id: str, run_id: str)
         if status != "pending" or not ctx.target.dialect.has_input:
             break
         if asyncio.get_running_loop().time() > deadline:
-            raise NotObserved("the run does not begin", "long")
+            raise NotObserved("the run does not start", "long")
         await asyncio.sleep(_POLL_INTERVAL)
     if status not in ("pending", "running"):
-        raise NotObserved(f"the run has the status {status} at once: it is not at work for long", "long")
+        raise NotObserved(
+            f"the run has the status {status} immediately; it needs an input that starts a long run", "long"
+        )

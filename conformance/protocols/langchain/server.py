@@ -10,7 +10,7 @@ from uuid import uuid4
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
 from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame, as_list, as_object, dig
+from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_list, as_object, dig
 from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
 
@@ -26,7 +26,7 @@ class Layout:
     wait: str = "wait"
     """Last segment of the path at which a run is awaited."""
     tuples: str = "messages"
-    """Stream mode for pieces of messages."""
+    """StreamExchange mode for pieces of messages."""
 
     def runs(self, thread_id: str | None, *way: str) -> str:
         """Return the path for creating runs. `way`: `wait`, `stream`, or nothing."""
@@ -249,11 +249,11 @@ def trigger_for(ctx: Ctx, behaviour: str) -> Trigger:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the agent never does it")
+        raise NotApplicable("the owner declares that the agent never does it")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     if not trigger.is_from_user and not ctx.target.takes_messages:
-        raise NotObserved("the agent takes no messages: give its input as `data` in a file of triggers", behaviour)
+        raise NotObserved("the agent accepts no messages; give its input as `data` in a file of triggers", behaviour)
     return trigger
 
 
@@ -272,10 +272,7 @@ def text_of(message: Any) -> str:
 
 def json_of(frame: SseFrame | None) -> Any:
     """Return the data of an event, or None if it is not JSON, which another requirement tests."""
-    try:
-        return frame.json if frame is not None else None
-    except InvalidJson:
-        return None
+    return frame.json_or_none if frame is not None else None
 
 
 def ids_of(exchange: Exchange, name: str) -> list[Any]:

@@ -43,23 +43,23 @@ async def result_is_no_error(ctx: Ctx) -> None:
 
 @probes.add
 async def structured_content_keeps_its_schema(ctx: Ctx) -> None:
-    done = await ctx.once(_call_with_output_schema)
+    done = await ctx.once(call_with_output_schema)
     value = dig(done.reply.result, "structuredContent")
     check(as_object(value) is not None, "a structuredContent", done.reply.result, done.reply.exchange)
     schema = dig(done.tool, "outputSchema")
     try:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
-        raise Prerequisite(f"an outputSchema that is one: {error.message}", schema) from None
+        raise Prerequisite(f"a valid outputSchema: {error.message}", schema) from None
     try:
         Draft202012Validator(schema).validate(value)  # pyright: ignore[reportUnknownMemberType]
     except ValidationError as error:
-        raise Failed(f"structuredContent that keeps outputSchema: {error.message}", value) from None
+        raise Failed(f"structuredContent that matches outputSchema: {error.message}", value) from None
 
 
 @probes.add
 async def structured_content_is_told_as_text(ctx: Ctx) -> None:
-    done = await ctx.once(_call_with_output_schema)
+    done = await ctx.once(call_with_output_schema)
     value = dig(done.reply.result, "structuredContent")
     check(value is not None, "a structuredContent", done.reply.result, done.reply.exchange)
     texts = [_json_of(dig(each, "text")) for each in as_list(dig(done.reply.result, "content"))]
@@ -84,7 +84,7 @@ async def files_are_given_with_their_type(ctx: Ctx) -> None:
     done = await call_tool(ctx, "files")
     content = as_list(dig(done.reply.result, "content"))
     files = [each for each in content if dig(each, "type") in ("image", "audio", "resource", "resource_link")]
-    check_shown(bool(files), "files", "gave no file")
+    check_shown(bool(files), "files", "returned no file")
     for each in files:
         held: Any = dig(each, "resource") if dig(each, "type") == "resource" else each
         kind = dig(held, "mimeType")
@@ -165,7 +165,7 @@ async def failure_shows_no_code(ctx: Ctx) -> None:
 @probes.add
 async def progress_is_told_with_its_token(ctx: Ctx) -> None:
     done = await ctx.once(_call_with_progress)
-    check_shown(bool(done.reply.notifications("notifications/progress")), "steps", "told no progress")
+    check_shown(bool(done.reply.notifications("notifications/progress")), "steps", "sent no progress")
     tokens = {str(dig(each, "params", "progressToken")) for each in done.reply.notifications("notifications/progress")}
     check(tokens == {"judge-1"}, "progress with the token of the request", sorted(tokens), done.reply.exchange)
 
@@ -174,9 +174,9 @@ async def progress_is_told_with_its_token(ctx: Ctx) -> None:
 async def progress_grows(ctx: Ctx) -> None:
     done = await ctx.once(_call_with_progress)
     values = [dig(each, "params", "progress") for each in done.reply.notifications("notifications/progress")]
-    check_shown(bool(values), "steps", "told no progress")
+    check_shown(bool(values), "steps", "sent no progress")
     is_right = all(isinstance(each, int | float) for each in values) and values == sorted(set(values))
-    check(is_right, "progress that grows", values, done.reply.exchange)
+    check(is_right, "increasing progress", values, done.reply.exchange)
 
 
 @probes.add
@@ -190,7 +190,7 @@ async def progress_is_over_with_the_response(ctx: Ctx) -> None:
 async def progress_is_told_if_asked(ctx: Ctx) -> None:
     done = await call_tool(ctx, "steps", reads_all=True)
     notifications = done.reply.notifications("notifications/progress")
-    check(not notifications, "no progress that nobody asked for", notifications, done.reply.exchange)
+    check(not notifications, "no progress without a progressToken", notifications, done.reply.exchange)
 
 
 @probes.add
@@ -215,7 +215,7 @@ async def cancel_of_nothing_is_ignored(ctx: Ctx) -> None:
     exchange = await ctx.target.notify("notifications/cancelled", {"requestId": "nobody-asked-this"})
     check(exchange.status == 202, "the status 202", exchange.status, exchange)
     reply = await ctx.target.ask("ping")
-    check(reply.result is not None, "a server that goes on", reply.response, reply.exchange)
+    check(reply.result is not None, "a server that continues to answer", reply.response, reply.exchange)
 
 
 async def _stay_busy(ctx: Ctx) -> None:
@@ -230,7 +230,7 @@ async def _stay_busy(ctx: Ctx) -> None:
         await ctx.target.notify("notifications/cancelled", {"requestId": body["id"], "reason": "enough"})
 
 
-async def _call_with_output_schema(ctx: Ctx) -> Called:
+async def call_with_output_schema(ctx: Ctx) -> Called:
     done = await ctx.once(call_plainly)
     if as_object(dig(done.tool, "outputSchema")) is None:
         raise NotApplicable("the tool has no outputSchema")
@@ -239,7 +239,7 @@ async def _call_with_output_schema(ctx: Ctx) -> Called:
 
 async def _call_to_failure(ctx: Ctx) -> Called:
     done = await call_tool(ctx, "fail")
-    check_shown(dig(done.reply.result, "isError") is True, "fail", "gave a result")
+    check_shown(dig(done.reply.result, "isError") is True, "fail", "returned a result")
     return done
 
 

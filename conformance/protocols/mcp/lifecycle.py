@@ -34,7 +34,7 @@ async def version_is_the_one_asked_for(ctx: Ctx) -> None:
 async def unknown_version_is_answered_with_another(ctx: Ctx) -> None:
     reply = await _initialize(ctx, "1999-01-01")
     actual = dig(reply.result, "protocolVersion")
-    check(isinstance(actual, str) and actual != "1999-01-01", "a protocolVersion of the server's", reply.response)
+    check(isinstance(actual, str) and actual != "1999-01-01", "a protocolVersion of the server", reply.response)
 
 
 @probes.add

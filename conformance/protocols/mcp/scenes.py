@@ -35,9 +35,9 @@ async def tool_named(ctx: Ctx, behaviour: str) -> Any:
     """Return the tool that shows a behaviour: the one that the trigger names, or the first. Raises NotObserved."""
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that no tool does it")
+        raise NotApplicable("the owner declares that no tool does it")
     if not trigger.is_from_user and behaviour != "plain":
-        raise NotObserved("nobody said which tool does it", behaviour)
+        raise NotObserved("needs a tool that does it", behaviour)
     tools = await ctx.once(list_tools)
     if not trigger.agent:
         return tools[0]

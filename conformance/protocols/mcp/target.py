@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import Exchange, as_object, dig
 from babelgate.conformance.wire.http import StreamExchange, Wire
 
 VERSION: Final = "2025-11-25"
@@ -85,7 +85,7 @@ class McpSession:
         async with self.posted(body, schema=schema, **options) as stream:
             exchange = stream.exchange
             while (frame := await stream.next()) is not None:
-                if not reads_all and _is_response(_parse(frame.data)):
+                if not reads_all and _is_response(frame.json_or_none):
                     break
         reply = McpReply(exchange, messages_of(exchange), dig(body, "id"))
         name = self.schema_of(str(dig(body, "method")), reply.result)
@@ -168,15 +168,8 @@ def request(id: Any, method: str, params: Any = None) -> dict[str, Any]:
 
 def messages_of(exchange: Exchange) -> list[Any]:
     if exchange.is_stream:
-        return [_parse(frame.data) for frame in exchange.frames]
+        return [frame.json_or_none for frame in exchange.frames]
     return [exchange.json] if exchange.content else []
-
-
-def _parse(text: str) -> Any:
-    try:
-        return parse_json(text)
-    except InvalidJson:
-        return None
 
 
 def _is_response(message: Any) -> bool:

@@ -104,7 +104,7 @@ async def caller_that_takes_no_stream_is_refused_or_answered(ctx: Ctx) -> None:
 async def broken_json_is_refused(ctx: Ctx) -> None:
     reply = await ctx.once(_post_broken_json)
     status = reply.exchange.status or 0
-    check(400 <= status < 500, "a refusal with a 4xx", reply.exchange.status, reply.exchange)
+    check(400 <= status < 500, "a 4xx status", reply.exchange.status, reply.exchange)
 
 
 @probes.add
@@ -117,7 +117,7 @@ async def broken_json_is_a_parse_error(ctx: Ctx) -> None:
 async def batch_is_refused(ctx: Ctx) -> None:
     await ctx.once(_ping)
     reply = await ctx.target.post([request(1, ctx.target.IDLE), request(2, ctx.target.IDLE)])
-    check(400 <= (reply.exchange.status or 0) < 500, "a refusal with a 4xx", reply.exchange.status, reply.exchange)
+    check(400 <= (reply.exchange.status or 0) < 500, "a 4xx status", reply.exchange.status, reply.exchange)
 
 
 @probes.add
@@ -131,7 +131,7 @@ async def what_is_no_request_is_refused(ctx: Ctx) -> None:
     await ctx.once(_ping)
     reply = await ctx.target.post({"jsonrpc": "1.0", "id": 1, "method": 7})
     is_refused = reply.code == -32600 or 400 <= (reply.exchange.status or 0) < 500
-    check(is_refused, "an error, or a 4xx", reply.messages, reply.exchange)
+    check(is_refused, "an error, or a 4xx status", reply.messages, reply.exchange)
     check(reply.result is None, "no result", reply.messages, reply.exchange)
 
 
@@ -155,9 +155,9 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     for _ in range(900):
         deep = [deep]
     reply = await ctx.target.ask(ctx.target.IDLE, {"deep": deep}, is_valid=False)
-    check((reply.exchange.status or 0) < 500, "no failure of the server", reply.exchange.status, reply.exchange)
+    check((reply.exchange.status or 0) < 500, "no server error", reply.exchange.status, reply.exchange)
     after = await ctx.target.ask(ctx.target.IDLE)
-    check(after.result is not None, "a server that goes on", after.response, after.exchange)
+    check(after.result is not None, "a server that continues to answer", after.response, after.exchange)
 
 
 async def _ping(ctx: Ctx) -> McpReply:

@@ -46,7 +46,7 @@ async def ids_lead_nowhere(ctx: Ctx) -> None:
         exchange = await ctx.wire.request("GET", url, sends=None, receives=None)
         refused(exchange)
         found = find_leak(exchange.content.decode(errors="replace"))
-        check(not found, "nothing of the inside", found, exchange)
+        check(not found, "no internals", found, exchange)
 
 
 @probes.add

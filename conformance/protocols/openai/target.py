@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check, check_shown
-from babelgate.conformance.wire.exchange import Exchange, InvalidJson, as_list, dig
+from babelgate.conformance.wire.exchange import Exchange, as_list, dig
 from babelgate.conformance.wire.http import StreamExchange, Wire
 
 DONE: Final = "[DONE]"
@@ -128,7 +128,7 @@ def trigger_of(ctx: Ctx, behaviour: str) -> tuple[str, str]:
     """
     trigger = ctx.triggers[behaviour]
     if trigger.is_never:
-        raise NotApplicable("its owner says that the model never does it")
+        raise NotApplicable("the owner declares that the model never does it")
     if not trigger.is_from_user and behaviour != "plain":
         raise NotObserved(NO_TRIGGER, behaviour)
     return trigger.agent or ctx.target.model, trigger.text
@@ -156,14 +156,7 @@ def events_of(exchange: Exchange) -> list[Any]:
 
     Another requirement tests their form.
     """
-    events: list[Any] = []
-    for frame in exchange.frames:
-        try:
-            events.append(frame.json)
-        except InvalidJson:
-            if frame.data != DONE:
-                events.append(None)
-    return events
+    return [frame.json_or_none for frame in exchange.frames if frame.data != DONE]
 
 
 def check_answered(exchange: Exchange) -> None:
@@ -178,6 +171,6 @@ def check_answered(exchange: Exchange) -> None:
 
 def refused(exchange: Exchange, *statuses: int) -> None:
     """Raise Failed unless the response is a client error."""
-    wanted = " or ".join(map(str, statuses)) if statuses else "a 4xx"
+    wanted = " or ".join(map(str, statuses)) if statuses else "a 4xx status"
     is_right = exchange.status in statuses if statuses else 400 <= (exchange.status or 0) < 500
     check(is_right, f"a refusal with {wanted}", exchange.status, exchange)

@@ -1,7 +1,7 @@
 """Client of another A2A server: the requests that it sends, and the events that it reads."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,6 @@ from babelgate.canonical.event import (
     LossNoted,
     MessageStarted,
     PartAdded,
-    PartDelta,
     RunEnded,
     UpstreamBound,
 )
@@ -29,7 +28,7 @@ from babelgate.canonical.message import ReasoningPart
 from babelgate.canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
 from tests.adapters.a2a.replies import DONE, artifact, status, task, text
-from tests.driving import BOUND, all_of, fault_of
+from tests.driving import BOUND, all_of, fault_of, streamed_text, until_first_token
 from tests.submissions import make
 
 CARD = "GET /.well-known/agent-card.json"
@@ -85,17 +84,6 @@ def make_call(**fields: Any) -> Invocation:
 
 def log_of(events: Sequence[Event], run_id: str = RUN) -> list[Record]:
     return [Record(seq, seq, "k", run_id, 1, event) for seq, event in enumerate(events, start=1)]
-
-
-def streamed_text(events: Sequence[Event]) -> str:
-    text = ""
-    for event in events:
-        match event:
-            case PartDelta(text=more) | PartAdded(part=TextPart(text=more)):
-                text += more
-            case _:
-                pass
-    return text
 
 
 async def text_from(agent: Client, call: Invocation | None = None) -> str:
@@ -514,12 +502,6 @@ async def test_reattach_without_a_task_id_is_a_fault(agent: Client) -> None:
 
 
 # Cancel
-
-
-async def until_first_token(events: AsyncIterator[Event]) -> None:
-    async for event in events:
-        if isinstance(event, PartAdded):
-            return
 
 
 async def test_reattached_run_can_be_cancelled(far: Far, agent: Client) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
@@ -36,14 +36,12 @@ from babelgate.canonical.event import (
     LossNoted,
     MessageEnded,
     MessageStarted,
-    PartAdded,
-    PartDelta,
     UpstreamBound,
 )
 from tests import loopback
 from tests.adapters.acp.site import BOUND
 from tests.bridge import client as bridge
-from tests.driving import all_of, fault_of
+from tests.driving import all_of, fault_of, streamed_text, until_first_token
 from tests.submissions import make
 
 RUN, SESSION = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"
@@ -144,24 +142,13 @@ def call(**members: Any) -> Invocation:
     return make(Invocation, agent="near", thread_id="t", task_id="k", run_id="x", **members)
 
 
-def text_of(events: Sequence[Event]) -> str:
-    text = ""
-    for event in events:
-        match event:
-            case PartDelta(text=more) | PartAdded(part=TextPart(text=more)):
-                text += more
-            case _:
-                pass
-    return text
-
-
 # A run
 
 
 async def test_a_run_is_streamed_and_bound_to_its_ids(far: Far, agent: Client) -> None:
     events = await all_of(agent.run(call()))
     assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
-    assert text_of(events) == "ab"
+    assert streamed_text(events) == "ab"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert far.calls() == ["POST /runs"]
 
@@ -233,7 +220,7 @@ async def test_an_existing_session_continues_without_a_transcript(far: Far, agen
 
 async def test_events_after_the_end_are_ignored(far: Far, agent: Client) -> None:
     far.set("POST /runs", [*PLAIN, b"data: [DONE]\n\n", b"data: {garbage\n\n", CREATED])
-    assert text_of(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
 
 
 async def test_a_stream_left_open_after_its_end_is_closed(
@@ -241,13 +228,13 @@ async def test_a_stream_left_open_after_its_end_is_closed(
 ) -> None:
     monkeypatch.setattr(client_module, "DRAIN", 0.01)
     far.holds = True
-    assert text_of(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
     assert not far.cancelled.is_set()
 
 
 async def test_done_marks_and_comments_are_ignored(far: Far, agent: Client) -> None:
     far.set("POST /runs", [b": ping\n\n", *PLAIN[:-1], b"data: [DONE]\n\n", COMPLETED])
-    assert text_of(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
 
 
 async def test_a_run_instead_of_a_stream_is_read(far: Far, agent: Client) -> None:
@@ -255,7 +242,7 @@ async def test_a_run_instead_of_a_stream_is_read(far: Far, agent: Client) -> Non
     far.set("POST /runs", of_run("run.completed", output=output)["run"])
     events = await all_of(agent.run(call()))
     assert isinstance(events[0], UpstreamBound)
-    assert text_of(events) == "ab"
+    assert streamed_text(events) == "ab"
 
 
 # Broken streams
@@ -271,7 +258,7 @@ async def test_a_broken_stream_continues_from_the_list_of_events(
     far.set(f"GET /runs/{RUN}", working, working, done)
     far.set(f"GET /runs/{RUN}/events", {"events": PLAIN[:4]}, {"events": PLAIN[:5]}, {"events": PLAIN})
     events = await all_of(agent.run(call()))
-    assert text_of(events) == "ab"
+    assert streamed_text(events) == "ab"
     assert [type(event) for event in events].count(MessageStarted) == 1
     assert isinstance(events[-1], MessageEnded)
 
@@ -281,7 +268,7 @@ async def test_a_run_without_its_last_events_ends_by_its_status(far: Far, agent:
     output = [{"role": "agent/far", "parts": [{"content": "ab"}]}]
     far.set(f"GET /runs/{RUN}", of_run("run.completed", output=output)["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": [CREATED, WORKING]})
-    assert text_of(await all_of(agent.run(call()))) == "ab"
+    assert streamed_text(await all_of(agent.run(call()))) == "ab"
 
 
 async def test_a_server_lost_after_a_broken_stream_is_unreachable(
@@ -326,7 +313,7 @@ async def test_an_await_is_a_question_and_its_answer_resumes_it(far: Far, agent:
     far.set(f"POST /runs/{RUN}", [WORKING, *PLAIN[2:]])
     events = await all_of(agent.run(answering(question)))
     assert events[0] == UpstreamBound(protocol="acp", ids={"run": RUN, "session": SESSION})
-    assert text_of(events) == "ab"
+    assert streamed_text(events) == "ab"
     path, _, body = far.requests[-1]
     assert path == f"POST /runs/{RUN}"
     assert (body["mode"], body["await_resume"]["type"]) == ("stream", "message")
@@ -351,7 +338,7 @@ async def test_a_broken_resumed_stream_continues_after_the_await(far: Far, agent
     far.set(f"POST /runs/{RUN}", whole[5:8])
     far.set(f"GET /runs/{RUN}", COMPLETED["run"])
     far.set(f"GET /runs/{RUN}/events", {"events": whole})
-    assert text_of(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
+    assert streamed_text(await all_of(agent.run(answering(InterruptRaised())))) == "ab"
 
 
 async def test_a_declined_question_is_noted_as_a_loss(far: Far, agent: Client) -> None:
@@ -396,12 +383,6 @@ async def test_reattach_without_a_run_id_is_a_fault(agent: Client) -> None:
 
 
 # Cancel
-
-
-async def until_first_token(events: AsyncIterator[Event]) -> None:
-    async for event in events:
-        if isinstance(event, PartAdded):
-            return
 
 
 async def test_closing_the_iterator_cancels_the_run_upstream(far: Far, agent: Client) -> None:

@@ -215,7 +215,7 @@ async def test_unary_responses_report_losses_in_a_header(site: Site) -> None:
 
 async def test_events_only_in_streams_are_a_loss_of_runs(site: Site) -> None:
     answer = await site.create("moody")
-    lost = 'custom="a generic event of streams and of the list of events, and no part of a run"'
+    lost = 'custom="a generic event in streams and in the list of events; not part of the run"'
     run_id = answer.json()["run_id"]
     assert answer.headers["babelgate-loss"] == lost
     assert (await site.get(f"/runs/{run_id}")).headers["babelgate-loss"] == lost

@@ -41,7 +41,7 @@ from babelgate.conformance.contract import check_agent
 from tests.adapters.a2a.talk import Reminded
 from tests.adapters.aief.far import TASKS, Far, step
 from tests.adapters.aief.site import BOUND
-from tests.driving import all_of
+from tests.driving import all_of, bound_ids
 from tests.submissions import make
 
 STEPS = f"POST {TASKS}/task-1/steps"
@@ -91,14 +91,6 @@ def losses(events: Sequence[Event]) -> list[str]:
     return [event.feature for event in events if isinstance(event, LossNoted)]
 
 
-def bound(events: Sequence[Event]) -> dict[str, str]:
-    ids: dict[str, str] = {}
-    for event in events:
-        if isinstance(event, UpstreamBound):
-            ids |= event.ids
-    return ids
-
-
 def files(events: Sequence[Event]) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for event in events:
@@ -127,7 +119,7 @@ async def test_a_new_tasks_first_step_has_an_empty_object(far: Far, agent: Clien
         assert headers["content-type"] == "application/json"
         assert headers["authorization"] == "Bearer secret"
     assert texts_of(events) == ["Hello"]
-    assert bound(events) == {"task": "task-1", "context": "task-1"}
+    assert bound_ids(events) == {"task": "task-1", "context": "task-1"}
 
 
 @pytest.mark.parametrize(
@@ -246,7 +238,7 @@ async def test_an_endless_agent_stops_at_the_limit_of_steps(far: Far, http: http
     events, fault = await until_fault(Client(far.url, http=http, max_steps=3).run(call()))
     assert fault.code is FaultCode.AGENT_FAILED
     assert len(far.bodies(STEPS)) == len(texts_of(events)) == 3
-    assert "context" not in bound(events)
+    assert "context" not in bound_ids(events)
 
 
 async def test_a_run_ends_at_its_timeout(far: Far, http: httpx.AsyncClient) -> None:
@@ -263,7 +255,7 @@ async def test_an_agent_without_a_last_step_ends_without_a_fault(far: Far, agent
     assert texts_of(events) == ["All"]
     assert losses(events) == ["step"]
     assert isinstance(events[-1], RunEnded) and events[-1].status is RunStatus.SUCCESS
-    assert "context" not in bound(events), "the task cannot be continued"
+    assert "context" not in bound_ids(events), "the task cannot be continued"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +297,7 @@ async def test_a_refused_step_fails_the_run_and_is_not_retried(
     events, fault = await until_fault(agent.run(call()))
     assert (fault.code, fault.message.removeprefix("The agent's server ")) == (code, words)
     assert len(far.bodies(STEPS)) == 1
-    assert bound(events) == {"task": "task-1"}
+    assert bound_ids(events) == {"task": "task-1"}
 
 
 @pytest.mark.parametrize(
@@ -377,11 +369,11 @@ async def test_an_intermediate_step_is_a_question_if_so_configured(far: Far, htt
     asking = await all_of(agent.run(call()))
     assert isinstance(asking[-1], InterruptRaised)
     assert (asking[-1].message.text, asking[-1].ask, texts_of(asking)) == ("What is your name?", "input", [])
-    assert bound(asking) == {"task": "task-1"}, "no context: the next input of the thread may be no answer"
+    assert bound_ids(asking) == {"task": "task-1"}, "no context: the next input of the thread may be no answer"
     events = await all_of(agent.run(answering("Ada", asking[-1])))
     assert far.bodies(STEPS) == [{}, {"input": "Ada"}]
     assert texts_of(events) == ["Hello, Ada."]
-    assert bound(events) == {"task": "task-1", "context": "task-1"}
+    assert bound_ids(events) == {"task": "task-1", "context": "task-1"}
 
 
 async def test_a_gateways_intermediate_step_is_not_a_question(far: Far, http: httpx.AsyncClient) -> None:
@@ -471,7 +463,7 @@ async def test_the_next_turn_is_the_next_step_without_history(far: Far, agent: C
     assert far.calls("POST") == [STEPS]
     assert far.body(STEPS) == {"input": "two", "additional_input": {"a": 1}}
     assert texts_of(events) == ["zwei"]
-    assert bound(events) == {"task": "task-1", "context": "task-1"}
+    assert bound_ids(events) == {"task": "task-1", "context": "task-1"}
 
 
 @pytest.mark.parametrize("at", ["steps", "artifacts"])
@@ -487,7 +479,7 @@ async def test_a_refused_turn_starts_a_new_task_with_the_history(
     assert far.calls("POST")[-3:] == [f"POST {TASKS}{below}" for below in ("", "/task-2/artifacts", "/task-2/steps")]
     before = "Said before in this conversation:\nuser: one\nagent: eins"
     assert far.body(f"POST {TASKS}") == {"input": f"{before}\n\ntwo"}
-    assert bound(events) == {"task": "task-2", "context": "task-2"}
+    assert bound_ids(events) == {"task": "task-2", "context": "task-2"}
     assert files(events) == {}
 
 
@@ -497,7 +489,7 @@ async def test_a_turn_that_may_have_run_is_not_repeated(far: Far, agent: Client,
     far.answers[STEPS] = answer
     events, _ = await until_fault(agent.run(call(upstream={"context": "task-1"})))
     assert far.calls("POST") == [STEPS]
-    assert bound(events)["context"] == "", "the next turn creates a new task"
+    assert bound_ids(events)["context"] == "", "the next turn creates a new task"
 
 
 async def test_an_abandoned_task_is_not_continued(far: Far, agent: Client) -> None:
@@ -512,7 +504,7 @@ async def test_an_abandoned_task_is_not_continued(far: Far, agent: Client) -> No
         async for event in events:
             if isinstance(event, StepEnded):
                 break
-            ids |= bound([event])
+            ids |= bound_ids([event])
     assert ids == {"task": "task-1", "context": ""}
     far.steps = [step("fresh")]
     assert texts_of(await all_of(agent.run(call("Next", history=HISTORY, upstream={"context": ""})))) == ["fresh"]

@@ -408,7 +408,7 @@ async def test_an_input_that_is_not_used_is_a_loss(site: Site) -> None:
     await site.post("steps", task_id)
     answer = await site.http.post(site.at("steps", f"/{task_id}/steps"), json={"input": "no, do it otherwise"})
     assert answer.json()["name"] == "work"
-    assert 'step="the agent was at work already' in answer.headers["babelgate-loss"]
+    assert 'step="the agent was already running' in answer.headers["babelgate-loss"]
     assert "babelgate-loss" not in (await site.http.post(site.at("steps", f"/{task_id}/steps"))).headers
 
 
@@ -419,7 +419,7 @@ async def test_a_refusal_and_metadata_are_losses(tmp_path: Path) -> None:
     async def marked(text: str) -> Message:
         return Message(parts=(TextPart(text="Yes.", metadata={"n": 1}),))
 
-    lost = {"refusal": "shown as text", "metadata": "neither tasks nor steps have any"}
+    lost = {"refusal": "shown as text", "metadata": "tasks and steps have no metadata"}
     agents = {agent.__name__: RegisteredAgent(*wrap(agent, agent.__name__)) for agent in (refuse, marked)}
     async with opened(tmp_path, agents) as site:
         for agent, output, features in (

@@ -34,12 +34,11 @@ from babelgate.canonical.event import (
     PartAdded,
     RunEnded,
     ToolEnded,
-    UpstreamBound,
 )
 from babelgate.conformance.contract import Dialogue, Transcript, check_agent
 from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
-from tests.driving import all_of, raised_fault
+from tests.driving import all_of, bound_ids, raised_fault
 from tests.submissions import make
 
 APIS = ("responses", "chat")
@@ -254,19 +253,11 @@ async def test_chat_completions_receive_the_whole_conversation_each_time(far: Se
     ]
 
 
-def bound(events: Sequence[Event]) -> dict[str, str]:
-    ids: dict[str, str] = {}
-    for event in events:
-        if isinstance(event, UpstreamBound):
-            ids |= event.ids
-    return ids
-
-
 HISTORY = (Message.of("one", "user"), Message.of("eins", "agent"))
 
 
 async def test_response_continues_the_previous_one_without_repeating_it(far: Server, agent: Client) -> None:
-    ids = bound(await all_of(agent.run(call("one"))))
+    ids = bound_ids(await all_of(agent.run(call("one"))))
     assert ids == {"run": "resp_1", "context": "resp_1"}
     await all_of(agent.run(call("two", history=HISTORY, upstream={"context": "resp_1"})))
     assert far.body()["previous_response_id"] == "resp_1"
@@ -291,7 +282,7 @@ async def test_response_of_a_server_without_storage_is_not_continued(far: Server
     raw = {"type": "response.created", "response": {"id": "resp_1", "store": False}}
     done = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "store": False}}
     far.raw = framed(raw, done)
-    assert bound(await all_of(agent.run(call()))) == {"run": "resp_1"}
+    assert bound_ids(await all_of(agent.run(call()))) == {"run": "resp_1"}
 
 
 async def test_server_without_responses_is_remembered(far: Server, agent: Client) -> None:
@@ -389,10 +380,10 @@ async def test_results_continue_the_response_that_called(far: Server, agent: Cli
     far.model = asks(*TWO)
     dialogue = Dialogue(agent)
     first = await dialogue.say("Weather?")
-    assert bound(first.events) == {"run": "resp_1"}, "a thread does not go on from a call without its result"
+    assert bound_ids(first.events) == {"run": "resp_1"}, "a thread does not go on from a call without its result"
     answering = await results(dialogue, "sun", "rain")
     events = await all_of(agent.run(answering(upstream={"run": "resp_1", "context": "resp_0"})))
-    assert bound(events) == {"run": "resp_2", "context": "resp_2"}
+    assert bound_ids(events) == {"run": "resp_2", "context": "resp_2"}
     assert far.body()["previous_response_id"] == "resp_1"
     assert far.body()["input"] == [
         {"type": "function_call_output", "call_id": "call_1", "output": "sun"},

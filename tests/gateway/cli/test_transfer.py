@@ -279,7 +279,7 @@ async def test_active_runs_are_exported_only_on_request(tmp_path: Path) -> None:
         code, output = await asyncio.to_thread(transfer, tmp_path, "export", "--active", "--out", "target/all.jsonl")
         assert code == 0 and output.endswith("left out: 0\n")
     code, output = transfer(tmp_path / "target", "import", "all.jsonl")
-    assert code == 0 and "2 runs were at work or waited: the next gateway takes them up as after a crash" in output
+    assert code == 0 and "2 runs were active or waiting: the next gateway recovers them as after a crash" in output
     async with opened(tmp_path / "target", {"slow": demo.slow, "echo": demo.echo}) as gateway:
         task = await ends(gateway.hub, slow, owner=DEFAULT_OWNER)
         assert task.state is TaskState.FAILED and task.fault is not None

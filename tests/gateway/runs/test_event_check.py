@@ -59,6 +59,7 @@ from babelgate.gateway.ids import new_id
 from babelgate.gateway.runs.event_check import EventValidator
 from tests import strategies
 from tests.examples import examples
+from tests.nested import nested
 
 LIMIT = 10_000
 
@@ -260,18 +261,11 @@ def test_an_event_that_no_encoder_can_show_is_refused(events: Sequence[Event]) -
     refused(*events)
 
 
-def deep(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
 NOT_JSON: dict[str, Any] = {
     "nan": float("nan"),
     "infinity": float("-inf"),
     "surrogate": "\ud800",
-    "deep": deep(1000),
+    "deep": nested(1000),
     "object": object(),
     "bytes": b"a",
     "set": {1},

@@ -29,7 +29,7 @@ from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Published, Transaction
 from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.wire import Wire
-from tests.postgres import connect, empty, url_of
+from tests.postgres import connect
 
 THREAD = Scope("t")
 
@@ -69,12 +69,6 @@ async def opened(url: str, folder: Path) -> AsyncGenerator[Node]:
         node.journal.channels.close_all()
         node.reads.close()
         await within(node.journal.close())
-
-
-@pytest.fixture
-def url(postgres_tables: str) -> str:
-    empty(postgres_tables)
-    return url_of(postgres_tables)
 
 
 @pytest.fixture

@@ -19,16 +19,9 @@ from babelgate.gateway.storage.notifier import Notifier
 from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.test_listener import Node, change, create, erase, opened
 from tests.gateway.storage.wire import Wire
-from tests.postgres import empty, url_of
 from tests.postgres_server import PostgresServer, postgres_server
 
 _NOTICE = b"pg_notify"
-
-
-@pytest.fixture
-def url(postgres_tables: str) -> str:
-    empty(postgres_tables)
-    return url_of(postgres_tables)
 
 
 @pytest.fixture

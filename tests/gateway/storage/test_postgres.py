@@ -34,15 +34,9 @@ from babelgate.gateway.storage.unavailable import Unreachable, Unsettled, Unstor
 from tests.gateway.hubs import eventually, within
 from tests.gateway.storage.revisions import migrate_to
 from tests.gateway.storage.wire import Commit, Wire
-from tests.postgres import connect, empty, new_schema, new_tables, run, url_of
+from tests.postgres import connect, new_schema, new_tables, run, url_of
 from tests.running import running
 from tests.skip import missing
-
-
-@pytest.fixture
-def url(postgres_tables: str) -> str:
-    empty(postgres_tables)
-    return url_of(postgres_tables)
 
 
 @pytest.fixture

@@ -28,16 +28,10 @@ from babelgate.gateway.storage.transaction import Erased, Transaction
 from tests.gateway.hubs import eventually, within
 from tests.gateway.invariant import check_database
 from tests.gateway.storage.wire import Wire
-from tests.postgres import connect, empty, new_schema, url_of
+from tests.postgres import connect, new_schema, url_of
 
 T = TypeVar("T")
 ROUNDS = 40
-
-
-@pytest.fixture
-def url(postgres_tables: str) -> str:
-    empty(postgres_tables)
-    return url_of(postgres_tables)
 
 
 @asynccontextmanager

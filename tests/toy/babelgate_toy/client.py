@@ -2,17 +2,15 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel
 from pydantic_core import to_json
 
-from babelgate.adapters.kit.client.answers import ERROR_RESPONSE_LIMIT, LISTING_LIMIT, read_answer
+from babelgate.adapters.kit.client.answers import LISTING_LIMIT
 from babelgate.adapters.kit.client.calls import Calls
-from babelgate.adapters.kit.client.error_response import response_error
-from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.json import validate
 from babelgate.canonical import AgentInfo, Event, Fault, FaultCode, FaultError, Invocation, TextPart
 from babelgate.canonical.event import MessageEnded, MessageStarted, PartAdded, UpstreamBound
@@ -75,12 +73,11 @@ async def discover(url: str, http: httpx.AsyncClient, headers: Mapping[str, str]
 
 
 class _HttpClient(Calls):
-    async def read_error_response(self, response: httpx.Response) -> FaultError:
-        words = f"The agent's server answered {response.status_code}"
-        with suppress(FaultError, KeyError, TypeError):
-            answer = cast("Any", await read_answer(response, ERROR_RESPONSE_LIMIT))
-            words = f"{words}: {answer['oops']['words']}"
-        return response_error(Fault(code=fault_code(response.status_code), message=words), response)
+    def decode_error_body(self, status: int, answer: Any) -> Fault:
+        fault = super().decode_error_body(status, answer)
+        with suppress(KeyError, TypeError):
+            return fault.replace(message=f"{fault.message}: {answer['oops']['words']}")
+        return fault
 
 
 def _read(model: type[M], answer: Json) -> M:

@@ -27,8 +27,8 @@ probes: Final = Probes[A2aTarget]()
 async def cancel_gives_the_task(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long:
         reply = await long.binding.call("CancelTask", {"id": long.id})
-        check(not reply.reason, "CancelTask of a task at work succeeds", reply.reason, reply.exchange)
-        check(dig(reply.result, "id") == long.id, "the task that was cancelled", reply.result, reply.exchange)
+        check(not reply.reason, "CancelTask of a running task succeeds", reply.reason, reply.exchange)
+        check(dig(reply.result, "id") == long.id, "the cancelled task", reply.result, reply.exchange)
 
 
 @probes.add
@@ -91,4 +91,4 @@ async def cancel_ends_the_stream(ctx: Ctx, binding: str) -> None:
         await long.binding.call("CancelTask", {"id": long.id})
         await stream.stream.rest_of_it()
         states = [state_of(dig(each, "task") or dig(each, "statusUpdate")) for each in stream.payloads]
-        check("TASK_STATE_CANCELED" in states, "the stream tells that the task is canceled", states, stream.exchange)
+        check("TASK_STATE_CANCELED" in states, "the state canceled in the stream", states, stream.exchange)

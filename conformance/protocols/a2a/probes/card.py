@@ -35,8 +35,8 @@ async def again(ctx: Ctx, **headers: str) -> Exchange:
 @probes.add
 async def card_is_well_known(ctx: Ctx) -> None:
     exchange = ctx.target.found.exchange
-    check(exchange.url.endswith(WELL_KNOWN), f"the card lies at {WELL_KNOWN}", exchange.url, exchange)
-    check(exchange.status == 200, "the card is given with status 200", exchange.status, exchange)
+    check(exchange.url.endswith(WELL_KNOWN), f"the card at {WELL_KNOWN}", exchange.url, exchange)
+    check(exchange.status == 200, "the card with status 200", exchange.status, exchange)
     check(ctx.target.card is not None, "the card is a JSON object", exchange.json, exchange)
 
 
@@ -102,7 +102,7 @@ async def card_signatures_have_headers(ctx: Ctx) -> None:
             header = None
         is_right = isinstance(dig(header, "alg"), str) and isinstance(dig(header, "kid"), str)
         check(is_right, "a protected header of JSON with alg and kid", header or text, ctx.target.found.exchange)
-        check(dig(header, "alg") != "none", "an algorithm that signs", header, ctx.target.found.exchange)
+        check(dig(header, "alg") != "none", "a signature algorithm", header, ctx.target.found.exchange)
 
 
 @probes.add

@@ -9,7 +9,7 @@ from babelgate.conformance.protocols.a2a.binding import TERMINAL, A2aReply, is_r
 from babelgate.conformance.protocols.a2a.scenes import each_binding, final_reply, plain
 from babelgate.conformance.samples import BYTES, FILE_NAME, WORDS, check_repeated
 from babelgate.conformance.verdict import check, check_shown
-from babelgate.conformance.wire.exchange import InvalidJson, as_list, dig, parse_json
+from babelgate.conformance.wire.exchange import as_list, dig, json_or_none
 
 probes: Final = Probes[A2aTarget]()
 
@@ -45,19 +45,11 @@ async def files_are_given_unharmed(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(with_file, binding)
     files = _files_of(sent)
     raws = [str(part["raw"]) for part in files if dig(part, "raw") is not None]
-    check_shown(bool(raws), "files", "gave no file with its bytes")
+    check_shown(bool(raws), "files", "returned no file bytes")
     received = [_decode_base64(raw) for raw in raws]
     has_name = any(dig(part, "filename") == FILE_NAME for part in files)
-    check_shown(BYTES in received or has_name, "files", "gave a file of its own")
+    check_shown(BYTES in received or has_name, "files", "returned another file")
     check(BYTES in received, "the 256 bytes that were sent, in base64", raws, sent.exchange)
-
-
-def _is_json(text: str) -> bool:
-    """Return True if a text is a JSON object or array."""
-    try:
-        return isinstance(parse_json(text), dict | list)
-    except InvalidJson:
-        return False
 
 
 def _decode_base64(raw: str) -> bytes:
@@ -72,11 +64,11 @@ def _decode_base64(raw: str) -> bytes:
 async def files_have_names(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(with_file, binding)
     files = _files_of(sent)
-    check_shown(bool(files), "files", "gave no file")
+    check_shown(bool(files), "files", "returned no file")
     is_same = any(_decode_base64(str(dig(part, "raw"))) == BYTES for part in files)
     names = [dig(part, "filename") for part in files]
-    check_shown(is_same or FILE_NAME in names, "files", "gave a file of its own")
-    check(FILE_NAME in names, "the file with the name it came with", names, sent.exchange)
+    check_shown(is_same or FILE_NAME in names, "files", "returned another file")
+    check(FILE_NAME in names, "the file with the name that was sent", names, sent.exchange)
 
 
 def _files_of(sent: A2aReply) -> list[Any]:
@@ -92,7 +84,12 @@ async def data_is_given(ctx: Ctx, binding: str) -> None:
     parts = [*parts_of(sent.task), *message_parts]
     has_data = any("data" in part for part in parts)
     texts = [text for text in (dig(part, "text") for part in parts) if isinstance(text, str)]
-    check(has_data or not any(_is_json(text) for text in texts), "data in a data part", texts, sent.exchange)
+    check(
+        has_data or not any(isinstance(json_or_none(text), dict | list) for text in texts),
+        "data in a data part",
+        texts,
+        sent.exchange,
+    )
     check_shown(has_data, "data", "answered without a data part")
 
 

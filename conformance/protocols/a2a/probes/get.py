@@ -28,7 +28,7 @@ async def get_gives_the_task(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "plain")
     reply = await agent[binding].call("GetTask", {"id": sent.task["id"]})
     check(not reply.reason, "GetTask succeeds", reply.reason, reply.exchange)
-    check(dig(reply.result, "id") == sent.task["id"], "the task that was asked for", reply.result, reply.exchange)
+    check(dig(reply.result, "id") == sent.task["id"], "the requested task", reply.result, reply.exchange)
     context = dig(sent.task, "contextId")
     check(dig(reply.result, "contextId") == context, f"its context {context}", reply.result, reply.exchange)
 
@@ -53,7 +53,7 @@ async def get_gives_the_artifacts(ctx: Ctx, binding: str) -> None:
     task = await get(await agent_for(ctx, "plain"), binding, sent.task["id"])
     before = sorted(str(dig(each, "artifactId")) for each in as_list(dig(sent.task, "artifacts")))
     after = sorted(str(dig(each, "artifactId")) for each in as_list(dig(task, "artifacts")))
-    check(before == after, f"the artifacts that SendMessage gave, {before}, and no other", after)
+    check(before == after, f"only the artifacts of SendMessage, {before}", after)
 
 
 @probes.add
@@ -84,6 +84,6 @@ async def the_newest_history_is_kept(ctx: Ctx, binding: str) -> None:
     short = await get(dialogue.agent, binding, dialogue.question.task["id"], historyLength=1)
     history = as_list(dig(short, "history"))
     if not whole or len(history) != 1:
-        raise NotObserved("the agent shows no history, or none when one message is asked for", "question")
+        raise NotObserved("the agent shows no history, or none for historyLength 1", "question")
     last, first = dig(whole, -1, "messageId"), dig(history, 0, "messageId")
     check(first == last, f"the newest message, {last}", first)

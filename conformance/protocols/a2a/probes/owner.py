@@ -14,7 +14,7 @@ probes: Final = Probes[A2aTarget]()
 
 def other(ctx: Ctx) -> dict[str, str]:
     if not ctx.options.other_headers:
-        raise NotObserved("nobody gave the keys of a second caller: --other-header")
+        raise NotObserved("needs the keys of a second caller; pass --other-header")
     return dict(ctx.options.other_headers)
 
 
@@ -38,7 +38,7 @@ async def strangers_are_told_how_to_come_in(ctx: Ctx, binding: str) -> None:
     params = {"message": message(ctx.triggers["plain"].text)}
     reply = await agent[binding].call("SendMessage", params, is_valid=False, is_anonymous=True)
     actual = reply.exchange.header("www-authenticate")
-    check(bool(actual), "WWW-Authenticate beside 401", actual, reply.exchange)
+    check(bool(actual), "the header WWW-Authenticate", actual, reply.exchange)
 
 
 @probes.add
@@ -57,7 +57,7 @@ async def anothers_task_cannot_be_cancelled(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long:
         check_refusal(await long.binding.call("CancelTask", {"id": long.id}, headers=headers), "TASK_NOT_FOUND")
         state = state_of(await long.get())
-        check(state != "TASK_STATE_CANCELED", "a task that goes on", state)
+        check(state != "TASK_STATE_CANCELED", "a task that continues", state)
 
 
 @probes.add

@@ -59,7 +59,7 @@ async def webhook(ctx: Ctx, binding: str) -> str:
         return near
     reply = await create(agent[binding], sent.task["id"], _PUBLIC_URL, id="babelgate-1")
     if reply.reason and is_about_the_url(reply.exchange):
-        raise NotObserved(f"the agent calls neither {near} nor {_PUBLIC_URL}; let it, or give --callback-host")
+        raise NotObserved(f"the agent refuses to call {near} and {_PUBLIC_URL}; allow one, or pass --callback-host")
     return _PUBLIC_URL
 
 
@@ -78,7 +78,7 @@ async def create_config(ctx: Ctx, binding: str) -> Configured:
     sent = await fresh(ctx, binding)
     agent = await agent_for(ctx, "plain")
     reply = await create(agent[binding], sent.task["id"], url, id=f"babelgate-{uuid4().hex[:8]}", token=_TOKEN)
-    check(not reply.reason, "a push notification config is taken", reply.reason, reply.exchange)
+    check(not reply.reason, "a push notification config is accepted", reply.reason, reply.exchange)
     return Configured(agent[binding], sent.task["id"], url, reply.result, reply.exchange)
 
 
@@ -104,7 +104,7 @@ async def config_has_an_id(ctx: Ctx, binding: str) -> None:
     sent = await fresh(ctx, binding)
     agent = await agent_for(ctx, "plain")
     reply = await create(agent[binding], sent.task["id"], await ctx.once(webhook, binding))
-    check(not reply.reason, "a config without an id is taken", reply.reason, reply.exchange)
+    check(not reply.reason, "a config without an id is accepted", reply.reason, reply.exchange)
     check(bool(dig(reply.result, "id")), "the config has an id", reply.result, reply.exchange)
 
 
@@ -139,7 +139,7 @@ async def several_configs_are_kept(ctx: Ctx, binding: str) -> None:
     await ctx.once(create_config, binding)
     configured = await create_config(ctx, binding)
     second = await create(configured.binding, configured.task, f"{configured.url}/2", id="second")
-    check(not second.reason, "a second config of a task is taken", second.reason, second.exchange)
+    check(not second.reason, "a second config of a task is accepted", second.reason, second.exchange)
     ids = [dig(each, "id") for each in await list_configs(configured)]
     check(
         sorted(map(str, ids)) == sorted([str(dig(configured.config, "id")), "second"]), "both configs, each once", ids
@@ -216,10 +216,10 @@ async def pushed_task(ctx: Ctx, binding: str) -> AsyncGenerator[Hook]:
         reply = await agent[binding].call("SendMessage", params)
         if reply.reason:
             raise NotObserved(
-                f"the agent does not push to {hook.url} ({reply.reason}); let it, or give --callback-host"
+                f"the agent does not push to {hook.url} ({reply.reason}); allow it, or pass --callback-host"
             )
         if reply.task is None:
-            raise NotObserved("the agent answers with messages, of which there is nothing to push", "plain")
+            raise NotObserved("the agent answers with messages, which cause no push notifications", "plain")
         await hook.wait(1, ctx.options.timeout)
         yield hook
 
@@ -263,7 +263,7 @@ async def the_end_is_delivered(ctx: Ctx, binding: str) -> None:
     last = found[-1].request_json
     state = state_of(dig(last, "task") or dig(last, "statusUpdate") or last)
     is_end = state.upper().rpartition("_")[2] in ("COMPLETED", "FAILED", "CANCELED", "REJECTED")
-    check(is_end, "the end of the task as the last delivery", last, found[-1])
+    check(is_end, "a last delivery with the end of the task", last, found[-1])
 
 
 @probes.add
@@ -336,7 +336,7 @@ async def deleted_config_is_not_pushed_to(ctx: Ctx, binding: str) -> None:
         if not await kept_hook.wait(1, ctx.options.timeout):
             raise Prerequisite("a delivery to the other config of the task", None, other.exchange)
         came = await deleted_hook.wait(before + 1, _QUIET_SECONDS)
-        check(not came, "no delivery to a config that was deleted", None, (deleted_hook.deliveries or [None])[-1])
+        check(not came, "no delivery to a deleted config", None, (deleted_hook.deliveries or [None])[-1])
 
 
 @probes.add

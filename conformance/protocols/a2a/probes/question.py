@@ -32,14 +32,14 @@ async def question_is_a_state(ctx: Ctx, binding: str) -> None:
 async def question_is_a_message(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(final_reply, binding, "question")
     parts = as_list(dig(sent.task, "status", "message", "parts"))
-    check(bool(parts), "the status has a message that says what is asked", dig(sent.task, "status"), sent.exchange)
+    check(bool(parts), "a status message with the question", dig(sent.task, "status"), sent.exchange)
 
 
 @probes.add
 @each_binding
 async def answer_goes_on_with_the_task(ctx: Ctx, binding: str) -> None:
     dialogue = await ctx.once(answer_question, binding, "question")
-    check(not dialogue.answer.reason, "the answer is taken", dialogue.answer.reason, dialogue.answer.exchange)
+    check(not dialogue.answer.reason, "the answer is accepted", dialogue.answer.reason, dialogue.answer.exchange)
     id = dig(dialogue.answer.task, "id")
     check(
         id == dialogue.question.task["id"],
@@ -61,7 +61,7 @@ async def answered_task_ends(ctx: Ctx, binding: str) -> None:
 @each_binding
 async def question_and_answer_are_in_the_history(ctx: Ctx, binding: str) -> None:
     dialogue = await ctx.once(answer_question, binding, "question")
-    check(not dialogue.answer.reason, "the answer is taken", dialogue.answer.reason, dialogue.answer.exchange)
+    check(not dialogue.answer.reason, "the answer is accepted", dialogue.answer.reason, dialogue.answer.exchange)
     task = await get(dialogue.agent, binding, dialogue.question.task["id"])
     ids = [str(dig(each, "messageId")) for each in as_list(dig(task, "history"))]
     sent = dialogue.answer.exchange.body.decode()

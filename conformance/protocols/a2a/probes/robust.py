@@ -32,7 +32,7 @@ async def wrong_types_are_refused_and_not_fatal(ctx: Ctx, binding: str) -> None:
     wrong: dict[str, Any] = {"message": {"messageId": "1", "role": "ROLE_USER", "parts": "no parts"}}
     reply = await agent[binding].call("SendMessage", wrong, is_valid=False)
     is_right = bool(reply.reason) and reply.reason not in ("INTERNAL", "HTTP 500")
-    check(is_right, "an error that says it is the caller's", reply.reason_or_result, reply.exchange)
+    check(is_right, "a client error", reply.reason_or_result, reply.exchange)
 
 
 @probes.add
@@ -46,9 +46,9 @@ async def strange_ids_are_not_found(ctx: Ctx, binding: str) -> None:
     for id in ids:
         reply = await agent[binding].call("GetTask", {"id": id})
         check_refusal(reply)
-        check((reply.exchange.status or 0) < 500, "no failure of the server", reply.exchange.status, reply.exchange)
+        check((reply.exchange.status or 0) < 500, "no server error", reply.exchange.status, reply.exchange)
         found = find_leak(reply.exchange.content.decode(errors="replace"))
-        check(not found, "nothing of the inside", found, reply.exchange)
+        check(not found, "no internals", found, reply.exchange)
 
 
 @probes.add
@@ -63,6 +63,6 @@ async def deep_json_kills_nobody(ctx: Ctx, binding: str) -> None:
     params = {"message": message("deep", metadata={"deep": deep})}
     reply = await agent[binding].call("SendMessage", params, is_valid=False)
     is_right = reply.reason != "INTERNAL" and reply.exchange.status != 500
-    check(is_right, "an answer that is no failure of the server", reply.reason_or_result, reply.exchange)
+    check(is_right, "an answer without a server error", reply.reason_or_result, reply.exchange)
     after = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
-    check(not after.reason, "the server goes on", after.reason, after.exchange)
+    check(not after.reason, "the server continues to answer", after.reason, after.exchange)

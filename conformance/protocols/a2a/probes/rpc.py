@@ -8,7 +8,7 @@ from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for,
 from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding
 from babelgate.conformance.protocols.a2a.scenes import plain, stream_message
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import InvalidJson, as_object, dig
+from babelgate.conformance.wire.exchange import as_object, dig
 from babelgate.conformance.wire.jsonrpc import JsonRpcAnswer
 
 probes: Final = Probes[A2aTarget]()
@@ -149,8 +149,5 @@ async def events_have_the_id_of_the_request(ctx: Ctx) -> None:
     streamed = await ctx.once(stream_message, "JSONRPC", "plain")
     expected = dig(streamed.exchange.request_json, "id")
     for frame in streamed.exchange.frames:
-        try:
-            actual = dig(frame.json, "id")
-        except InvalidJson:
-            actual = None
+        actual = dig(frame.json_or_none, "id")
         check(actual == expected, f"the id of the request, {expected}", actual, streamed.exchange)

@@ -34,7 +34,7 @@ async def send_succeeds(ctx: Ctx, binding: str) -> None:
 async def send_waits(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     state = state_of(sent.task)
-    check(state in TERMINAL | INTERRUPTED, "the task has ended or waits for its caller", state, sent.exchange)
+    check(state in TERMINAL | INTERRUPTED, "the task has ended or is interrupted", state, sent.exchange)
 
 
 @probes.add
@@ -80,7 +80,7 @@ async def send_goes_on_in_a_context(ctx: Ctx, binding: str) -> None:
     actual = dig(sent.task, "contextId") or dig(sent.message, "contextId")
     check(actual == context, f"the contextId {context}", actual, sent.exchange)
     id = dig(sent.task, "id")
-    check(id != first.task["id"], "a task of its own, since the first one has ended", id, sent.exchange)
+    check(id != first.task["id"], "a new task, because the first one has ended", id, sent.exchange)
 
 
 @probes.add
@@ -90,7 +90,7 @@ async def tasks_have_ids_of_their_own(ctx: Ctx, binding: str) -> None:
     agent = await agent_for(ctx, "plain")
     sent = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
     id = dig(sent.task, "id")
-    check(id != first.task["id"], "another id than the first task's", id, sent.exchange)
+    check(id != first.task["id"], "an id other than that of the first task", id, sent.exchange)
 
 
 @probes.add
@@ -103,7 +103,7 @@ async def two_messages_at_once_are_two_tasks(ctx: Ctx, binding: str) -> None:
         *(agent[binding].call("SendMessage", {"message": message(text, contextId=context)}) for _ in range(3))
     )
     for each in sent:
-        check(not each.reason, "each of three messages at once in one context succeeds", each.reason, each.exchange)
+        check(not each.reason, "three concurrent messages in one context succeed", each.reason, each.exchange)
     ids = [dig(each.task, "id") for each in sent]
     check(len(set(map(str, ids))) == 3, "three tasks", ids, sent[-1].exchange)
 
@@ -154,7 +154,7 @@ async def context_is_inferred_from_the_task(ctx: Ctx, binding: str) -> None:
     check(state_of(question.task) in INTERRUPTED, "the task waits for its caller", question.task, question.exchange)
     answer = message(str(ctx.triggers["question"].answer), taskId=question.task["id"])
     reply = await agent[binding].call("SendMessage", {"message": answer})
-    check(not reply.reason, "an answer with the taskId alone succeeds", reply.reason, reply.exchange)
+    check(not reply.reason, "an answer with only the taskId succeeds", reply.reason, reply.exchange)
     actual = (dig(reply.task, "id"), dig(reply.task, "contextId"))
     expected = (question.task["id"], question.task.get("contextId"))
     check(actual == expected, f"the task {expected[0]} in the context {expected[1]}", actual, reply.exchange)
@@ -186,7 +186,7 @@ async def failure_is_a_state(ctx: Ctx, binding: str) -> None:
 async def failure_has_a_reason(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(final_reply, binding, "fail")
     parts = as_list(dig(sent.task, "status", "message", "parts"))
-    check(bool(parts), "the status has a message that says why", dig(sent.task, "status"), sent.exchange)
+    check(bool(parts), "a status message with the reason", dig(sent.task, "status"), sent.exchange)
 
 
 @probes.add
@@ -215,7 +215,7 @@ async def the_agent_speaks_as_agent(ctx: Ctx, binding: str) -> None:
     for each in messages:
         if each is not None:
             role = dig(each, "role")
-            check(role == "ROLE_AGENT", "what the agent says has the role of the agent", role, sent.exchange)
+            check(role == "ROLE_AGENT", "messages of the agent have its role", role, sent.exchange)
 
 
 @probes.add
@@ -225,7 +225,7 @@ async def the_user_is_in_the_history_as_user(ctx: Ctx, binding: str) -> None:
     request_body = sent.exchange.body.decode()
     for each in as_list(dig(sent.task, "history")):
         if str(dig(each, "messageId")) in request_body:
-            check(dig(each, "role") == "ROLE_USER", "our message has our role", each, sent.exchange)
+            check(dig(each, "role") == "ROLE_USER", "messages of the caller have its role", each, sent.exchange)
 
 
 @probes.add
@@ -233,4 +233,4 @@ async def the_user_is_in_the_history_as_user(ctx: Ctx, binding: str) -> None:
 async def artifacts_have_ids_of_their_own(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     ids = [str(dig(each, "artifactId")) for each in as_list(dig(sent.task, "artifacts"))]
-    check(len(ids) == len(set(ids)), "no two artifacts of a task have one id", ids, sent.exchange)
+    check(len(ids) == len(set(ids)), "unique artifact ids in the task", ids, sent.exchange)

@@ -119,7 +119,7 @@ async def stream_of_a_message_is_one_event(ctx: Ctx, binding: str) -> None:
 async def stream_ends_with_the_task(ctx: Ctx, binding: str) -> None:
     streamed = await ctx.once(task_stream, binding, "plain")
     last = streamed.states[-1] if streamed.states else None
-    check(last in TERMINAL | INTERRUPTED, "the last state told has ended the task, or waits", last, streamed.exchange)
+    check(last in TERMINAL | INTERRUPTED, "a last state that is terminal or interrupted", last, streamed.exchange)
 
 
 @probes.add
@@ -185,7 +185,7 @@ async def pieces_are_appended_to_what_began(ctx: Ctx, binding: str) -> None:
         if id is None:
             continue
         is_first = str(id) not in begun
-        check(not (is_first and dig(update, "append") is True), "append only for an artifact that began", update)
+        check(not (is_first and dig(update, "append") is True), "append only for an artifact that has begun", update)
         begun.add(str(id))
 
 
@@ -200,9 +200,9 @@ async def last_piece_says_so(ctx: Ctx, binding: str) -> None:
             pieces.setdefault(str(id), []).append(dig(update, "lastChunk"))
     parted = {id: flags for id, flags in pieces.items() if len(flags) > 1}
     if not parted:
-        raise NotObserved("no artifact came in pieces", "stream")
+        raise NotObserved("no artifact had several chunks", "stream")
     for id, flags in parted.items():
-        check(flags[-1] is True and True not in flags[:-1], f"lastChunk on the last piece of {id} alone", flags)
+        check(flags[-1] is True and True not in flags[:-1], f"lastChunk only on the last chunk of {id}", flags)
 
 
 @probes.add
@@ -215,9 +215,9 @@ async def streams_come_as_the_agent_works(ctx: Ctx, binding: str) -> None:
         try:
             task = await first_of(stream)
         except Unanswered as error:
-            raise Failed("an event while the agent is at work", str(error), error.exchange) from None
+            raise Failed("an event while the agent runs", str(error), error.exchange) from None
         state = state_of(await get(agent, binding, task["id"]))
-        check(state not in TERMINAL, "a task that is still at work", state, stream.exchange)
+        check(state not in TERMINAL, "a task that is still running", state, stream.exchange)
     await agent[binding].call("CancelTask", {"id": task["id"]})
 
 
@@ -226,7 +226,7 @@ async def streams_come_as_the_agent_works(ctx: Ctx, binding: str) -> None:
 async def failure_ends_the_stream(ctx: Ctx, binding: str) -> None:
     streamed = await ctx.once(task_stream, binding, "fail")
     last = streamed.states[-1] if streamed.states else None
-    check(last == "TASK_STATE_FAILED", "a failed task as the last state", last, streamed.exchange)
+    check(last == "TASK_STATE_FAILED", "failed as the last state", last, streamed.exchange)
     check(streamed.exchange.is_ended, "the agent closes the stream", streamed.exchange.error, streamed.exchange)
 
 
@@ -248,7 +248,7 @@ async def a_reader_that_leaves_stops_nothing(ctx: Ctx, binding: str) -> None:
         try:
             task = await first_of(stream)
         except Unanswered as error:
-            raise Prerequisite("an event while the agent is at work", str(error), error.exchange) from None
+            raise Prerequisite("an event while the agent runs", str(error), error.exchange) from None
     state = state_of(await get(agent, binding, task["id"]))
-    check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that goes on", state)
+    check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that continues", state)
     await agent[binding].call("CancelTask", {"id": task["id"]})

@@ -49,7 +49,7 @@ async def subscription_begins_with_the_task(ctx: Ctx, binding: str) -> None:
     async with long_task(ctx, binding) as long, long.binding.stream("SubscribeToTask", {"id": long.id}) as stream:
         is_streaming(stream)
         first = await stream.next()
-        check(dig(first, "task", "id") == long.id, "the task, as it is now", first, stream.exchange)
+        check(dig(first, "task", "id") == long.id, "the current task", first, stream.exchange)
 
 
 @probes.add
@@ -117,7 +117,10 @@ async def all_subscribers_are_told_the_same(ctx: Ctx, binding: str) -> None:
                     await _need_end(long, other)
                 raise
         check(
-            bool(first) and first[-1:] == second[-1:], f"the states told to the first, {first}", second, other.exchange
+            bool(first) and first[-1:] == second[-1:],
+            f"the states that the first subscriber received, {first}",
+            second,
+            other.exchange,
         )
 
 
@@ -129,7 +132,7 @@ async def a_subscriber_that_leaves_disturbs_no_other(ctx: Ctx, binding: str) -> 
         async with long.binding.stream("SubscribeToTask", {"id": long.id}) as leaving:
             is_streaming(leaving)
         state = state_of(await long.get())
-        check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that goes on", state)
+        check(state in ("TASK_STATE_WORKING", "TASK_STATE_SUBMITTED"), "a task that continues", state)
         is_cancelled = await _end(long)
         try:
             states = await end_of(staying)

@@ -42,7 +42,7 @@ async def last_update_is_final(ctx: Ctx, binding: str) -> None:
 async def only_the_last_update_is_final(ctx: Ctx, binding: str) -> None:
     streamed = await ctx.once(task_stream, binding, "stream")
     early = [each for each in streamed.payloads[:-1] if is_final(each)]
-    check(not early, "final: true on the last event alone", early, streamed.exchange)
+    check(not early, "final: true only on the last event", early, streamed.exchange)
 
 
 @probes.add
@@ -63,8 +63,8 @@ async def question_is_final(ctx: Ctx, binding: str) -> None:
     streamed = await shown_stream(ctx, binding, "question")
     updates = [each for each in streamed.payloads if state_of(dig(each, "statusUpdate")) == "TASK_STATE_INPUT_REQUIRED"]
     if not updates:
-        raise NotObserved("the stream did not tell the question as a status update", "question")
-    check(is_final(updates[-1]), "final: true, since the stream goes no further", updates[-1], streamed.exchange)
+        raise NotObserved("the stream had no status update for the question", "question")
+    check(is_final(updates[-1]), "final: true on the update that ends the stream", updates[-1], streamed.exchange)
 
 
 @probes.add
@@ -91,7 +91,7 @@ async def blocking_may_be_false(ctx: Ctx, binding: str) -> None:
     await ctx.once(plain, binding)
     params = {**_hello(ctx), "configuration": {"returnImmediately": True}}
     reply = await (await agent_for(ctx, "plain"))[binding].call("SendMessage", params)
-    check(not reply.reason, "blocking: false is taken", reply.reason, reply.exchange)
+    check(not reply.reason, "blocking: false is accepted", reply.reason, reply.exchange)
 
 
 def _hello(ctx: Ctx) -> dict[str, Any]:
@@ -134,7 +134,7 @@ async def card_url_has_one_transport(ctx: Ctx) -> None:
 async def card_url_is_among_the_interfaces(ctx: Ctx) -> None:
     card = card_of(ctx)
     urls = [dig(each, "url") for each in as_list(dig(card, "additionalInterfaces"))]
-    check(dig(card, "url") in urls, "the card's url among them", urls, ctx.target.found.exchange)
+    check(dig(card, "url") in urls, "the card's url among the additional interfaces", urls, ctx.target.found.exchange)
 
 
 @probes.add

@@ -94,9 +94,9 @@ async def rest_paths_lead_nowhere_else(ctx: Ctx) -> None:
     for path in ("/tasks/..%2f..%2f..%2f..%2fetc%2fpasswd", "/tasks/%2e%2e/%2e%2e/%2e%2e/etc/passwd", "/tasks/x%00"):
         exchange = await ctx.wire.request("GET", rest.root + path, sends=None, receives=None, headers=rest.headers)
         status = exchange.status or 0
-        check(400 <= status < 500, "an error of the caller's", status, exchange)
+        check(400 <= status < 500, "a 4xx status", status, exchange)
         found = find_leak(exchange.content.decode(errors="replace"))
-        check(not found, "nothing of the inside", found, exchange)
+        check(not found, "no internals", found, exchange)
 
 
 @probes.add

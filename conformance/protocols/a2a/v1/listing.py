@@ -74,7 +74,7 @@ async def list_is_of_the_context(ctx: Ctx, binding: str) -> None:
     contexts = {str(dig(each, "contextId")) for each in as_list(dig(reply.result, "tasks"))}
     check(
         contexts <= {full_shelf.context},
-        f"tasks of the context {full_shelf.context} alone",
+        f"only tasks of the context {full_shelf.context}",
         sorted(contexts),
         reply.exchange,
     )
@@ -171,7 +171,7 @@ async def unknown_page_token_is_refused(ctx: Ctx, binding: str) -> None:
 def bad_request(reply: A2aReply) -> None:
     """Check for the error of invalid parameters, which in REST has a status and no reason."""
     is_right = reply.reason == "INVALID_PARAMS" or (bool(reply.reason) and reply.exchange.status == 400)
-    check(is_right, "the error of invalid parameters", reply.reason_or_result, reply.exchange)
+    check(is_right, "the invalid-parameters error", reply.reason_or_result, reply.exchange)
 
 
 @probes.add
@@ -196,7 +196,7 @@ async def artifacts_are_left_out(ctx: Ctx, binding: str) -> None:
 async def artifacts_are_included_if_wanted(ctx: Ctx, binding: str) -> None:
     full_shelf = await ctx.once(shelf, binding)
     if not as_list(dig(full_shelf.tasks[0], "artifacts")):
-        raise NotObserved("the agent gave no artifact", "plain")
+        raise NotObserved("the agent produced no artifact", "plain")
     reply = await full_shelf.list(includeArtifacts=True)
     for each in as_list(dig(reply.result, "tasks")):
         check(bool(as_list(dig(each, "artifacts"))), "tasks with their artifacts", each, reply.exchange)

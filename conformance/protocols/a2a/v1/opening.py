@@ -9,7 +9,7 @@ from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
 from babelgate.conformance.wire.exchange import as_list, dig
 
 
-class CardReaderV1(opening.CardReader):
+class RevisionV1(opening.A2aRevision):
     version = "1.0"
     interface = "interface of version 1.x"
     dialect = RevisionConversion(
@@ -53,4 +53,4 @@ class CardReaderV1(opening.CardReader):
         return {"A2A-Version": "1.0", **({"A2A-Extensions": ",".join(required)} if required else {})}
 
 
-REVISION: Final = CardReaderV1()
+REVISION: Final = RevisionV1()

@@ -49,7 +49,7 @@ async def version_may_be_in_the_query(ctx: Ctx) -> None:
     url = f"{agent['HTTP+JSON'].url}/tasks/{uuid4()}?A2A-Version=1.0"
     headers = {name: value for name, value in REVISION.headers(agent.card).items() if name != "A2A-Version"}
     exchange = await ctx.wire.request("GET", url, sends=None, receives={4: "RestError"}, headers=headers)
-    check(exchange.status == 404, "status 404, for a task that there is not", exchange.status, exchange)
+    check(exchange.status == 404, "status 404 for an unknown task", exchange.status, exchange)
 
 
 @probes.add

@@ -30,7 +30,7 @@ async def agent_is_found_by_name(ctx: Ctx) -> None:
     names = [dig(each, "name") for each in as_list(exchange.json)]
     check(wanted in names, f"the agent {wanted}", names, exchange)
     none = await _search(ctx, name=f"no-agent-{unknown_id()}")
-    check(none.status == 200 and none.json == [], "no agent for a name that none has", none.json, none)
+    check(none.status == 200 and none.json == [], "no agent for an unknown name", none.json, none)
 
 
 @probes.add
@@ -48,7 +48,7 @@ async def agent_is_described(ctx: Ctx) -> None:
     agent_id = dig(listed.json, 0, "agent_id")
     exchange = await ctx.target.ask("GET", f"/agents/{agent_id}", receives="Agent")
     check(exchange.status == 200, "an agent is found with status 200", exchange.status, exchange)
-    check(exchange.json == dig(listed.json, 0), "it is described as in the list", exchange.json, exchange)
+    check(exchange.json == dig(listed.json, 0), "the same agent as in the list", exchange.json, exchange)
 
 
 @probes.add
@@ -56,7 +56,7 @@ async def agent_has_schemas(ctx: Ctx) -> None:
     agent_id = dig((await ctx.once(_list_all)).json, 0, "agent_id")
     exchange = await ctx.target.ask("GET", f"/agents/{agent_id}/schemas", receives="AgentSchema")
     check(exchange.status == 200, "the schemas with status 200", exchange.status, exchange)
-    check(dig(exchange.json, "agent_id") == agent_id, f"those of {agent_id}", exchange.json, exchange)
+    check(dig(exchange.json, "agent_id") == agent_id, f"the schemas of {agent_id}", exchange.json, exchange)
 
 
 @probes.add

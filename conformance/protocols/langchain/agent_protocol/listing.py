@@ -26,7 +26,7 @@ async def runs_are_found_by_status(ctx: Ctx) -> None:
     exchange = await _search(ctx, thread_id=done.thread_id, status="success")
     check(ids_of(exchange, "run_id") == [done.run_id], "the run that succeeded", exchange.json, exchange)
     none = await _search(ctx, thread_id=done.thread_id, status="error")
-    check(none.status == 200 and none.json == [], "none that failed", none.json, none)
+    check(none.status == 200 and none.json == [], "no failed run", none.json, none)
 
 
 @probes.add
@@ -43,7 +43,7 @@ async def runs_are_found_by_agent(ctx: Ctx) -> None:
     exchange = await _search(ctx, thread_id=done.thread_id, agent_id=agent)
     check(ids_of(exchange, "run_id") == [done.run_id], f"the run of {agent}", exchange.json, exchange)
     none = await _search(ctx, thread_id=done.thread_id, agent_id="no-such-agent")
-    check(none.status in (200, 404) and not ids_of(none, "run_id"), "none of another", none.json, none)
+    check(none.status in (200, 404) and not ids_of(none, "run_id"), "no run of another agent", none.json, none)
 
 
 @probes.add
@@ -52,7 +52,7 @@ async def found_runs_are_told_page_by_page(ctx: Ctx) -> None:
     pages = [await _search(ctx, thread_id=thread_id, limit=1, offset=offset) for offset in (0, 1)]
     found = [ids_of(each, "run_id") for each in pages]
     check([len(each) for each in found] == [1, 1], "limit=1 gives one run a page", found, pages[1])
-    check(sorted(str(each[0]) for each in found) == sorted(ids), "each run on a page of its own", found, pages[1])
+    check(sorted(str(each[0]) for each in found) == sorted(ids), "each run on a separate page", found, pages[1])
 
 
 @probes.add
@@ -69,7 +69,7 @@ async def runs_of_a_thread_are_told_page_by_page(ctx: Ctx) -> None:
     pages = [await _list(ctx, thread_id, limit=1, offset=offset) for offset in (0, 1)]
     found = [ids_of(each, "run_id") for each in pages]
     check([len(each) for each in found] == [1, 1], "limit=1 gives one run a page", found, pages[1])
-    check(sorted(str(each[0]) for each in found) == sorted(ids), "each run on a page of its own", found, pages[1])
+    check(sorted(str(each[0]) for each in found) == sorted(ids), "each run on a separate page", found, pages[1])
 
 
 async def _run_twice(ctx: Ctx, layout: Layout) -> tuple[str, list[str]]:

@@ -51,7 +51,7 @@ async def values_hold_no_messages(ctx: Ctx) -> None:
         done = await ctx.once(run_and_wait, layout)
         thread = await ctx.target.thread(done.thread_id)
         check(bool(ctx.target.messages(thread.json)), f"messages of the thread ({layout.name})", thread.json, thread)
-        expected = "messages beside the values, and not in them"
+        expected = "messages outside of the values"
         check("messages" not in (dig(thread.json, "values") or {}), expected, thread.json, thread)
 
 
@@ -94,7 +94,7 @@ async def _run_alone(ctx: Ctx, on_completion: str) -> str:
     check(exchange.status == 200, "a run without a thread is answered with 200", exchange.status, exchange)
     thread_id = dig(exchange.json, "run", "thread_id")
     if not isinstance(thread_id, str):
-        raise NotObserved("the run does not tell of its thread")
+        raise NotObserved("the run does not name its thread")
     return thread_id
 
 

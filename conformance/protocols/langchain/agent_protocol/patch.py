@@ -27,7 +27,7 @@ async def values_are_merged(ctx: Ctx) -> None:
         check(each.status == 200, "a patch of values is answered with 200", each.status, each)
     exchange = await ctx.target.thread(thread_id)
     found = [dig(exchange.json, "values", name) for name in ("mood", "kept")]
-    check(found == ["bad", 1], "what was there, and over it what was sent", exchange.json, exchange)
+    check(found == ["bad", 1], "the existing members, overwritten by those of the request", exchange.json, exchange)
 
 
 @probes.add
@@ -43,7 +43,7 @@ async def patch_of_values_is_a_state(ctx: Ctx) -> None:
     thread_id, _ = await ctx.once(_patch_thread)
     states = await ctx.target.history(thread_id)
     moods = [dig(each, "values", "mood") for each in states]
-    check(moods[-2:] == ["bad", "good"], "each patch of values is a state of its own, the oldest last", states)
+    check(moods[-2:] == ["bad", "good"], "a separate state for each patch of values, oldest last", states)
 
 
 @probes.add

@@ -20,10 +20,10 @@ async def next_run_can_queue(ctx: Ctx) -> None:
         second = run_of(created)
         check(dig(created.json, "status") == "pending", "the second run waits", created.json, created)
         first = await ctx.target.run(README, thread_id, run_id)
-        check(dig(first.json, "status") in ("pending", "running"), "the first goes on", first.json, first)
+        check(dig(first.json, "status") in ("pending", "running"), "the first run continues", first.json, first)
         await ctx.target.cancel(README, thread_id, run_id)
         exchange = await ctx.target.run_to_end(README, thread_id, second)
-        check(dig(exchange.json, "status") == "success", "it runs after the first", exchange.json, exchange)
+        check(dig(exchange.json, "status") == "success", "the second run after the first", exchange.json, exchange)
 
 
 @probes.add
@@ -34,7 +34,7 @@ async def next_run_can_interrupt(ctx: Ctx) -> None:
         exchange = await ctx.target.run_to_end(README, thread_id, run_of(created))
         check(dig(exchange.json, "status") == "success", "the second run succeeds", exchange.json, exchange)
         first = await ctx.target.run(README, thread_id, run_id)
-        check(dig(first.json, "status") == "interrupted", "the first is interrupted", first.json, first)
+        check(dig(first.json, "status") == "interrupted", "the first run is interrupted", first.json, first)
 
 
 @probes.add
@@ -45,7 +45,7 @@ async def next_run_can_roll_back(ctx: Ctx) -> None:
         exchange = await ctx.target.run_to_end(README, thread_id, run_of(created))
         check(dig(exchange.json, "status") == "success", "the second run succeeds", exchange.json, exchange)
         first = await ctx.target.run(README, thread_id, run_id)
-        check(first.status == 404, "the first is gone", first.status, first)
+        check(first.status == 404, "the first run is deleted", first.status, first)
 
 
 @probes.add

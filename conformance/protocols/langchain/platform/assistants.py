@@ -36,10 +36,10 @@ async def assistants_are_found_by_graph(ctx: Ctx) -> None:
     graph = dig(await _first(ctx), "graph_id")
     exchange = await _search(ctx, graph_id=graph, limit=100)
     graphs = {dig(each, "graph_id") for each in as_list(exchange.json)}
-    check(graphs == {graph}, f"assistants of {graph} alone", sorted(map(str, graphs)), exchange)
+    check(graphs == {graph}, f"only assistants of {graph}", sorted(map(str, graphs)), exchange)
     none = await _search(ctx, graph_id=f"no-graph-{unknown_id()}")
     is_none = none.status in (200, 404) and not ids_of(none, "assistant_id")
-    check(is_none, "none of a graph that there is not", none.json, none)
+    check(is_none, "no assistant of an unknown graph", none.json, none)
 
 
 @probes.add
@@ -63,7 +63,7 @@ async def assistant_is_found_by_id(ctx: Ctx) -> None:
     first = await _first(ctx)
     exchange = await ctx.target.ask("GET", _path(first), receives="Assistant")
     check(exchange.status == 200, "an assistant is found with status 200", exchange.status, exchange)
-    check(exchange.json == first, "it is what it is in the list", exchange.json, exchange)
+    check(exchange.json == first, "the same assistant as in the list", exchange.json, exchange)
 
 
 @probes.add
@@ -71,7 +71,7 @@ async def assistant_of_a_graph_has_its_id(ctx: Ctx) -> None:
     listed = await ctx.once(_list_all)
     system = [each for each in as_list(listed.json) if dig(each, "metadata", "created_by") == "system"]
     if not system:
-        raise NotApplicable("no assistant is made by the server itself")
+        raise NotApplicable("the server creates no assistant itself")
     for each in system:
         wanted = str(uuid5(_GRAPHS, str(dig(each, "graph_id"))))
         check(dig(each, "assistant_id") == wanted, f"the assistant_id {wanted}", each, listed)
@@ -83,7 +83,7 @@ async def assistant_has_schemas(ctx: Ctx) -> None:
     exchange = await ctx.target.ask("GET", f"{_path(first)}/schemas", receives="GraphSchema")
     check(exchange.status == 200, "the schemas with status 200", exchange.status, exchange)
     graph = dig(first, "graph_id")
-    check(dig(exchange.json, "graph_id") == graph, f"those of {graph}", exchange.json, exchange)
+    check(dig(exchange.json, "graph_id") == graph, f"the schemas of {graph}", exchange.json, exchange)
 
 
 @probes.add
@@ -101,7 +101,7 @@ async def assistant_has_a_graph(ctx: Ctx) -> None:
 async def assistant_tells_its_subgraphs(ctx: Ctx) -> None:
     exchange = await ctx.target.ask("GET", f"{_path(await _first(ctx))}/subgraphs")
     check(exchange.status == 200, "the subgraphs with status 200", exchange.status, exchange)
-    check(as_object(exchange.json) is not None, "an object, empty where there are none", exchange.json, exchange)
+    check(as_object(exchange.json) is not None, "an object, empty if there are no subgraphs", exchange.json, exchange)
 
 
 @probes.add
@@ -121,7 +121,7 @@ async def run_takes_a_graph_for_its_assistant(ctx: Ctx) -> None:
         created = await ctx.target.create(LAYOUT, thread_id, {**body, "assistant_id": name})
         check(created.status == 200, f"a run of {name} is created", created.status, created)
         there = dig(created.json, "assistant_id")
-        check(there == dig(first, "assistant_id"), "it names the assistant by its id", created.json, created)
+        check(there == dig(first, "assistant_id"), "the id of the assistant in the run", created.json, created)
 
 
 @probes.add

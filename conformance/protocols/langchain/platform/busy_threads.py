@@ -22,12 +22,12 @@ async def _check_queued(ctx: Ctx, strategy: str) -> None:
         created = await _create_second(ctx, thread_id, strategy)
         second = run_of(created)
         first = await ctx.target.run(LAYOUT, thread_id, run_id)
-        check(dig(first.json, "status") == "running", "the first run goes on", first.json, first)
+        check(dig(first.json, "status") == "running", "the first run continues", first.json, first)
         waiting = await ctx.target.run(LAYOUT, thread_id, second)
-        check(dig(waiting.json, "status") == "pending", "the second waits", waiting.json, waiting)
+        check(dig(waiting.json, "status") == "pending", "the second run waits", waiting.json, waiting)
         await ctx.target.cancel(LAYOUT, thread_id, run_id)
         exchange = await ctx.target.run_to_end(LAYOUT, thread_id, second)
-        check(dig(exchange.json, "status") == "success", "it runs after the first", exchange.json, exchange)
+        check(dig(exchange.json, "status") == "success", "the second run after the first", exchange.json, exchange)
 
 
 @probes.add
@@ -46,7 +46,7 @@ async def next_run_can_be_rejected(ctx: Ctx) -> None:
         exchange = await _create_second(ctx, thread_id, "reject")
         check(exchange.status == 409, "the status 409", exchange.status, exchange)
         first = await ctx.target.run(LAYOUT, thread_id, run_id)
-        check(dig(first.json, "status") == "running", "the first run goes on", first.json, first)
+        check(dig(first.json, "status") == "running", "the first run continues", first.json, first)
 
 
 @probes.add
@@ -63,7 +63,7 @@ async def next_run_can_interrupt(ctx: Ctx) -> None:
         exchange = await ctx.target.run_to_end(LAYOUT, thread_id, run_of(created))
         check(dig(exchange.json, "status") == "success", "the second run succeeds", exchange.json, exchange)
         first = await ctx.target.run(LAYOUT, thread_id, run_id)
-        check(dig(first.json, "status") == "interrupted", "the first is interrupted", first.json, first)
+        check(dig(first.json, "status") == "interrupted", "the first run is interrupted", first.json, first)
 
 
 @probes.add
@@ -73,7 +73,7 @@ async def next_run_can_roll_back(ctx: Ctx) -> None:
         exchange = await ctx.target.run_to_end(LAYOUT, thread_id, run_of(created))
         check(dig(exchange.json, "status") == "success", "the second run succeeds", exchange.json, exchange)
         first = await ctx.target.run(LAYOUT, thread_id, run_id)
-        check(first.status == 404, "the first is gone", first.status, first)
+        check(first.status == 404, "the first run is deleted", first.status, first)
 
 
 @probes.add
@@ -84,7 +84,7 @@ async def queued_run_can_be_cancelled(ctx: Ctx) -> None:
         exchange = await ctx.target.run(LAYOUT, thread_id, second)
         check(dig(exchange.json, "status") == "interrupted", "it is interrupted", exchange.json, exchange)
         first = await ctx.target.run(LAYOUT, thread_id, run_id)
-        check(dig(first.json, "status") == "running", "the first run goes on", first.json, first)
+        check(dig(first.json, "status") == "running", "the first run continues", first.json, first)
 
 
 @probes.add
@@ -106,4 +106,4 @@ async def ended_run_is_not_cancelled(ctx: Ctx) -> None:
     exchange = await ctx.target.cancel(LAYOUT, done.thread_id, done.run_id)
     check(exchange.status == 404, "the status 404", exchange.status, exchange)
     run = await ctx.target.run(LAYOUT, done.thread_id, done.run_id)
-    check(dig(run.json, "status") == "success", "the run is what it was", run.json, run)
+    check(dig(run.json, "status") == "success", "the run is unchanged", run.json, run)

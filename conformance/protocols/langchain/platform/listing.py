@@ -23,7 +23,7 @@ async def threads_are_found_by_id(ctx: Ctx) -> None:
     _, ids = await ctx.once(create_marked_threads)
     exchange = await ctx.target.search_threads(ids=ids[:2])
     found = sorted(map(str, ids_of(exchange, "thread_id")))
-    check(found == sorted(ids[:2]), "these two", found, exchange)
+    check(found == sorted(ids[:2]), "these two threads", found, exchange)
 
 
 @probes.add
@@ -33,7 +33,7 @@ async def threads_are_sorted(ctx: Ctx) -> None:
         query = {"metadata": {MARK: mark}, "sort_by": "created_at", "sort_order": order}
         exchange = await ctx.target.search_threads(**query)
         found = ids_of(exchange, "thread_id")
-        check(found == wanted, f"in the order of their creation, {order}", found, exchange)
+        check(found == wanted, f"the threads in the order of their creation, {order}", found, exchange)
 
 
 @probes.add
@@ -42,7 +42,7 @@ async def members_of_threads_are_selected(ctx: Ctx) -> None:
     body = {"metadata": {MARK: mark}, "select": ["thread_id", "status"]}
     exchange = await ctx.target.ask("POST", "/threads/search", body, sends="ThreadSearch.request")
     found = [sorted(as_object(each) or {}) for each in as_list(exchange.json)]
-    check(bool(found) and all(each == ["status", "thread_id"] for each in found), "these members", found, exchange)
+    check(bool(found) and all(each == ["status", "thread_id"] for each in found), "only these members", found, exchange)
 
 
 @probes.add
@@ -59,7 +59,9 @@ async def pages_say_whether_there_is_more(ctx: Ctx) -> None:
     first = await ctx.target.search_threads(metadata={MARK: mark}, limit=2)
     check(first.header("x-pagination-next") == "2", "X-Pagination-Next: 2", first.response_headers, first)
     last = await ctx.target.search_threads(metadata={MARK: mark}, limit=2, offset=2)
-    check(last.header("x-pagination-next") is None, "none on the last page", last.response_headers, last)
+    check(
+        last.header("x-pagination-next") is None, "no X-Pagination-Next on the last page", last.response_headers, last
+    )
     total = last.header("x-pagination-total")
     check(total == str(len(ids)), f"X-Pagination-Total: {len(ids)}", last.response_headers, last)
 
@@ -96,7 +98,7 @@ async def runs_are_listed_newest_first(ctx: Ctx) -> None:
     exchange = await _list(ctx, thread_id)
     check(exchange.status == 200, "runs are listed with status 200", exchange.status, exchange)
     found = ids_of(exchange, "run_id")
-    check(found == list(reversed(ids)), "both, the newest first", found, exchange)
+    check(found == list(reversed(ids)), "both runs, newest first", found, exchange)
 
 
 @probes.add
@@ -104,16 +106,16 @@ async def runs_are_listed_page_by_page(ctx: Ctx) -> None:
     thread_id, ids = await ctx.once(_run_twice)
     pages = [ids_of(await _list(ctx, thread_id, limit=1, offset=offset), "run_id") for offset in (0, 1)]
     check([len(each) for each in pages] == [1, 1], "limit=1 gives one run a page", pages)
-    check(sorted(map(str, [*pages[0], *pages[1]])) == sorted(ids), "each run on a page of its own", pages)
+    check(sorted(map(str, [*pages[0], *pages[1]])) == sorted(ids), "each run on a separate page", pages)
 
 
 @probes.add
 async def runs_are_listed_by_status(ctx: Ctx) -> None:
     thread_id, ids = await ctx.once(_run_twice)
     good = await _list(ctx, thread_id, status="success")
-    check(len(ids_of(good, "run_id")) == len(ids), "those that succeeded", good.json, good)
+    check(len(ids_of(good, "run_id")) == len(ids), "the runs that succeeded", good.json, good)
     none = await _list(ctx, thread_id, status="error")
-    check(none.status == 200 and none.json == [], "none that failed", none.json, none)
+    check(none.status == 200 and none.json == [], "no failed run", none.json, none)
 
 
 @probes.add
@@ -139,7 +141,7 @@ async def runs_are_created_in_a_batch(ctx: Ctx) -> None:
 async def wrong_batch_is_refused_whole(ctx: Ctx) -> None:
     body = ctx.target.body(trigger_for(ctx, "plain"))
     right = await ctx.target.ask("POST", "/runs/batch", [body], receives="Runs")
-    check(right.status == 200, "a right batch is created", right.status, right)
+    check(right.status == 200, "a valid batch is created", right.status, right)
     batches: list[Any] = [[], [body, {**body, "stream_mode": "perhaps"}]]
     for wrong in batches:
         exchange = await ctx.target.ask("POST", "/runs/batch", wrong)

@@ -55,7 +55,7 @@ async def failure_is_told_by_a_wait(ctx: Ctx) -> None:
     check(
         isinstance(dig(error, "error"), str), "__error__ with the name of the error", done.exchange.json, done.exchange
     )
-    check(isinstance(dig(error, "message"), str), "and its message", done.exchange.json, done.exchange)
+    check(isinstance(dig(error, "message"), str), "the message of the error", done.exchange.json, done.exchange)
 
 
 @probes.add
@@ -74,7 +74,7 @@ async def failure_is_told_by_the_thread(ctx: Ctx) -> None:
     exchange = await ctx.target.thread(done.thread_id)
     error = dig(exchange.json, "error")
     check(isinstance(dig(error, "error"), str), "error with its name", exchange.json, exchange)
-    check(isinstance(dig(error, "message"), str), "and its message", exchange.json, exchange)
+    check(isinstance(dig(error, "message"), str), "the message of the error", exchange.json, exchange)
 
 
 @probes.add

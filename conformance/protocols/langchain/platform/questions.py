@@ -61,8 +61,8 @@ async def question_is_told_by_a_wait(ctx: Ctx) -> None:
     found = _interrupts(done.exchange.json)
     check(bool(found), "__interrupt__ with the question", done.exchange.json, done.exchange)
     for each in found:
-        check(isinstance(dig(each, "id"), str), "its id", each, done.exchange)
-        check("value" in (as_object(each) or {}), "its value", each, done.exchange)
+        check(isinstance(dig(each, "id"), str), "the id of the question", each, done.exchange)
+        check("value" in (as_object(each) or {}), "the value of the question", each, done.exchange)
 
 
 @probes.add
@@ -90,7 +90,12 @@ async def question_is_told_by_the_state(ctx: Ctx) -> None:
     done = await ctx.once(run_until_question, LAYOUT)
     wanted = _ids(_interrupts(done.exchange.json))
     exchange = await _state(ctx, done.thread_id)
-    check(_ids(as_list(dig(exchange.json, "interrupts"))) == wanted, "its interrupts", exchange.json, exchange)
+    check(
+        _ids(as_list(dig(exchange.json, "interrupts"))) == wanted,
+        "the interrupts of the thread",
+        exchange.json,
+        exchange,
+    )
 
 
 @probes.add
@@ -126,14 +131,14 @@ async def answer_ends_the_question(ctx: Ctx) -> None:
     done = await ctx.subject(_answer_question)
     check(not _interrupts(done.exchange.json), "no further question", done.exchange.json, done.exchange)
     answers = ctx.target.answers(as_list(dig(done.exchange.json, "messages")))
-    check(bool(answers), "the agent goes on", done.exchange.json, done.exchange)
+    check(bool(answers), "the agent continues", done.exchange.json, done.exchange)
 
 
 @probes.add
 async def answer_reaches_the_agent(ctx: Ctx) -> None:
     done = await ctx.once(_answer_question)
     text = " ".join(ctx.target.answers(as_list(dig(done.exchange.json, "messages"))))
-    check(done.answer in text, f"the agent makes use of {done.answer!r}", text, done.exchange)
+    check(done.answer in text, f"the agent uses {done.answer!r}", text, done.exchange)
 
 
 @probes.add
@@ -151,10 +156,10 @@ async def answer_can_name_its_question(ctx: Ctx) -> None:
     id = str(dig(_interrupts(done.exchange.json), 0, "id"))
     answer = str(trigger_for(ctx, "question").answer)
     exchange = await ctx.target.create(LAYOUT, done.thread_id, _resume(ctx, {id: answer}), "wait")
-    check(exchange.status == 200, "an answer by the interrupt's id is taken", exchange.status, exchange)
+    check(exchange.status == 200, "an answer by the interrupt's id is accepted", exchange.status, exchange)
     check(not _interrupts(exchange.json), "no further question", exchange.json, exchange)
     text = " ".join(ctx.target.answers(as_list(dig(exchange.json, "messages"))))
-    check(bool(text) and id not in text, "the agent is given the answer, and not the id", text, exchange)
+    check(bool(text) and id not in text, "the agent receives the answer, and not the id", text, exchange)
 
 
 @probes.add
@@ -166,7 +171,7 @@ async def answer_can_be_streamed(ctx: Ctx) -> None:
         frames = await stream.rest_of_it()
     last = next((json_of(each) for each in reversed(frames) if each.event == "values"), None)
     answers = ctx.target.answers(as_list(dig(last, "messages")))
-    check(bool(answers) and not _interrupts(last), "values in which the agent goes on", last, stream.exchange)
+    check(bool(answers) and not _interrupts(last), "values of the continued run", last, stream.exchange)
 
 
 @probes.add
@@ -188,7 +193,7 @@ async def several_questions_are_answered_at_once(ctx: Ctx) -> None:
     body = ctx.target.body(trigger, command={"resume": dict.fromkeys(ids, trigger.answer)})
     body.pop("input")
     answered = await ctx.target.create(LAYOUT, thread_id, body, "wait")
-    check(answered.status == 200, "answers by their ids are taken", answered.status, answered)
+    check(answered.status == 200, "answers by their ids are accepted", answered.status, answered)
     check(not _interrupts(answered.json), "no question is left", answered.json, answered)
 
 
@@ -204,7 +209,7 @@ async def run_can_stop_before_a_node(ctx: Ctx) -> None:
     check(dig(thread.json, "status") == "interrupted", "the thread is interrupted", thread.json, thread)
     exchange = await ctx.target.create(LAYOUT, thread_id, {**body, "input": None}, "wait")
     answers = ctx.target.answers(as_list(dig(exchange.json, "messages")))
-    check(bool(answers), "with an input of null the run goes on", exchange.json, exchange)
+    check(bool(answers), "the run continues with an input of null", exchange.json, exchange)
 
 
 def _ids(interrupts: list[Any]) -> list[str]:

@@ -56,7 +56,7 @@ async def events_have_ids(ctx: Ctx) -> None:
 async def ids_are_different(ctx: Ctx) -> None:
     resumable = await ctx.once(_keep_stream)
     ids = [frame.id for frame in resumable.frames]
-    check(len(ids) == len(set(ids)), "no id twice", ids, resumable.exchange)
+    check(len(ids) == len(set(ids)), "unique ids", ids, resumable.exchange)
 
 
 @probes.add
@@ -89,7 +89,7 @@ async def stream_that_is_over_tells_nothing_new(ctx: Ctx) -> None:
         await stream.rest_of_it()
     names = [frame.event for frame in stream.exchange.frames if frame.event not in ("metadata", "end")]
     check(stream.exchange.status == 200, "the status 200", stream.exchange.status, stream.exchange)
-    check(names == [], "nothing without Last-Event-ID", names, stream.exchange)
+    check(names == [], "no events without Last-Event-ID", names, stream.exchange)
 
 
 @probes.add
@@ -99,10 +99,10 @@ async def stream_is_taken_up_while_the_run_goes_on(ctx: Ctx) -> None:
         async with ctx.target.listen("GET", path, headers={"Last-Event-ID": "-1"}) as stream:
             first = await stream.next()
             is_first = first is not None and first.event == "metadata"
-            check(is_first, "what was told before, from the first event", first and first.event, stream.exchange)
+            check(is_first, "the earlier events, from the first one", first and first.event, stream.exchange)
             await ctx.target.cancel(LAYOUT, thread_id, run_id)
             await stream.rest_of_it()
-        check(stream.exchange.is_ended, "and then its end", None, stream.exchange)
+        check(stream.exchange.is_ended, "the end of the stream after them", None, stream.exchange)
 
 
 @probes.add
@@ -124,4 +124,4 @@ async def listener_that_leaves_changes_nothing(ctx: Ctx) -> None:
         # The moment at which the server notices cannot be observed. A run on another thread gives it time.
         await ctx.target.create(LAYOUT, None, ctx.target.body(trigger_for(ctx, "plain")), "wait")
         exchange = await ctx.target.run(LAYOUT, thread_id, run_id)
-        check(dig(exchange.json, "status") == "running", "the run goes on", exchange.json, exchange)
+        check(dig(exchange.json, "status") == "running", "the run continues", exchange.json, exchange)

@@ -62,7 +62,7 @@ async def state_names_the_one_before(ctx: Ctx) -> None:
     check(len(states) >= 2, "two states", states)
     parents = [dig(each, "parent_checkpoint", "checkpoint_id") for each in states[:-1]]
     older = [dig(each, "checkpoint", "checkpoint_id") for each in states[1:]]
-    check(parents == older, "each state names the one before it as parent_checkpoint", states)
+    check(parents == older, "the previous state as parent_checkpoint of each state", states)
 
 
 @probes.add
@@ -72,7 +72,7 @@ async def older_state_is_found(ctx: Ctx) -> None:
     id = str(dig(oldest, "checkpoint", "checkpoint_id"))
     exchange = await _state(ctx, done.thread_id, id)
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
-    check(dig(exchange.json, "values") == dig(oldest, "values"), "its values", exchange.json, exchange)
+    check(dig(exchange.json, "values") == dig(oldest, "values"), "the values of that state", exchange.json, exchange)
 
 
 @probes.add
@@ -83,7 +83,7 @@ async def older_state_is_found_by_its_checkpoint(ctx: Ctx) -> None:
     body = {"checkpoint": dig(oldest, "checkpoint")}
     exchange = await ctx.target.ask("POST", path, body, receives="ThreadState")
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
-    check(dig(exchange.json, "values") == dig(oldest, "values"), "its values", exchange.json, exchange)
+    check(dig(exchange.json, "values") == dig(oldest, "values"), "the values of that state", exchange.json, exchange)
 
 
 @probes.add
@@ -96,7 +96,7 @@ async def history_can_be_posted_for(ctx: Ctx) -> None:
     before = {"configurable": {"checkpoint_id": dig(every, 0, "checkpoint", "checkpoint_id")}}
     body = {"limit": 100, "before": before}
     exchange = await ctx.target.ask("POST", path, body, receives="ThreadStates")
-    check(exchange.json == every[1:], "`before` gives the states older than that", exchange.json, exchange)
+    check(exchange.json == every[1:], "only older states with `before`", exchange.json, exchange)
 
 
 @probes.add
@@ -140,7 +140,7 @@ async def state_is_changed(ctx: Ctx) -> None:
     texts = [text_of(each) for each in ctx.target.messages(done.after.json)]
     before = ctx.target.messages(dig(done.before, 0))
     check(texts[-1:] == [_NOTE], "the message of the update is the last", texts, done.after)
-    check(len(texts) == len(before) + 1, "beside those that were there", texts, done.after)
+    check(len(texts) == len(before) + 1, "the existing messages before it", texts, done.after)
 
 
 @probes.add
@@ -157,7 +157,7 @@ async def change_is_in_the_history(ctx: Ctx) -> None:
     states = await ctx.target.history(done.thread_id)
     check(len(states) == len(done.before) + 1, "one state more than before", states)
     source = dig(states, 0, "metadata", "source")
-    check(source == "update", "its source is update", source)
+    check(source == "update", "the source update", source)
 
 
 @probes.add
@@ -170,7 +170,12 @@ async def change_can_branch(ctx: Ctx) -> None:
     parent = dig(state.json, "parent_checkpoint", "checkpoint_id")
     wanted = dig(oldest, "checkpoint", "checkpoint_id")
     check(parent == wanted, f"a state whose parent is {wanted}", state.json, state)
-    check(not ctx.target.answers(ctx.target.messages(state.json)), "without what came after", state.json, state)
+    check(
+        not ctx.target.answers(ctx.target.messages(state.json)),
+        "no messages from after the checkpoint",
+        state.json,
+        state,
+    )
 
 
 @probes.add
@@ -193,4 +198,4 @@ async def run_can_begin_at_a_checkpoint(ctx: Ctx) -> None:
     check(bool(ctx.target.answers(messages)), "the agent's answer", exchange.json, exchange)
     later = {dig(each, "id") for each in ctx.target.messages(dig(states, 0)) if ctx.target.answers([each])}
     there = {dig(each, "id") for each in messages}
-    check(not later & there, "nothing that the agent said after the checkpoint", exchange.json, exchange)
+    check(not later & there, "no messages from after the checkpoint", exchange.json, exchange)

@@ -34,9 +34,9 @@ async def events_have_names(ctx: Ctx) -> None:
 async def values_begin_with_the_input(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "values")
     states = [as_list(dig(json_of(frame), "messages")) for frame in done.of("values")]
-    check(len(states) >= 2, "the state before the answer, and the one after it", states, done.exchange)
-    check(bool(states[0]), "the first has what the caller said", states[0], done.exchange)
-    check(not ctx.target.answers(states[0]), "and no answer yet", states[0], done.exchange)
+    check(len(states) >= 2, "the states before and after the answer", states, done.exchange)
+    check(bool(states[0]), "the caller's message in the first state", states[0], done.exchange)
+    check(not ctx.target.answers(states[0]), "no answer in the first state", states[0], done.exchange)
 
 
 @probes.add
@@ -46,7 +46,7 @@ async def pieces_have_metadata(ctx: Ctx) -> None:
     check(bool(frames), "events named messages", [each.event for each in done.exchange.frames], done.exchange)
     for frame in frames:
         pair = as_list(json_of(frame))
-        check(len(pair) == 2 and isinstance(pair[1], dict), "a pair of a piece and its metadata", pair, done.exchange)
+        check(len(pair) == 2 and isinstance(pair[1], dict), "a pair of a chunk and its metadata", pair, done.exchange)
         check(isinstance(dig(pair[1], "langgraph_node"), str), "metadata with langgraph_node", pair[1], done.exchange)
 
 
@@ -56,7 +56,7 @@ async def pieces_of_a_message_have_its_id(ctx: Ctx) -> None:
     ids = {dig(json_of(frame), 0, "id") for frame in done.of("messages")}
     for message in await _messages_of_agent(ctx, done):
         id = dig(message, "id")
-        check(id in ids, f"pieces with the id {id}", sorted(map(str, ids)), done.exchange)
+        check(id in ids, f"chunks with the id {id}", sorted(map(str, ids)), done.exchange)
 
 
 @probes.add
@@ -70,12 +70,12 @@ async def partial_messages_grow(ctx: Ctx) -> None:
             texts_by_id.setdefault(dig(message, "id"), []).append(text_of(message))
     for texts in texts_by_id.values():
         is_growing = all(two.startswith(one) for one, two in pairwise(texts))
-        check(is_growing, "each event has what was said so far, and more", texts, done.exchange)
+        check(is_growing, "each event has the message so far, and more", texts, done.exchange)
     for message in await _messages_of_agent(ctx, done):
         texts = texts_by_id.get(dig(message, "id"), [])
         check(
             texts[-1:] == [text_of(message)],
-            "the last messages/partial or messages/complete has the whole",
+            "the complete message in the last messages/partial or messages/complete",
             texts,
             done.exchange,
         )
@@ -105,7 +105,7 @@ async def updates_are_of_nodes(ctx: Ctx) -> None:
     for frame in done.of("updates"):
         for update in (as_object(json_of(frame)) or {}).values():
             found += ctx.target.answers(as_list(dig(update, "messages")))
-    check(bool(answers) and found == answers, "what each node adds, by its name", found, done.exchange)
+    check(bool(answers) and found == answers, "the messages that each node adds, by its name", found, done.exchange)
 
 
 @probes.add
@@ -115,7 +115,7 @@ async def tasks_are_told(ctx: Ctx) -> None:
     begun = [dig(each, "id") for each in values if "input" in (each or {})]
     ended = [dig(each, "id") for each in values if "result" in (each or {})]
     check(bool(begun), "tasks with their input", values, done.exchange)
-    check(sorted(map(str, ended)) == sorted(map(str, begun)), "and each with its result", values, done.exchange)
+    check(sorted(map(str, ended)) == sorted(map(str, begun)), "each task with its result", values, done.exchange)
 
 
 @probes.add
@@ -124,7 +124,7 @@ async def checkpoints_are_told(ctx: Ctx) -> None:
     ids = [dig(json_of(frame), "config", "configurable", "checkpoint_id") for frame in done.of("checkpoints")]
     states = await ctx.target.history(done.thread_id)
     there = [dig(each, "checkpoint", "checkpoint_id") for each in reversed(states)]
-    check(bool(ids) and ids == there, "the checkpoints of the history, the oldest first", ids, done.exchange)
+    check(bool(ids) and ids == there, "the checkpoints of the history, oldest first", ids, done.exchange)
 
 
 @probes.add
@@ -139,7 +139,7 @@ async def debug_tells_tasks_and_checkpoints(ctx: Ctx) -> None:
 async def custom_has_nothing_else(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "custom")
     strange = [each.event for each in done.exchange.frames if each.event not in ("custom", "metadata", "end")]
-    check(not strange, "what the agent writes itself, and nothing else", strange, done.exchange)
+    check(not strange, "only the data that the agent writes", strange, done.exchange)
     thread = await ctx.target.thread(done.thread_id)
     check(dig(thread.json, "status") == "idle", "the run has ended with the stream", thread.json, thread)
 
@@ -149,7 +149,7 @@ async def events_are_those_of_langchain(ctx: Ctx) -> None:
     done = await ctx.once(stream_run, LAYOUT, "events")
     values = [json_of(frame) for frame in done.of("events")]
     if not values:
-        raise NotApplicable("the agent tells no such events")
+        raise NotApplicable("the agent sends no such events")
     for each in values:
         is_whole = all(isinstance(dig(each, name), str) for name in ("event", "name", "run_id")) and "data" in each
         check(is_whole, "an event with its name, its run_id and its data", each, done.exchange)

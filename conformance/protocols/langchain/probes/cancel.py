@@ -47,7 +47,7 @@ async def rollback_takes_the_run_away(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         async with long_run(ctx, layout) as (thread_id, run_id, _):
             there = await ctx.target.run(layout, thread_id, run_id)
-            check(there.status == 200, "the run is there before", there.status, there)
+            check(there.status == 200, "the run exists before", there.status, there)
             await ctx.target.cancel(layout, thread_id, run_id, wait="true", action="rollback")
             exchange = await ctx.target.run(layout, thread_id, run_id)
             check(exchange.status == 404, f"the run is deleted ({layout.name})", exchange.status, exchange)

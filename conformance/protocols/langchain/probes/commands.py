@@ -105,8 +105,8 @@ async def unknown_command_is_an_error(ctx: Ctx) -> None:
 async def events_tell_what_is_said(ctx: Ctx) -> None:
     done = await ctx.once(_start_plain_run)
     event_names = [dig(each, "params", "data", "event") for each in done.events if dig(each, "method") == "messages"]
-    check("message-start" in event_names, "the beginning of a message", event_names, done.stream)
-    check("message-finish" in event_names, "its end", event_names, done.stream)
+    check("message-start" in event_names, "the start of a message", event_names, done.stream)
+    check("message-finish" in event_names, "the end of the message", event_names, done.stream)
 
 
 @probes.add
@@ -114,14 +114,14 @@ async def events_are_in_order(ctx: Ctx) -> None:
     done = await ctx.once(_start_plain_run)
     numbers = [dig(each, "seq") for each in done.events]
     is_rising = all(isinstance(one, int) and isinstance(two, int) and one < two for one, two in pairwise(numbers))
-    check(len(numbers) > 1 and is_rising, "seq rises from event to event", numbers, done.stream)
+    check(len(numbers) > 1 and is_rising, "seq increases from event to event", numbers, done.stream)
 
 
 @probes.add
 async def event_ids_are_different(ctx: Ctx) -> None:
     done = await ctx.once(_start_plain_run)
     ids = [dig(each, ctx.target.spell("event_id")) for each in done.events]
-    check(len(set(ids)) == len(ids), "each event has an id of its own", ids, done.stream)
+    check(len(set(ids)) == len(ids), "a unique id for each event", ids, done.stream)
 
 
 @probes.add
@@ -131,7 +131,7 @@ async def events_are_replayed_from_a_number(ctx: Ctx) -> None:
     body = {"channels": ["lifecycle", "messages", "values"], "since": first}
     again = await _read_events(ctx, done.thread_id, body)
     numbers = [dig(json_of(frame), "seq") for frame in again.frames]
-    check(numbers == [dig(each, "seq") for each in done.events[1:]], "the events after it", numbers, again)
+    check(numbers == [dig(each, "seq") for each in done.events[1:]], "the events after that one", numbers, again)
 
 
 @probes.add
@@ -139,7 +139,7 @@ async def events_are_of_the_channels(ctx: Ctx) -> None:
     done = await ctx.once(_start_plain_run)
     exchange = await _read_events(ctx, done.thread_id, {"channels": ["lifecycle"]})
     methods = [dig(json_of(frame), "method") for frame in exchange.frames]
-    check(set(methods) == {"lifecycle"}, "events of the channel lifecycle alone", methods, exchange)
+    check(set(methods) == {"lifecycle"}, "only events of the channel lifecycle", methods, exchange)
 
 
 @probes.add
@@ -163,7 +163,7 @@ async def question_is_an_event(ctx: Ctx) -> None:
     check(bool(questions), "an event input.requested", [dig(each, "method") for each in done.events], done.stream)
     id = dig(questions, 0, ctx.target.spell("interrupt_id"))
     check(isinstance(id, str), "the id of the question", questions, done.stream)
-    check("payload" in (as_object(questions[0]) or {}), "its payload", questions, done.stream)
+    check("payload" in (as_object(questions[0]) or {}), "the payload of the question", questions, done.stream)
     ends = _ends_of(done)
     check(ends[-1:] == ["interrupted"], "the run ends as interrupted", ends, done.stream)
 
@@ -184,7 +184,7 @@ async def command_answers_a_question(ctx: Ctx) -> None:
     last = max(seq for each in done.events if isinstance(seq := dig(each, "seq"), int))
     rest = await _read_events(ctx, done.thread_id, {"channels": ["lifecycle"], "since": last})
     ends = [dig(json_of(frame), "params", "data", "event") for frame in rest.frames]
-    check(ends[-1:] == ["completed"], "the run that goes on is completed", ends, rest)
+    check(ends[-1:] == ["completed"], "the continued run is completed", ends, rest)
 
 
 def _questions_of(done: _Started) -> list[Any]:

@@ -49,7 +49,7 @@ async def unknown_thread_has_no_history(ctx: Ctx) -> None:
 async def unknown_thread_is_not_copied(ctx: Ctx) -> None:
     await ctx.once(create_thread)
     exchange = await ctx.target.ask("POST", f"/threads/{unknown_id()}/copy")
-    check(is_refused(exchange), "the copy of a thread that there is not is refused", exchange.status, exchange)
+    check(is_refused(exchange), "a copy of an unknown thread is refused", exchange.status, exchange)
 
 
 @probes.add
@@ -88,7 +88,7 @@ async def wrong_types_are_refused(ctx: Ctx) -> None:
 async def broken_json_is_refused(ctx: Ctx) -> None:
     await ctx.once(create_thread)
     exchange = await ctx.target.ask("POST", "/threads", **_BROKEN)
-    check(is_refused(exchange), "broken JSON is refused with a 4xx", exchange.status, exchange)
+    check(is_refused(exchange), "invalid JSON is refused with a 4xx status", exchange.status, exchange)
 
 
 @probes.add
@@ -100,7 +100,7 @@ async def odd_ids_are_refused(ctx: Ctx) -> None:
         exchange = await ctx.wire.request("GET", url, sends=None, receives=None)
         check(is_refused(exchange), f"the id {odd[:20]} is refused", exchange.status, exchange)
         body = exchange.content.decode("utf-8", errors="replace")
-        check(not find_leak(body), "nothing of the inside", find_leak(body), exchange)
+        check(not find_leak(body), "no internals", find_leak(body), exchange)
 
 
 @probes.add
@@ -145,7 +145,12 @@ async def threads_of_another_caller_are_not_listed(ctx: Ctx) -> None:
     mine = await ctx.target.ask("POST", "/threads/search", body)
     check(new.thread_id in ids_of(mine, "thread_id"), "the first caller finds it", mine.json, mine)
     exchange = await ctx.target.ask("POST", "/threads/search", body, **_other(ctx))
-    check(new.thread_id not in ids_of(exchange, "thread_id"), "the second does not", exchange.json, exchange)
+    check(
+        new.thread_id not in ids_of(exchange, "thread_id"),
+        "the second caller does not find it",
+        exchange.json,
+        exchange,
+    )
 
 
 @probes.add
@@ -164,7 +169,7 @@ async def thread_of_another_caller_is_not_deleted(ctx: Ctx) -> None:
     exchange = await ctx.target.ask("DELETE", f"/threads/{thread_id}", **_other(ctx))
     check(exchange.status in (403, 404), "the second caller does not find it", exchange.status, exchange)
     after = await ctx.target.thread(thread_id)
-    check(after.status == 200, "it is still there", after.status, after)
+    check(after.status == 200, "it still exists", after.status, after)
 
 
 @probes.add
@@ -182,7 +187,7 @@ async def run_of_another_caller_is_not_cancelled(ctx: Ctx) -> None:
             expected = f"the second caller does not find it ({layout.name})"
             check(exchange.status in (403, 404), expected, exchange.status, exchange)
             run = await ctx.target.run(layout, thread_id, run_id)
-            check(dig(run.json, "status") in ("pending", "running"), "the run goes on", run.json, run)
+            check(dig(run.json, "status") in ("pending", "running"), "the run continues", run.json, run)
 
 
 @probes.add

@@ -55,7 +55,7 @@ async def history_is_as_long_as_asked(ctx: Ctx) -> None:
     every = await ctx.target.history(done.thread_id)
     check(len(every) >= 2, "the states before and after the answer", every)
     states = await ctx.target.history(done.thread_id, limit=1)
-    check(states == every[:1], "limit=1 gives the newest state alone", states)
+    check(states == every[:1], "only the newest state for limit=1", states)
 
 
 @probes.add
@@ -64,7 +64,7 @@ async def history_tells_what_was_before(ctx: Ctx) -> None:
     every = await ctx.target.history(done.thread_id)
     before = dig(every, 0, "checkpoint", "checkpoint_id")
     states = await ctx.target.history(done.thread_id, before=before)
-    check(len(every) >= 2 and states == every[1:], "`before` gives the states older than that", states)
+    check(len(every) >= 2 and states == every[1:], "only older states with `before`", states)
 
 
 @probes.add
@@ -87,9 +87,9 @@ async def copy_goes_its_own_way(ctx: Ctx) -> None:
     await ctx.target.run_to_end(layout, thread_id, run_of(run_of_it))
     exchange = await ctx.target.ask("POST", f"/threads/{thread_id}/copy", receives="Thread")
     copy = str(dig(exchange.json, "thread_id"))
-    check(exchange.status == 200 and copy != thread_id, "a copy with an id of its own", exchange.json, exchange)
+    check(exchange.status == 200 and copy != thread_id, "a copy with a new id", exchange.json, exchange)
     more = await ctx.target.create(layout, copy, body, "wait")
     check(more.status == 200, "a run on the copy is answered with 200", more.status, more)
     source = await ctx.target.thread(thread_id)
     counts = [len(ctx.target.messages(source.json)), len(dig(more.json, "messages") or [])]
-    check(0 < counts[0] < counts[1], "the source is as it was before the run on its copy", source.json, source)
+    check(0 < counts[0] < counts[1], "the source is unchanged by the run on its copy", source.json, source)

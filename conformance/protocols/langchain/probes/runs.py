@@ -79,7 +79,7 @@ async def run_is_created_before_it_ends(ctx: Ctx) -> None:
         await ctx.subject(stay_busy, layout)
         async with long_run(ctx, layout) as (_, __, created):
             status = dig(created.json, "status")
-            expected = f"an answer while the run goes on ({layout.name})"
+            expected = f"an answer while the run is running ({layout.name})"
             check(status in ("pending", "running"), expected, created.json, created)
 
 
@@ -96,7 +96,7 @@ async def run_that_ended_is_answered_again(ctx: Ctx) -> None:
     for layout in ctx.target.layouts:
         done = await ctx.once(run_in_background, layout)
         again = await ctx.target.wait(layout, done.thread_id, done.run_id)
-        check(again.status == 200, f"a run that ended can be waited for ({layout.name})", again.status, again)
+        check(again.status == 200, f"an ended run can be waited for ({layout.name})", again.status, again)
         check(dig(again.json, "messages") == dig(done.waited.json, "messages"), "the same messages", again.json, again)
 
 
@@ -119,10 +119,12 @@ async def words_come_back_as_they_were(ctx: Ctx) -> None:
             frames = await stream.rest_of_it()
         thread = await ctx.target.thread(thread_id)
         texts = [text_of(each) for each in ctx.target.messages(thread.json)]
-        check(WORDS in texts, f"the text of the caller in the thread ({layout.name})", texts, thread)
+        check(WORDS in texts, f"the caller's text in the thread ({layout.name})", texts, thread)
         last = next((each for each in reversed(frames) if each.event == "values"), None)
         streamed_texts = [text_of(each) for each in as_list(dig(json_of(last), "messages"))]
-        check(WORDS in streamed_texts, f"and in the stream ({layout.name})", streamed_texts, stream.exchange)
+        check(
+            WORDS in streamed_texts, f"the caller's text in the stream ({layout.name})", streamed_texts, stream.exchange
+        )
 
 
 @probes.add
@@ -137,7 +139,7 @@ async def busy_thread_takes_one_run(ctx: Ctx) -> None:
             if each.status == 200:
                 await ctx.target.cancel(layout, thread_id, run_of(each))
         found = sorted(each.status or 0 for each in answers)
-        expected = f"one of {_AT_ONCE} runs at once is created, and 409 for the others ({layout.name})"
+        expected = f"one of {_AT_ONCE} concurrent runs is created, and 409 for the others ({layout.name})"
         check(found == [200, *[409] * (_AT_ONCE - 1)], expected, found)
 
 
@@ -165,7 +167,12 @@ async def missing_thread_is_made(ctx: Ctx) -> None:
         thread_id = unknown_id()
         body = ctx.target.body(trigger_for(ctx, "plain"), if_not_exists="create")
         exchange = await ctx.target.create(layout, thread_id, body, "wait")
-        check(exchange.status == 200, f"if_not_exists=create makes it ({layout.name})", exchange.status, exchange)
+        check(
+            exchange.status == 200,
+            f"if_not_exists=create creates the thread ({layout.name})",
+            exchange.status,
+            exchange,
+        )
         found = await ctx.target.thread(thread_id)
         check(found.status == 200, "the thread is there", found.status, found)
 
@@ -188,11 +195,11 @@ async def deleted_run_is_gone(ctx: Ctx) -> None:
         created = await ctx.target.create(layout, thread_id, ctx.target.body(trigger_for(ctx, "plain")))
         run_id = run_of(created)
         before = await ctx.target.run_to_end(layout, thread_id, run_id)
-        check(before.status == 200, "the run is there before", before.status, before)
+        check(before.status == 200, "the run exists before", before.status, before)
         exchange = await ctx.target.ask("DELETE", layout.one(thread_id, run_id))
         check(exchange.status == 204, f"a delete is answered with 204 ({layout.name})", exchange.status, exchange)
         after = await ctx.target.run(layout, thread_id, run_id)
-        check(after.status == 404, "the run is not found any more", after.status, after)
+        check(after.status == 404, "the deleted run is not found", after.status, after)
 
 
 @probes.add
@@ -220,6 +227,6 @@ async def end_of_a_run_is_delivered(ctx: Ctx) -> None:
             body = ctx.target.body(trigger_for(ctx, "plain"), webhook=hook.url)
             exchange = await ctx.target.create(layout, await ctx.target.new_thread(), body, "wait")
             if is_refused(exchange):
-                raise NotObserved("the server calls nobody at this machine's address")
+                raise NotObserved("the server does not call this machine's address")
             has_come = await hook.wait(1, ctx.options.timeout)
             check(has_come, f"a call of the webhook after the run ({layout.name})", None, exchange)

@@ -53,7 +53,7 @@ async def item_is_replaced(ctx: Ctx) -> None:
     await _put(ctx, namespace, "x", {"a": 1})
     await _put(ctx, namespace, "x", {"b": 2})
     exchange = await get_item(ctx, namespace, "x")
-    check(dig(exchange.json, "value") == {"b": 2}, "the value that was stored last, alone", exchange.json, exchange)
+    check(dig(exchange.json, "value") == {"b": 2}, "only the value that was stored last", exchange.json, exchange)
 
 
 @probes.add
@@ -88,7 +88,7 @@ async def deleted_item_is_gone(ctx: Ctx) -> None:
     check(exchange.status == 204, "a delete is answered with 204", exchange.status, exchange)
     after = await get_item(ctx, namespace, "x")
     wanted = ctx.target.dialect.missing_item
-    check(after.status == wanted and not dig(after.json, "value"), "the item is gone", after.json, after)
+    check(after.status == wanted and not dig(after.json, "value"), "the item is deleted", after.json, after)
 
 
 @probes.add
@@ -130,14 +130,14 @@ async def namespaces_are_listed(ctx: Ctx) -> None:
 async def namespaces_are_found_by_suffix(ctx: Ctx) -> None:
     there = await ctx.once(store_items)
     found = await _namespaces(ctx, prefix=there.namespace[:1], suffix=["deep"])
-    check(found == [[*there.namespace, "deep"]], "the one namespace that ends so", found)
+    check(found == [[*there.namespace, "deep"]], "the one namespace with the suffix", found)
 
 
 @probes.add
 async def namespaces_are_cut_at_a_depth(ctx: Ctx) -> None:
     there = await ctx.once(store_items)
     found = await _namespaces(ctx, prefix=there.namespace, max_depth=2)
-    check(found == [there.namespace], "max_depth=2 tells each beginning of two labels once", found)
+    check(found == [there.namespace], "each prefix of two labels once for max_depth=2", found)
 
 
 @probes.add

@@ -61,7 +61,7 @@ async def stream_of_messages_tells_what_is_said(ctx: Ctx) -> None:
         streamed_text = "".join(text for frame in frames for text in _texts(json_of(frame)))
         check(
             bool(full_text) and streamed_text == full_text,
-            f"the agent's words, {full_text!r}",
+            f"the agent's text, {full_text!r}",
             streamed_text,
             done.exchange,
         )
@@ -83,7 +83,7 @@ async def stream_has_no_mode_that_was_not_asked_for(ctx: Ctx) -> None:
         done = await ctx.once(stream_run, layout, "updates")
         check(bool(done.of("updates")), f"events named updates ({layout.name})", _names(done), done.exchange)
         strange = [name for name in _names(done) if name.partition("|")[0] not in ("updates", *_ALWAYS_SENT)]
-        check(not strange, "only the mode that was asked for", strange, done.exchange)
+        check(not strange, "only events of the requested mode", strange, done.exchange)
 
 
 @probes.add
@@ -134,7 +134,7 @@ async def run_that_ended_can_be_joined(ctx: Ctx) -> None:
         async with ctx.target.listen("GET", path) as stream:
             _check_stream(stream.exchange, layout)
             await stream.rest_of_it()
-        check(stream.exchange.is_ended, "the stream of a run that has ended ends", None, stream.exchange)
+        check(stream.exchange.is_ended, "the stream of an ended run ends", None, stream.exchange)
 
 
 @probes.add
@@ -177,7 +177,7 @@ async def reader_that_leaves_changes_nothing(ctx: Ctx) -> None:
         exchange = await ctx.target.run(layout, thread_id, run_id)
         is_kept = dig(exchange.json, "status") in ("pending", "running")
         await ctx.target.cancel(layout, thread_id, run_id)
-        check(is_kept, f"the run goes on ({layout.name})", exchange.json, exchange)
+        check(is_kept, f"the run continues ({layout.name})", exchange.json, exchange)
 
 
 @probes.add
@@ -191,7 +191,7 @@ async def reader_that_leaves_has_a_default(ctx: Ctx) -> None:
             exchange = await ctx.target.run(layout, thread_id, run_id)
             is_kept = dig(exchange.json, "status") in ("pending", "running")
             await ctx.target.cancel(layout, thread_id, run_id)
-            check(is_kept, "the run goes on", exchange.json, exchange)
+            check(is_kept, "the run continues", exchange.json, exchange)
         else:
             exchange = await ctx.target.run_to_end(layout, thread_id, run_id)
             expected = f"the run ends as interrupted ({layout.name})"
@@ -220,7 +220,7 @@ async def _find_run(ctx: Ctx, layout: Layout, thread_id: str) -> str:
     runs = as_list(exchange.json)
     check(len(runs) == 1, "the thread has one run", exchange.json, exchange)
     status = dig(runs, 0, "status")
-    check(status in ("pending", "running"), "it is at work", exchange.json, exchange)
+    check(status in ("pending", "running"), "the run is running", exchange.json, exchange)
     return str(dig(runs, 0, "run_id"))
 
 

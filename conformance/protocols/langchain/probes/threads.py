@@ -46,7 +46,7 @@ async def thread_takes_its_id(ctx: Ctx) -> None:
 async def id_that_is_taken_is_a_conflict(ctx: Ctx) -> None:
     new = await ctx.once(create_thread)
     exchange = await ctx.target.ask("POST", "/threads", {"thread_id": new.thread_id}, sends="ThreadCreate.request")
-    check(exchange.status == 409, "an id that is taken is answered with 409", exchange.status, exchange)
+    check(exchange.status == 409, "an existing id is answered with 409", exchange.status, exchange)
 
 
 @probes.add
@@ -56,7 +56,7 @@ async def id_is_taken_once(ctx: Ctx) -> None:
     requests = [ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request") for _ in range(_AT_ONCE)]
     found = sorted(each.status or 0 for each in await asyncio.gather(*requests))
     wanted = [200, *[409] * (_AT_ONCE - 1)]
-    check(found == wanted, f"one of {_AT_ONCE} requests at once makes the thread, and 409 for the others", found)
+    check(found == wanted, f"one of {_AT_ONCE} concurrent requests creates the thread, and 409 for the others", found)
 
 
 @probes.add
@@ -65,14 +65,14 @@ async def existing_thread_is_given_back(ctx: Ctx) -> None:
     body = {"thread_id": new.thread_id, "if_exists": "do_nothing"}
     exchange = await ctx.target.ask("POST", "/threads", body, sends="ThreadCreate.request", receives="Thread")
     check(exchange.status == 200, "if_exists=do_nothing is answered with 200", exchange.status, exchange)
-    check(dig(exchange.json, "metadata", MARK) == new.mark, "the thread that there is", exchange.json, exchange)
+    check(dig(exchange.json, "metadata", MARK) == new.mark, "the existing thread", exchange.json, exchange)
 
 
 @probes.add
 async def thread_id_is_a_uuid(ctx: Ctx) -> None:
     await ctx.once(create_thread)
     exchange = await ctx.target.ask("POST", "/threads", {"thread_id": "no uuid"})
-    check(exchange.status == 422, "an id that is no UUID is refused with 422", exchange.status, exchange)
+    check(exchange.status == 422, "an id that is not a UUID is refused with 422", exchange.status, exchange)
 
 
 @probes.add
@@ -88,7 +88,7 @@ async def thread_is_found_again(ctx: Ctx) -> None:
     check(exchange.status == 200, "the thread is found with status 200", exchange.status, exchange)
     for name in ("thread_id", "created_at"):
         was = dig(new.exchange.json, name)
-        check(dig(exchange.json, name) == was, f"{name} as it was at first", exchange.json, exchange)
+        check(dig(exchange.json, name) == was, f"{name} as it was created", exchange.json, exchange)
 
 
 @probes.add
@@ -99,7 +99,7 @@ async def metadata_is_merged(ctx: Ctx) -> None:
     check(exchange.status == 200, "a patch is answered with 200", exchange.status, exchange)
     metadata = dig((await ctx.target.thread(thread_id)).json, "metadata")
     found = [dig(metadata, name) for name in ("kept", "changed", "new")]
-    check(found == [1, 2, 3], "what was there, and over it what was sent", metadata, exchange)
+    check(found == [1, 2, 3], "the existing members, overwritten by those of the request", metadata, exchange)
 
 
 @probes.add
@@ -108,11 +108,11 @@ async def deleted_thread_is_gone(ctx: Ctx) -> None:
     thread_id = await ctx.target.new_thread()
     path = f"/threads/{thread_id}"
     before = await ctx.target.thread(thread_id)
-    check(before.status == 200, "the thread is there before", before.status, before)
+    check(before.status == 200, "the thread exists before", before.status, before)
     exchange = await ctx.target.ask("DELETE", path)
     check(exchange.status == 204, "a delete is answered with 204", exchange.status, exchange)
     after = await ctx.target.thread(thread_id)
-    check(after.status == 404, "the thread is not found any more", after.status, after)
+    check(after.status == 404, "the deleted thread is not found", after.status, after)
 
 
 # Search
@@ -123,16 +123,16 @@ async def threads_are_found_by_metadata(ctx: Ctx) -> None:
     mark, ids = await ctx.once(create_marked_threads)
     exchange = await ctx.target.search_threads(metadata={MARK: mark}, limit=100)
     check(exchange.status == 200, "threads are searched with status 200", exchange.status, exchange)
-    check(sorted(map(str, ids_of(exchange, "thread_id"))) == sorted(ids), "these and no other", exchange.json, exchange)
+    check(sorted(map(str, ids_of(exchange, "thread_id"))) == sorted(ids), "only these threads", exchange.json, exchange)
 
 
 @probes.add
 async def threads_are_found_by_status(ctx: Ctx) -> None:
     mark, ids = await ctx.once(create_marked_threads)
     idle = await ctx.target.search_threads(metadata={MARK: mark}, status="idle")
-    check(len(ids_of(idle, "thread_id")) == len(ids), "all that are idle", idle.json, idle)
+    check(len(ids_of(idle, "thread_id")) == len(ids), "all idle threads", idle.json, idle)
     busy = await ctx.target.search_threads(metadata={MARK: mark}, status="busy")
-    check(busy.status == 200 and busy.json == [], "none that is busy", busy.json, busy)
+    check(busy.status == 200 and busy.json == [], "no busy thread", busy.json, busy)
 
 
 @probes.add
@@ -149,7 +149,7 @@ async def search_begins_at_the_offset(ctx: Ctx) -> None:
     for offset in range(len(ids)):
         exchange = await ctx.target.search_threads(metadata={MARK: mark}, limit=1, offset=offset)
         found += ids_of(exchange, "thread_id")
-    check(sorted(map(str, found)) == sorted(ids), "each of them on one page of its own", found)
+    check(sorted(map(str, found)) == sorted(ids), "each thread on a separate page", found)
 
 
 @probes.add
@@ -168,6 +168,6 @@ async def copy_is_a_thread_of_its_own(ctx: Ctx) -> None:
     new = await ctx.once(create_thread)
     exchange = await ctx.target.ask("POST", f"/threads/{new.thread_id}/copy", receives="Thread")
     check(exchange.status == 200, "a copy is answered with 200", exchange.status, exchange)
-    check(dig(exchange.json, "thread_id") != new.thread_id, "an id of its own", exchange.json, exchange)
+    check(dig(exchange.json, "thread_id") != new.thread_id, "a new id", exchange.json, exchange)
     found = await ctx.target.thread(str(dig(exchange.json, "thread_id")))
     check(found.status == 200, "the copy is found", found.status, found)

@@ -41,7 +41,7 @@ async def question_is_a_result(ctx: Ctx) -> None:
 async def question_is_a_form(ctx: Ctx) -> None:
     found = await ctx.once(ask_question)
     for each in found.requests.values():
-        check(dig(each, "method") == "elicitation/create", "what the client can do", each, found.reply.exchange)
+        check(dig(each, "method") == "elicitation/create", "only what the client supports", each, found.reply.exchange)
         fields = as_object(dig(each, "params", "requestedSchema", "properties")) or {}
         is_flat = bool(fields) and all(dig(field, "type") in _PLAIN for field in fields.values())
         check(is_flat, "a requestedSchema of plain members", each, found.reply.exchange)
@@ -103,7 +103,7 @@ async def ask_question(ctx: Ctx) -> QuestionCall:
     result = found.reply.result
     kind = dig(result, "resultType")
     has_requests = bool(found.requests) or dig(result, "requestState") is not None
-    check_shown(kind != "complete" or has_requests, "question", "gave a result")
+    check_shown(kind != "complete" or has_requests, "question", "returned a result")
     check(kind == "input_required", "the resultType input_required", found.reply.response, found.reply.exchange)
     has_either = bool(found.requests) or isinstance(dig(result, "requestState"), str)
     check(has_either, "inputRequests or a requestState", result, found.reply.exchange)

@@ -5,10 +5,11 @@ from typing import Any, Final
 from jsonschema import Draft202012Validator, SchemaError, ValidationError
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.mcp.scenes import Called, call_plainly
+from babelgate.conformance.protocols.mcp.calls import call_with_output_schema
+from babelgate.conformance.protocols.mcp.scenes import call_plainly
 from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.protocols.mcp.v2026.target import OF_MCP
-from babelgate.conformance.verdict import Failed, NotApplicable, Prerequisite, check
+from babelgate.conformance.verdict import Failed, Prerequisite, check
 from babelgate.conformance.wire.exchange import as_object, dig
 
 probes: Final = Probes[McpTarget]()
@@ -42,26 +43,19 @@ async def results_name_the_server(ctx: Ctx) -> None:
 @probes.add
 async def structured_content_fits_the_schema(ctx: Ctx) -> None:
     """Check the structured content, which may be any JSON and not only an object."""
-    done = await ctx.once(_call_with_output_schema)
+    done = await ctx.once(call_with_output_schema)
     check("structuredContent" in (as_object(done.reply.result) or {}), "a structuredContent", done.reply.result)
     value, schema = dig(done.reply.result, "structuredContent"), dig(done.tool, "outputSchema")
     try:
         Draft202012Validator.check_schema(schema)
         Draft202012Validator(schema).validate(value)  # pyright: ignore[reportUnknownMemberType]
     except SchemaError as error:
-        raise Prerequisite(f"an outputSchema that is one: {error.message}", schema) from None
+        raise Prerequisite(f"a valid outputSchema: {error.message}", schema) from None
     except ValidationError as error:
-        raise Failed(f"structuredContent that keeps outputSchema: {error.message}", value) from None
+        raise Failed(f"structuredContent that matches outputSchema: {error.message}", value) from None
 
 
 async def _list_tools(ctx: Ctx) -> McpReply:
     reply = await ctx.target.ask("tools/list")
     check(as_object(reply.result) is not None, "a result", reply.response, reply.exchange)
     return reply
-
-
-async def _call_with_output_schema(ctx: Ctx) -> Called:
-    done = await ctx.once(call_plainly)
-    if as_object(dig(done.tool, "outputSchema")) is None:
-        raise NotApplicable("the tool has no outputSchema")
-    return done

@@ -17,7 +17,7 @@ from babelgate.conformance.protocols.openai.chat.scenes import (
 from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, OpenAiTarget, check_answered
 from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import InvalidJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import as_list, as_object, dig, json_or_none
 
 probes: Final = Probes[OpenAiTarget]()
 
@@ -62,7 +62,7 @@ async def created_is_in_seconds(ctx: Ctx) -> None:
     exchange = await ctx.once(answer_plainly)
     created = dig(exchange.json, "created")
     is_now = isinstance(created, int) and abs(created - time.time()) < _MAX_CLOCK_DIFFERENCE
-    check(is_now, "the time of now as Unix seconds", created, exchange)
+    check(is_now, "the current time in Unix seconds", created, exchange)
 
 
 @probes.add
@@ -181,12 +181,9 @@ async def schema_is_kept(ctx: Ctx) -> None:
     exchange = await ctx.target.post(body)
     check_answered(exchange)
     text = text_of(exchange)
-    try:
-        value = parse_json(text)
-    except InvalidJson:
-        value = None
+    value = json_or_none(text)
     is_kept = isinstance(dig(value, "city"), str) and set(as_object(value) or {}) == {"city"}
-    check(is_kept, f"content that keeps the schema {json.dumps(PARAMETERS)}", text, exchange)
+    check(is_kept, f"content that matches the schema {json.dumps(PARAMETERS)}", text, exchange)
 
 
 async def _check_history(ctx: Ctx, *before: Any) -> None:

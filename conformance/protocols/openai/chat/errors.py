@@ -88,7 +88,7 @@ async def failure_is_an_error(ctx: Ctx) -> None:
     reason = dig(exchange.json, "choices", 0, "finish_reason")
     has_answered = reason == "stop" and bool(text_of(exchange)) and as_object(dig(exchange.json, "error")) is None
     check_shown(not has_answered, "fail", "answered")
-    check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
+    check((exchange.status or 0) >= 500, "a 5xx status", exchange.status, exchange)
     check(as_object(dig(exchange.json, "error")) is not None, "an error object", exchange.json, exchange)
 
 
@@ -99,7 +99,7 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
         exchange = stream.exchange
         await stream.rest_of_it()
     if not exchange.is_stream:
-        check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
+        check((exchange.status or 0) >= 500, "a 5xx status", exchange.status, exchange)
         return
     events: list[Any] = events_of(exchange)
     error_events = [each for each in events if as_object(dig(each, "error")) is not None]
@@ -117,7 +117,7 @@ async def deep_json_kills_nobody(ctx: Ctx) -> None:
     for _ in range(900):
         deep = [deep]
     exchange = await ctx.target.post(body_of(ctx, tools=deep), is_valid=False)
-    check((exchange.status or 0) < 500, "no failure of the server", exchange.status, exchange)
+    check((exchange.status or 0) < 500, "no server error", exchange.status, exchange)
 
 
 async def _check_refused(ctx: Ctx, **members: Any) -> None:

@@ -62,7 +62,7 @@ async def role_is_told_once(ctx: Ctx) -> None:
     set_roles = [each for each in roles if each is not None]
     check(
         set_roles == ["assistant"] and roles[0] == "assistant",
-        "the role in the first delta alone",
+        "the role only in the first delta",
         roles,
         done.exchange,
     )
@@ -87,7 +87,7 @@ async def reason_comes_once_and_last(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     reasons = [dig(choice, "finish_reason") for choice in done.choices]
     is_last = bool(reasons) and reasons[-1] == "stop" and not any(reasons[:-1])
-    check(is_last, "finish_reason stop in the last choice alone", reasons, done.exchange)
+    check(is_last, "finish_reason stop only in the last choice", reasons, done.exchange)
 
 
 @probes.add
@@ -103,7 +103,7 @@ async def usage_comes_in_a_chunk_of_its_own(ctx: Ctx) -> None:
     last = done.chunks[-1]
     check(dig(last, "choices") == [], "a last chunk without choices", last, done.exchange)
     usage = dig(last, "usage")
-    check(as_object(usage) is not None, "its usage", last, done.exchange)
+    check(as_object(usage) is not None, "the usage in the last chunk", last, done.exchange)
     check_sum(usage, done.exchange)
 
 
@@ -119,4 +119,4 @@ async def usage_is_null_before(ctx: Ctx) -> None:
 async def usage_is_told_if_asked(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     with_usage: list[Any] = [chunk for chunk in done.chunks if dig(chunk, "choices") == [] or dig(chunk, "usage")]
-    check(not with_usage, "no usage that nobody asked for", with_usage, done.exchange)
+    check(not with_usage, "no usage without include_usage", with_usage, done.exchange)

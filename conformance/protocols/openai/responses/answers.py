@@ -18,7 +18,7 @@ from babelgate.conformance.protocols.openai.responses.scenes import (
 from babelgate.conformance.protocols.openai.target import PARAMETERS, Ctx, OpenAiTarget, check_answered
 from babelgate.conformance.samples import WORDS, check_repeated
 from babelgate.conformance.verdict import check
-from babelgate.conformance.wire.exchange import InvalidJson, as_list, as_object, dig, parse_json
+from babelgate.conformance.wire.exchange import as_list, as_object, dig, json_or_none
 
 probes: Final = Probes[OpenAiTarget]()
 
@@ -73,7 +73,7 @@ async def responses_have_ids_of_their_own(ctx: Ctx) -> None:
 async def items_have_ids_of_their_own(ctx: Ctx) -> None:
     first, second = await ctx.once(answer_plainly), await respond(ctx, body_of(ctx))
     ids = [dig(item, "id") for each in (first, second) for item in as_list(dig(each.json, "output"))]
-    check(bool(ids) and len(ids) == len(set(map(str, ids))), "each item with an id of its own", ids, second)
+    check(bool(ids) and len(ids) == len(set(map(str, ids))), "a unique id for each item", ids, second)
 
 
 @probes.add
@@ -81,7 +81,7 @@ async def created_at_is_in_seconds(ctx: Ctx) -> None:
     exchange = await ctx.once(answer_plainly)
     created = dig(exchange.json, "created_at")
     is_now = isinstance(created, int | float) and abs(created - time.time()) < _MAX_CLOCK_DIFFERENCE
-    check(is_now, "the time of now as Unix seconds", created, exchange)
+    check(is_now, "the current time in Unix seconds", created, exchange)
 
 
 @probes.add
@@ -218,12 +218,9 @@ async def schema_is_kept(ctx: Ctx) -> None:
     exchange = await ctx.target.post(body_of(ctx, "data", text={"format": named}))
     check_answered(exchange)
     text = text_of(exchange.json)
-    try:
-        value = parse_json(text)
-    except InvalidJson:
-        value = None
+    value = json_or_none(text)
     is_kept = isinstance(dig(value, "city"), str) and set(as_object(value) or {}) == {"city"}
-    check(is_kept, f"text that keeps the schema {json.dumps(PARAMETERS)}", text, exchange)
+    check(is_kept, f"text that matches the schema {json.dumps(PARAMETERS)}", text, exchange)
 
 
 async def _check_accepted(ctx: Ctx, *items: Any) -> None:

@@ -60,7 +60,7 @@ async def _begin(ctx: Ctx, behaviour: str = "plain") -> Exchange:
     await ctx.once(answer_plainly)
     exchange = await ctx.target.post(body_of(ctx, behaviour, background=True))
     if 400 <= (exchange.status or 0) < 500:
-        raise NotApplicable("the server makes no response in the background")
+        raise NotApplicable("the server creates no background responses")
     check(exchange.status == 200, "the status 200", exchange.status, exchange)
     return exchange
 

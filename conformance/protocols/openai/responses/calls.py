@@ -46,7 +46,7 @@ async def arguments_are_json(ctx: Ctx) -> None:
 async def calls_have_ids_of_their_own(ctx: Ctx) -> None:
     first, second = await ctx.once(answer_with_call), await respond(ctx, offer(ctx))
     ids = [dig(each, "call_id") for exchange in (first, second) for each in calls_of(exchange.json)]
-    check(bool(ids) and len(ids) == len(set(map(str, ids))), "each call with a call_id of its own", ids, second)
+    check(bool(ids) and len(ids) == len(set(map(str, ids))), "a unique call_id for each call", ids, second)
 
 
 @probes.add
@@ -105,7 +105,7 @@ async def streamed_arguments_are_those_of_their_deltas(ctx: Ctx) -> None:
     arguments = "".join(str(dig(each, "arguments")) for each in done.of("response.function_call_arguments.done"))
     check(
         joined_deltas == arguments,
-        "deltas that make up the arguments",
+        "deltas that add up to the arguments",
         {"deltas": joined_deltas, "done": arguments},
         done.exchange,
     )
@@ -117,7 +117,7 @@ async def streamed_call_is_in_the_output(ctx: Ctx) -> None:
     done = await ctx.once(streamed_call)
     calls = calls_of(done.last)
     items = [dig(each, "item") for each in done.of("response.output_item.done")]
-    check(bool(calls) and all(each in items for each in calls), "the call as it was told", calls, done.exchange)
+    check(bool(calls) and all(each in items for each in calls), "the call as it was streamed", calls, done.exchange)
 
 
 def _check_arguments(text: Any, exchange: Exchange) -> None:

@@ -62,7 +62,7 @@ async def failure_is_told(ctx: Ctx) -> None:
     has_answered = dig(exchange.json, "status") == "completed" and error is None and bool(text_of(exchange.json))
     check_shown(not has_answered, "fail", "answered")
     is_failed = exchange.status == 200 and dig(exchange.json, "status") == "failed"
-    check((exchange.status or 0) >= 500 or is_failed, "a 5xx, or a response that failed", exchange.json, exchange)
+    check((exchange.status or 0) >= 500 or is_failed, "a 5xx status, or a failed response", exchange.json, exchange)
     check(error is not None, "an error object", exchange.json, exchange)
 
 
@@ -73,14 +73,14 @@ async def failure_of_a_stream_is_told(ctx: Ctx) -> None:
         exchange = stream.exchange
         await stream.rest_of_it()
     if not exchange.is_stream:
-        check((exchange.status or 0) >= 500, "a 5xx", exchange.status, exchange)
+        check((exchange.status or 0) >= 500, "a 5xx status", exchange.status, exchange)
         return
     done = ResponseStream(exchange, events_of(exchange), exchange.is_ended)
     failed: list[Any] = done.of("response.failed")
     has_error = any(dig(each, "response", "error") or dig(each, "type") == "error" for each in done.events)
     check_shown(has_error or not text_of(done.last), "fail", "answered")
     check(bool(failed), "response.failed", done.types, exchange)
-    check(as_object(dig(failed[0], "response", "error")) is not None, "its error", failed[0], exchange)
+    check(as_object(dig(failed[0], "response", "error")) is not None, "the error of the failure", failed[0], exchange)
     check("response.completed" not in done.types, "no response.completed", done.types, exchange)
 
 

@@ -20,7 +20,7 @@ async def response_goes_on_from_another(ctx: Ctx) -> None:
     exchange = await respond(ctx, body_of(ctx, previous_response_id=id))
     actual = dig(exchange.json, "previous_response_id")
     check(actual == id, f"the previous_response_id {id}", actual, exchange)
-    check(dig(exchange.json, "id") != id, "a response of its own", exchange.json, exchange)
+    check(dig(exchange.json, "id") != id, "a new response", exchange.json, exchange)
 
 
 @probes.add

@@ -78,14 +78,14 @@ async def numbers_grow(ctx: Ctx) -> None:
     numbers = [dig(event, "sequence_number") for event in done.events]
     is_right = all(isinstance(each, int) for each in numbers)
     is_right = is_right and all(a < b for a, b in pairwise(numbers))
-    check(is_right, "a sequence_number that grows", numbers, done.exchange)
+    check(is_right, "an increasing sequence_number", numbers, done.exchange)
 
 
 @probes.add
 async def stream_ends_with_the_response(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     check(done.types[-1] == "response.completed", "response.completed last", done.types, done.exchange)
-    check(dig(done.last, "status") == "completed", "its status completed", done.last, done.exchange)
+    check(dig(done.last, "status") == "completed", "the status completed in the last event", done.last, done.exchange)
 
 
 @probes.add
@@ -132,7 +132,12 @@ async def no_number_is_left_out(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     numbers = [dig(event, "sequence_number") for event in done.events]
     check(all(isinstance(each, int) for each in numbers), "sequence numbers", numbers, done.exchange)
-    check(numbers == list(range(numbers[0], numbers[0] + len(numbers))), "one more each time", numbers, done.exchange)
+    check(
+        numbers == list(range(numbers[0], numbers[0] + len(numbers))),
+        "sequence numbers without gaps",
+        numbers,
+        done.exchange,
+    )
 
 
 @probes.add
@@ -142,7 +147,7 @@ async def text_is_that_of_its_deltas(ctx: Ctx) -> None:
     text = "".join(str(dig(each, "text")) for each in done.of("response.output_text.done"))
     check(
         bool(joined_deltas) and joined_deltas == text,
-        "deltas that make up the text",
+        "deltas that add up to the text",
         {"deltas": joined_deltas, "done": text},
         done.exchange,
     )
@@ -153,7 +158,7 @@ async def part_is_that_of_its_text(ctx: Ctx) -> None:
     done = await ctx.once(stream_plainly)
     texts = [dig(each, "text") for each in done.of("response.output_text.done")]
     parts = [dig(each, "part", "text") for each in done.of("response.content_part.done")]
-    check(bool(texts) and texts == parts, "parts with the texts that were told", parts, done.exchange)
+    check(bool(texts) and texts == parts, "parts with the streamed texts", parts, done.exchange)
 
 
 @probes.add
@@ -162,7 +167,7 @@ async def item_is_that_of_its_parts(ctx: Ctx) -> None:
     parts = [dig(each, "part", "text") for each in done.of("response.content_part.done")]
     items = [dig(each, "item") for each in done.of("response.output_item.done")]
     found = [dig(part, "text") for item in items for part in as_list(dig(item, "content"))]
-    check(bool(parts) and found == parts, "items with the parts that were told", items, done.exchange)
+    check(bool(parts) and found == parts, "items with the streamed parts", items, done.exchange)
 
 
 @probes.add

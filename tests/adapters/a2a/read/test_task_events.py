@@ -359,10 +359,10 @@ def test_upstream_fault_codes_pass_between_gateways(upstream_code: Any, code: Fa
 
 
 def test_usage_and_losses_of_a_gateway_are_events() -> None:
-    about = {"babelgate": {"usage": {"input_tokens": 3}, "loss": {"reasoning": "A2A has no form for it"}}}
+    about = {"babelgate": {"usage": {"input_tokens": 3}, "loss": {"reasoning": "A2A has no field for it"}}}
     events = read(artifact(text("Hi")), status("TASK_STATE_COMPLETED", metadata=about))
     assert events[-2:] == [
-        LossNoted(feature="reasoning", how="A2A has no form for it"),
+        LossNoted(feature="reasoning", how="A2A has no field for it"),
         RunEnded(usage={"input_tokens": 3}),
     ]
 

@@ -516,7 +516,7 @@ def test_losses_include_those_of_the_agents_protocol() -> None:
         writer.write(record)
     assert list(writer.losses) == [
         Loss(feature="usage", how="never told"),
-        Loss(feature="caller-tools", how="a caller cannot offer tools; a call of one is a question in words"),
+        Loss(feature="caller-tools", how="a caller cannot offer tools; a call of one is a text question"),
     ]
 
 

@@ -45,6 +45,7 @@ from babelgate.gateway.agents.python.yielded import YieldEncoder
 from tests import strategies
 from tests.examples import examples
 from tests.gateway.talk import run_agent
+from tests.nested import nested
 
 
 class Model(BaseModel):
@@ -265,13 +266,6 @@ async def test_numbered_parts_may_be_open_at_the_same_time():
 
     (message,) = (await run_agent(talk)).messages
     assert message.parts == (TextPart(text="ab"), ReasoningPart(text="xy"))
-
-
-def nested(levels: int) -> Any:
-    value: Any = 1
-    for _ in range(levels):
-        value = [value]
-    return value
 
 
 @pytest.mark.parametrize(
