@@ -176,7 +176,7 @@ class Wire:
         self.exchanges.append(exchange)
         EXCHANGES.get([]).append(exchange)
         if sends is not None:
-            self._hold(exchange, sends, body, is_ours=True)
+            self._hold(exchange, sends, body, is_from_check=True)
         started = asyncio.get_running_loop().time()
         bound = self.timeout if bound is None else bound
         try:
@@ -204,14 +204,14 @@ class Wire:
         finally:
             exchange.seconds = asyncio.get_running_loop().time() - started
 
-    def hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
+    def hold(self, exchange: Exchange, schema: str, value: Any, *, is_from_check: bool = False) -> None:
         """Validate a message that arrived in another way, such as a push notification."""
-        self._hold(exchange, schema, value, is_ours=is_ours)
+        self._hold(exchange, schema, value, is_from_check=is_from_check)
 
-    def _hold(self, exchange: Exchange, schema: str, value: Any, *, is_ours: bool = False) -> None:
+    def _hold(self, exchange: Exchange, schema: str, value: Any, *, is_from_check: bool = False) -> None:
         if self.schemas is not None:
             violations, definitions = self.schemas.holds(schema, value)
-            exchange.messages.append(CheckedMessage(is_ours, schema, violations, definitions))
+            exchange.messages.append(CheckedMessage(is_from_check, schema, violations, definitions))
 
     def hold_text(self, exchange: Exchange, schema: str, content: bytes | str) -> None:
         """Validate a text that should be JSON and match a schema."""

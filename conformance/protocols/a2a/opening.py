@@ -41,14 +41,14 @@ class A2aRevision(ABC):
         """Return what to add to the evidence about the version of a card."""
         return ""
 
-    async def open(self, wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[A2aTarget]:
+    async def open(self, wire: Wire, url: str, options: ProbeOptions, is_requested: bool) -> Opened[A2aTarget]:
         """Find the agent by the card at a URL. Raises NotSpoken."""
         agent = await self._find_agent(wire, url)
         card = agent.card
         transports = [name for _, name in self.interfaces(card)]
         if not agent.bindings:
             why = why_not_spoken(card, transports, self.interface)
-            if not is_told:
+            if not is_requested:
                 raise NotSpoken(f"{why} ({agent.found.exchange})")
             binding = JsonRpcBinding(wire, url, self.dialect, self.headers(card))
             agent = A2aTarget(agent.url, agent.found, (binding,), self._reopen)

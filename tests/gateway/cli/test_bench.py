@@ -218,7 +218,7 @@ def stopped(folder: Path, number: int) -> "tuple[int, str]":
 def test_resume_after_ctrl_c_runs_the_remaining_attempts(gated: Path) -> None:
     code, errors = stopped(gated, signal.SIGINT)
     assert (code, "Traceback" in errors) == (130, False), errors
-    assert "go on with: babelgate bench --resume out" in errors
+    assert "continue with: babelgate bench --resume out" in errors
     report = result(gated / "out")
     assert (report["complete"], report["stopped"], len(report["attempts"])) == (
         False,

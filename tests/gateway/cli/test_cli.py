@@ -433,7 +433,7 @@ def test_the_extension_shows_fields_that_a_protocol_lacks(here: Here, demo: Serv
 
 def test_a_protocol_without_the_extension_names_those_that_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "UPSTREAMS", [replace(each, options={}) for each in UPSTREAMS if each.protocol == "acp"])
-    with pytest.raises(ConversationError, match="no extension"):
+    with pytest.raises(ConversationError, match="does not have the Babelgate extension"):
         line.ClientConversation("acp", "http://127.0.0.1:1", "echo", None, whole=True)
 
 

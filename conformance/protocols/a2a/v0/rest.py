@@ -52,7 +52,7 @@ class RestBinding(rest.RestBinding):
 
     def hold(self, exchange: Exchange, operation: str, params: Mapping[str, Any], body: Any) -> None:
         if operation.startswith("Send"):
-            self.wire.hold(exchange, "rest.send.params", body, is_ours=True)
+            self.wire.hold(exchange, "rest.send.params", body, is_from_check=True)
 
     def reply(self, operation: str, exchange: Exchange) -> A2aReply:
         status = exchange.status or 0

@@ -21,7 +21,7 @@ class RestBinding(rest.RestBinding):
         return f"{operation}.result"
 
     def hold(self, exchange: Exchange, operation: str, params: Mapping[str, Any], body: Any) -> None:
-        self.wire.hold(exchange, f"{operation}.params", dict(params), is_ours=True)
+        self.wire.hold(exchange, f"{operation}.params", dict(params), is_from_check=True)
 
     def reply(self, operation: str, exchange: Exchange) -> A2aReply:
         status = exchange.status or 0

@@ -673,7 +673,7 @@ async def test_a_graph_is_described_by_its_schemas() -> None:
 async def test_an_object_that_cannot_be_compiled_is_rejected() -> None:
     with pytest.raises(TypeError, match="cannot be compiled"):
         wrap_graph(builder(State, {}), "empty")
-    with pytest.raises(TypeError, match="no graph"):
+    with pytest.raises(TypeError, match="not a graph"):
         wrap_graph(object(), "other")
 
 
