@@ -258,6 +258,11 @@ def excerpt(text: str) -> str:
 
 def sources(paths: Iterable[str]) -> Iterator[Path]:
     """Yield the Python files of the repository at or below the paths."""
+    yield from (path for path in files(paths) if path.suffix == ".py")
+
+
+def files(paths: Iterable[str]) -> Iterator[Path]:
+    """Yield the files of the repository that match the paths or patterns."""
     listing = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "--", *paths],
         cwd=ROOT,
@@ -265,7 +270,7 @@ def sources(paths: Iterable[str]) -> Iterator[Path]:
         text=True,
         check=True,
     )
-    yield from (ROOT / name for name in listing.stdout.splitlines() if name.endswith(".py") and (ROOT / name).is_file())
+    yield from (ROOT / name for name in listing.stdout.splitlines() if (ROOT / name).is_file())
 
 
 def main(arguments: list[str]) -> None:

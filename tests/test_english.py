@@ -1,10 +1,15 @@
 """English of the code: the rules of names and prose that a machine can check."""
 
 import ast
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+
+import pytest
+
+from tests.english import files, in_page, sources, violations
 
 ROOT: Final = Path(__file__).parent.parent
 
@@ -52,3 +57,38 @@ def public_classes(path: Path) -> Iterator[str]:
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
             yield node.name
+
+
+EXCEPTIONS: Final = {
+    ("adapters/openai/wire/replies.py", "own"): "the key is in stored events",
+}
+"""Names that break a rule, by module. Each has a reason."""
+
+SINCE: Final = "2026-11-28T12:00:00Z"
+"""Time from which on commit subjects are short."""
+SUBJECT: Final = 72
+"""Maximum length of a commit subject, in characters."""
+
+
+@pytest.mark.parametrize("folder", ["adapters", "bench", "canonical", "conformance", "docs", "gateway", "tests"])
+def test_names_and_prose_follow_the_rules(folder: str) -> None:
+    found = [each for path in sources([folder]) for each in violations(path)]
+    assert [str(each) for each in found if (str(each.path), each.text) not in EXCEPTIONS] == []
+
+
+def test_pages_follow_the_rules() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}:{line}: {rule}: {text}"
+        for path in files(["*.md"])
+        for line, rule, text in in_page(path.read_text(encoding="utf-8"))
+    }
+    assert sorted(found) == []
+
+
+def test_commit_subjects_are_short() -> None:
+    log = subprocess.run(
+        ["git", "log", f"--since={SINCE}", "--format=%s"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if log.returncode:
+        pytest.skip("not a git repository")
+    assert [subject for subject in log.stdout.splitlines() if len(subject) > SUBJECT] == []

@@ -4,7 +4,7 @@ from babelgate.canonical import FaultCode, FaultError
 
 
 def parse_integer(text: str, max_digits: int, minimum: int = 0, maximum: int | None = None) -> int | None:
-    """Return the integer that a text of ASCII digits stands for. Return None for any other text, one with more than
+    """Return the integer that a text of ASCII digits represents. Return None for any other text, one with more than
     `max_digits` characters, and an integer out of range."""
     if not (text.isascii() and text.isdigit() and len(text) <= max_digits):
         return None

@@ -5,8 +5,8 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from babelgate.conformance.across.driver import Broken, Driver, Observation, read_success
-from babelgate.conformance.across.model import File, Handle, Input, Meaning, Question
+from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, read_success
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning, Question
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig, json_or_none
 
 _MAX_STEPS: Final = 50

@@ -13,7 +13,7 @@ from babelgate.conformance.across.aief import Aief
 from babelgate.conformance.across.driver import Driver, ProtocolAddress
 from babelgate.conformance.across.langgraph import LangGraph
 from babelgate.conformance.across.mcp import Mcp
-from babelgate.conformance.across.openai import Chat, Responses
+from babelgate.conformance.across.openai import ChatDriver, ResponsesDriver
 from babelgate.conformance.protocols.a2a.discovery import origin_of
 from babelgate.conformance.protocols.mcp.target import HELLO, request
 from babelgate.conformance.protocols.openai.target import base_of

@@ -3,9 +3,9 @@
 import itertools
 from typing import Any, ClassVar, Final
 
-from babelgate.conformance.across.driver import Broken, Driver, Observation, decode_base64
-from babelgate.conformance.across.model import File, Handle, Input, Meaning
-from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, Reply, Session
+from babelgate.conformance.across.driver import Driver, Observation, ScenarioFailed, decode_base64
+from babelgate.conformance.across.model import CallerInput, File, Handle, Meaning
+from babelgate.conformance.protocols.mcp.target import HELLO, VERSION, McpReply, McpSession
 from babelgate.conformance.wire.exchange import Exchange, as_list, as_object, dig, json_or_none
 
 _NO_ELICITATION: Final = "a tool asks by elicitation, which the check does not support"

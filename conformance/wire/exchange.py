@@ -37,7 +37,7 @@ def json_or_none(content: bytes | str) -> Any:
     """Return the parsed JSON, or None for a text that is not JSON."""
     try:
         return parse_json(content)
-    except NotJson:
+    except InvalidJson:
         return None
 
 

@@ -54,7 +54,7 @@ class OpenMessage:
     """A message of the agent while it is open."""
 
     started: MessageStarted
-    origin: Origin
+    origin: PieceOrigin
     parts: GrowingParts = field(default_factory=GrowingParts)
     artifact: OpenArtifact | None = None
     """Artifact of an answer, from its first piece on."""

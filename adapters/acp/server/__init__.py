@@ -333,7 +333,7 @@ class Server(Handlers):
         after = _number(request, "after", 0) or 0
         tasks, view = await self._find(who, request)
         last = tasks[-1].last_seq
-        extended = is_asked(request)
+        extended = is_activated(request)
         text = request.headers.get(START_HEADER) if extended else None
         start = None if text is None else read_integer(text, START_HEADER, 0)
         stream = RunStream(

@@ -17,7 +17,7 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import CHAT, CHAT_VERSION
-from babelgate.adapters.openai.codec.messages import Conversation, decode_answer, decode_messages, refuse
+from babelgate.adapters.openai.codec.messages import ChatConversation, decode_answer, decode_messages, refuse
 from babelgate.adapters.openai.codec.names import api_extra
 from babelgate.adapters.openai.codec.questions import has_ask_tool, questions_extra, without_ask
 from babelgate.adapters.openai.server.answers import collect_answers, make_answers

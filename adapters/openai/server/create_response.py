@@ -19,7 +19,7 @@ from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.kit.server.sse import event_stream
 from babelgate.adapters.openai.carries import RESPONSES, RESPONSES_VERSION
-from babelgate.adapters.openai.codec.items import Conversation, decode_item_answer, decode_items
+from babelgate.adapters.openai.codec.items import ItemConversation, decode_item_answer, decode_items
 from babelgate.adapters.openai.codec.messages import refuse
 from babelgate.adapters.openai.codec.model import schema_of
 from babelgate.adapters.openai.codec.names import api_extra
@@ -184,7 +184,7 @@ class CreateResponse(Handlers):
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
         agent = find_agent(self._hub, body.model)
-        conversation = Conversation.of(body.input, same=has_openai_api(agent))
+        conversation = ItemConversation.of(body.input, same=has_openai_api(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
             previous = await find_previous(self._hub, who.owner, body.previous_response_id, unstored_ids)
@@ -339,7 +339,7 @@ class CreateResponse(Handlers):
         values, messages = await collect_answers(
             self._hub, who.owner, task, conversation.answers, decode_item_answer, checked.extension, _WORDS
         )
-        run_input = await self._input(checked, (*messages, *checked.sent.news))
+        run_input = await self._input(checked, (*messages, *checked.sent.new_messages))
         return await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, checked.extension))
 
 

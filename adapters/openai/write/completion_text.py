@@ -88,10 +88,10 @@ class CompletionText:
         begin = self._starts.get(message_id, self._length)
         return {"start_index": begin + (start or 0), "end_index": self._length if end is None else begin + end}
 
-    def drop(self, is_void: Callable[[str], bool]) -> bool:
-        """Remove the text of void messages. Return True if there was any."""
+    def drop(self, is_void: Callable[[str], bool]) -> int:
+        """Remove the text of void messages. Return the number of removed pieces."""
         rest = [segment for segment in self._segments if not is_void(segment.message_id)]
-        has_dropped = len(rest) < len(self._segments)
+        removed = len(self._segments) - len(rest)
         starts, self._segments, self._starts, self._length = self._starts, rest, {}, 0
         for segment in rest:
             if segment.member == CONTENT:
@@ -104,7 +104,7 @@ class CompletionText:
             for message_id, annotation in self._citations
             if not message_id or not is_void(message_id)
         ]
-        return has_dropped
+        return removed
 
     def _begin(self, segment: _Segment) -> None:
         segment.is_separated = self._length > 0

@@ -5,24 +5,24 @@ from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 from urllib.parse import urljoin
 
-from babelgate.conformance.probe import NotSpoken, Opened, Options
-from babelgate.conformance.protocols.a2a.agent import Agent
+from babelgate.conformance.probe import NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.protocols.a2a.agent import A2aTarget
 from babelgate.conformance.protocols.a2a.binding import Binding
-from babelgate.conformance.protocols.a2a.discovery import UNJUDGED, Found, find_card, why_not_spoken
-from babelgate.conformance.protocols.a2a.jsonrpc import Dialect, JsonRpcBinding
+from babelgate.conformance.protocols.a2a.discovery import UNJUDGED, CardDiscovery, find_card, why_not_spoken
+from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding, RevisionConversion
 from babelgate.conformance.protocols.a2a.rest import RestBinding
 from babelgate.conformance.verdict import Prerequisite
 from babelgate.conformance.wire.http import Wire
 
 
-class Revision(ABC):
+class A2aRevision(ABC):
     """Reader of the cards of one revision."""
 
     version: ClassVar[str]
     """Version in the request of the card."""
     interface: ClassVar[str]
     """Description of the interfaces of the revision, for an error."""
-    dialect: ClassVar[Dialect]
+    dialect: ClassVar[RevisionConversion]
     rest: ClassVar[type[RestBinding]]
 
     @abstractmethod
@@ -41,7 +41,7 @@ class Revision(ABC):
         """Return what to add to the evidence about the version of a card."""
         return ""
 
-    async def open(self, wire: Wire, url: str, options: Options, is_told: bool) -> Opened[Agent]:
+    async def open(self, wire: Wire, url: str, options: ProbeOptions, is_told: bool) -> Opened[A2aTarget]:
         """Find the agent by the card at a URL. Raises NotSpoken."""
         agent = await self._find_agent(wire, url)
         card = agent.card
@@ -51,7 +51,7 @@ class Revision(ABC):
             if not is_told:
                 raise NotSpoken(f"{why} ({agent.found.exchange})")
             binding = JsonRpcBinding(wire, url, self.dialect, self.headers(card))
-            agent = Agent(agent.url, agent.found, (binding,), self._reopen)
+            agent = A2aTarget(agent.url, agent.found, (binding,), self._reopen)
             because = f"named by the user, although {why}"
         else:
             named = ", ".join(f"{each.name} at {each.url}" for each in agent.bindings)
@@ -60,20 +60,20 @@ class Revision(ABC):
                 because += f"; {UNJUDGED}"
         return Opened(agent, agent.bindings[0].url, because, self._capabilities(agent))
 
-    async def _find_agent(self, wire: Wire, url: str) -> Agent:
+    async def _find_agent(self, wire: Wire, url: str) -> A2aTarget:
         found = await find_card(wire, url, version=self.version, receives={2: "AgentCard"})
         by_name: dict[str, Binding] = {}
         for binding in self.every_binding(wire, found):
             by_name.setdefault(binding.name, binding)
-        return Agent(url.rstrip("/"), found, tuple(by_name.values()), self._reopen)
+        return A2aTarget(url.rstrip("/"), found, tuple(by_name.values()), self._reopen)
 
-    async def _reopen(self, wire: Wire, url: str) -> Agent:
+    async def _reopen(self, wire: Wire, url: str) -> A2aTarget:
         agent = await self._find_agent(wire, url)
         if not agent.bindings:
             raise Prerequisite(f"an agent card at {url}, which the triggers name", None, agent.found.exchange)
         return agent
 
-    def every_binding(self, wire: Wire, found: Found) -> Iterator[Binding]:
+    def every_binding(self, wire: Wire, found: CardDiscovery) -> Iterator[Binding]:
         """Yield the HTTP bindings in the order of the card."""
         headers = self.headers(found.card)
         for where, name in self.interfaces(found.card):
@@ -85,7 +85,7 @@ class Revision(ABC):
             elif name == "HTTP+JSON":
                 yield self.rest(wire, absolute, headers)
 
-    def _capabilities(self, agent: Agent) -> frozenset[str]:
+    def _capabilities(self, agent: A2aTarget) -> frozenset[str]:
         names = {"JSONRPC": "jsonrpc", "HTTP+JSON": "rest"}
         declared = (name for name, value in self.capabilities(agent.card).items() if value)
         return frozenset({*(names[each.name] for each in agent.bindings), *declared})

@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Final
 from urllib.parse import quote, urlencode
 from uuid import uuid4
 
-from babelgate.conformance.protocols.a2a.binding import EventStream, Reply, find_subscription_method
-from babelgate.conformance.wire.exchange import Exchange, Frame, NotJson
+from babelgate.conformance.protocols.a2a.binding import A2aEventStream, A2aReply, find_subscription_method
+from babelgate.conformance.wire.exchange import Exchange, InvalidJson, SseFrame
 from babelgate.conformance.wire.http import Wire
 
 PATHS: Final[Mapping[str, tuple[str, str]]] = {
@@ -61,7 +61,7 @@ class RestBinding(ABC):
         """Validate a valid request of the judge against the schema."""
 
     @abstractmethod
-    def reply(self, operation: str, exchange: Exchange) -> Reply: ...
+    def reply(self, operation: str, exchange: Exchange) -> A2aReply: ...
 
     @abstractmethod
     def event_of(self, event: Any) -> Any:
@@ -88,7 +88,7 @@ class RestBinding(ABC):
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
         bound: float | None = None,
-    ) -> Reply:
+    ) -> A2aReply:
         method, url, body = self.place(operation, params)
         result = self.result(operation)
         exchange = await self.wire.request(
@@ -114,7 +114,7 @@ class RestBinding(ABC):
         is_valid: bool = True,
         headers: Mapping[str, str] | None = None,
         is_anonymous: bool = False,
-    ) -> AsyncGenerator[EventStream]:
+    ) -> AsyncGenerator[A2aEventStream]:
         method, url, body = self.place(operation, params)
         if operation == "SubscribeToTask":
             method = await self._subscription_method({**self.headers, **(headers or {})})
@@ -131,7 +131,7 @@ class RestBinding(ABC):
         ) as stream:
             if is_valid:
                 self.hold(stream.exchange, operation, params, body)
-            yield EventStream(stream, self._payload, lambda exchange: self.reply(operation, exchange))
+            yield A2aEventStream(stream, self._payload, lambda exchange: self.reply(operation, exchange))
 
     async def _subscription_method(self, headers: Mapping[str, str]) -> str:
         if self._subscribes_by is None:
@@ -139,10 +139,10 @@ class RestBinding(ABC):
             self._subscribes_by = await find_subscription_method(self.wire, url, headers)
         return self._subscribes_by
 
-    def _payload(self, frame: Frame) -> Any:
+    def _payload(self, frame: SseFrame) -> Any:
         try:
             return self.event_of(frame.json)
-        except NotJson:
+        except InvalidJson:
             return None
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from babelgate.conformance.protocols.acp.target import AcpTarget, Ctx, message, run_id_of, trigger_of
 from babelgate.conformance.verdict import check, check_busy, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
-from babelgate.conformance.wire.http import Stream
+from babelgate.conformance.wire.http import StreamExchange
 
 TERMINAL: Final = ("completed", "failed", "cancelled")
 _POLL_INTERVAL: Final = 0.1

@@ -9,9 +9,9 @@ from uuid import uuid4
 
 from babelgate.conformance.probe import Context
 from babelgate.conformance.trigger import Trigger
-from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check
-from babelgate.conformance.wire.exchange import Exchange, Frame, as_list, as_object, dig
-from babelgate.conformance.wire.http import Receives, Stream, Wire
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check
+from babelgate.conformance.wire.exchange import Exchange, SseFrame, as_list, as_object, dig
+from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Layout:
     wait: str = "wait"
     """Last segment of the path at which a run is awaited."""
     tuples: str = "messages"
-    """Stream mode for pieces of messages."""
+    """StreamExchange mode for pieces of messages."""
 
     def runs(self, thread_id: str | None, *way: str) -> str:
         """Return the path for creating runs. `way`: `wait`, `stream`, or nothing."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, as_object, dig
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.http import StreamExchange, Wire
 
 VERSION: Final = "2025-11-25"
 HELLO: Final[Mapping[str, Any]] = {

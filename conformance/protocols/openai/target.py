@@ -5,10 +5,10 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from babelgate.conformance.probe import Context, NotSpoken, Opened, Options
-from babelgate.conformance.verdict import NOBODY_SAID, NotApplicable, NotObserved, check, check_shown
+from babelgate.conformance.probe import Context, NotSpoken, Opened, ProbeOptions
+from babelgate.conformance.verdict import NO_TRIGGER, NotApplicable, NotObserved, check, check_shown
 from babelgate.conformance.wire.exchange import Exchange, as_list, dig
-from babelgate.conformance.wire.http import Stream, Wire
+from babelgate.conformance.wire.http import StreamExchange, Wire
 
 DONE: Final = "[DONE]"
 TOOL_NAME: Final = "get_weather"

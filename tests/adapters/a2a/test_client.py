@@ -29,7 +29,7 @@ from babelgate.canonical.replay import ReplayCursor
 from tests.adapters.a2a.far import CONTEXT, TASK, Body, Far, card_0_3, card_1_0, far_server
 from tests.adapters.a2a.replies import DONE, artifact, status, task, text
 from tests.driving import BOUND, all_of, fault_of, streamed_text, until_first_token
-from tests.given import make
+from tests.submissions import make
 
 CARD = "GET /.well-known/agent-card.json"
 STREAM = "SendStreamingMessage"

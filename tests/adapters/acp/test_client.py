@@ -42,7 +42,7 @@ from tests import loopback
 from tests.adapters.acp.site import BOUND
 from tests.bridge import client as bridge
 from tests.driving import all_of, fault_of, streamed_text, until_first_token
-from tests.given import make
+from tests.submissions import make
 
 RUN, SESSION = "22222222-2222-4222-8222-222222222222", "11111111-1111-4111-8111-111111111111"
 

@@ -42,7 +42,7 @@ from tests.adapters.a2a.talk import Reminded
 from tests.adapters.aief.far import TASKS, Far, step
 from tests.adapters.aief.site import BOUND
 from tests.driving import all_of, bound_ids
-from tests.given import make
+from tests.submissions import make
 
 STEPS = f"POST {TASKS}/task-1/steps"
 HISTORY = (Message.of("one", "user"), Message.of("eins", "agent"))

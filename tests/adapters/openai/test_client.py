@@ -39,7 +39,7 @@ from babelgate.conformance.contract import Dialogue, Transcript, check_agent
 from tests import loopback
 from tests.adapters.openai.model import BOUND, KEY, Answer, Call, Server, serve
 from tests.driving import all_of, bound_ids, raised_fault
-from tests.given import make
+from tests.submissions import make
 
 APIS = ("responses", "chat")
 USAGE = {"input_tokens": 7, "output_tokens": 5, "total_tokens": 12}

@@ -71,7 +71,7 @@ def test_citations_follow_their_text_when_earlier_text_is_void() -> None:
     assert (annotation["url_citation"]["start_index"], annotation["url_citation"]["end_index"]) == (0, 6)
 
 
-def test_output_equal_to_void_data_is_shown() -> None:
+def test_output_equal_to_void_data_is_written() -> None:
     data: list[Event] = [
         MessageStarted(message_id="m"),
         PartAdded(message_id="m", index=0, part=DataPart(data={"a": 1})),

@@ -74,7 +74,7 @@ async def test_a_cron_runs_at_its_time_and_is_due_again(hubs: HubFactory) -> Non
     assert await count_runs(hub) == 0
     for times in (1, 2):
         wall.moved += HOUR
-        hub.crons.look()
+        hub.crons.wake()
         activation = await agent.called()
         assert activation.call.text == "hourly"
         activation.end()

@@ -4,15 +4,15 @@ from typing import Final
 from uuid import uuid4
 
 from babelgate.conformance.probe import Probes
-from babelgate.conformance.protocols.a2a.agent import Agent, Ctx, agent_for, message
-from babelgate.conformance.protocols.a2a.binding import Reply, state_of
+from babelgate.conformance.protocols.a2a.agent import A2aTarget, Ctx, agent_for, message
+from babelgate.conformance.protocols.a2a.binding import A2aReply, state_of
 from babelgate.conformance.protocols.a2a.rest import RestBinding
 from babelgate.conformance.protocols.a2a.scenes import plain, plain_task
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import Exchange, dig
 from babelgate.conformance.wire.http import Receives
 
-probes: Final = Probes[Agent]()
+probes: Final = Probes[A2aTarget]()
 
 
 async def rest_of(ctx: Ctx) -> RestBinding:
@@ -31,7 +31,7 @@ async def post_message(
     return await ctx.wire.request("POST", url, sends=None, receives=receives, content=content, headers=headers)
 
 
-async def unknown_task(ctx: Ctx) -> Reply:
+async def unknown_task(ctx: Ctx) -> A2aReply:
     """Get a task that does not exist."""
     return await (await rest_of(ctx)).call("GetTask", {"id": str(uuid4())})
 
@@ -60,7 +60,7 @@ async def rest_events_are_bare(ctx: Ctx) -> None:
         check(is_bare, "a task or a message without an envelope", first, stream.exchange)
 
 
-async def is_same(ctx: Ctx, sent: Reply, binding: str) -> None:
+async def is_same(ctx: Ctx, sent: A2aReply, binding: str) -> None:
     """Check that a task is visible through another binding. Raises Failed."""
     reply = await (await agent_for(ctx, "plain"))[binding].call("GetTask", {"id": sent.task["id"]})
     check(not reply.reason, f"the task {sent.task['id']}", reply.reason, reply.exchange)

@@ -9,7 +9,7 @@ from babelgate.conformance.protocols.a2a.jsonrpc import JsonRpcBinding
 from babelgate.conformance.protocols.a2a.scenes import plain, stream_message
 from babelgate.conformance.verdict import check
 from babelgate.conformance.wire.exchange import as_object, dig
-from babelgate.conformance.wire.jsonrpc import Answer
+from babelgate.conformance.wire.jsonrpc import JsonRpcAnswer
 
 probes: Final = Probes[A2aTarget]()
 

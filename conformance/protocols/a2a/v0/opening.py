@@ -10,7 +10,7 @@ from babelgate.conformance.protocols.a2a.v0.translation import event_of, method_
 from babelgate.conformance.wire.exchange import as_list, dig
 
 
-class Revision(opening.Revision):
+class RevisionV0(opening.A2aRevision):
     version = "0.3"
     interface = "JSON-RPC or HTTP+JSON of version 0.x"
     dialect = RevisionConversion(
@@ -50,4 +50,4 @@ class Revision(opening.Revision):
         return f", version {dig(card, 'protocolVersion')}"
 
 
-REVISION: Final = Revision()
+REVISION: Final = RevisionV0()

@@ -9,7 +9,7 @@ from babelgate.conformance.protocols.a2a.v1.rest import RestBinding
 from babelgate.conformance.wire.exchange import as_list, dig
 
 
-class Revision(opening.Revision):
+class RevisionV1(opening.A2aRevision):
     version = "1.0"
     interface = "interface of version 1.x"
     dialect = RevisionConversion(
@@ -53,4 +53,4 @@ class Revision(opening.Revision):
         return {"A2A-Version": "1.0", **({"A2A-Extensions": ",".join(required)} if required else {})}
 
 
-REVISION: Final = Revision()
+REVISION: Final = RevisionV1()

@@ -7,7 +7,7 @@ from jsonschema import Draft202012Validator, SchemaError, ValidationError
 from babelgate.conformance.probe import Probes
 from babelgate.conformance.protocols.mcp.calls import call_with_output_schema
 from babelgate.conformance.protocols.mcp.scenes import call_plainly
-from babelgate.conformance.protocols.mcp.target import Ctx, Reply, Server
+from babelgate.conformance.protocols.mcp.target import Ctx, McpReply, McpTarget
 from babelgate.conformance.protocols.mcp.v2026.target import OF_MCP
 from babelgate.conformance.verdict import Failed, Prerequisite, check
 from babelgate.conformance.wire.exchange import as_object, dig

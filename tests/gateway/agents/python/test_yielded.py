@@ -44,7 +44,7 @@ from babelgate.canonical.json import to_json
 from babelgate.gateway.agents.python.yielded import YieldEncoder
 from tests import strategies
 from tests.examples import examples
-from tests.gateway.talk import tell
+from tests.gateway.talk import run_agent
 from tests.nested import nested
 
 
