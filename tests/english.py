@@ -207,8 +207,8 @@ def in_page(text: str) -> Iterator[tuple[int, str, str]]:
     line = 1
     for is_code, block in blocks(text):
         for paragraph in [] if is_code else re.split(r"(\n\s*\n|\n(?=\s*(?:[-*|#>]|\d+\.) ?))", block):
-            prose = re.sub(r"\]\([^)]*\)", "]", paragraph)
-            prose = re.sub(r"(?m)^ {4,}\S.*$", "", prose)  # code
+            prose = re.sub(r"\]\([^)]*\)|\*\*[\w-]+\.[\w-]+\*\*", "]", paragraph)  # URLs, ids of requirements
+            prose = re.sub(r"(?m)^ {4,}\S.*$|^#+ [a-z-]+$", "", prose)  # code, and headings that are ids
             if prose.lstrip().startswith("|"):  # the cells of a table
                 prose = re.sub(r"[|;]", "\n\n", prose)
             for rule in in_text(prose):
