@@ -15,7 +15,7 @@ from babelgate.gateway.storage import nodes, queries
 from tests.gateway.hubs import OWNER, HubFactory, within
 from tests.postgres import empty, url_of
 
-_TIMES = {"BEAT": 0.05, "_SEEN": 0.1}
+_TIMES = {"BEAT": 0.05, "_OBSERVATION_TIME": 0.1}
 """Settings of the heartbeat, in seconds."""
 _LEASE = nodes.DEAD_AFTER
 _SOON = 0.4

@@ -46,7 +46,7 @@ async def cluster(
 ) -> AsyncGenerator[Nodes]:
     empty(postgres_tables)
     monkeypatch.setattr(beats, "BEAT", 0.05)
-    monkeypatch.setattr(beats, "_SEEN", 0.1)
+    monkeypatch.setattr(beats, "_OBSERVATION_TIME", 0.1)
     house = HubFactory(tmp_path, url_of(postgres_tables), pooler=pooler)
     yield Nodes(house, monkeypatch)
     await house.close()

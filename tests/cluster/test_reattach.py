@@ -25,7 +25,7 @@ from tests.running import Running, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
-QUICK: Final = {"BEAT": 0.05, "_SEEN": 0.1}
+QUICK: Final = {"BEAT": 0.05, "_OBSERVATION_TIME": 0.1}
 """Settings of the heartbeat, in seconds. No node counts as gone until the test lowers `nodes.DEAD_AFTER`."""
 LEASE: Final = nodes.DEAD_AFTER
 SOON: Final = 0.4
