@@ -80,7 +80,8 @@ async def test_the_most_webhooks_of_a_task_do_not_block_others(tmp_path: Path, r
                     assert answer["result"]["id"] == str(number)
                 else:
                     assert answer["error"]["code"] == -32602
-                    assert answer["error"]["message"] == "A task has at most 16 webhooks, the maximum: delete one first"
+                    expected = "The task already has 16 webhooks, the maximum: delete one first"
+                    assert answer["error"]["message"] == expected
             await call(gateway, "ask", "SendMessage", message_params("Bob", taskId=task["id"]))
             await receiver.receives(16 * 2)
         strain.check()
