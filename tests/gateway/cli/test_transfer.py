@@ -180,7 +180,7 @@ def test_every_protocol_shows_the_same_after_an_import(tmp_path: Path) -> None:
     before = fixture.read()
     requests = list(requests_of(tasks_of(tmp_path / "source" / "gateway.db"), langgraph=True, aief=True))
     code, output = transfer(tmp_path / "source", "export", "--out", "all.jsonl")
-    assert code == 1 and output.count("\n") == 1 and "start the gateway of this release on it once" in output
+    assert code == 1 and output.count("\n") == 1 and "start a gateway of this release on it once" in output
     asyncio.run(_migrate(tmp_path / "source" / "gateway.db"))
     assert transfer(tmp_path / "source", "export", "--out", "../all.jsonl")[0] == 0
     assert transfer(tmp_path / "target", "import", "../all.jsonl")[0] == 0
