@@ -67,7 +67,6 @@ BOOLEAN_FUNCTIONS: Final[Mapping[str, str]] = {
     "cite": "whether there is a message to cite in",
     "delete": "whether there was one",
     "delete_webhook": "whether there was one",
-    "drop": "whether any text was void",
     "drop_empty_partition": "whether there may be more",
     "end_webhook": "whether this gateway still delivers to the webhook",
     "enter": "whether it was let in",
