@@ -486,7 +486,7 @@ def check(
     "prices",
     multiple=True,
     metavar="AGENT=IN/OUT",
-    help="Prices per million input and output tokens. AGENT * stands for all agents.",
+    help="Prices per million input and output tokens. AGENT * means all agents.",
 )
 @click.option("--prices", "price_file", type=_Path, metavar="FILE", help="YAML file with the prices of agents.")
 @_header("Header to send to the agents' servers, such as an API key.")

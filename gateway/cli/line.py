@@ -125,7 +125,7 @@ def _words(error: FaultError, url: str) -> str:
     if isinstance(error.__cause__, (httpx.ConnectError, httpx.InvalidURL)):
         return f"no gateway answers at {url}: start one with babelgate serve, or name another with --url"
     if "answered 401" in error.fault.message:
-        return "the gateway wants an API key: give one with --key or in BABELGATE_KEY"
+        return "the gateway requires an API key: pass --key, or set BABELGATE_KEY"
     return error.fault.message.replace("The agent's server answered", "The gateway answered", 1)
 
 

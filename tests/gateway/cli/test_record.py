@@ -259,7 +259,7 @@ def test_a_file_of_the_first_format_is_read(recordings: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("record", "nope", "Hi", "--out", "a.json"), "nope: this is neither a URL nor module:name, and no agent"),
+        (("record", "nope", "Hi", "--out", "a.json"), "nope: expected a URL, module:name or a configured agent"),
         (("record", "echo", "Hi", "--out", "no/a.json"), "--out no/a.json: there is no such folder"),
         (("record", "echo", "Hi", "--file", "gone", "--out", "a.json"), "--file gone: it cannot be read"),
         (("record", "approve", "Hi", "--answer", "maybe", "--out", "a.json"), "--answer maybe: May I write the file?"),

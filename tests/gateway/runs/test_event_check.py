@@ -340,7 +340,7 @@ def test_the_total_output_of_a_run_is_limited() -> None:
     validator = EventValidator("node", LIMIT, output_limit=3 * size)
     for _ in range(3):
         assert validator.record(event) is not None
-    with pytest.raises(FaultError, match=f"more in one run than the limit of {3 * size} bytes") as error:
+    with pytest.raises(FaultError, match=f"events of the run are larger than the limit of {3 * size} bytes") as error:
         validator.record(MessageStarted())
     assert error.value.fault.code is FaultCode.AGENT_INVALID
     assert validator.close() == []
@@ -352,7 +352,7 @@ def test_earlier_attempts_count_for_the_limit_of_a_run() -> None:
     validator = EventValidator("node", LIMIT, output_limit=3 * size)
     validator.replay([Record(seq, 0, "t", "r", 1, event) for seq in (1, 2)])
     assert validator.record(event) is not None
-    with pytest.raises(FaultError, match="more in one run"):
+    with pytest.raises(FaultError, match="events of the run are larger"):
         validator.record(event)
 
 

@@ -81,16 +81,16 @@ async def test_a_remote_graph_asks_and_is_answered(gateway: Running, remote: Rem
 
 async def test_tasks_of_a_remote_graph_have_the_states_of_subgraphs(gateway: Running, remote: Remote) -> None:
     graph, config = remote("asking"), await thread(gateway)
-    await within(graph.ainvoke({"told": "outside"}, config), "the question")
+    await within(graph.ainvoke({"run_config": "outside"}, config), "the question")
     state = await within(graph.aget_state(config, subgraphs=True), "the state")
     (task,) = state.tasks
     inner: Any = task.state
-    assert (inner.values, inner.next) == ({"told": "inside"}, ("ask",))
+    assert (inner.values, inner.next) == ({"run_config": "inside"}, ("ask",))
     assert inner.config["configurable"]["checkpoint_ns"].startswith("inner:")
     whole = await within(graph.aget_state(inner.config), "the state of the subgraph")
     assert whole.values == inner.values
     assert await within(graph.ainvoke(Command(resume="yes"), config), "the answer") == {
-        "told": "inside",
+        "run_config": "inside",
         "answer": "yes",
     }
 

@@ -128,7 +128,7 @@ async def test_an_agent_object_is_not_wrapped():
     native = Native()
     info, wrapped = wrap(native, "native")
     assert wrapped is native
-    assert info.description == "Speaks events."
+    assert info.description == "Agent that yields canonical events."
 
 
 @pytest.mark.parametrize(
