@@ -17,7 +17,7 @@ from tests.pairs.acp import Acp
 from tests.pairs.caller import Caller, Feed, TaskView
 from tests.pairs.langgraph import AgentProtocol, LangGraph
 
-RESTARTED: Final = "stopped while the agent was at work, and the agent can neither be asked for the rest"
+RESTARTED: Final = "stopped during the run. The rest of the run cannot be read from the agent"
 """Text of the fault of a run that a kill has ended."""
 
 

@@ -14,7 +14,7 @@ AGENTS: Final = {
     "many_levels": "nested deeper than 64 levels",
     "text": "larger than the limit of 8388608 bytes",
     "texts": "larger than the limit of 8388608 bytes",
-    "pieces": "piece by piece, that is larger than the limit of 8388608 bytes",
+    "pieces": "in pieces that together are larger than the limit of 8388608 bytes",
 }
 """Agents of `hostile`, with their error messages.
 
