@@ -67,7 +67,10 @@ class Crons(Protocol):
     async def get(self, owner: str, cron_id: str) -> Cron | None: ...
 
     async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
-        """Change the fields in `changes`, which are among `CHANGEABLE`. Raises not_found, invalid, too_large."""
+        """Change the fields in `changes`, which are among `CHANGEABLE`.
+
+        `webhook` is the URL of a new webhook, which is checked. Raises not_found, invalid, too_large.
+        """
         ...
 
     async def delete(self, owner: str, cron_id: str) -> bool:

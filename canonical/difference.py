@@ -23,7 +23,7 @@ DIFFERENCE_DEPTH: Final = MAX_DEPTH + _LEVELS + 1
 
 
 class StateChange(Value):
-    """Value, encoded as its difference to the values of a revision."""
+    """State values of a revision, stored as their difference from those of an earlier revision."""
 
     since: str
     """Id of the revision that the difference refers to."""

@@ -529,8 +529,10 @@ class StateHistory:
         return [self._build_revision(checkpoint_id) for checkpoint_id in found][::-1]
 
     def newest(self, ns: tuple[str, ...] = (), before: int | None = None) -> Iterator[Revision]:
-        """Yield the same revisions as `all`, each built when it is needed. `before` is a record number: only revisions
-        made before it are included."""
+        """Yield the revisions of namespace `ns`, newest first, and build each when it is needed.
+
+        `before` is a record number: only revisions made before it are included.
+        """
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.revision.ns == ns and (before is None or node.revision.seq < before) and not self._is_hidden(node):
                 yield self._build_revision(checkpoint_id)

@@ -127,7 +127,7 @@ class Driver(ABC):
 
     @abstractmethod
     async def answer_once(self, paused: Observation, answer: Any) -> Observation:
-        """Answer the open questions, or the first of them. Raises ScenarioFailed."""
+        """Answer all open questions, or the first one if the protocol takes one at a time. Raises ScenarioFailed."""
 
     async def answer(self, paused: Observation, answer: Any) -> Observation:
         """Give the same answer to all open questions, and to those that follow from an answer."""

@@ -132,7 +132,10 @@ class _Run:
                 self.changed.notify_all()
 
     async def _next(self) -> Unit | None:
-        """Return the next attempt whose dependencies are decided, or None if nothing is left to do."""
+        """Return the next attempt whose dependencies have passed or failed, and wait for one if necessary.
+
+        Return None if no attempt is left, or a budget is used up.
+        """
         async with self.changed:
             while self.waiting:
                 spent = self.budget.reached_bound(time.monotonic() - self.begun, self.over.values())

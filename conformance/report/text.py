@@ -107,7 +107,7 @@ def _set_lines(report: SetReport, redactor: Redactor, *, is_verbose: bool) -> It
 
 
 def withheld_line(origin: str) -> str:
-    """Return the line about an origin that the agent names and the user does not."""
+    """Return the line that says that credentials were not sent to an origin, because only the agent names it."""
     return f"  your headers were not sent to {origin}, which the agent names: check that URL to judge it with them"
 
 

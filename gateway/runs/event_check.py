@@ -376,7 +376,7 @@ class EventValidator:
         return message
 
     def _delta(self, event: PartDelta) -> tuple[PartDelta, _Message]:
-        """Return the event with its ids, and the message of its part."""
+        """Fill in the missing ids of a delta. Return the event, and the open message that it belongs to."""
         message = self._message(event.message_id, "part_delta")
         index = event.index
         if index is None:

@@ -53,8 +53,8 @@ async def make_plan(reads: JournalReads, owner: str, thread_id: str) -> Plan | N
 def _rewrite(record: Record, history: StateHistory, needed: Mapping[int, JsonObject | None], until: int) -> Event:
     """Return the event of a record in its form after pruning.
 
-    `needed` = revisions that stay, by sequence number, each with its values if it must be stored whole. `until` =
-    sequence number of the revision that stays: later records lose no data.
+    `needed`: the revisions to keep, by sequence number, each with its values if it must be stored whole. `until`:
+    sequence number of the newest revision, which is kept. Later records lose no data.
     """
     event = record.event
     task = history.fold.tasks.get(record.task_id or "")

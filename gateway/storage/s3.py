@@ -58,7 +58,11 @@ class S3Blobs(Blobs):
     def __init__(
         self, bucket: str, prefix: str, limit: int, *, young: float = _YOUNG, clock: Clock | None = None
     ) -> None:
-        """Create the store for a bucket, without connecting. `young` = replaces `_YOUNG`."""
+        """Create the store for a bucket, without connecting.
+
+        `limit`: maximum size of a file, in bytes. `young`: seconds after an upload in which the same object
+        is not uploaded again.
+        """
         super().__init__(limit)
         endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
         allow_http = urlsplit(endpoint).scheme == "http"

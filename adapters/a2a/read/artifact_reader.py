@@ -97,8 +97,10 @@ class ArtifactReader:
     ) -> None:
         """Add the events of an artifact.
 
-        `append`: its parts continue the artifact; otherwise they are all of it, and some may be known. `last`: nothing
-        follows, or None. `piece` is the update that brought it, None in a task. `citations` came before it.
+        `append`: the parts continue the artifact. Otherwise they are the whole artifact, and parts that were read
+        before are skipped. `last`: True if this is the final piece, None if the server does not say. `piece` is the
+        update that contains the artifact, or None if a task contains it. `citations` are annotations of the artifact
+        that arrived before it.
         """
         decoded = self.decode(artifact)
         decoded.citations += citations

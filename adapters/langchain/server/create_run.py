@@ -241,8 +241,11 @@ class _Common:
 
     @property
     def metadata(self) -> JsonObject:
-        """Metadata of the run. With the extension they are the original caller's, without the members that its client
-        added."""
+        """Metadata of the run.
+
+        Another gateway sends the metadata of its caller by the Babelgate extension. They replace those of the
+        request, to which the LangGraph client adds members.
+        """
         return (self.body.metadata or {}) if self.extension.metadata is None else self.extension.metadata
 
     @property

@@ -12,7 +12,7 @@ from babelgate.canonical.value import JsonObject
 
 
 class Writer:
-    """Writer of one body, at the end of the run that the webhook's config names."""
+    """Writer of the one body of a webhook, which is sent when the run in the webhook's config ends."""
 
     scope: Literal["task", "thread"] = "thread"
     """The writer receives all records of the thread, because the values are the thread's."""

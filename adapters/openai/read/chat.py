@@ -55,7 +55,7 @@ class _Call:
     """Members of its function that the API does not define."""
 
     def extra(self) -> JsonObject:
-        """Return the `extra` of the canonical call."""
+        """Return the members of the call that have no canonical field, for its `extra`."""
         extra: JsonObject = {"type": self.kind} if self.kind != "function" else {}
         extra |= {"own": self.members} if self.members else {}
         extra |= {"inner": self.function_members} if self.function_members else {}

@@ -51,8 +51,10 @@ class SentMessages:
         return self._decode_news()
 
     def stored_members(self) -> JsonObject:
-        """Return the members that a run stores of its request. The next request finds the run by this digest of its
-        history."""
+        """Return the members to store with the run: a digest of the messages so far.
+
+        A later request with the same history finds the run by that digest.
+        """
         return {_DIGEST: _digest((*self.before, *self.new_messages))}
 
 

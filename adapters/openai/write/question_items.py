@@ -25,7 +25,7 @@ class QuestionItemWriter:
         self._losses = losses
 
     def write_open(self) -> None:
-        """Write the open questions."""
+        """Write each open question as an output item of the response."""
         for question in self.open:
             if self.open.is_call(question):
                 self._write_call(question)
