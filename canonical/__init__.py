@@ -81,6 +81,7 @@ from babelgate.canonical.message import (
     ToolCallPart,
     ToolResultPart,
 )
+from babelgate.canonical.principal import Principal
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.canonical.store import Item, ItemQuery, NamespaceQuery, Store
@@ -134,6 +135,7 @@ __all__ = (
     "PartAdded",
     "PartDelta",
     "PartEnded",
+    "Principal",
     "ReasoningPart",
     "Reattachable",
     "Receipt",

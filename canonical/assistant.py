@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from babelgate.canonical.listed import Listed
+from babelgate.canonical.principal import Principal
 from babelgate.canonical.value import JsonObject, Value
 
 
@@ -59,35 +60,35 @@ class AssistantQuery:
 class Assistants(Protocol):
     """Store of assistants, by owner. Another owner's assistants are not found."""
 
-    async def create(self, owner: str, assistant: Assistant) -> Assistant:
+    async def create(self, principal: Principal, assistant: Assistant) -> Assistant:
         """Create an assistant. Raises conflict (the id is taken), too_large."""
         ...
 
-    async def get(self, owner: str, assistant_id: str) -> Assistant | None: ...
+    async def get(self, principal: Principal, assistant_id: str) -> Assistant | None: ...
 
     async def change(
-        self, owner: str, assistant_id: str, change: AssistantChange, default: Assistant | None = None
+        self, principal: Principal, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
         """Create the next version and make it the current one. `default` is the default assistant of every owner
         with this id: it becomes the first version of the owner's copy. Raises not_found, too_large."""
         ...
 
-    async def use_version(self, owner: str, assistant_id: str, version: int) -> Assistant:
+    async def use_version(self, principal: Principal, assistant_id: str, version: int) -> Assistant:
         """Make another version the current one. Raises not_found."""
         ...
 
-    async def delete(self, owner: str, assistant_id: str) -> bool:
+    async def delete(self, principal: Principal, assistant_id: str) -> bool:
         """Delete an assistant with all its versions. Return True if it existed."""
         ...
 
-    async def search(self, owner: str, query: AssistantQuery) -> Listed[Assistant]: ...
+    async def search(self, principal: Principal, query: AssistantQuery) -> Listed[Assistant]: ...
 
-    async def count(self, owner: str, query: AssistantQuery) -> int:
+    async def count(self, principal: Principal, query: AssistantQuery) -> int:
         """Return the number of matches on all pages."""
         ...
 
-    async def versions(self, owner: str, assistant_id: str) -> Sequence[int]:
+    async def versions(self, principal: Principal, assistant_id: str) -> Sequence[int]:
         """Return the version numbers, newest first. The list is empty if the owner has no such assistant."""
         ...
 
-    async def version(self, owner: str, assistant_id: str, version: int) -> Assistant | None: ...
+    async def version(self, principal: Principal, assistant_id: str, version: int) -> Assistant | None: ...

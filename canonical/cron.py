@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 from babelgate.canonical.listed import Listed
+from babelgate.canonical.principal import Principal
 from babelgate.canonical.value import JsonObject, Value
 
 
@@ -59,26 +60,28 @@ CHANGEABLE: Final = frozenset({"request", "schedule", "timezone", "keep", "end_t
 class Crons(Protocol):
     """Store of crons, by owner. Another owner's crons are not found."""
 
-    async def create(self, owner: str, cron: Cron, webhook: str | None = None) -> Cron:
+    async def create(self, principal: Principal, cron: Cron, webhook: str | None = None) -> Cron:
         """Create a cron; its runs report to the URL `webhook`. Raises invalid (a wrong schedule or time zone),
         not_found (the thread), too_large, queue_full (too many crons)."""
         ...
 
-    async def get(self, owner: str, cron_id: str) -> Cron | None: ...
+    async def get(self, principal: Principal, cron_id: str) -> Cron | None: ...
 
-    async def change(self, owner: str, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None) -> Cron:
+    async def change(
+        self, principal: Principal, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None
+    ) -> Cron:
         """Change the fields in `changes`, which are among `CHANGEABLE`.
 
         `webhook` is the URL of a new webhook, which is checked. Raises not_found, invalid, too_large.
         """
         ...
 
-    async def delete(self, owner: str, cron_id: str) -> bool:
+    async def delete(self, principal: Principal, cron_id: str) -> bool:
         """Delete a cron. Return True if it existed."""
         ...
 
-    async def search(self, owner: str, query: CronQuery) -> Listed[Cron]: ...
+    async def search(self, principal: Principal, query: CronQuery) -> Listed[Cron]: ...
 
-    async def count(self, owner: str, query: CronQuery) -> int:
+    async def count(self, principal: Principal, query: CronQuery) -> int:
         """Return the number of matches on all pages."""
         ...

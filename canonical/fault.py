@@ -21,7 +21,7 @@ class FaultCode(StrEnum):
     """The agent does not accept this content type."""
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
-    """The gateway refuses this way of access, with or without a key."""
+    """The gateway refuses this way of access, or the caller may not do this."""
     NOT_FOUND = "not_found"
     """The owner has no such object. Another owner's object gets the same text."""
     METHOD_NOT_ALLOWED = "method_not_allowed"

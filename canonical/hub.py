@@ -1,7 +1,8 @@
-"""The hub as servers see it: submit, answer, cancel, and `reads` for calls that change nothing. `babelgate.gateway.hub`
-implements it; an adapter's routes get one.
+"""The hub as servers see it: submit, answer, cancel, and `reads` for calls that change nothing. An adapter's
+routes get one: `babelgate.gateway.access.guard` implements it in front of `babelgate.gateway.hub`.
 
-Every call takes the owner first, and another owner's object is not found. Data that a call acknowledges is committed.
+Every method takes the principal of the caller first. It raises forbidden if the principal may not call it. Another
+owner's object is not found. Data that a call acknowledges is committed.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -16,6 +17,7 @@ from babelgate.canonical.cron import Crons
 from babelgate.canonical.event import Record, RunCreated, Strategy
 from babelgate.canonical.listed import Listed
 from babelgate.canonical.message import FilePart, Message
+from babelgate.canonical.principal import Principal
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.state import RunStatus, TaskState
 from babelgate.canonical.store import Store
@@ -264,19 +266,19 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
 class Reads(Protocol):
     """Read access to threads, tasks, runs and files. Another owner's object is not found."""
 
-    async def task(self, owner: str, task_id: str) -> Task: ...
+    async def task(self, principal: Principal, task_id: str) -> Task: ...
 
-    async def run(self, owner: str, run_id: str) -> Run: ...
+    async def run(self, principal: Principal, run_id: str) -> Run: ...
 
-    async def run_input(self, owner: str, run: Run) -> RunCreated:
+    async def run_input(self, principal: Principal, run: Run) -> RunCreated:
         """Return the input of a run. Raises not_found."""
         ...
 
-    async def runs(self, owner: str, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
+    async def runs(self, principal: Principal, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
         """List runs, newest first, without removed ones."""
         ...
 
-    async def last_begun(self, owner: str, thread_id: str, *, ended_before: int | None = None) -> Run | None:
+    async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
         """Return the run that started last, of all or of those that ended before a record number.
 
         Removed runs, and runs that ended before they started, do not count. When a run ends, no other run of the thread
@@ -284,7 +286,9 @@ class Reads(Protocol):
         """
         ...
 
-    async def run_page(self, owner: str, thread_id: str, agent: str, *, limit: int, offset: int = 0) -> RunPage | None:
+    async def run_page(
+        self, principal: Principal, thread_id: str, agent: str, *, limit: int, offset: int = 0
+    ) -> RunPage | None:
         """Return the records for a page of an agent's runs on a thread, however long the thread is.
 
         Return None if the page is too large to be read at once, or if the thread has marked steps, because a run may
@@ -293,7 +297,7 @@ class Reads(Protocol):
         ...
 
     async def turns(
-        self, owner: str, thread_id: str, *, limit: int, beyond: int | None = None, descending: bool = True
+        self, principal: Principal, thread_id: str, *, limit: int, beyond: int | None = None, descending: bool = True
     ) -> Sequence[Turn]:
         """Return the newest turns of a thread, or with `descending=False` the oldest.
 
@@ -304,7 +308,7 @@ class Reads(Protocol):
         ...
 
     def turn_log(
-        self, owner: str, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
+        self, principal: Principal, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
         """Yield the records of consecutive turns in order.
 
@@ -314,17 +318,17 @@ class Reads(Protocol):
         """
         ...
 
-    async def removed_messages(self, owner: str, thread_id: str) -> Set[str]:
+    async def removed_messages(self, principal: Principal, thread_id: str) -> Set[str]:
         """Return the ids of messages that were in the thread and that a later revision removed. Raises not_found."""
         ...
 
-    async def thread(self, owner: str, thread_id: str) -> Thread: ...
+    async def thread(self, principal: Principal, thread_id: str) -> Thread: ...
 
-    async def thread_view(self, owner: str, thread_id: str) -> ThreadView: ...
+    async def thread_view(self, principal: Principal, thread_id: str) -> ThreadView: ...
 
     async def threads(
         self,
-        owner: str,
+        principal: Principal,
         where: ThreadFilter,
         *,
         limit: int,
@@ -333,50 +337,54 @@ class Reads(Protocol):
         descending: bool = True,
     ) -> Listed[ThreadView]: ...
 
-    async def count_threads(self, owner: str, where: ThreadFilter) -> int: ...
+    async def count_threads(self, principal: Principal, where: ThreadFilter) -> int: ...
 
-    async def thread_of(self, owner: str, protocol: str, agent: str, alias: str) -> str | None:
+    async def thread_of(self, principal: Principal, protocol: str, agent: str, alias: str) -> str | None:
         """Return the id of the thread that a protocol knows by this alias, or None."""
         ...
 
-    async def aliases(self, owner: str, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
+    async def aliases(self, principal: Principal, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
         """Return a protocol's alias of each thread, by thread id. Threads without an alias are left out."""
         ...
 
-    async def open_interrupts(self, owner: str, task_id: str) -> Sequence[Interrupt]:
+    async def open_interrupts(self, principal: Principal, task_id: str) -> Sequence[Interrupt]:
         """Return the unanswered questions of a task, oldest first."""
         ...
 
-    async def known_interrupts(self, owner: str, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
+    async def known_interrupts(self, principal: Principal, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
         """Return which of the ids belong to questions of the thread, open or answered."""
         ...
 
-    async def tasks(self, owner: str, where: TaskFilter, *, limit: int, cursor: str | None = None) -> TaskPage:
+    async def tasks(
+        self, principal: Principal, where: TaskFilter, *, limit: int, cursor: str | None = None
+    ) -> TaskPage:
         """Return a page of tasks. Raises invalid for a cursor that the gateway did not issue."""
         ...
 
-    async def tasks_active_at(self, owner: str, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
+    async def tasks_active_at(self, principal: Principal, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
         """Return tasks that existed at a moment, in microseconds since the epoch, and changed after it. Those that
         changed first come first. `slack` is the possible difference of clocks in microseconds."""
         ...
 
-    async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
+    async def chain(self, principal: Principal, task_id: str) -> Sequence[Task]:
         """Return the task and the tasks that continue it, oldest first."""
         ...
 
-    async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
+    async def records(
+        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> Sequence[Record]:
         """Return all committed records of a scope that is known to be short. `inline` fills the bytes of stored files
         into the parts that name them, up to `limits.inline`."""
         ...
 
     def log(
-        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
         """Yield the records of a scope in batches, because a log may be larger than the memory."""
         ...
 
     async def logs(
-        self, owner: str, task_ids: Sequence[str], *, inline: bool = False
+        self, principal: Principal, task_ids: Sequence[str], *, inline: bool = False
     ) -> Mapping[str, Sequence[Record]]:
         """Return all records of tasks that have ended, by task id, for a list. Tasks that are open, or too long to be
         read at once, are left out."""
@@ -384,7 +392,7 @@ class Reads(Protocol):
 
     async def snapshot(
         self,
-        owner: str,
+        principal: Principal,
         thread_id: str,
         name: Hashable,
         empty: Callable[[], S],
@@ -400,7 +408,7 @@ class Reads(Protocol):
         ...
 
     def follow(
-        self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False
+        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
         """Yield the committed records of a scope, then new ones as they are committed, in batches.
 
@@ -409,20 +417,20 @@ class Reads(Protocol):
         """
         ...
 
-    async def await_thread(self, owner: str, thread_id: str) -> bool:
+    async def await_thread(self, principal: Principal, thread_id: str) -> bool:
         """Wait until the owner has this thread. Return True then, or False if the gateway shuts down first."""
         ...
 
-    async def file(self, owner: str, blob: str) -> FilePart:
+    async def file(self, principal: Principal, blob: str) -> FilePart:
         """Return a stored file by the hash of its bytes, with the bytes in `inline`, if a thread of this owner names
         it."""
         ...
 
-    async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
+    async def file_pieces(self, principal: Principal, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
         """Return a stored file with its size, and an iterator that reads its bytes in pieces."""
         ...
 
-    async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]:
+    async def webhooks(self, principal: Principal, task_id: str) -> Sequence[Webhook]:
         """Return the registered webhooks of a task. Raises not_found."""
         ...
 
@@ -453,14 +461,14 @@ class Hub(Protocol):
 
     # Agents
 
-    def agents(self) -> Sequence[AgentInfo]: ...
+    def agents(self, principal: Principal) -> Sequence[AgentInfo]: ...
 
-    def agent(self, name: str) -> AgentInfo:
+    def agent(self, principal: Principal, name: str) -> AgentInfo:
         """Return an agent by its name or its UUID (uuid5 of the name). Raises not_found, and agent_unreachable for an
         agent that is listed as broken."""
         ...
 
-    def introspectable_agent(self, name: str) -> Introspectable | None:
+    def introspectable_agent(self, principal: Principal, name: str) -> Introspectable | None:
         """Return the agent if it can describe its own graph, else None. Raises not_found."""
         ...
 
@@ -468,7 +476,7 @@ class Hub(Protocol):
 
     async def create_thread(
         self,
-        owner: str,
+        principal: Principal,
         change: ThreadChange,
         *,
         thread_id: str | None = None,
@@ -478,22 +486,22 @@ class Hub(Protocol):
         taken)."""
         ...
 
-    async def change_thread(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
+    async def change_thread(self, principal: Principal, thread_id: str, change: ThreadChange) -> Thread:
         """Change the metadata and settings of a thread. Raises not_found."""
         ...
 
-    async def copy_thread(self, owner: str, thread_id: str) -> Thread:
+    async def copy_thread(self, principal: Principal, thread_id: str) -> Thread:
         """Create a thread with the same metadata and revisions, but no active runs and no open questions. Raises
         not_found."""
         ...
 
-    async def update_state(self, owner: str, update: StateUpdate) -> str:
+    async def update_state(self, principal: Principal, update: StateUpdate) -> str:
         """Commit a revision and return its checkpoint id. Raises not_found (thread or checkpoint), conflict while a run
         is pending or running."""
         ...
 
     async def upload(
-        self, owner: str, thread_id: str, file: FilePart, folder: str | None = None, *, key: str | None = None
+        self, principal: Principal, thread_id: str, file: FilePart, folder: str | None = None, *, key: str | None = None
     ) -> Artifact:
         """Store a file (`inline`) on a thread, as an input of its next run.
 
@@ -502,30 +510,30 @@ class Hub(Protocol):
         """
         ...
 
-    async def submit(self, owner: str, submission: Submission) -> Receipt:
+    async def submit(self, principal: Principal, submission: Submission) -> Receipt:
         """Commit a new run. Raises conflict (the thread is busy and the strategy is to reject, or the id is taken),
         queue_full, not_found, task_ended, invalid (a file that is too large, for example)."""
         ...
 
-    async def answer(self, owner: str, answers: Answers) -> Receipt:
+    async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         """Commit answers; the first commit wins. Raises not_found, not_awaiting, task_ended."""
         ...
 
-    async def cancel(self, owner: str, task_id: str) -> Task:
+    async def cancel(self, principal: Principal, task_id: str) -> Task:
         """Request the end of a task. On return the task is cancelling, or cancelled if no agent was running. A repeated
         request changes nothing. Raises not_found, task_ended."""
         ...
 
-    async def cancel_run(self, owner: str, run_id: str, *, rollback: bool = False) -> Run:
+    async def cancel_run(self, principal: Principal, run_id: str, *, rollback: bool = False) -> Run:
         """Cancel the task of a run that has not ended. With `rollback` the run is removed once it has ended. Raises
         not_found, task_ended (the run has ended)."""
         ...
 
-    async def delete_thread(self, owner: str, thread_id: str) -> None:
+    async def delete_thread(self, principal: Principal, thread_id: str) -> None:
         """Erase a thread with its rows, log and blobs. Only a tombstone remains."""
         ...
 
-    async def prune_thread(self, owner: str, thread_id: str) -> None:
+    async def prune_thread(self, principal: Principal, thread_id: str) -> None:
         """Delete all revisions of a thread except the newest.
 
         Earlier revisions are no longer found, and their states and checkpoints are deleted from the database. Runs and
@@ -533,32 +541,32 @@ class Hub(Protocol):
         """
         ...
 
-    async def change_run(self, owner: str, run_id: str, metadata: JsonObject) -> Run:
+    async def change_run(self, principal: Principal, run_id: str, metadata: JsonObject) -> Run:
         """Replace the metadata of an ended run. Raises not_found, conflict (it has not ended), too_large."""
         ...
 
-    async def remove_run(self, owner: str, run_id: str) -> None:
+    async def remove_run(self, principal: Principal, run_id: str) -> None:
         """Hide an ended run from the thread. Its records keep their numbers but lose their content. Raises not_found,
         conflict."""
         ...
 
     # Webhooks
 
-    async def set_webhook(self, owner: str, webhook: Webhook) -> None:
+    async def set_webhook(self, principal: Principal, webhook: Webhook) -> None:
         """Register a webhook, or replace the one with the same id. Raises not_found, invalid (an address that is not
         allowed)."""
         ...
 
-    async def delete_webhook(self, owner: str, task_id: str, webhook_id: str) -> bool: ...
+    async def delete_webhook(self, principal: Principal, task_id: str, webhook_id: str) -> bool: ...
 
     # On a caller's behalf
 
-    async def find_schema_error(self, schema: JsonObject, value: Json) -> str | None:
+    async def find_schema_error(self, principal: Principal, schema: JsonObject, value: Json) -> str | None:
         """Return how a value violates a JSON Schema that a caller wrote, or None if the value is valid. Raises
         invalid if the schema is wrong or cannot be checked within its bounds."""
         ...
 
-    async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
+    async def fetch(self, principal: Principal, url: str, received: Callable[[int], None]) -> bytes:
         """Download a small document from a URL that a caller named, under the gateway's rules.
 
         Only public and allowed addresses are contacted; the host is resolved once, and redirects are not followed.

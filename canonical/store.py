@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from babelgate.canonical.listed import Listed
+from babelgate.canonical.principal import Principal
 from babelgate.canonical.value import JsonObject
 
 Namespace = tuple[str, ...]
@@ -50,23 +51,25 @@ class NamespaceQuery:
 
 
 class Store(Protocol):
-    async def put(self, owner: str, namespace: Namespace, key: str, value: JsonObject, ttl: int | None = None) -> None:
+    async def put(
+        self, principal: Principal, namespace: Namespace, key: str, value: JsonObject, ttl: int | None = None
+    ) -> None:
         """Create or replace an item. `ttl` is the time in seconds until it expires. Raises invalid (a wrong namespace
         or key)."""
         ...
 
-    async def get(self, owner: str, namespace: Namespace, key: str, *, refresh: bool = True) -> Item | None:
+    async def get(self, principal: Principal, namespace: Namespace, key: str, *, refresh: bool = True) -> Item | None:
         """Return an item, or None. `refresh` restarts its time to live."""
         ...
 
-    async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
+    async def delete(self, principal: Principal, namespace: Namespace, key: str) -> bool:
         """Delete an item. Return True if it existed."""
         ...
 
-    async def search(self, owner: str, query: ItemQuery) -> Listed[Item]:
+    async def search(self, principal: Principal, query: ItemQuery) -> Listed[Item]:
         """List the matching items, most recent change first."""
         ...
 
-    async def namespaces(self, owner: str, query: NamespaceQuery) -> Sequence[Namespace]:
+    async def namespaces(self, principal: Principal, query: NamespaceQuery) -> Sequence[Namespace]:
         """Return the namespaces, sorted and without duplicates."""
         ...

@@ -1,4 +1,4 @@
-"""The hub: the one object that servers call. It implements `babelgate.canonical.hub.Hub`.
+"""The hub: entry point of all servers, which call it through `babelgate.gateway.access.guard.GuardedHub`.
 
 It starts and stops the parts that do the work, and passes each call to one of them. `babelgate.gateway.composition`
 wires the parts.

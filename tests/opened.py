@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.registry import Registry, connect
-from babelgate.gateway.http.app import create_app, open_hub, register
+from babelgate.gateway.http.app import ALLOW_ALL, create_app, open_hub, register
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -41,13 +42,14 @@ async def opened(
     registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
     registry: Registry | None = None,
+    policy: Policy = ALLOW_ALL,
     **settings: Any,
 ) -> AsyncGenerator[Opened]:
     """Open a gateway with agents by name on a database in `folder`. Opening the same folder again is a restart.
 
     `agents` are Python callables or Agents; the demo agents are the default. `configured` are agents as in
     babelgate.yaml, `settings` its other members. Loopback may be fetched unless the settings forbid it. The test closes
-    a `registry` that it passes.
+    a `registry` that it passes. `policy` decides what callers may do.
     """
     defaults: dict[str, Any] = {"database": database_in(folder), "network": {"allow": ["127.0.0.0/8"]}}
     named = {} if configured is None else {"agents": configured}
@@ -55,11 +57,11 @@ async def opened(
     if loaded.database.startswith("sqlite:"):
         make_database(loaded.database_path)
     used_registry = registry or await _registry(loaded, agents, registered)
-    hub = open_hub(loaded, used_registry, Fetcher(loaded.network.allow))
+    hub = open_hub(loaded, used_registry, Fetcher(loaded.network.allow), policy)
     await hub.start()
     try:
         with registering(register) as register_handlers:
-            yield Opened(hub, create_app(hub, used_registry, loaded, register_handlers), loaded)
+            yield Opened(hub, create_app(hub, used_registry, loaded, register_handlers, policy), loaded)
     finally:
         await hub.stop()
         if registry is None:

@@ -8,7 +8,7 @@ from litestar import Request, Response
 from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.encoding import LargeJson
-from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Record, Task, Webhook
+from babelgate.canonical import Carry, Cron, Fault, Feature, Hub, Principal, Record, Task, Webhook
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,8 @@ class Adapter:
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
     webhooks: Mapping[str, Callable[[Webhook, Task, str], WebhookWriter]] = field(default_factory=dict[str, Any])
     """Factories of webhook writers, by dialect: (webhook, task, id of the thread in this protocol) → writer."""
-    crons: Mapping[str, Callable[[Hub, str, Cron, str], Awaitable[object]]] = field(default_factory=dict[str, Any])
-    """Functions that submit a run of a cron, by the protocol of the cron: (hub, owner, cron, run id) → the result of
-    the submission."""
+    crons: Mapping[str, Callable[[Hub, Principal, Cron, str], Awaitable[object]]] = field(
+        default_factory=dict[str, Any]
+    )
+    """Functions that submit a run of a cron, by the protocol of the cron: (hub, principal, cron, run id) → the result
+    of the submission."""

@@ -57,6 +57,11 @@ def agent_uuid(name: str) -> str:
     return str(uuid5(_NAMESPACE, name))
 
 
+def unknown_agent(name: str) -> FaultError:
+    """Return the error for an agent that does not exist, or that the caller cannot discover."""
+    return FaultError(FaultCode.NOT_FOUND, f"There is no agent {name[:100]!r}")
+
+
 class Registry:
     """Agents of the gateway, by name."""
 
@@ -80,7 +85,7 @@ class Registry:
         """Return an agent by its name or UUID. Raises not_found."""
         registered = self._agents.get(name) or self._agents.get(self._names.get(name.lower(), ""))
         if registered is None:
-            raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name[:100]!r}")
+            raise unknown_agent(name)
         return registered
 
     def all(self) -> Sequence[RegisteredAgent]:

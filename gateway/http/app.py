@@ -1,7 +1,8 @@
 """Application wiring: the adapters in one Litestar application, connected to the hub and wrapped by the middleware."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from importlib.metadata import version
 from os import getpid
 from socket import gethostname
@@ -14,7 +15,9 @@ from litestar.plugins.core import MsgspecDIPlugin
 
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
-from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
+from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.access.policy import AllowAll, Policy
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.composition import HubOptions, create_hub
@@ -28,6 +31,8 @@ from babelgate.gateway.storage.blob_store import open_blobs
 
 log = logging.getLogger("babelgate")
 
+ALLOW_ALL: Final = AllowAll()
+"""Policy of a gateway without rules."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
@@ -42,8 +47,8 @@ _STATUS: Final = {
 _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
 
 
-def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> GatewayHub:
-    """Return a hub with the given settings, which is not started yet."""
+def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher, policy: Policy = ALLOW_ALL) -> GatewayHub:
+    """Return a hub with the given settings, which is not started yet. `policy` decides on the runs of crons."""
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
         limits=settings.limits,
@@ -51,7 +56,11 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Gatewa
         patience=settings.recovery.patience,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
-        crons={dialect: submit for adapter in ADAPTERS for dialect, submit in adapter.crons.items()},
+        crons={
+            dialect: partial(_submit_cron, policy, adapter.name, submit)
+            for adapter in ADAPTERS
+            for dialect, submit in adapter.crons.items()
+        },
         webhook_secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
         webhook_retries=settings.webhooks.retries,
         power=settings.durability == "power",
@@ -60,6 +69,19 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> Gatewa
         cluster=(settings.node or f"{gethostname()}:{getpid()}") if settings.is_shared else None,
     )
     return create_hub(registry, settings.database, blobs, fetcher, options)
+
+
+async def _submit_cron(
+    policy: Policy,
+    protocol: str,
+    submit: Callable[[GuardedHub, Principal, Cron, str], Awaitable[object]],
+    hub: GatewayHub,
+    owner: str,
+    cron: Cron,
+    run_id: str,
+) -> None:
+    """Submit a run of a cron through the guard. Raises the faults of `submit`."""
+    await submit(GuardedHub(hub, policy, protocol), Principal.of_owner(owner), cron, run_id)
 
 
 class _App(DirectApp):
@@ -84,15 +106,20 @@ def register(handlers: Sequence[Any]) -> Litestar:
 
 
 def create_app(
-    hub: GatewayHub, registry: Registry, settings: Settings, register: Callable[[Sequence[Any]], Litestar] = register
+    hub: GatewayHub,
+    registry: Registry,
+    settings: Settings,
+    register: Callable[[Sequence[Any]], Litestar] = register,
+    policy: Policy = ALLOW_ALL,
 ) -> GatewayMiddleware:
     """Return the gateway as an ASGI application. The caller starts and stops the hub.
 
-    Most of the time is spent in `register`, so tests that create many applications can replace it.
+    Most of the time is spent in `register`, so tests that create many applications can replace it. `policy` decides
+    what each caller may do.
     """
-    handlers: list[Any] = [*_gateway_routes(hub, registry)]
+    handlers: list[Any] = [*_gateway_routes(hub, registry, GuardedHub(hub, policy, ""))]
     for adapter in ADAPTERS:
-        handlers += adapter.routes(hub)
+        handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
     return GatewayMiddleware(
         register(handlers),
         settings,
@@ -104,7 +131,7 @@ def create_app(
     )
 
 
-def _gateway_routes(hub: GatewayHub, registry: Registry) -> Sequence[Any]:
+def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub) -> Sequence[Any]:
     """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
 
     @get("/")
@@ -114,7 +141,7 @@ def _gateway_routes(hub: GatewayHub, registry: Registry) -> Sequence[Any]:
         is_single = client.base_url.endswith(f"/agent/{agent}")
         return {
             "babelgate": _VERSION,
-            "agents": [agent] if is_single else [registered.info.name for registered in registry.all()],
+            "agents": [agent] if is_single else [info.name for info in guarded_hub.agents(client.principal)],
             "protocols": [
                 {"protocol": example.label, "url": example.url, "example": example.curl}
                 for adapter in ADAPTERS

@@ -9,6 +9,7 @@ For each request it determines three things:
 It answers CORS preflights, refuses requests without a valid key, and writes one log line per request.
 """
 
+import hashlib
 import hmac
 import ipaddress
 import logging
@@ -23,7 +24,8 @@ from litestar import Request, Response
 from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.server.caller import Caller
-from babelgate.canonical import Fault, FaultCode, FaultError
+from babelgate.canonical import Fault, FaultCode, FaultError, Principal
+from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.settings.model import Settings
@@ -49,7 +51,8 @@ Real ones are less than a tenth as long, and the time of their parsers grows wit
 """
 _EXPOSED: Final = (
     "Babelgate, Babelgate-Loss, Babelgate-Run, Babelgate-Task, Babelgate-Thread, Content-Location, ETag, Location, "
-    "Run-ID, X-Pagination-Next, X-Pagination-Total, X-Request-Id"
+    "RateLimit, RateLimit-Policy, Retry-After, Run-ID, WWW-Authenticate, X-Pagination-Next, X-Pagination-Total, "
+    "X-Request-Id"
 )
 _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
 """Method by which the application handles another method.
@@ -57,6 +60,10 @@ _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
 HEAD is a GET whose body is dropped. No path has TRACE, so the 405 response to it lists all methods of the path. The
 framework's own response to OPTIONS lists the methods of only one handler.
 """
+_WITHOUT_KEYS: Final = Principal(subject="anonymous", owner=DEFAULT_OWNER)
+"""Principal of all requests if the settings have no keys."""
+_WITHOUT_KEY: Final = Principal(subject="anonymous", owner="")
+"""Principal of a request without a valid key to a path that needs none."""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
@@ -80,7 +87,7 @@ class GatewayMiddleware:
         self._knows = knows
         self._encode = encode
         self._banner = lambda: f"{version}; instance={instance()}".encode()
-        self._keys = [(owner, key.get_secret_value().encode()) for owner, key in settings.keys.items()]
+        self._keys = [_principal_of(owner, key.get_secret_value().encode()) for owner, key in settings.keys.items()]
         self._public_url = settings.public_url.rstrip("/") if settings.public_url else None
         self._proxies = settings.trusted_proxies
         self._origins = frozenset(settings.cors)
@@ -129,7 +136,8 @@ class GatewayMiddleware:
                 await _preflight(answer, headers, is_granted=self._is_granted(headers))
                 return
             self._check_origin(scope, inner["path"], headers)
-            answer.owner = owner = self._owner(inner["path"], headers)
+            principal = self._principal(inner["path"], headers)
+            answer.owner = principal.owner
             if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
@@ -140,25 +148,27 @@ class GatewayMiddleware:
             return
         sent = {name: headers[name.encode()].decode("latin-1") for name in self._forwarded if name.encode() in headers}
         reads_only = answer.method == "HEAD" or self._is_foreign(headers)
-        inner["state"]["caller"] = Caller(owner, base_url, agent, sent, keyed=bool(self._keys), reads_only=reads_only)
+        inner["state"]["caller"] = Caller(
+            principal, base_url, agent, sent, keyed=bool(self._keys), reads_only=reads_only
+        )
         if scope["type"] == "http":
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
-    def _owner(self, path: str, headers: Mapping[bytes, bytes]) -> str:
-        """Return the owner of the request's API key. Raises unauthenticated."""
+    def _principal(self, path: str, headers: Mapping[bytes, bytes]) -> Principal:
+        """Return the principal of the request's API key. Raises unauthenticated."""
         if not self._keys:
-            return "default"
+            return _WITHOUT_KEYS
         sent_key = headers.get(b"x-api-key", b"")
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer":
             sent_key = token.strip()
-        key_owner = ""
-        for owner, key in self._keys:  # compares every key, so that the duration reveals nothing
+        principal = _WITHOUT_KEY
+        for key, principal_of_key in self._keys:  # compares every key, so that the duration reveals nothing
             if hmac.compare_digest(sent_key, key):
-                key_owner = owner
-        if key_owner or _is_open(path):
-            return key_owner
+                principal = principal_of_key
+        if principal is not _WITHOUT_KEY or _is_open(path):
+            return principal
         raise FaultError(
             FaultCode.UNAUTHENTICATED, "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."
         )
@@ -264,6 +274,12 @@ class GatewayMiddleware:
         if self._origins:
             return origin in self._origins or "*" in self._origins
         return _LOOPBACK.fullmatch(origin) is not None
+
+
+def _principal_of(owner: str, key: bytes) -> tuple[bytes, Principal]:
+    """Return an API key with its principal."""
+    key_id = hashlib.sha256(key).hexdigest()[:8]
+    return key, Principal(subject=f"key:{owner}", owner=owner, credential_id=key_id)
 
 
 def _check_type(scope: Scope) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, insert, literal, select, update
 
-from babelgate.canonical.store import Store
+from babelgate.gateway.storage.items import ItemStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import CheckpointRow, CheckpointValueRow, CheckpointWriteRow
@@ -53,7 +53,7 @@ class Attached(Protocol):
     This is a Protocol although it has one implementation: the hub and storage must not import the LangGraph agents.
     """
 
-    def attach(self, journal: Journal, store: Store) -> None:
+    def attach(self, journal: Journal, store: ItemStore) -> None:
         """Pass the journal and the key-value store to the agent. The hub calls this at startup."""
         ...
 

@@ -15,7 +15,6 @@ from babelgate.canonical import (
     FaultCode,
     FilePart,
     Fold,
-    Hub,
     Invocation,
     Message,
     Receipt,
@@ -30,19 +29,20 @@ from babelgate.canonical import (
     ToolCall,
 )
 from babelgate.canonical.event import InterruptRaised, RunEnded
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.talk import within
 from tests.nested import nested
 from tests.running import running
 
 
-async def submit(hub: Hub, agent: str, *parts: Any) -> Receipt:
+async def submit(hub: GatewayHub, agent: str, *parts: Any) -> Receipt:
     message = Message(
         role="user", parts=tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
     )
     return await hub.submit("o", Submission(agent=agent, input=RunInput(messages=(message,))))
 
 
-async def follow(hub: Hub, receipt: Receipt) -> list[Record]:
+async def follow(hub: GatewayHub, receipt: Receipt) -> list[Record]:
     """Return the records of a run once it has ended."""
 
     async def read() -> list[Record]:
@@ -54,7 +54,7 @@ async def follow(hub: Hub, receipt: Receipt) -> list[Record]:
     return await within(read())
 
 
-async def answer(hub: Hub, receipt: Receipt, *values: Any, action: Any = "answer") -> list[Record]:
+async def answer(hub: GatewayHub, receipt: Receipt, *values: Any, action: Any = "answer") -> list[Record]:
     """Answer all open questions, and return the records of the resumed run."""
     questions = await hub.reads.open_interrupts("o", receipt.task_id)
     answers = {question.interrupt_id: value for question, value in zip(questions, values, strict=True)}
@@ -107,7 +107,7 @@ async def test_an_agent_resumes_at_its_questions_after_a_restart(tmp_path: Path,
     assert [text(records) for records in runs] == ["0 before. ", "on the way", "plan: Ann 1 {'two': 2}"]
 
 
-async def planned(hub: Hub, receipt: Receipt) -> None:
+async def planned(hub: GatewayHub, receipt: Receipt) -> None:
     """Check that the whole plan was emitted, and each part of it once."""
     task = await hub.reads.task("o", receipt.task_id)
     assert task.state is TaskState.COMPLETED

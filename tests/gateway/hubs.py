@@ -19,6 +19,7 @@ from babelgate.canonical import (
     Interrupt,
     Invocation,
     Message,
+    Principal,
     Receipt,
     Record,
     Run,
@@ -41,6 +42,8 @@ from babelgate.canonical.event import (
 )
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.state import TERMINAL
+from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.access.policy import AllowAll
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.composition import HubOptions, create_hub
@@ -59,6 +62,7 @@ from tests.submissions import make
 T = TypeVar("T")
 P = ParamSpec("P")
 OWNER = "alice"
+PRINCIPAL = Principal.of_owner(OWNER)
 _BOUND = 30.0
 """Timeout of every wait, in seconds. It is long because the machine may be busy."""
 _TURNS = 1000
@@ -373,6 +377,11 @@ class PausedWriter:
         del vars(self._journal)["write"]
         self._go.set()
         await within(self._done)
+
+
+def guarded(hub: GatewayHub) -> GuardedHub:
+    """Return the hub as adapters get it."""
+    return GuardedHub(hub, AllowAll(), "")
 
 
 # What tests do with a hub

@@ -15,7 +15,7 @@ from babelgate.adapters.kit.extension import START_HEADER, is_named
 from babelgate.adapters.kit.server.caller import Caller, caller
 from babelgate.adapters.kit.server.encoding import LargeJson
 from babelgate.adapters.kit.server.fanout import FanoutCache
-from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Task
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Principal, Task
 from babelgate.canonical.value import JsonObject, is_uuid
 
 EXTENSION_HEADERS: Final = ("A2A-Extensions", "X-A2A-Extensions")
@@ -40,8 +40,8 @@ class Call(msgspec.Struct, frozen=True):
     """Name of the header in which the caller lists extensions."""
 
     @property
-    def owner(self) -> str:
-        return self.caller.owner
+    def principal(self) -> Principal:
+        return self.caller.principal
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -67,11 +67,12 @@ def requested_version(request: Request[Any, Any, Any]) -> str:
 
 
 def make_call(hub: Hub, lines: FanoutCache, request: Request[Any, Any, Any], agent: str) -> Call:
-    info = hub.agent(agent)
+    who = caller(request)
+    info = hub.agent(who.principal, agent)
     return Call(
         hub=hub,
         lines=lines,
-        caller=caller(request),
+        caller=who,
         agent=info,
         version=requested_version(request),
         replay_from=request.headers.get(START_HEADER),
@@ -119,7 +120,7 @@ async def find_task(call: Call, task_id: str) -> Task:
     """
     if is_uuid(task_id):
         try:
-            task = await call.hub.reads.task(call.owner, task_id)
+            task = await call.hub.reads.task(call.principal, task_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
@@ -130,5 +131,5 @@ async def find_task(call: Call, task_id: str) -> Task:
 
 
 async def context_of(call: Call, task: Task) -> str:
-    aliases = await call.hub.reads.aliases(call.owner, PROTOCOL, [task.thread_id])
+    aliases = await call.hub.reads.aliases(call.principal, PROTOCOL, [task.thread_id])
     return aliases.get(task.thread_id, task.thread_id)

@@ -38,7 +38,7 @@ async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) ->
 
 def _answer(hub: Hub, request: AnyRequest, agent: str, form: CardForm) -> Response[bytes]:
     who = caller(request)
-    body = to_json(card(form, hub.agent(agent), who.base_url, keyed=who.keyed))
+    body = to_json(card(form, hub.agent(who.principal, agent), who.base_url, keyed=who.keyed))
     tag = etag(body)
     # Specification 1.0, 8.6: `max-age` and `ETag` SHOULD be sent. `Vary` makes caches store one card per version.
     headers = {"ETag": tag, "Cache-Control": f"public, max-age={MAX_AGE}", "Vary": "A2A-Version"}
@@ -81,7 +81,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     @get("/a2a/{agent:str}/files/{blob:str}")
     async def file(request: AnyRequest, agent: FromPath[str], blob: FromPath[str]) -> Response[Any]:
         """Serve a file that was too large for a message."""
-        hub.agent(agent)
+        hub.agent(caller(request).principal, agent)
         return await answer_file(hub, request, blob)
 
     return [agent_card, agent_card_0_2, root_card, root_card_0_2, file]

@@ -15,7 +15,7 @@ from babelgate.adapters.kit.extension import URI, envelope
 from babelgate.adapters.kit.server.encoding import LargeJson, TextTemplate, encode
 from babelgate.adapters.kit.server.fanout import PAST_RECORDS, EncodedRecord, Encoder, FanoutCache, Follower
 from babelgate.adapters.kit.server.whole_states import complete_states
-from babelgate.canonical import Hub, Receipt, Record, Scope, Task, TaskState, TextPart
+from babelgate.canonical import Hub, Principal, Receipt, Record, Scope, Task, TaskState, TextPart
 from babelgate.canonical.event import (
     LossNoted,
     MessageEnded,
@@ -63,11 +63,11 @@ class _Begin:
 
 
 def _open_records(
-    hub: Hub, owner: str, task: Task, after: int, *, extended: bool = False
+    hub: Hub, principal: Principal, task: Task, after: int, *, extended: bool = False
 ) -> aclosing[AsyncGenerator[Sequence[Record]]]:
     """Return the task's records after seq `after`, as a context that closes the reader on exit."""
-    records = hub.reads.follow(owner, Scope.task(task), after, inline=True)
-    return aclosing(complete_states(hub, owner, task.thread_id, records) if extended else records)
+    records = hub.reads.follow(principal, Scope.task(task), after, inline=True)
+    return aclosing(complete_states(hub, principal, task.thread_id, records) if extended else records)
 
 
 _OF_EITHER = (RunCreated, RunStarted, RunEnded, LossNoted, PartAdded, PartDelta, PartEnded, MessageEnded)
@@ -88,7 +88,7 @@ def is_of_task(record: Record) -> bool:
 
 
 async def wait_for_stop(
-    hub: Hub, owner: str, receipt: Receipt, writer: EventWriter, until: Callable[[Record], bool] | None = None
+    hub: Hub, principal: Principal, receipt: Receipt, writer: EventWriter, until: Callable[[Record], bool] | None = None
 ) -> None:
     """Write the task's records to the writer until it stops after the submission, or the gateway stops.
 
@@ -97,7 +97,7 @@ async def wait_for_stop(
     due = _Begin(receipt.run_id)
     begun = False
     first, extended = receipt.task.first_seq - 1, isinstance(writer, RecordedWriter)
-    async with _open_records(hub, owner, receipt.task, first, extended=extended) as batches:
+    async with _open_records(hub, principal, receipt.task, first, extended=extended) as batches:
         async for batch in batches:
             for record in batch:
                 writer.write(record)
@@ -106,11 +106,13 @@ async def wait_for_stop(
                 begun = begun or due(record)
 
 
-async def fold_task(hub: Hub, owner: str, task: Task, context_id: str, *, extended: bool = False) -> EventWriter:
+async def fold_task(
+    hub: Hub, principal: Principal, task: Task, context_id: str, *, extended: bool = False
+) -> EventWriter:
     """Return a writer that has read the whole log of the task."""
     writer = (RecordedWriter if extended else EventWriter)(task, context_id)
-    log = hub.reads.log(owner, Scope.task(task), task.first_seq - 1, inline=True)
-    async for records in complete_states(hub, owner, task.thread_id, log) if extended else log:
+    log = hub.reads.log(principal, Scope.task(task), task.first_seq - 1, inline=True)
+    async for records in complete_states(hub, principal, task.thread_id, log) if extended else log:
         for record in records:
             writer.write(record)
     return writer
@@ -222,7 +224,7 @@ class TaskStream:
     """One caller's view of a task, as a stream in one dialect."""
 
     hub: Hub
-    owner: str
+    principal: Principal
     task: Task
     context_id: str
     dialect: Dialect
@@ -240,13 +242,13 @@ class TaskStream:
         """Continue after a snapshot, sharing encoded events with other streams of the same view."""
         task = self.task
         form = (self.dialect.name, self.dialect.base_url, self.extended, self.in_pieces)
-        view = (self.owner, task.task_id, task.created_at, self.context_id, form)
+        view = (self.principal.owner, task.task_id, task.created_at, self.context_id, form)
         return self.lines.join(view, encoder, recent, self._again, started_run=started_run)
 
     def _log(self, after: int) -> aclosing[AsyncGenerator[Sequence[Record]]]:
         """Return the task's records after seq `after` that are in the log now."""
-        records = self.hub.reads.log(self.owner, Scope.task(self.task), after, inline=True)
-        whole = complete_states(self.hub, self.owner, self.task.thread_id, records)
+        records = self.hub.reads.log(self.principal, Scope.task(self.task), after, inline=True)
+        whole = complete_states(self.hub, self.principal, self.task.thread_id, records)
         return aclosing(whole if self.extended else records)
 
     async def _again(self, seq: int) -> Encoder:
@@ -268,7 +270,7 @@ class TaskStream:
         as for every other agent.
         """
         writer = EventWriter(self.task, self.context_id)
-        await wait_for_stop(self.hub, self.owner, receipt, writer, until=is_of_task)
+        await wait_for_stop(self.hub, self.principal, receipt, writer, until=is_of_task)
         if writer.reply is not None:
             yield [encode(self.dialect.encode_reply(writer.reply, self.context_id))]
             return
@@ -283,7 +285,7 @@ class TaskStream:
         recent: list[Record] = []
         follower: Follower | None = None
         first = self.task.first_seq - 1
-        async with _open_records(self.hub, self.owner, self.task, first, extended=self.extended) as batches:
+        async with _open_records(self.hub, self.principal, self.task, first, extended=self.extended) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeJson] = []
                 news: Sequence[Record] = batch
@@ -347,7 +349,7 @@ class TaskStream:
         recent.clear()
         if over:
             return
-        async with _open_records(self.hub, self.owner, self.task, last, extended=self.extended) as batches:
+        async with _open_records(self.hub, self.principal, self.task, last, extended=self.extended) as batches:
             async for batch in batches:
                 ready = []
                 stopped = await self._add(ready, follower, batch)

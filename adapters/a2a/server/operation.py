@@ -55,10 +55,10 @@ async def send(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     receipt, context_id = await _submit_message(call, dialect, ask)
     if ask.wait or await _may_reply(call, ask, receipt):
         writer = (EventWriter if call.extension is None else RecordedWriter)(receipt.task, context_id)
-        await wait_for_stop(call.hub, call.owner, receipt, writer, until=None if ask.wait else is_of_task)
+        await wait_for_stop(call.hub, call.principal, receipt, writer, until=None if ask.wait else is_of_task)
     else:
         extended = call.extension is not None
-        writer = await fold_task(call.hub, call.owner, receipt.task, context_id, extended=extended)
+        writer = await fold_task(call.hub, call.principal, receipt.task, context_id, extended=extended)
     headers = {**run_headers(receipt), **loss_header(writer.losses), **_extension_header(call)}
     reply = writer.reply if ask.task_id is None else None
     if reply is not None:
@@ -89,7 +89,7 @@ def _takes_text(output_modes: Sequence[str]) -> bool:
 def _reading(call: Call, task: Task, context_id: str, dialect: Dialect, *, in_pieces: bool = True) -> TaskStream:
     extended = call.extension is not None
     return TaskStream(
-        call.hub, call.owner, task, context_id, dialect, call.lines, extended, in_pieces=extended or in_pieces
+        call.hub, call.principal, task, context_id, dialect, call.lines, extended, in_pieces=extended or in_pieces
     )
 
 
@@ -133,7 +133,7 @@ async def _may_reply(call: Call, ask: Send, receipt: Receipt) -> bool:
     if ask.context_id is None:
         return True
     before = TaskFilter(thread_id=receipt.thread_id, states=_ACTIVE)
-    return (await call.hub.reads.tasks(call.owner, before, limit=1)).total <= 1
+    return (await call.hub.reads.tasks(call.principal, before, limit=1)).total <= 1
 
 
 async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Receipt, str]:
@@ -147,7 +147,7 @@ async def _submit_message(call: Call, dialect: Dialect, ask: Send) -> tuple[Rece
     try:
         # A contextId that the caller chose is stored as an alias: the server must accept or reject it, and never
         # replace it (specification 1.0, 3.4.1).
-        receipt = await call.hub.submit(call.owner, submission)
+        receipt = await call.hub.submit(call.principal, submission)
     except FaultError as error:
         if error.fault.code is FaultCode.NOT_FOUND and ask.start.fork is not None:
             raise a2a_error("TASK_NOT_FOUND", error.fault.message) from error
@@ -251,11 +251,11 @@ async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) 
     try:
         if task.is_waiting:
             ask.start.check_absent()
-            receipt = await call.hub.answer(call.owner, _answers(call, dialect, ask, task, resumed))
+            receipt = await call.hub.answer(call.principal, _answers(call, dialect, ask, task, resumed))
         elif resumed is not None:
             raise FaultError(FaultCode.NOT_AWAITING, "The task does not wait for answers.")
         else:
-            receipt = await call.hub.submit(call.owner, _submission(call, dialect, ask, task))
+            receipt = await call.hub.submit(call.principal, _submission(call, dialect, ask, task))
     except FaultError as error:
         if error.fault.code is FaultCode.TASK_ENDED:
             raise _task_ended_error(dialect) from error
@@ -300,7 +300,7 @@ async def get(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 async def _encode_task(call: Call, dialect: Dialect, task: Task, history_length: int | None = None) -> Answer:
     extended = call.extension is not None
-    writer = await fold_task(call.hub, call.owner, task, await context_of(call, task), extended=extended)
+    writer = await fold_task(call.hub, call.principal, task, await context_of(call, task), extended=extended)
     headers = {**run_headers(task, writer.run_id), **loss_header(writer.losses), **_extension_header(call)}
     return Answer(dialect.encode_task(writer.snapshot(), history_length), headers)
 
@@ -309,7 +309,7 @@ async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     """Cancel a task and return it. Raises TASK_NOT_FOUND, TASK_NOT_CANCELABLE."""
     task = await find_task(call, dialect.decode_task_id(params))
     try:
-        task = await call.hub.cancel(call.owner, task.task_id)
+        task = await call.hub.cancel(call.principal, task.task_id)
     except FaultError as error:
         if error.fault.code is not FaultCode.TASK_ENDED:
             raise
@@ -322,10 +322,10 @@ async def cancel(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
 
 
 async def _end_of(call: Call, task: Task) -> Task:
-    async with aclosing(call.hub.reads.follow(call.owner, Scope.task(task), task.last_seq)) as batches:
+    async with aclosing(call.hub.reads.follow(call.principal, Scope.task(task), task.last_seq)) as batches:
         async for _ in batches:
             pass
-    return await call.hub.reads.task(call.owner, task.task_id)
+    return await call.hub.reads.task(call.principal, task.task_id)
 
 
 async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
@@ -334,7 +334,7 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
     if ask.context_id is not None:
         # An unknown context is an empty page and no error: this does not reveal whether another caller has it
         # (specification 1.0, 13.1).
-        thread_id = await call.hub.reads.thread_of(call.owner, PROTOCOL, call.agent.name, ask.context_id)
+        thread_id = await call.hub.reads.thread_of(call.principal, PROTOCOL, call.agent.name, ask.context_id)
         if thread_id is None and is_uuid(ask.context_id):
             thread_id = ask.context_id
         if thread_id is None:
@@ -347,7 +347,7 @@ async def list_tasks(call: Call, dialect: Dialect, params: JsonObject) -> Answer
         changed_after=ask.changed_after,
         stateless=False,
     )
-    page = await call.hub.reads.tasks(call.owner, where, limit=ask.page_size, cursor=ask.page_token)
+    page = await call.hub.reads.tasks(call.principal, where, limit=ask.page_size, cursor=ask.page_token)
     result = dialect.encode_page([], ask, page.next_cursor or "", page.total)
     return Answer(result, tasks=_encode_tasks(call, dialect, ask, page.tasks))
 
@@ -357,8 +357,8 @@ async def _encode_tasks(
 ) -> AsyncGenerator[bytes | LargeJson]:
     async with aclosing(aiter(tasks)) as source:
         while batch := [task async for task in _take(source, _PAGE)]:
-            logs = await call.hub.reads.logs(call.owner, [task.task_id for task in batch], inline=True)
-            names = await call.hub.reads.aliases(call.owner, PROTOCOL, [task.thread_id for task in batch])
+            logs = await call.hub.reads.logs(call.principal, [task.task_id for task in batch], inline=True)
+            names = await call.hub.reads.aliases(call.principal, PROTOCOL, [task.thread_id for task in batch])
             for task in batch:
                 context_id = names.get(task.thread_id, task.thread_id)
                 writer = EventWriter(task, context_id)
@@ -367,7 +367,7 @@ async def _encode_tasks(
                         for record in logs[task.task_id]:
                             writer.write(record)
                     else:
-                        writer = await fold_task(call.hub, call.owner, task, context_id)
+                        writer = await fold_task(call.hub, call.principal, task, context_id)
                 except FaultError as error:
                     if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
                         raise

@@ -67,13 +67,13 @@ async def create(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
     push = dialect.decode_push(params)
     task = await find_task(call, push.task_id)
     webhook = make_webhook(call, dialect, push, task.task_id)
-    await call.hub.set_webhook(call.owner, webhook)
+    await call.hub.set_webhook(call.principal, webhook)
     return Answer(dialect.encode_push(_push(webhook)), run_headers(task))
 
 
 async def _configs(call: Call, task_id: str) -> list[Push]:
     """Return the configs of a task from both generations: either may list and delete the other's."""
-    webhooks = await call.hub.reads.webhooks(call.owner, task_id)
+    webhooks = await call.hub.reads.webhooks(call.principal, task_id)
     # a2a-sdk 1.3.0 always pushes in the form of 1.0, which its clients of 0.3 cannot read.
     return [_push(webhook) for webhook in webhooks if webhook.dialect.startswith("a2a-")]
 
@@ -118,5 +118,5 @@ async def delete(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
         # Specification 0.3, 7.8: required, where a get may leave it out.
         raise FaultError(FaultCode.INVALID, "pushNotificationConfigId: The id of the config to delete is missing.")
     if any(push.config_id == name.config_id for push in await _configs(call, task.task_id)):
-        await call.hub.delete_webhook(call.owner, task.task_id, name.config_id)
+        await call.hub.delete_webhook(call.principal, task.task_id, name.config_id)
     return Answer(None, run_headers(task))

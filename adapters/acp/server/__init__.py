@@ -51,6 +51,7 @@ from babelgate.canonical import (
     FaultError,
     Hub,
     Message,
+    Principal,
     Receipt,
     RunInput,
     Scope,
@@ -121,43 +122,45 @@ class Server(Handlers):
         # Without a limit, all agents: the OpenAPI document's default of 10 would hide agents from both SDKs, which do
         # not page.
         limit, offset = _number(request, "limit", 1, 1000), _number(request, "offset", 0)
-        infos = list(self._hub.agents())
+        infos = list(self._hub.agents(who.principal))
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
             infos = [info for info in infos if info.name == who.agent]
         start = offset or 0
         infos = infos[start:] if limit is None else infos[start : start + limit]
         return _json(
-            w.AgentsListResponse(agents=[encode_agent(info, self._advertised_name(info.name)) for info in infos])
+            w.AgentsListResponse(
+                agents=[encode_agent(info, self._advertised_name(who.principal, info.name)) for info in infos]
+            )
         )
 
     async def get_agent(self, request: AnyRequest) -> Response[Any]:
         """Return a manifest with the requested name, even if the name is not a label: its client can evidently use
         it."""
         name: str = request.path_params["name"]
-        return _json(encode_agent(self._agent(name), name))
+        return _json(encode_agent(self._agent(caller(request).principal, name), name))
 
-    def _agent(self, name: str) -> AgentInfo:
+    def _agent(self, principal: Principal, name: str) -> AgentInfo:
         """Return an agent by its advertised name, or by any name that the gateway knows. Raises not_found."""
         try:
-            return self._hub.agent(name)
+            return self._hub.agent(principal, name)
         except FaultError as error:
-            own_name = self._labels().get(name)
+            own_name = self._labels(principal).get(name)
             if error.fault.code is not FaultCode.NOT_FOUND or own_name is None:
                 raise _not_found(error, f"Agent {name} not found") from error
-            return self._hub.agent(own_name)
+            return self._hub.agent(principal, own_name)
 
-    def _labels(self) -> Mapping[str, str]:
+    def _labels(self, principal: Principal) -> Mapping[str, str]:
         """Return the agents' names by advertised name."""
-        return _labels(tuple((info.name, preferred_name(info)) for info in self._hub.agents()))
+        return _labels(tuple((info.name, preferred_name(info)) for info in self._hub.agents(principal)))
 
-    def _advertised_name(self, name: str) -> str:
+    def _advertised_name(self, principal: Principal, name: str) -> str:
         """Return the advertised name of an agent."""
-        return next((advertised for advertised, own_name in self._labels().items() if own_name == name), name)
+        return next((advertised for advertised, own_name in self._labels(principal).items() if own_name == name), name)
 
-    def _continuable(self, name: str) -> bool:
+    def _continuable(self, principal: Principal, name: str) -> bool:
         """Return True if ended runs of the agent can be continued."""
         try:
-            return self._hub.agent(name).continuable
+            return self._hub.agent(principal, name).continuable
         except FaultError:  # the agent was removed from the configuration after the task was created
             return False
 
@@ -172,7 +175,7 @@ class Server(Handlers):
         if session is not None and body.session_id not in (None, session.id):
             # The error text is that of SDK 1.0.3.
             raise FaultError(FaultCode.INVALID, "Session ID mismatch", reason=MISMATCH)
-        info = self._agent(body.agent_name)
+        info = self._agent(who.principal, body.agent_name)
         history = () if session is None else await self._import_history(who, session)
         messages = (extension and given_messages(extension)) or map(decode_message, body.input)
         messages = messages if extension is None else with_uploads(extension, messages)
@@ -194,7 +197,7 @@ class Server(Handlers):
         )
         if extension is not None:
             submission = extension.start.apply(submission)
-        receipt = await self._hub.submit(who.owner, submission)
+        receipt = await self._hub.submit(who.principal, submission)
         view = replace(self._view(who, receipt.task), agent=body.agent_name)
         # `Run-ID` is not in the OpenAPI document, but SDK 1.0.3 sends it, and its clients read it from streams.
         extended = extension is not None
@@ -210,7 +213,7 @@ class Server(Handlers):
                 created_at=at,
             )
             return _json(run, 202, headers)
-        stream = RunStream(self._hub, who.owner, [receipt.task], view, stop_after=receipt.seq, extended=extended)
+        stream = RunStream(self._hub, who.principal, [receipt.task], view, stop_after=receipt.seq, extended=extended)
         return await self._run_response(stream, body.mode, headers)
 
     async def resume_run(self, request: AnyRequest) -> Response[Any]:
@@ -229,14 +232,14 @@ class Server(Handlers):
         last = tasks[-1]
         # SDK 1.0.3 refuses this with 403, or leaves a run that once awaited in-progress permanently. So it is done only
         # for agents that are declared as continuable.
-        if last.is_terminal and self._continuable(last.agent):
+        if last.is_terminal and self._continuable(who.principal, last.agent):
             receipt = await self._continue(who, last, message)
             tasks = [*tasks, receipt.task]
         else:
             receipt = await self._answer(who, last, value, message, view.run_id, extension or answers)
         stream = RunStream(
             self._hub,
-            who.owner,
+            who.principal,
             tasks,
             view,
             show_after=receipt.seq,
@@ -253,7 +256,7 @@ class Server(Handlers):
     async def _continue(self, who: Caller, last: Task, message: Message) -> Receipt:
         """Start a task that continues an ended one."""
         return await self._hub.submit(
-            who.owner,
+            who.principal,
             Submission(
                 agent=last.agent,
                 protocol="acp",
@@ -279,12 +282,12 @@ class Server(Handlers):
                 declined = Answers(
                     task_id=last.task_id, values=values, action="decline", input=decline_input, protocol="acp"
                 )
-                receipt = await self._hub.answer(who.owner, declined)
+                receipt = await self._hub.answer(who.principal, declined)
                 if is_decline_only:
                     return receipt
             if extension.answered:
                 answers = Answers(task_id=last.task_id, values=extension.answered, input=run_input, protocol="acp")
-            return await self._hub.answer(who.owner, answers)
+            return await self._hub.answer(who.principal, answers)
         except FaultError as error:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
                 raise FaultError(FaultCode.NOT_AWAITING, f"Run {run_id} has no await request") from error
@@ -302,7 +305,7 @@ class Server(Handlers):
         who = caller(request)
         tasks, view = await self._find(who, request)
         extended = is_activated(request)
-        writer = await RunStream(self._hub, who.owner, tasks, view, extended=extended).snapshot()
+        writer = await RunStream(self._hub, who.principal, tasks, view, extended=extended).snapshot()
         headers = {
             **run_headers(tasks[-1], writer.run_id),
             **loss_header(writer.run_losses),
@@ -315,13 +318,13 @@ class Server(Handlers):
         who = caller(request)
         tasks, view = await self._find(who, request)
         try:
-            await self._hub.cancel(who.owner, tasks[-1].task_id)
+            await self._hub.cancel(who.principal, tasks[-1].task_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.TASK_ENDED:
                 raise
             words = f"Run in terminal status can't be cancelled: {view.run_id}"
             raise FaultError(FaultCode.TASK_ENDED, words) from error
-        writer = await RunStream(self._hub, who.owner, tasks, view).snapshot(until="cancelling")
+        writer = await RunStream(self._hub, who.principal, tasks, view).snapshot(until="cancelling")
         # Even if the run has already ended, the response shows the status that a cancel leads to.
         run = writer.run().model_copy(update={"status": "cancelling", "finished_at": None})
         return _json(run, 202, {**run_headers(tasks[-1], writer.run_id), **loss_header(writer.run_losses)})
@@ -338,7 +341,7 @@ class Server(Handlers):
         start = None if text is None else read_integer(text, START_HEADER, 0)
         stream = RunStream(
             self._hub,
-            who.owner,
+            who.principal,
             tasks,
             view,
             show_after=start or 0,
@@ -354,7 +357,7 @@ class Server(Handlers):
             return event_stream(stream.frames(self._lines), ping=None, headers=headers)
 
         async def losses() -> Mapping[str, str]:
-            full_run = stream if stream.complete else RunStream(self._hub, who.owner, tasks, view)
+            full_run = stream if stream.complete else RunStream(self._hub, who.principal, tasks, view)
             return loss_header((full_run.writer if stream.complete else await full_run.snapshot()).losses)
 
         return await list_response(
@@ -365,10 +368,10 @@ class Server(Handlers):
         """Return the tasks of a run, and the view of its messages. Raises not_found."""
         task_id = _uuid(request.path_params["run_id"], "run_id")
         try:
-            chain = await self._hub.reads.chain(who.owner, task_id)
+            chain = await self._hub.reads.chain(who.principal, task_id)
         except FaultError as error:
             raise _not_found(error, f"Run {task_id} not found") from error
-        tasks = chain if len(chain) > 1 and self._continuable(chain[0].agent) else chain[:1]
+        tasks = chain if len(chain) > 1 and self._continuable(who.principal, chain[0].agent) else chain[:1]
         return tasks, self._view(who, tasks[0])
 
     def _view(self, who: Caller, task: Task) -> EncodingContext:
@@ -376,7 +379,7 @@ class Server(Handlers):
         return EncodingContext(
             run_id=task.task_id,
             session_id=task.thread_id,
-            agent=self._advertised_name(task.agent),
+            agent=self._advertised_name(who.principal, task.agent),
             base_url=who.base_url,
         )
 
@@ -387,7 +390,7 @@ class Server(Handlers):
         who = caller(request)
         thread_id = _uuid(request.path_params["session_id"], "session_id")
         try:
-            await self._hub.reads.thread(who.owner, thread_id)
+            await self._hub.reads.thread(who.principal, thread_id)
         except FaultError as error:
             # The Python client first requests its own new id, and continues only if the code is not_found.
             raise _not_found(error, f"Session {thread_id} not found") from error
@@ -397,9 +400,9 @@ class Server(Handlers):
 
     async def _session_urls(self, who: Caller, thread_id: str) -> list[str]:
         """Return the URLs of a session's messages. Raises not_found."""
-        empty = partial(SessionUrls, thread_id, self._advertised_name)
+        empty = partial(SessionUrls, thread_id, partial(self._advertised_name, who.principal))
         try:
-            session = await self._hub.reads.snapshot(who.owner, thread_id, SessionUrls, empty)
+            session = await self._hub.reads.snapshot(who.principal, thread_id, SessionUrls, empty)
         except FaultError as error:
             if error.fault.code is not FaultCode.TOO_LARGE:  # an unfinished task is too large for the snapshot
                 raise
@@ -419,7 +422,7 @@ class Server(Handlers):
 
     async def _file(self, who: Caller, blob: str) -> Response[Any]:
         """Return a file by its hash. Raises not_found."""
-        stored, pieces = await self._hub.reads.file_pieces(who.owner, blob)
+        stored, pieces = await self._hub.reads.file_pieces(who.principal, blob)
         headers = {
             # The agent chose the media type: as a page, the file could speak for the gateway.
             "X-Content-Type-Options": "nosniff",
@@ -436,7 +439,7 @@ class Server(Handlers):
         except ValueError:
             return None
         try:
-            scope = Scope.task(await self._hub.reads.task(who.owner, owner_id))
+            scope = Scope.task(await self._hub.reads.task(who.principal, owner_id))
         except FaultError:
             scope = Scope(owner_id)
         try:
@@ -447,8 +450,9 @@ class Server(Handlers):
 
     async def _transcript(self, who: Caller, scope: Scope, *, inline: bool = False) -> SessionTranscript:
         """Return the transcript of a session or a task."""
-        transcript = SessionTranscript(scope.thread_id, base_url=who.base_url, advertised=self._advertised_name)
-        async for records in self._hub.reads.log(who.owner, scope, inline=inline):
+        advertised = partial(self._advertised_name, who.principal)
+        transcript = SessionTranscript(scope.thread_id, base_url=who.base_url, advertised=advertised)
+        async for records in self._hub.reads.log(who.principal, scope, inline=inline):
             for record in records:
                 transcript.apply(record)
         return transcript
@@ -487,7 +491,9 @@ class Server(Handlers):
             if wire is None:
                 raise FaultError(FaultCode.INVALID, "session.history: a URL of this server leads to no message")
         else:
-            wire = validate(w.Message, await budget.parse_message(await self._hub.fetch(url, budget.receive)))
+            wire = validate(
+                w.Message, await budget.parse_message(await self._hub.fetch(who.principal, url, budget.receive))
+            )
         message = decode_message(wire)
         acp_extra = {**extra_of(message.extra), "url": url}
         return message.replace(extra={**message.extra, "acp": acp_extra})

@@ -18,7 +18,7 @@ from babelgate.adapters.kit.server.fanout import PAST_RECORDS, EncodedRecord, En
 from babelgate.adapters.kit.server.passages import split_passages
 from babelgate.adapters.kit.server.sse import LargeFrame, TextFrames, frame, frame_of, pieces_of
 from babelgate.adapters.kit.server.whole_states import complete_states
-from babelgate.canonical import Hub, Record, Scope, Task
+from babelgate.canonical import Hub, Principal, Record, Scope, Task
 from babelgate.canonical.event import TaskChanged
 
 
@@ -28,7 +28,7 @@ class RunStream:
     def __init__(
         self,
         hub: Hub,
-        owner: str,
+        principal: Principal,
         tasks: Sequence[Task],
         view: EncodingContext,
         *,
@@ -42,7 +42,7 @@ class RunStream:
         self.complete = False
         """True if `events` was read to its end, so that the writer knows all losses."""
         self._hub = hub
-        self._owner = owner
+        self._principal = principal
         self._tasks = tasks
         # After a resume, the stream has only new events (SDK 1.0.3), and its test suite asserts that run.in-progress is
         # the first one.
@@ -67,7 +67,7 @@ class RunStream:
         """Yield the existing records of the tasks."""
         for task in tasks:
             async with aclosing(
-                self._whole(self._hub.reads.log(self._owner, Scope.task(task), inline=True))
+                self._whole(self._hub.reads.log(self._principal, Scope.task(task), inline=True))
             ) as batches:
                 async for records in batches:
                     for record in records:
@@ -97,14 +97,14 @@ class RunStream:
         """Return the records of the newest task, including future ones."""
         last = self._tasks[-1]
         return aclosing(
-            self._whole(self._hub.reads.follow(self._owner, Scope.task(last), last.first_seq - 1, inline=True))
+            self._whole(self._hub.reads.follow(self._principal, Scope.task(last), last.first_seq - 1, inline=True))
         )
 
     def _whole(self, batches: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
         """Return the records with whole states if the caller reads the records themselves."""
         if not self._extended:
             return batches
-        return complete_states(self._hub, self._owner, self._tasks[0].thread_id, batches)
+        return complete_states(self._hub, self._principal, self._tasks[0].thread_id, batches)
 
     async def frames(self, lines: FanoutCache) -> AsyncGenerator[bytes]:
         """Yield the bytes of the stream."""
@@ -122,7 +122,7 @@ class RunStream:
             past.append(record)
             if visible := self._visible_frames(encoder.write(record), (record,)):
                 yield visible
-        view = (self._owner, self.writer.view, self._tasks[0].created_at, len(self._tasks), self._extended)
+        view = (self._principal.owner, self.writer.view, self._tasks[0].created_at, len(self._tasks), self._extended)
         started_run = self._stop_after > 0 and len(self._tasks) == 1
         follower = lines.join(view, encoder, past, self._rebuild, started_run=started_run)
         past.clear()

@@ -132,7 +132,7 @@ class Server(Handlers):
         """Return the name of the addressed agent. Raises not_found."""
         name = who.need_agent()
         try:
-            return self._hub.agent(name).name
+            return self._hub.agent(who.principal, name).name
         except FaultError as error:
             if error.fault.code is FaultCode.NOT_FOUND:
                 raise
@@ -146,7 +146,7 @@ class Server(Handlers):
         """Describe the agent."""
         who = caller(request)
         name = self._agent(who)
-        info = next((info for info in self._hub.agents() if info.name == name), AgentInfo(name=name))
+        info = next((info for info in self._hub.agents(who.principal) if info.name == name), AgentInfo(name=name))
         return _json(
             w.AgentInfo(
                 name=info.name,
@@ -165,7 +165,7 @@ class Server(Handlers):
         agent = self._agent(who)
         body = await _body(request)
         task_input = {"agent": agent, "input": body.input, "additional_input": body.additional_input or {}}
-        thread = await self._hub.create_thread(who.owner, ThreadChange(extra={"aief": task_input}))
+        thread = await self._hub.create_thread(who.principal, ThreadChange(extra={"aief": task_input}))
         view = await self._view(who, thread.thread_id, agent)
         headers = {"Babelgate-Thread": view.thread_id, **confirm(active=is_activated(request))}
         return _json(view.task_with_steps(), headers)
@@ -177,8 +177,8 @@ class Server(Handlers):
         page, size = _page_and_size(request)
         where = ThreadFilter(agent=agent, protocol="aief")
         # Newest first: clients read one page, and look for the tasks that they have just created.
-        threads = await self._hub.reads.threads(who.owner, where, limit=size, offset=(page - 1) * size)
-        total = await self._hub.reads.count_threads(who.owner, where)
+        threads = await self._hub.reads.threads(who.principal, where, limit=size, offset=(page - 1) * size)
+        total = await self._hub.reads.count_threads(who.principal, where)
         shell = w.TaskListResponse(tasks=[], pagination=page_of(total, page, size))
         return await list_response(w.dump(shell), self._tasks(who, agent, threads), name="tasks")
 
@@ -223,7 +223,7 @@ class Server(Handlers):
     async def _unchecked_view(self, who: Caller, thread_id: str, agent: str) -> TaskView:
         """Return the agent's task on a thread, even if it is not visible to the agent's callers."""
         name = (TaskView, agent)
-        return await self._hub.reads.snapshot(who.owner, thread_id, name, partial(TaskView, thread_id, agent))
+        return await self._hub.reads.snapshot(who.principal, thread_id, name, partial(TaskView, thread_id, agent))
 
     # Steps
 
@@ -244,7 +244,7 @@ class Server(Handlers):
         has marked steps, each run is one step, and only the runs of the page are read."""
         who, thread_id, agent = self._resolve_request(request)
         with _as_missing_task(thread_id):
-            runs = await self._hub.reads.run_page(who.owner, thread_id, agent, limit=size, offset=first)
+            runs = await self._hub.reads.run_page(who.principal, thread_id, agent, limit=size, offset=first)
         if runs is None or not runs.total:
             view = await self._view(who, thread_id, agent)
             places = view.places()
@@ -298,8 +298,8 @@ class Server(Handlers):
     async def _records(self, who: Caller, thread_id: str, run_id: str, activation: "_Activation") -> JsonObject:
         """Return the records of a run after the requested one, up to the limit of a slice."""
         page = Slice()
-        log = self._hub.reads.log(who.owner, Scope(thread_id, "run", run_id), activation.start, inline=True)
-        async with aclosing(complete_states(self._hub, who.owner, thread_id, log)) as batches:
+        log = self._hub.reads.log(who.principal, Scope(thread_id, "run", run_id), activation.start, inline=True)
+        async with aclosing(complete_states(self._hub, who.principal, thread_id, log)) as batches:
             async for records in batches:
                 for record in records:
                     page.add(record)
@@ -331,7 +331,7 @@ class Server(Handlers):
                     if activation is not None and not has_no_input and view.progress(run_id).ended:
                         # The records have reported the whole run, so the new input is for the next run.
                         change = ThreadChange(extra={"aief": view.note(run_id, view.progress(run_id).steps)})
-                        await self._hub.change_thread(who.owner, thread_id, change)
+                        await self._hub.change_thread(who.principal, thread_id, change)
                         continue
                     return await self._reveal(who, view, next_step.reveal, body, activation)
                 try:
@@ -352,7 +352,7 @@ class Server(Handlers):
         """Return a further step of a run that an earlier POST began. First, the request for the step is committed."""
         run_id, number = step
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1)})
-        await self._hub.change_thread(who.owner, view.thread_id, change)
+        await self._hub.change_thread(who.principal, view.thread_id, change)
         view = await self._wait_for_step(who, view, run_id, number)
         if not view.is_over(run_id, number):
             return await self._cut_short(who, view, run_id, number, activation)
@@ -365,7 +365,7 @@ class Server(Handlers):
         """Return an unfinished step, because the gateway is shutting down. The step may be over when its caller
         returns. The next POST then returns this step first, and starts no unrequested turn."""
         change = ThreadChange(extra={"aief": view.note(run_id, number + 1, cut=True)})
-        await self._hub.change_thread(who.owner, view.thread_id, change)
+        await self._hub.change_thread(who.principal, view.thread_id, change)
         return await self._step(who, view, view.step(run_id, number), run_id, activation)
 
     async def _begin(
@@ -402,7 +402,7 @@ class Server(Handlers):
             continues=last.task_id if last is not None and last.is_terminal else None,
             if_missing="reject",
         )
-        return (await self._hub.submit(who.owner, extension.start.apply(submission))).run_id
+        return (await self._hub.submit(who.principal, extension.start.apply(submission))).run_id
 
     async def _answer(
         self, who: Caller, view: TaskView, task: Task, body: w.RequestBody, extension: ExtensionRequest
@@ -424,18 +424,18 @@ class Server(Handlers):
             declined = Answers(
                 task_id=task.task_id, values=values, action="decline", protocol="aief", input=decline_input
             )
-            receipt = await self._hub.answer(who.owner, declined)
+            receipt = await self._hub.answer(who.principal, declined)
             if not extension.answered:
                 return receipt.run_id
         if extension.answered:
             answers = Answers(task_id=task.task_id, values=extension.answered, protocol="aief", input=run_input)
-        return (await self._hub.answer(who.owner, answers)).run_id
+        return (await self._hub.answer(who.principal, answers)).run_id
 
     async def _wait_for_step(self, who: Caller, view: TaskView, run_id: str, number: int) -> TaskView:
         """Return the task when one of its steps is over, or when the gateway shuts down. Records that arrive meanwhile
         are not held: the task is read again at the end."""
         progress = view.progress(run_id)
-        async with aclosing(self._hub.reads.follow(who.owner, Scope(view.thread_id), view.seq)) as batches:
+        async with aclosing(self._hub.reads.follow(who.principal, Scope(view.thread_id), view.seq)) as batches:
             while not progress.is_over(number):
                 try:
                     batch = await anext(batches)
@@ -469,7 +469,9 @@ class Server(Handlers):
         key = decode_key(request.headers.get("idempotency-key"))
         raw = await read_bytes(request)
         upload = await aside(partial(decode_upload, request.headers.get("content-type", ""), raw))
-        artifact = await self._hub.upload(caller(request).owner, view.thread_id, upload.file, upload.folder, key=key)
+        artifact = await self._hub.upload(
+            caller(request).principal, view.thread_id, upload.file, upload.folder, key=key
+        )
         return _json(encode_artifact(artifact), {"Babelgate-Thread": view.thread_id})
 
     async def download_artifact(self, request: AnyRequest) -> Response[Any]:
@@ -490,13 +492,13 @@ class Server(Handlers):
         }
         chunks = list(contents(artifact))
         if len(chunks) == 1 and isinstance(chunks[0], str):
-            stored, pieces = await self._hub.reads.file_pieces(who.owner, chunks[0])
+            stored, pieces = await self._hub.reads.file_pieces(who.principal, chunks[0])
             headers |= {"ETag": f'"{chunks[0]}"', "Content-Length": str(stored.size)}
             # OpenAPI v1, downloadAgentTaskArtifact: the only documented type
             return Pieces(pieces, headers, media_type="application/octet-stream")
         data = b"".join(
             [
-                each if isinstance(each, bytes) else (await self._hub.reads.file(who.owner, each)).inline or b""
+                each if isinstance(each, bytes) else (await self._hub.reads.file(who.principal, each)).inline or b""
                 for each in chunks
             ]
         )

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 from litestar.connection import ASGIConnection
 
-from babelgate.canonical import FaultCode, FaultError, Receipt, Task
+from babelgate.canonical import FaultCode, FaultError, Principal, Receipt, Task
 from babelgate.canonical.printable import printable
 from babelgate.canonical.thread import Loss, losses_by_feature
 
@@ -16,7 +16,7 @@ from babelgate.canonical.thread import Loss, losses_by_feature
 class Caller(msgspec.Struct, frozen=True):
     """The caller of one request."""
 
-    owner: str
+    principal: Principal
     base_url: str
     """Base URL that the caller addressed, without a trailing slash: the public URL, or `…/agent/<name>` below it."""
     agent: str | None
@@ -28,6 +28,11 @@ class Caller(msgspec.Struct, frozen=True):
     reads_only: bool = False
     """True for a HEAD request, and for a request that a page of another site may have caused in a browser. A GET then
     changes nothing, even if its parameters request a change."""
+
+    @property
+    def owner(self) -> str:
+        """Owner of the data that the caller works on. Empty if the path needs no API key and none was sent."""
+        return self.principal.owner
 
     def need_agent(self) -> str:
         """Return the agent of requests that name none. Raises not_found if there is no such agent."""

@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from babelgate.canonical import FaultError, Hub, Receipt
+from babelgate.canonical import FaultError, Hub, Principal, Receipt
 
 log = logging.getLogger("babelgate.left")
 
@@ -44,52 +44,52 @@ class DisconnectNotifier:
                 self._on_disconnect()
 
 
-def canceller(hub: Hub, owner: str, run_id: str, cancels: bool) -> Callable[[], None]:
+def canceller(hub: Hub, principal: Principal, run_id: str, cancels: bool) -> Callable[[], None]:
     """Return the callback for a disconnected reader of a run (`on_disconnect`, `cancel_on_disconnect`). If `cancels`,
     it cancels the run in the background, so that the end of the request cannot interrupt the cancel."""
 
     def cancel_run() -> None:
         if cancels:
-            _detach(_cancel(hub, owner, run_id))
+            _detach(_cancel(hub, principal, run_id))
 
     return cancel_run
 
 
-async def _cancel(hub: Hub, owner: str, run_id: str) -> None:
+async def _cancel(hub: Hub, principal: Principal, run_id: str) -> None:
     if hub.is_stopping:  # the gateway closed the connection, not the caller
         return
     try:
-        await hub.cancel_run(owner, run_id)
+        await hub.cancel_run(principal, run_id)
     except FaultError as error:  # mostly because the run has ended: the reader disconnected after the last frame
         log.debug("run %s was not cancelled: %s", run_id, error)
 
 
-def task_canceller(hub: Hub, owner: str, task_id: str) -> Callable[[], None]:
+def task_canceller(hub: Hub, principal: Principal, task_id: str) -> Callable[[], None]:
     """Return the callback for a disconnected caller that waits for the end of a task. It cancels the task, even if the
     task has stopped for a question."""
 
     def cancel_task() -> None:
-        _detach(_cancel_task(hub, owner, task_id))
+        _detach(_cancel_task(hub, principal, task_id))
 
     return cancel_task
 
 
-async def _cancel_task(hub: Hub, owner: str, task_id: str) -> None:
+async def _cancel_task(hub: Hub, principal: Principal, task_id: str) -> None:
     if hub.is_stopping:
         return
     try:
-        await hub.cancel(owner, task_id)
+        await hub.cancel(principal, task_id)
     except FaultError as error:
         log.debug("task %s was not cancelled: %s", task_id, error)
 
 
-async def accept(hub: Hub, owner: str, work: Coroutine[Any, Any, R]) -> R:
+async def accept(hub: Hub, principal: Principal, work: Coroutine[Any, Any, R]) -> R:
     """Await `work`, which submits or answers, and return its receipt. If the caller disconnects meanwhile, the work is
     still completed, and its task is then cancelled."""
 
     async def cancel(receipt: R) -> None:
         if receipt is not None:
-            await _cancel_task(hub, owner, receipt.task.task_id)
+            await _cancel_task(hub, principal, receipt.task.task_id)
 
     return await finish(work, cancel)
 

@@ -37,7 +37,7 @@ async def answer_file(hub: Hub, request: Request[Any, Any, Any], blob: str) -> R
     as content of the gateway. Raises not_found if there is no such file."""
     if not _BLOB.match(blob):
         raise FaultError(FaultCode.NOT_FOUND, "No such file.")
-    part, pieces = await hub.reads.file_pieces(caller(request).owner, blob)
+    part, pieces = await hub.reads.file_pieces(caller(request).principal, blob)
     name = quote((part.name or blob)[:_NAME_LENGTH], safe="")
     headers = {
         "Content-Disposition": f"attachment; filename*=UTF-8''{name}",

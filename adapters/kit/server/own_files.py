@@ -34,7 +34,7 @@ async def _part(hub: Hub, caller: Caller, part: Part) -> Part:
     if blob is None:
         return part
     try:
-        stored, _ = await hub.reads.file_pieces(caller.owner, blob)
+        stored, _ = await hub.reads.file_pieces(caller.principal, blob)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from functools import partial
 
-from babelgate.canonical import Hub, Record, StateHistory
+from babelgate.canonical import Hub, Principal, Record, StateHistory
 from babelgate.canonical.event import Event, Native, StateSaved, StepStarted
 
 
 async def complete_states(
-    hub: Hub, owner: str, thread_id: str, batches: AsyncGenerator[Sequence[Record]]
+    hub: Hub, principal: Principal, thread_id: str, batches: AsyncGenerator[Sequence[Record]]
 ) -> AsyncGenerator[Sequence[Record]]:
     """Yield the batches with such states replaced by whole ones. `batches` begin at the first record that the readers
     have, and are closed at the end."""
@@ -24,7 +24,7 @@ async def complete_states(
                 if base_id is not None and base_id not in sent:
                     if history is None or history.seq < record.seq:
                         history = await hub.reads.snapshot(
-                            owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner)
+                            principal, thread_id, StateHistory, partial(StateHistory, thread_id, principal.owner)
                         )
                     record = record.replace(event=_whole(record.event, history))
                 if isinstance(record.event, StateSaved) and record.event.checkpoint_id is not None:

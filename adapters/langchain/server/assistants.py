@@ -24,7 +24,7 @@ from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     flag,
-    owner_of,
+    principal_of,
     read_body,
     read_optional_body,
     uuid,
@@ -40,6 +40,7 @@ from babelgate.canonical import (
     FaultError,
     Hub,
     Listed,
+    Principal,
     ThreadFilter,
 )
 from babelgate.canonical.assistant import AssistantOrder
@@ -153,9 +154,9 @@ class AssistantHandlers(Handlers):
             updated_at=0,
         )
         try:
-            if self._system_agent(assistant_id_) is not None:
+            if self._system_agent(principal_of(request), assistant_id_) is not None:
                 raise FaultError(FaultCode.CONFLICT, f"Assistant {assistant_id_} already exists")
-            assistant = await self._hub.assistants.create(owner_of(request), assistant)
+            assistant = await self._hub.assistants.create(principal_of(request), assistant)
         except FaultError as error:
             if error.fault.code is not FaultCode.CONFLICT or body.if_exists != "do_nothing":
                 raise
@@ -181,40 +182,40 @@ class AssistantHandlers(Handlers):
             context=context,
             metadata=body.metadata,
         )
-        system = self._system_agent(current.assistant_id)
+        system = self._system_agent(principal_of(request), current.assistant_id)
         base = None if system is None else _system_assistant(system)
-        changed = await self._hub.assistants.change(owner_of(request), current.assistant_id, change, base)
+        changed = await self._hub.assistants.change(principal_of(request), current.assistant_id, change, base)
         return answer(_encode_assistant(changed))
 
     async def use_version(self, request: AnyRequest) -> Response[Any]:
         """Make a version of an assistant the current one. Raises invalid, not_found."""
         current = await self._path_assistant(request)
         body = await read_body(request, w.Latest)
-        if not await self._hub.assistants.versions(owner_of(request), current.assistant_id) and body.version == 1:
+        if not await self._hub.assistants.versions(principal_of(request), current.assistant_id) and body.version == 1:
             return answer(_encode_assistant(current))
-        changed = await self._hub.assistants.use_version(owner_of(request), current.assistant_id, body.version)
+        changed = await self._hub.assistants.use_version(principal_of(request), current.assistant_id, body.version)
         return answer(_encode_assistant(changed))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
         """Delete an assistant. Of an agent's own assistant only the caller's changes are deleted. Raises invalid,
         not_found, method_not_allowed."""
-        owner, with_threads = owner_of(request), flag(request, "delete_threads")
+        principal, with_threads = principal_of(request), flag(request, "delete_threads")
         assistant = await self._path_assistant(request)
-        if not await self._hub.assistants.delete(owner, assistant.assistant_id):
+        if not await self._hub.assistants.delete(principal, assistant.assistant_id):
             message = f"The default assistant of agent {assistant.agent} cannot be deleted."
             # RFC 9110, 15.5.6: a 405 names the allowed methods.
             raise FaultError(FaultCode.METHOD_NOT_ALLOWED, message, allow=["GET", "PATCH"])
         if with_threads:
-            await self._delete_threads(owner, assistant.assistant_id)
+            await self._delete_threads(principal, assistant.assistant_id)
         return empty_answer(204)
 
-    async def _delete_threads(self, owner: str, assistant_id: str) -> None:
+    async def _delete_threads(self, principal: Principal, assistant_id: str) -> None:
         """Delete the owner's threads whose metadata name the assistant."""
         where = ThreadFilter(metadata={"assistant_id": assistant_id})
-        while (page := await self._hub.reads.threads(owner, where, limit=MAX_PAGE)).count:
+        while (page := await self._hub.reads.threads(principal, where, limit=MAX_PAGE)).count:
             async for view in page:
                 try:
-                    await self._hub.delete_thread(owner, view.thread.thread_id)
+                    await self._hub.delete_thread(principal, view.thread.thread_id)
                 except FaultError as error:
                     if error.fault.code is not FaultCode.NOT_FOUND:
                         raise
@@ -225,20 +226,24 @@ class AssistantHandlers(Handlers):
         order = _ORDERS[body.sort_by or "created_at"]
         descending = body.sort_order != "asc"
         query = self._query(request, body, order, limit=body.limit + 1, offset=body.offset, descending=descending)
-        page = await self._hub.assistants.search(owner_of(request), query)
+        page = await self._hub.assistants.search(principal_of(request), query)
         count = min(page.count, body.limit)
         headers = pagination(body.offset, count, more=page.count > count)
         return await list_response(b"[]", _encode_assistants(page, count, select), headers=headers)
 
     async def count(self, request: AnyRequest) -> Response[Any]:
         query = self._query(request, await read_optional_body(request, w.AssistantCount))
-        return answer(await self._hub.assistants.count(owner_of(request), query))
+        return answer(await self._hub.assistants.count(principal_of(request), query))
 
     def _query(
         self, request: AnyRequest, filter_: w.AssistantCount, order: AssistantOrder = "created_at", **page: Any
     ) -> AssistantQuery:
         infos = self._visible_agents(request)
-        agents = None if len(infos) == len(self._hub.agents()) else frozenset(info.name for info in infos)
+        agents = (
+            None
+            if len(infos) == len(self._hub.agents(principal_of(request)))
+            else frozenset(info.name for info in infos)
+        )
         if filter_.graph_id is not None:
             agents = (agents or frozenset({filter_.graph_id})) & {filter_.graph_id}
         # Without another order, system assistants are in the order of the configuration: the last one is the oldest.
@@ -261,14 +266,14 @@ class AssistantHandlers(Handlers):
     async def versions(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, w.Page)
         assistant = await self._path_assistant(request)
-        numbers = await self._hub.assistants.versions(owner_of(request), assistant.assistant_id)
-        versions = _each_version(self._hub, owner_of(request), assistant, numbers)
+        numbers = await self._hub.assistants.versions(principal_of(request), assistant.assistant_id)
+        versions = _each_version(self._hub, principal_of(request), assistant, numbers)
         return await list_response(b"[]", _encode_versions(versions, body))
 
     async def graph(self, request: AnyRequest) -> Response[Any]:
         """Return the graph of an agent. An agent that is not a graph is shown as one node."""
         depth, info = _depth(request.query_params.get("xray") or "false"), await self._path_agent(request)
-        agent = self._hub.introspectable_agent(info.name)
+        agent = self._hub.introspectable_agent(principal_of(request), info.name)
         if agent is not None and (graph := await agent.draw(depth)) is not None:
             return answer(graph)
         path = ("__start__", info.name, "__end__")
@@ -287,7 +292,7 @@ class AssistantHandlers(Handlers):
         return answer(body, headers=confirm(active=is_activated(request)))
 
     async def subgraphs(self, request: AnyRequest) -> Response[Any]:
-        agent = self._hub.introspectable_agent((await self._path_agent(request)).name)
+        agent = self._hub.introspectable_agent(principal_of(request), (await self._path_agent(request)).name)
         if agent is None:
             return answer({})
         return answer(await agent.subgraphs(request.path_params.get("namespace"), flag(request, "recurse")) or {})
@@ -296,7 +301,8 @@ class AssistantHandlers(Handlers):
 
     def _visible_agents(self, request: AnyRequest) -> Sequence[AgentInfo]:
         """Return the agents that the request can see: only one, if its base URL is that of one agent."""
-        who, infos = caller(request), self._hub.agents()
+        who = caller(request)
+        infos = self._hub.agents(who.principal)
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
             return [info for info in infos if info.name == who.agent]
         return infos
@@ -307,15 +313,15 @@ class AssistantHandlers(Handlers):
         infos = self._visible_agents(request)
         return next((info for info in infos if info.name in names or assistant_id(info.name) in names), None)
 
-    def _system_agent(self, assistant_id_: str) -> AgentInfo | None:
-        return next((info for info in self._hub.agents() if assistant_id(info.name) == assistant_id_), None)
+    def _system_agent(self, principal: Principal, assistant_id_: str) -> AgentInfo | None:
+        return next((info for info in self._hub.agents(principal) if assistant_id(info.name) == assistant_id_), None)
 
     async def _path_assistant(self, request: AnyRequest) -> Assistant:
         return await self._assistant(request, uuid(request.path_params["assistant_id"], "assistant"))
 
     async def _assistant(self, request: AnyRequest, assistant_id_: str) -> Assistant:
         """Return an assistant by its UUID. Raises not_found."""
-        assistant = await self._hub.assistants.get(owner_of(request), assistant_id_)
+        assistant = await self._hub.assistants.get(principal_of(request), assistant_id_)
         if assistant is None and (system := self._find(request, assistant_id_)) is not None:
             return _system_assistant(system)
         if assistant is None or assistant.agent not in [info.name for info in self._shown_agents(request, assistant)]:
@@ -326,7 +332,11 @@ class AssistantHandlers(Handlers):
         """Return the agents that the request can see. If it can see all agents, the assistant's agent is included even
         after its removal from the configuration."""
         infos = self._visible_agents(request)
-        return [*infos, AgentInfo(name=assistant.agent)] if len(infos) == len(self._hub.agents()) else infos
+        return (
+            [*infos, AgentInfo(name=assistant.agent)]
+            if len(infos) == len(self._hub.agents(principal_of(request)))
+            else infos
+        )
 
     async def _path_agent(self, request: AnyRequest) -> AgentInfo:
         """Return the graph in the path, which names it directly or by an assistant. Raises not_found, invalid."""
@@ -421,14 +431,14 @@ async def _encode_assistants(
 
 
 async def _each_version(
-    hub: Hub, owner: str, assistant: Assistant, numbers: Sequence[int]
+    hub: Hub, principal: Principal, assistant: Assistant, numbers: Sequence[int]
 ) -> AsyncGenerator[Assistant]:
     """Yield the versions of an assistant, newest first. An assistant that was never changed has only its current
     version."""
     if not numbers:
         yield assistant
     for number in numbers:
-        version = await hub.assistants.version(owner, assistant.assistant_id, number)
+        version = await hub.assistants.version(principal, assistant.assistant_id, number)
         if version is not None:
             yield version
 

@@ -11,10 +11,10 @@ from babelgate.adapters.kit.server.listed import Pieces
 from babelgate.adapters.langchain.server.answers import empty_answer, ids, run_paths
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import find_path_run, find_run, not_found
-from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, uuid
+from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, principal_of, read_body, uuid
 from babelgate.adapters.langchain.server.wait import body_of, keep_alive, outcome
 from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunsCancel
-from babelgate.canonical import FaultCode, FaultError, Hub, Run, RunFilter, RunStatus
+from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Run, RunFilter, RunStatus
 from babelgate.canonical.value import JsonObject
 
 _NONE_FOUND: Final = "No runs found to cancel."
@@ -42,39 +42,39 @@ class CancelHandlers(Handlers):
 
     async def cancel(self, request: AnyRequest) -> Response[Any]:
         """Cancel the run in the path. Raises invalid, not_found."""
-        owner = owner_of(request)
+        principal = principal_of(request)
         is_platform = dialect_of(request) == "langgraph" and "thread_id" in request.path_params
         is_waiting, rollback = flag(request, "wait"), _rollback(request, strict=not is_platform)
         try:
             run = await find_path_run(self._hub, request)
         except FaultError as error:
             raise not_found(error, _NONE_FOUND) from error
-        cancelled_run = await self._cancel(owner, run.run_id, rollback=rollback)
+        cancelled_run = await self._cancel(principal, run.run_id, rollback=rollback)
         if not is_platform:
             if is_waiting:
-                await self._end(owner, cancelled_run)
+                await self._end(principal, cancelled_run)
             # OpenAPI 0.1.6, /runs/{run_id}/cancel: 204, with or without waiting.
             return empty_answer(204, ids(run))
         if not is_waiting:
             # langgraph-api 0.16.7: 202, and no body.
             return empty_answer(202, ids(run))
-        pieces = keep_alive(lambda: self._end(owner, cancelled_run))
+        pieces = keep_alive(lambda: self._end(principal, cancelled_run))
         return Pieces(pieces, ids(run) | run_paths(run.thread_id, run.run_id, "join"))
 
-    async def _end(self, owner: str, run: Run) -> JsonObject:
+    async def _end(self, principal: Principal, run: Run) -> JsonObject:
         """Wait for the end of a run that is being cancelled, and return the resulting values."""
         if run.removed:
             return {}
         after = run.first_seq - 1
         return await body_of(
-            outcome(self._hub, run.thread_id, run.run_id, owner, "langgraph", after=after, removed=True)
+            outcome(self._hub, run.thread_id, run.run_id, principal, "langgraph", after=after, removed=True)
         )
 
-    async def _cancel(self, owner: str, run_id: str, *, rollback: bool) -> Run:
+    async def _cancel(self, principal: Principal, run_id: str, *, rollback: bool) -> Run:
         """Request the cancellation of a run. Raises not_found with the protocol's text if the run does not exist or has
         ended."""
         try:
-            return await self._hub.cancel_run(owner, run_id, rollback=rollback)
+            return await self._hub.cancel_run(principal, run_id, rollback=rollback)
         except FaultError as error:
             if error.fault.code in (FaultCode.TASK_ENDED, FaultCode.NOT_FOUND):
                 raise FaultError(FaultCode.NOT_FOUND, _NONE_MATCHES) from error
@@ -83,20 +83,20 @@ class CancelHandlers(Handlers):
     async def cancel_many(self, request: AnyRequest) -> Response[Any]:
         """Cancel all runs with a status, or some runs of a thread. Raises invalid, and not_found if none was
         cancelled."""
-        owner = owner_of(request)
+        principal = principal_of(request)
         body = await read_body(request, RunsCancel)
         rollback = _rollback(request, strict=False)
         if body.status is not None and body.thread_id is None and not body.run_ids:
-            run_ids = await self._active(owner, body.status)
+            run_ids = await self._active(principal, body.status)
         elif body.status is None and body.thread_id is not None and body.run_ids:
-            run_ids = await self._find_runs(owner, body.thread_id, body.run_ids)
+            run_ids = await self._find_runs(principal, body.thread_id, body.run_ids)
         else:
             # langgraph-api 0.16.7 accepts only one of the two forms.
             raise FaultError(FaultCode.INVALID, "Give either status, or thread_id and run_ids.")
         cancelled = 0
         for run_id in run_ids:
             try:
-                await self._cancel(owner, run_id, rollback=rollback)
+                await self._cancel(principal, run_id, rollback=rollback)
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
@@ -106,24 +106,24 @@ class CancelHandlers(Handlers):
             raise FaultError(FaultCode.NOT_FOUND, _NONE_MATCHES if run_ids else _NONE_FOUND)
         return empty_answer(204)
 
-    async def _find_runs(self, owner: str, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
+    async def _find_runs(self, principal: Principal, thread_id: str, run_ids: Sequence[str]) -> Sequence[str]:
         """Return the ids of the runs that exist on the thread. Raises invalid."""
         thread_id = uuid(thread_id, "thread")
         existing_ids: list[str] = []
         for run_id in dict.fromkeys(uuid(id_, "run") for id_ in run_ids):
             try:
-                existing_ids.append((await find_run(self._hub, owner, run_id, thread_id)).run_id)
+                existing_ids.append((await find_run(self._hub, principal, run_id, thread_id)).run_id)
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
         return existing_ids
 
-    async def _active(self, owner: str, status: str) -> Sequence[str]:
+    async def _active(self, principal: Principal, status: str) -> Sequence[str]:
         """Return the ids of the owner's runs that are pending, running, or both."""
         every = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
         where = RunFilter(status=every if status == "all" else frozenset({RunStatus(status)}))
         active_ids: dict[str, None] = {}
-        while (page := await self._hub.reads.runs(owner, where, limit=MAX_PAGE, offset=len(active_ids))).count:
+        while (page := await self._hub.reads.runs(principal, where, limit=MAX_PAGE, offset=len(active_ids))).count:
             count = len(active_ids)
             active_ids |= {run.run_id: None async for run in page}
             if len(active_ids) == count:  # runs ended in the meantime, and the whole page was seen before
@@ -133,35 +133,35 @@ class CancelHandlers(Handlers):
     async def delete(self, request: AnyRequest) -> Response[Any]:
         """Delete a run. In LangGraph's dialect an active run is cancelled first. Raises not_found, invalid, and
         conflict for an active run in the Agent Protocol."""
-        owner = owner_of(request)
+        principal = principal_of(request)
         run = await find_path_run(self._hub, request)
         if run.has_ended:
-            await self._remove(owner, run)
+            await self._remove(principal, run)
             return empty_answer(204)
         # The README: "Delete a finished run. A pending run needs to be cancelled first."
         if dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.CONFLICT, f"Run {run.run_id} is {run.status}: cancel it first.")
         try:
-            await self._end(owner, await self._hub.cancel_run(owner, run.run_id, rollback=True))
+            await self._end(principal, await self._hub.cancel_run(principal, run.run_id, rollback=True))
         except FaultError as error:
             if error.fault.code is not FaultCode.TASK_ENDED:  # it ended just now
                 raise not_found(error, "Run not found") from error
-        run = await self._hub.reads.run(owner, run.run_id)
+        run = await self._hub.reads.run(principal, run.run_id)
         if not run.removed:  # another request was already cancelling it, or it ended first
-            await self._remove(owner, run)
+            await self._remove(principal, run)
         return empty_answer(204)
 
-    async def _remove(self, owner: str, run: Run) -> None:
+    async def _remove(self, principal: Principal, run: Run) -> None:
         """Remove a run that has ended, and cancel its task if that waits for an answer."""
-        task = await self._hub.reads.task(owner, run.task_id)
+        task = await self._hub.reads.task(principal, run.task_id)
         if run.status is RunStatus.PAUSED and task.is_waiting:  # its question is removed with it
             try:
-                await self._hub.cancel(owner, task.task_id)
+                await self._hub.cancel(principal, task.task_id)
             except FaultError as error:
                 if error.fault.code is not FaultCode.TASK_ENDED:
                     raise
         try:
-            await self._hub.remove_run(owner, run.run_id)
+            await self._hub.remove_run(principal, run.run_id)
         except FaultError as error:
             raise not_found(error, "Run not found") from error
 

@@ -38,6 +38,7 @@ from babelgate.canonical import (
     Hub,
     Interrupt,
     Message,
+    Principal,
     Receipt,
     RunInput,
     Submission,
@@ -99,7 +100,7 @@ class PreparedRun:
     """A valid request for a run that is not committed yet."""
 
     hub: Hub
-    owner: str
+    principal: Principal
     dialect: Dialect
     agent: AgentInfo
     modes: tuple[str, ...]
@@ -118,14 +119,14 @@ class PreparedRun:
             receipts = [await self._answer(answers) for answers in self.ask]
             return Started(receipts[-1], self)
         try:
-            receipt = await self.hub.submit(self.owner, self.ask)
+            receipt = await self.hub.submit(self.principal, self.ask)
         except FaultError as error:
             raise thread_not_found(error, self.ask.thread_id or "") from error
         return Started(receipt, self)
 
     async def _answer(self, answers: Answers) -> Receipt:
         try:
-            return await self.hub.answer(self.owner, answers)
+            return await self.hub.answer(self.principal, answers)
         except FaultError as error:
             if error.fault.code in (FaultCode.NOT_AWAITING, FaultCode.TASK_ENDED):
                 raise FaultError(FaultCode.CONFLICT, "The question has been answered, or its run has ended.") from error
@@ -152,7 +153,7 @@ async def prepare_for(
         thread_id = uuid(body.thread_id, "thread")
     agent_name = body.assistant_id if body.assistant_id is not None else body.agent_id
     agent, assistant = await find_assistant(
-        hub, who.owner, who.need_agent() if agent_name is None else agent_name, dialect
+        hub, who.principal, who.need_agent() if agent_name is None else agent_name, dialect
     )
     configurable = body.config.configurable if body.config is not None else None
     # langgraph-api 0.16.7: 400, with this text.
@@ -178,7 +179,7 @@ async def prepare_for(
         ask = await _submission(common, checkpoint)
     return PreparedRun(
         hub=hub,
-        owner=who.owner,
+        principal=who.principal,
         dialect=dialect,
         agent=agent,
         modes=modes,
@@ -249,8 +250,8 @@ class _Common:
         return (self.body.metadata or {}) if self.extension.metadata is None else self.extension.metadata
 
     @property
-    def owner(self) -> str:
-        return self.who.owner
+    def principal(self) -> Principal:
+        return self.who.principal
 
     @property
     def config(self) -> JsonObject:
@@ -375,14 +376,14 @@ async def _breakpoints(common: _Common) -> Sequence[str]:
     if common.thread_id is None or not common.agent.stateful:
         return ()
     interrupt_ids = [
-        question.interrupt_id for question in await open_questions(common.hub, common.owner, common.thread_id)
+        question.interrupt_id for question in await open_questions(common.hub, common.principal, common.thread_id)
     ]
     return interrupt_ids if all(id_.startswith(BREAKPOINT) for id_ in interrupt_ids) else ()
 
 
 async def _check_questions(common: _Common, thread_id: str) -> None:
     """Refuse an empty input on a thread that waits for an answer, which the hub does not check. Raises invalid."""
-    if pending := await open_questions(common.hub, common.owner, thread_id):
+    if pending := await open_questions(common.hub, common.principal, thread_id):
         raise FaultError(
             FaultCode.INVALID,
             f"The thread waits for an answer, and neither an input nor command.resume is given. {_format_ids(pending)}",
@@ -399,17 +400,17 @@ async def _resume(common: _Common, command: JsonObject, checkpoint: str | None) 
     The latter is a run from an older checkpoint, or a run after a change of the state, which has closed the questions
     (langgraph-api 0.16.7). `useStream` sends the newest checkpoint with each answer.
     """
-    hub, owner, thread_id = common.hub, common.owner, common.thread_id
+    hub, principal, thread_id = common.hub, common.principal, common.thread_id
     if thread_id is None or not common.agent.stateful:
         return await _resume_answers(common, command, checkpoint)
-    has_question = bool(await open_questions(hub, owner, thread_id))
+    has_question = bool(await open_questions(hub, principal, thread_id))
     if checkpoint is None and has_question:
         return await _resume_answers(common, command)
-    head = (await read_history(hub, owner, thread_id)).head
+    head = (await read_history(hub, principal, thread_id)).head
     if checkpoint is not None and (head is None or checkpoint != head.checkpoint_id):
         return await _resume_state(common, command, checkpoint)
     is_changed = head is not None and head.next and head.source in ("update", "fork")
-    if is_changed and not has_question and (await hub.reads.thread_view(owner, thread_id)).status != "busy":
+    if is_changed and not has_question and (await hub.reads.thread_view(principal, thread_id)).status != "busy":
         await _check_names(common, thread_id, (), command["resume"])
         return await _resume_state(common, command, None)
     return await _resume_answers(common, command)
@@ -445,16 +446,16 @@ async def _resume_answers(common: _Common, command: JsonObject, checkpoint: str 
         raise _needs_state(rest)
     if body.after_seconds or checkpoint:
         raise _cannot_resume_later()
-    questions = await open_questions(common.hub, common.owner, thread_id)
+    questions = await open_questions(common.hub, common.principal, thread_id)
     if not questions:
         try:
-            await common.hub.reads.thread(common.owner, thread_id)
+            await common.hub.reads.thread(common.principal, thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
         raise FaultError(FaultCode.CONFLICT, "The thread has no open interrupt to resume.")
     # aegra 0.11.0 ignores the member, and runs both at once.
     if (body.multitask_strategy or _DEFAULT_STRATEGY[common.dialect]) == "reject":
-        view = await common.hub.reads.thread_view(common.owner, thread_id)
+        view = await common.hub.reads.thread_view(common.principal, thread_id)
         if view.status == "busy":
             raise FaultError(FaultCode.CONFLICT, f"Thread {thread_id} is busy.", reason=BUSY)
     await _check_names(common, thread_id, questions, value)
@@ -470,7 +471,7 @@ async def _check_names(common: _Common, thread_id: str, questions: Sequence[Inte
         return
     names = [*value, *(f"{CALL}{key}" for key in value)]
     # langgraph 1.2, pregel/_loop.py: an object with only such keys is answers by id.
-    known_ids = await common.hub.reads.known_interrupts(common.owner, thread_id, names)
+    known_ids = await common.hub.reads.known_interrupts(common.principal, thread_id, names)
     if known_ids - is_open or not (known_ids or any(_GRAPH_ID.fullmatch(key) is None for key in value)):
         closed = ", ".join(key[:100] for key in value if key not in is_open)
         raise FaultError(
@@ -508,7 +509,7 @@ async def _extension_answers(common: _Common) -> tuple[Answers, ...]:
     extension, thread_id = common.extension, common.thread_id
     if thread_id is None:
         raise bad_request("You must provide a thread_id when resuming.")
-    questions = await open_questions(common.hub, common.owner, thread_id)
+    questions = await open_questions(common.hub, common.principal, thread_id)
     by_task: dict[str, list[str]] = {}
     for question in questions:
         if question.interrupt_id in extension.answered or question.interrupt_id in extension.declined:
@@ -569,7 +570,7 @@ async def _next_run(common: _Common, stopped: str) -> str:
     run_id = next_run_id(stopped)
     while True:
         try:
-            await common.hub.reads.run(common.owner, run_id)
+            await common.hub.reads.run(common.principal, run_id)
         except FaultError as error:
             if error.fault.code is FaultCode.NOT_FOUND:
                 return run_id
@@ -577,18 +578,18 @@ async def _next_run(common: _Common, stopped: str) -> str:
         run_id = next_run_id(run_id)
 
 
-async def open_questions(hub: Hub, owner: str, thread_id: str) -> list[Interrupt]:
+async def open_questions(hub: Hub, principal: Principal, thread_id: str) -> list[Interrupt]:
     """Return all open questions of a thread, oldest first."""
     tasks: list[Task] = []
     cursor: str | None = None
     where = TaskFilter(thread_id=thread_id, states=WAITING)
     while True:
-        page = await hub.reads.tasks(owner, where, limit=100, cursor=cursor)
+        page = await hub.reads.tasks(principal, where, limit=100, cursor=cursor)
         tasks += await page.tasks.all()
         cursor = page.next_cursor
         if cursor is None:
             break
-    questions = [question for task in tasks for question in await hub.reads.open_interrupts(owner, task.task_id)]
+    questions = [question for task in tasks for question in await hub.reads.open_interrupts(principal, task.task_id)]
     return sorted(questions, key=lambda question: question.raised_at)
 
 

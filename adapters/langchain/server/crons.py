@@ -22,15 +22,15 @@ from babelgate.adapters.langchain.server.lookup import find_assistant, thread_no
 from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
-    owner_of,
     path_id,
+    principal_of,
     read_body,
     read_optional_body,
     uuid,
 )
 from babelgate.adapters.langchain.wire import crons as w
 from babelgate.adapters.langchain.wire.requests import RunCreate
-from babelgate.canonical import Cron, CronQuery, FaultCode, FaultError, Hub, Listed
+from babelgate.canonical import Cron, CronQuery, FaultCode, FaultError, Hub, Listed, Principal
 from babelgate.canonical.cron import CronOrder
 from babelgate.canonical.value import JsonObject
 
@@ -78,7 +78,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
     ]
 
 
-async def submit(hub: Hub, owner: str, cron: Cron, run_id: str) -> None:
+async def submit(hub: Hub, principal: Principal, cron: Cron, run_id: str) -> None:
     """Start one run of a cron. Raises the hub's fault if it refuses the run."""
     body = {
         **cron.request,
@@ -86,7 +86,7 @@ async def submit(hub: Hub, owner: str, cron: Cron, run_id: str) -> None:
         "metadata": {**cron.metadata, "cron_id": cron.cron_id},
         "on_completion": "keep" if cron.keep else "delete",
     }
-    who = Caller(owner=owner, base_url="", agent=None)
+    who = Caller(principal, base_url="", agent=None)
     launch = await prepare_for(hub, who, "langgraph", validate(RunCreate, body), cron.thread_id, run_id)
     await launch.start()
 
@@ -97,11 +97,11 @@ class CronHandlers(Handlers):
 
     async def create(self, request: AnyRequest) -> Response[Any]:
         """Create a cron. Raises invalid, not_found, too_large, queue_full."""
-        owner = owner_of(request)
+        principal = principal_of(request)
         thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
         body = await read_body(request, w.CronCreate)
         _check(body)
-        agent, assistant = await find_assistant(self._hub, owner, body.assistant_id)
+        agent, assistant = await find_assistant(self._hub, principal, body.assistant_id)
         cron = Cron(
             cron_id=str(uuid4()),
             agent=agent.name,
@@ -117,17 +117,17 @@ class CronHandlers(Handlers):
             metadata=body.metadata or {},
         )
         try:
-            cron = await self._hub.crons.create(owner, cron, body.webhook)
+            cron = await self._hub.crons.create(principal, cron, body.webhook)
         except FaultError as error:
             raise thread_not_found(error, thread_id or "") from error
-        return answer(_encode(cron, owner))
+        return answer(_encode(cron, principal.owner))
 
     async def get(self, request: AnyRequest) -> Response[Any]:
-        return answer(_encode(await self._path_cron(request), owner_of(request)))
+        return answer(_encode(await self._path_cron(request), principal_of(request).owner))
 
     async def _path_cron(self, request: AnyRequest) -> Cron:
         cron_id = path_id(request, "cron")
-        cron = await self._hub.crons.get(owner_of(request), cron_id)
+        cron = await self._hub.crons.get(principal_of(request), cron_id)
         if cron is None:
             raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
         return cron
@@ -151,13 +151,13 @@ class CronHandlers(Handlers):
         if not changes:
             # langgraph-api 0.16.7: 400, and not 422.
             raise bad_request("There is nothing to change.")
-        cron = await self._hub.crons.change(owner_of(request), current.cron_id, changes, body.webhook)
-        return answer(_encode(cron, owner_of(request)))
+        cron = await self._hub.crons.change(principal_of(request), current.cron_id, changes, body.webhook)
+        return answer(_encode(cron, principal_of(request).owner))
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
         """Delete a cron. Raises invalid, not_found."""
         cron_id = path_id(request, "cron")
-        if not await self._hub.crons.delete(owner_of(request), cron_id):
+        if not await self._hub.crons.delete(principal_of(request), cron_id):
             raise FaultError(FaultCode.NOT_FOUND, f"Cron with ID {cron_id} not found")
         return empty_answer(204)
 
@@ -173,20 +173,20 @@ class CronHandlers(Handlers):
             limit=body.limit + 1,
             offset=body.offset,
         )
-        page = await self._hub.crons.search(owner_of(request), query)
+        page = await self._hub.crons.search(principal_of(request), query)
         count = min(page.count, body.limit)
         headers = pagination(body.offset, count, more=page.count > count)
-        crons = _encode_crons(page, count, select, owner_of(request))
+        crons = _encode_crons(page, count, select, principal_of(request).owner)
         return await list_response(b"[]", crons, headers=headers)
 
     async def count(self, request: AnyRequest) -> Response[Any]:
         query = await self._query(request, await read_optional_body(request, w.CronCount))
-        return answer(await self._hub.crons.count(owner_of(request), query))
+        return answer(await self._hub.crons.count(principal_of(request), query))
 
     async def _query(self, request: AnyRequest, filter_: w.CronCount, **more: Any) -> CronQuery:
         assistant_id = filter_.assistant_id
         if assistant_id is not None:
-            agent, assistant = await find_assistant(self._hub, owner_of(request), assistant_id)
+            agent, assistant = await find_assistant(self._hub, principal_of(request), assistant_id)
             assistant_id = state.assistant_id(agent.name) if assistant is None else assistant.assistant_id
         thread_id = None if filter_.thread_id is None else uuid(filter_.thread_id, "thread")
         return CronQuery(assistant_id=assistant_id, thread_id=thread_id, metadata=filter_.metadata or {}, **more)

@@ -19,7 +19,7 @@ from babelgate.adapters.langchain.server.answers import select_members
 from babelgate.adapters.langchain.server.create_run import open_questions, prepare
 from babelgate.adapters.langchain.server.dialect import dialect_of
 from babelgate.adapters.langchain.server.lookup import find_run, read_history
-from babelgate.adapters.langchain.server.parameters import Connection, owner_of
+from babelgate.adapters.langchain.server.parameters import Connection, principal_of
 from babelgate.adapters.langchain.wire.requests import MAX_PAGE, RunCreate
 from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvents, to_camel_case
 from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Revision, Run, Scope
@@ -79,7 +79,7 @@ class Commands:
     def __init__(self, hub: Hub, connection: Connection, thread_id: str) -> None:
         self._hub = hub
         self._connection = connection
-        self._owner = owner_of(connection)
+        self._principal = principal_of(connection)
         self._thread_id = thread_id
         self.camel = dialect_of(connection) == "agent-protocol"
         self._handlers: Mapping[str, Callable[[JsonObject], Awaitable[tuple[JsonObject, int]]]] = {
@@ -128,7 +128,7 @@ class Commands:
         # CDDL 0.0.13 puts an input into the active run; in langgraph-api 0.16.7 it waits behind the run.
         body: JsonObject = {"multitask_strategy": strategy if is_known else "enqueue"}
         # langgraph-api 0.16.7: run.start on a thread that is interrupted resumes it.
-        if value is not None and await open_questions(self._hub, self._owner, self._thread_id):
+        if value is not None and await open_questions(self._hub, self._principal, self._thread_id):
             body["command"] = {"resume": value}
         else:
             body["input"] = value
@@ -159,15 +159,15 @@ class Commands:
 
     async def _is_busy(self) -> bool:
         try:
-            return (await self._hub.reads.thread_view(self._owner, self._thread_id)).status == "busy"
+            return (await self._hub.reads.thread_view(self._principal, self._thread_id)).status == "busy"
         except FaultError:  # the thread does not exist yet
             return False
 
     async def _respond(self, params: JsonObject) -> tuple[JsonObject, int]:
-        questions = await open_questions(self._hub, self._owner, self._thread_id)
+        questions = await open_questions(self._hub, self._principal, self._thread_id)
         answers = dict(_decode_response(entry, questions) for entry in _entries(params))
         first = next(question for question in questions if question.interrupt_id in answers)
-        task = await self._hub.reads.task(self._owner, first.task_id)
+        task = await self._hub.reads.task(self._principal, first.task_id)
         command: JsonObject = {"resume": answers}
         command.update((name, params[name]) for name in ("update", "goto") if params.get(name) is not None)
         _, seq = await self._launch(task.agent, params, {"command": command})
@@ -185,12 +185,12 @@ class Commands:
         """Return the places of a run that has started. They come from the run's own records; earlier records show which
         other questions are open."""
         run = await self._run_to_show(get_member(params, "run_id"))
-        previous = await self._hub.reads.last_begun(self._owner, self._thread_id, ended_before=run.last_seq)
+        previous = await self._hub.reads.last_begun(self._principal, self._thread_id, ended_before=run.last_seq)
         begins = max(run.first_seq - 1, 0 if previous is None else previous.last_seq)
-        view = StreamParameters(thread_id=self._thread_id, owner=self._owner, run_id=run.run_id, modes=())
-        history = await read_history(self._hub, self._owner, self._thread_id, begins)
+        view = StreamParameters(thread_id=self._thread_id, owner=self._principal.owner, run_id=run.run_id, modes=())
+        history = await read_history(self._hub, self._principal, self._thread_id, begins)
         events = ThreadEvents(view, _no_event, history)
-        async with aclosing(self._hub.reads.log(self._owner, Scope(self._thread_id), begins)) as batches:
+        async with aclosing(self._hub.reads.log(self._principal, Scope(self._thread_id), begins)) as batches:
             async for records in batches:
                 for record in records:
                     events.write(record)
@@ -202,9 +202,9 @@ class Commands:
         """Return the run with an id, or the newest one. Raises Refused if it does not exist or has not started."""
         try:
             if run_id is None:
-                run = await self._hub.reads.last_begun(self._owner, self._thread_id)
+                run = await self._hub.reads.last_begun(self._principal, self._thread_id)
             else:
-                run = await find_run(self._hub, self._owner, str(run_id), self._thread_id)
+                run = await find_run(self._hub, self._principal, str(run_id), self._thread_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
@@ -215,7 +215,7 @@ class Commands:
 
     async def _state(self, params: JsonObject) -> tuple[JsonObject, int]:
         ns = strings(get_member(params, "namespace") or [], "namespace")
-        history = await read_history(self._hub, self._owner, self._thread_id)
+        history = await read_history(self._hub, self._principal, self._thread_id)
         revision = history.head if not ns else next(history.newest(ns), None)
         if ns and revision is None:
             raise Refused("no_such_namespace", f"There is no known state of {'|'.join(ns)[:100]}")
@@ -231,7 +231,7 @@ class Commands:
         limit: Any = params.get("limit", _PAGE)
         if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
             raise Refused("invalid_argument", "limit: must be a positive integer")
-        history = await read_history(self._hub, self._owner, self._thread_id)
+        history = await read_history(self._hub, self._principal, self._thread_id)
         before: Any = params.get("before")
         start = history.get(before) if isinstance(before, str) else None
         if before is not None and (start is None or start.ns != ns):
@@ -247,7 +247,7 @@ class Commands:
     async def _fork(self, params: JsonObject) -> tuple[JsonObject, int]:
         """Start a run of the thread's last agent from a checkpoint."""
         checkpoint: Any = get_member(params, "checkpoint_id")
-        history = await read_history(self._hub, self._owner, self._thread_id)
+        history = await read_history(self._hub, self._principal, self._thread_id)
         if not isinstance(checkpoint, str) or history.get(checkpoint) is None:
             raise Refused("no_such_checkpoint", f"Checkpoint {str(checkpoint)[:100]!r} not found")
         runs = list(history.fold.runs.values())

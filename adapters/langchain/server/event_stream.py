@@ -29,10 +29,10 @@ from babelgate.adapters.langchain.server.create_run import bad_request
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.event_commands import Commands, Refused, error_reply
 from babelgate.adapters.langchain.server.lookup import read_history
-from babelgate.adapters.langchain.server.parameters import AnyRequest, Connection, owner_of, path_id
+from babelgate.adapters.langchain.server.parameters import AnyRequest, Connection, path_id, principal_of
 from babelgate.adapters.langchain.server.stream import stream_response
 from babelgate.adapters.langchain.write.thread_events import EVENTS_PER_RECORD, ThreadEvent, ThreadEvents
-from babelgate.canonical import FaultCode, FaultError, Hub, Record, Scope, StateHistory
+from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Record, Scope, StateHistory
 from babelgate.canonical.json import as_object
 from babelgate.canonical.value import JsonObject
 
@@ -65,14 +65,18 @@ class EventHandlers(Handlers):
             subscription = parse_subscription(as_object(None if body is ABSENT else body))
         except FaultError as error:
             raise error if view.dialect == "agent-protocol" else bad_request(error.fault.message) from error
-        return stream_response(self._frames(view, subscription), {"Babelgate-Thread": view.thread_id})
+        return stream_response(
+            self._frames(principal_of(request), view, subscription), {"Babelgate-Thread": view.thread_id}
+        )
 
-    async def _frames(self, view: StreamParameters, subscription: Subscription) -> AsyncGenerator[bytes]:
-        if not await self._hub.reads.await_thread(view.owner, view.thread_id):
+    async def _frames(
+        self, principal: Principal, view: StreamParameters, subscription: Subscription
+    ) -> AsyncGenerator[bytes]:
+        if not await self._hub.reads.await_thread(principal, view.thread_id):
             return
-        history, time_slice = await _history_before(self._hub, view, subscription.since), TimeSlice()
+        history, time_slice = await _history_before(self._hub, principal, view, subscription.since), TimeSlice()
         events = ThreadEvents(view, subscription.is_subscribed, history)
-        async with aclosing(_batches(self._hub, view, history.seq)) as batches:
+        async with aclosing(_batches(self._hub, principal, view, history.seq)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []
                 for record in batch:
@@ -127,7 +131,7 @@ _WEBSOCKET_COMMANDS: Final = {
 def _view(connection: Connection) -> StreamParameters:
     return StreamParameters(
         thread_id=path_id(connection, "thread"),
-        owner=owner_of(connection),
+        owner=principal_of(connection).owner,
         run_id=None,
         modes=(),
         dialect=dialect_of(connection),
@@ -135,7 +139,7 @@ def _view(connection: Connection) -> StreamParameters:
     )
 
 
-async def _history_before(hub: Hub, view: StreamParameters, since: int | None) -> StateHistory:
+async def _history_before(hub: Hub, principal: Principal, view: StreamParameters, since: int | None) -> StateHistory:
     """Return the thread as it was at the end of the last run before the event `since`, or before the newest run.
 
     The events after it can be derived from there. The history is empty at the thread's start, and for a thread that is
@@ -143,21 +147,23 @@ async def _history_before(hub: Hub, view: StreamParameters, since: int | None) -
     """
     empty = StateHistory(view.thread_id, view.owner)
     try:
-        newest = await hub.reads.last_begun(view.owner, view.thread_id)
+        newest = await hub.reads.last_begun(principal, view.thread_id)
         if newest is None:
             return empty
         before = newest.last_seq if since is None else min(since // EVENTS_PER_RECORD, newest.last_seq)
-        run = await hub.reads.last_begun(view.owner, view.thread_id, ended_before=before)
-        return empty if run is None else await read_history(hub, view.owner, view.thread_id, run.last_seq)
+        run = await hub.reads.last_begun(principal, view.thread_id, ended_before=before)
+        return empty if run is None else await read_history(hub, principal, view.thread_id, run.last_seq)
     except FaultError as error:
         if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.TOO_LARGE):
             raise
         return empty
 
 
-async def _batches(hub: Hub, view: StreamParameters, after: int) -> AsyncGenerator[Sequence[Record]]:
+async def _batches(
+    hub: Hub, principal: Principal, view: StreamParameters, after: int
+) -> AsyncGenerator[Sequence[Record]]:
     """Yield the records of the thread after a seq."""
-    async with aclosing(hub.reads.follow(view.owner, Scope(view.thread_id), after, inline=True)) as batches:
+    async with aclosing(hub.reads.follow(principal, Scope(view.thread_id), after, inline=True)) as batches:
         try:
             async for batch in batches:
                 yield batch
@@ -178,6 +184,7 @@ class _Conversation:
     def __init__(self, hub: Hub, socket: WebSocket[Any, Any, Any], view: StreamParameters) -> None:
         self._hub = hub
         self._socket = socket
+        self._principal = principal_of(socket)
         self._view = view
         self._commands = Commands(hub, socket, view.thread_id)
         self._subscriptions: dict[str, Subscription] = {}
@@ -192,7 +199,7 @@ class _Conversation:
         # No subscription exists yet, so the events before the newest run are read only by subscriptions that request
         # them.
         """Serve the WebSocket until either side closes it."""
-        history = await _history_before(self._hub, self._view, None)
+        history = await _history_before(self._hub, self._principal, self._view, None)
         self._events, self._sent_seq = ThreadEvents(self._view, self._is_subscribed, history), history.seq
         async with asyncio.TaskGroup() as tasks:
             sending = tasks.create_task(self._send_events())
@@ -204,8 +211,8 @@ class _Conversation:
     async def _send_events(self) -> None:
         """Send the events of the thread as they are committed. Close the WebSocket at the end."""
         with suppress(Disconnected):
-            if await self._hub.reads.await_thread(self._view.owner, self._view.thread_id):
-                async with aclosing(_batches(self._hub, self._view, self._sent_seq)) as batches:
+            if await self._hub.reads.await_thread(self._principal, self._view.thread_id):
+                async with aclosing(_batches(self._hub, self._principal, self._view, self._sent_seq)) as batches:
                     async for batch in batches:
                         async with self._send_lock:
                             for record in batch:
@@ -294,9 +301,12 @@ class _Conversation:
         """Yield the earlier events that a subscription includes."""
         if not self._sent_seq:
             return
-        history, time_slice = await _history_before(self._hub, self._view, subscription.since), TimeSlice()
+        history, time_slice = (
+            await _history_before(self._hub, self._principal, self._view, subscription.since),
+            TimeSlice(),
+        )
         events = ThreadEvents(self._view, subscription.is_subscribed, history)
-        log = self._hub.reads.log(self._view.owner, Scope(self._view.thread_id), history.seq, inline=True)
+        log = self._hub.reads.log(self._principal, Scope(self._view.thread_id), history.seq, inline=True)
         try:
             async with aclosing(log) as batches:
                 async for batch in batches:

@@ -24,10 +24,10 @@ from babelgate.adapters.langchain.codec.stream_modes import (
 from babelgate.adapters.langchain.server.answers import answer, ids, run_paths
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
 from babelgate.adapters.langchain.server.lookup import find_path_run, thread_not_found
-from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, owner_of, path_id, words
+from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, path_id, principal_of, words
 from babelgate.adapters.langchain.server.stream import EventId, RunFrameStream, stream_response
 from babelgate.adapters.langchain.server.wait import body_of, error_body, keep_alive, outcome
-from babelgate.canonical import FaultCode, FaultError, Hub, Run
+from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Run
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
@@ -70,25 +70,25 @@ class JoinHandlers(Handlers):
         return await self._join_run(request, await find_path_run(self._hub, request), "agent-protocol", "wait")
 
     async def _join_run(self, request: AnyRequest, run: Run, dialect: Dialect, below: str) -> Response[Any]:
-        owner, extended = owner_of(request), is_activated(request)
+        principal, extended = principal_of(request), is_activated(request)
         paths = {**run_paths(run.thread_id, run.run_id, below), **confirm(active=extended)}
         if run.has_ended:
             # Nothing to wait for: one response, whose headers include the losses.
-            body, losses = await self._wait_for_run(owner, run, dialect, extended=extended)
+            body, losses = await self._wait_for_run(principal, run, dialect, extended=extended)
             return answer(body, headers=ids(run.replace(loss=(*run.loss, *losses))) | paths)
-        on_disconnect = canceller(self._hub, owner, run.run_id, _cancels(request))
-        pieces = keep_alive(lambda: body_of(self._wait_for_run(owner, run, dialect, extended=extended)))
+        on_disconnect = canceller(self._hub, principal, run.run_id, _cancels(request))
+        pieces = keep_alive(lambda: body_of(self._wait_for_run(principal, run, dialect, extended=extended)))
         return Pieces(DisconnectNotifier(pieces, on_disconnect), ids(run) | paths)
 
     async def _wait_for_run(
-        self, owner: str, run: Run, dialect: Dialect, *, extended: bool
+        self, principal: Principal, run: Run, dialect: Dialect, *, extended: bool
     ) -> tuple[JsonObject, Sequence[Loss]]:
         after = run.first_seq - 1
-        return await outcome(self._hub, run.thread_id, run.run_id, owner, dialect, after=after, extended=extended)
+        return await outcome(self._hub, run.thread_id, run.run_id, principal, dialect, after=after, extended=extended)
 
     async def stream(self, request: AnyRequest) -> Response[Any]:
         """Join a run's stream, in the modes that the run was created with, unless the request names others."""
-        owner = owner_of(request)
+        principal = principal_of(request)
         cancels = _cancels(request)
         try:
             run = await find_path_run(self._hub, request)
@@ -99,16 +99,19 @@ class JoinHandlers(Handlers):
             # langgraph-api 0.16.7: a stream with one event, for which langgraph-sdk 0.4.14 raises an error.
             return Response(_NOT_FOUND, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
         view = await self._view(request, run)
-        run_stream, after = RunFrameStream(self._hub, view, self._lines, run.first_seq - 1), _last_event_id(request)
+        run_stream, after = (
+            RunFrameStream(self._hub, principal, view, self._lines, run.first_seq - 1),
+            _last_event_id(request),
+        )
         frames, begins = await run_stream.enter(after)
-        cancelling_frames = DisconnectNotifier(frames, canceller(self._hub, owner, run.run_id, cancels))
+        cancelling_frames = DisconnectNotifier(frames, canceller(self._hub, principal, run.run_id, cancels))
         paths = run_paths(run.thread_id, run.run_id, _reconnect_path(begins))
         headers = {**ids(run), **paths, **confirm(active=view.extended)}
         return stream_response(cancelling_frames, headers)
 
     async def _view(self, request: AnyRequest, run: Run) -> StreamParameters:
-        owner, dialect = owner_of(request), dialect_of(request)
-        created = await self._hub.reads.run_input(owner, run)
+        principal, dialect = principal_of(request), dialect_of(request)
+        created = await self._hub.reads.run_input(principal, run)
         request_extra: JsonObject = created.extra.get("langgraph") or {}
         kwargs: JsonObject = request_extra.get("kwargs") or {}
         modes: Any = words(request, "stream_mode") or None
@@ -118,7 +121,7 @@ class JoinHandlers(Handlers):
             dialect = request_extra.get("dialect") or dialect
         return StreamParameters(
             thread_id=run.thread_id,
-            owner=owner,
+            owner=principal.owner,
             run_id=run.run_id,
             modes=parse_modes(modes, dialect),
             created_at=run.created_at,
@@ -129,7 +132,7 @@ class JoinHandlers(Handlers):
 
     async def stream_thread(self, request: AnyRequest) -> Response[Any]:
         """Follow a thread from run to run. Raises invalid, not_found."""
-        owner, thread_id = owner_of(request), path_id(request, "thread")
+        principal, thread_id = principal_of(request), path_id(request, "thread")
         # The parameter's documented name, and the one that langgraph-sdk 0.4.14 sends.
         modes = parse_thread_modes([*words(request, "stream_modes"), *words(request, "stream_mode")])
         after = _last_event_id(request)
@@ -137,19 +140,19 @@ class JoinHandlers(Handlers):
         if after is None and request.headers.get("last-event-id"):
             raise FaultError(FaultCode.INVALID, "Invalid last-event-id: must be <seq>-<n>, or -1")
         try:
-            thread = await self._hub.reads.thread(owner, thread_id)
+            thread = await self._hub.reads.thread(principal, thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
         view = StreamParameters(
             thread_id=thread_id,
-            owner=owner,
+            owner=principal.owner,
             run_id=None,
             modes=modes,
             created_at=thread.created_at,
             dialect=dialect_of(request),
         )
         path = f"/threads/{thread_id}"
-        frames, begins = await RunFrameStream(self._hub, view, self._lines).enter(after)
+        frames, begins = await RunFrameStream(self._hub, principal, view, self._lines).enter(after)
         location = f"{path}/{_reconnect_path(begins)}"
         headers = {"Babelgate-Thread": thread_id, "Location": location, "Content-Location": path}
         return stream_response(frames, headers)

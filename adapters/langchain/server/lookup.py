@@ -5,13 +5,14 @@ from uuid import UUID
 
 from babelgate.adapters.langchain.codec.state import assistant_id
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
-from babelgate.adapters.langchain.server.parameters import AnyRequest, owner_of, path_id
+from babelgate.adapters.langchain.server.parameters import AnyRequest, path_id, principal_of
 from babelgate.canonical import (
     AgentInfo,
     Assistant,
     FaultCode,
     FaultError,
     Hub,
+    Principal,
     Run,
     RunStatus,
     StateHistory,
@@ -30,11 +31,11 @@ def thread_not_found(error: FaultError, thread_id: str) -> FaultError:
     return not_found(error, f"Thread with ID {thread_id} not found")
 
 
-def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo:
+def find_agent(hub: Hub, principal: Principal, text: str, dialect: Dialect = "langgraph") -> AgentInfo:
     """Return an agent by its name, or by the UUID derived from it. Raises not_found, and invalid for an unknown name in
     LangGraph's dialect."""
     try:
-        return hub.agent(text)
+        return hub.agent(principal, text)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
@@ -43,7 +44,7 @@ def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo
         if is_uuid(text):
             # langgraph-api 0.16.7: 404 for an unknown UUID, 422 for an unknown name. The texts are its own.
             raise FaultError(FaultCode.NOT_FOUND, "Thread or assistant not found.") from error
-        names = ", ".join(info.name for info in hub.agents())
+        names = ", ".join(info.name for info in hub.agents(principal))
         excerpt = text if len(text) <= 100 else f"{text[:100]}…"
         raise FaultError(
             FaultCode.INVALID,
@@ -53,19 +54,19 @@ def find_agent(hub: Hub, text: str, dialect: Dialect = "langgraph") -> AgentInfo
 
 
 async def find_assistant(
-    hub: Hub, owner: str, text: str, dialect: Dialect = "langgraph"
+    hub: Hub, principal: Principal, text: str, dialect: Dialect = "langgraph"
 ) -> tuple[AgentInfo, Assistant | None]:
     """Return an agent by its name or by the UUID of one of its assistants. Also return the assistant, if the owner has
     configured it. Raises not_found, invalid."""
     assistant_id_ = str(UUID(text)) if is_uuid(text) else assistant_id(text)
-    assistant = await hub.assistants.get(owner, assistant_id_)
-    return find_agent(hub, text if assistant is None else assistant.agent, dialect), assistant
+    assistant = await hub.assistants.get(principal, assistant_id_)
+    return find_agent(hub, principal, text if assistant is None else assistant.agent, dialect), assistant
 
 
-async def find_run(hub: Hub, owner: str, run_id: str, thread_id: str | None = None) -> Run:
+async def find_run(hub: Hub, principal: Principal, run_id: str, thread_id: str | None = None) -> Run:
     """Return a run that was not removed, from a certain thread or from any. Raises not_found."""
     try:
-        run = await hub.reads.run(owner, run_id)
+        run = await hub.reads.run(principal, run_id)
     except FaultError as error:
         raise not_found(error, "Run not found") from error
     if run.removed or thread_id not in (None, run.thread_id):
@@ -77,26 +78,31 @@ async def find_path_run(hub: Hub, request: AnyRequest) -> Run:
     """Return the run in the path of a request. Raises not_found, invalid."""
     run_id = path_id(request, "run")
     thread_id = path_id(request, "thread") if "thread_id" in request.path_params else None
-    return await find_run(hub, owner_of(request), run_id, thread_id)
+    return await find_run(hub, principal_of(request), run_id, thread_id)
 
 
-async def apply_task_cancel(hub: Hub, owner: str, run: Run) -> Run:
+async def apply_task_cancel(hub: Hub, principal: Principal, run: Run) -> Run:
     """Return the run as cancelled if it stopped for a question and its task was cancelled since. This protocol has runs
     but no tasks, so the run shows that its questions cannot be answered any more."""
     if run.status is not RunStatus.PAUSED:
         return run
     try:
-        task = await hub.reads.task(owner, run.task_id)
+        task = await hub.reads.task(principal, run.task_id)
     except FaultError:  # the thread has been erased
         return run
     return run.replace(status=RunStatus.CANCELLED) if task.state is TaskState.CANCELLED else run
 
 
-async def read_history(hub: Hub, owner: str, thread_id: str, until: int | None = None) -> StateHistory:
+async def read_history(hub: Hub, principal: Principal, thread_id: str, until: int | None = None) -> StateHistory:
     """Return the revisions of a thread, up to now or up to a seq. Raises not_found."""
     try:
         return await hub.reads.snapshot(
-            owner, thread_id, StateHistory, partial(StateHistory, thread_id, owner), until=until, inline=True
+            principal,
+            thread_id,
+            StateHistory,
+            partial(StateHistory, thread_id, principal.owner),
+            until=until,
+            inline=True,
         )
     except FaultError as error:
         raise thread_not_found(error, thread_id) from error

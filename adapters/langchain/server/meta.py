@@ -9,7 +9,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.langchain.server.answers import answer
 from babelgate.adapters.langchain.server.parameters import AnyRequest, flag
-from babelgate.canonical import Hub
+from babelgate.canonical import Hub, Principal
 from babelgate.canonical.value import JsonObject
 
 
@@ -19,7 +19,7 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         """Respond that the gateway is healthy. With `check_db` the database is read first, and a failure is raised.
         `/readyz` checks more."""
         if flag(request, "check_db"):
-            await hub.store.get("", ("ok",), "ok", refresh=False)
+            await hub.store.get(Principal.of_owner(""), ("ok",), "ok", refresh=False)
         # The response of langgraph-api 0.16.7.
         return answer({"ok": True, "services": {}})
 

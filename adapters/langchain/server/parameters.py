@@ -12,7 +12,7 @@ from babelgate.adapters.kit.integer import read_integer
 from babelgate.adapters.kit.json import ABSENT, read_json, validate
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.langchain.wire.requests import Checkpoint
-from babelgate.canonical import FaultCode, FaultError
+from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.value import is_uuid
 
 AnyRequest = Request[Any, Any, Any]
@@ -22,9 +22,9 @@ Connection = ASGIConnection[Any, Any, Any, Any]
 M = TypeVar("M", bound=BaseModel)
 
 
-def owner_of(connection: Connection) -> str:
-    """Return the owner whose data the caller can access."""
-    return caller(connection).owner
+def principal_of(connection: Connection) -> Principal:
+    """Return the principal of a request."""
+    return caller(connection).principal
 
 
 def uuid(text: object, what: str) -> str:

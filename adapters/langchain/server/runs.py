@@ -36,8 +36,8 @@ from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
     number,
-    owner_of,
     path_id,
+    principal_of,
     read_body,
     uuid,
     words,
@@ -100,23 +100,23 @@ class RunHandlers(Handlers):
         return answer(await self._new(started), headers=started.headers | run_paths(receipt.thread_id, receipt.run_id))
 
     async def _new(self, started: Started) -> JsonObject:
-        owner, dialect = started.launch.owner, started.launch.dialect
-        run = await find_run(self._hub, owner, started.receipt.run_id)
-        created = await self._hub.reads.run_input(owner, run)
+        principal, dialect = started.launch.principal, started.launch.dialect
+        run = await find_run(self._hub, principal, started.receipt.run_id)
+        created = await self._hub.reads.run_input(principal, run)
         return _encode_run(_as_created(run, created), created, dialect)
 
     async def create_wait(self, request: AnyRequest) -> Response[Any]:
         started = await self._start_run(request)
         launch, receipt = started.launch, started.receipt
         extended = launch.extended or is_activated(request)
-        wait = partial(outcome, self._hub, receipt.thread_id, receipt.run_id, launch.owner, launch.dialect)
+        wait = partial(outcome, self._hub, receipt.thread_id, receipt.run_id, launch.principal, launch.dialect)
         pieces = keep_alive(lambda: body_of(wait(after=receipt.seq, extended=extended)))
         # langgraph-sdk 0.4.14 requests `Location` when its connection breaks.
         below = "wait" if launch.dialect == "agent-protocol" else "join"
         paths = run_paths(receipt.thread_id, receipt.run_id, below)
         headers = {**started.headers, **paths, **confirm(active=extended)}
         return Pieces(
-            DisconnectNotifier(pieces, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)), headers
+            DisconnectNotifier(pieces, canceller(self._hub, launch.principal, receipt.run_id, launch.cancels)), headers
         )
 
     async def create_stream(self, request: AnyRequest) -> Response[Any]:
@@ -125,7 +125,7 @@ class RunHandlers(Handlers):
         extended = launch.extended or is_activated(request)
         view = StreamParameters(
             thread_id=receipt.thread_id,
-            owner=launch.owner,
+            owner=launch.principal.owner,
             run_id=receipt.run_id,
             modes=launch.modes,
             created_at=receipt.created_at,
@@ -133,9 +133,11 @@ class RunHandlers(Handlers):
             subgraphs=launch.subgraphs,
             extended=extended,
         )
-        frames = await RunFrameStream(self._hub, view, self._lines, receipt.seq).after((0, -1), started_run=True)
+        frames = await RunFrameStream(self._hub, launch.principal, view, self._lines, receipt.seq).after(
+            (0, -1), started_run=True
+        )
         cancelling_frames = DisconnectNotifier(
-            frames, canceller(self._hub, launch.owner, receipt.run_id, launch.cancels)
+            frames, canceller(self._hub, launch.principal, receipt.run_id, launch.cancels)
         )
         headers = {**started.headers, **run_paths(receipt.thread_id, receipt.run_id, "stream")}
         return stream_response(cancelling_frames, {**headers, **confirm(active=extended)})
@@ -158,9 +160,9 @@ class RunHandlers(Handlers):
         return answer(await self._run_body(request, run), headers=ids(run))
 
     async def _run_body(self, request: AnyRequest, run: Run) -> JsonObject:
-        owner = owner_of(request)
-        created = await self._hub.reads.run_input(owner, run)
-        run = await apply_task_cancel(self._hub, owner, run)
+        principal = principal_of(request)
+        created = await self._hub.reads.run_input(principal, run)
+        run = await apply_task_cancel(self._hub, principal, run)
         if dialect_of(request) == "agent-protocol":
             return _encode_run(run, created, "agent-protocol")
         body = _encode_run(run, created, "langgraph")
@@ -170,21 +172,24 @@ class RunHandlers(Handlers):
 
     async def list_runs(self, request: AnyRequest) -> Response[Any]:
         """Return a page of a thread's runs. Raises invalid, not_found."""
-        owner, thread_id = owner_of(request), path_id(request, "thread")
+        principal, thread_id = principal_of(request), path_id(request, "thread")
         limit, offset = number(request, "limit", 10, 1, MAX_PAGE), number(request, "offset", 0, 0)
         names = check_selection(words(request, "select"), _FIELDS, "select")
         where = RunFilter(thread_id=thread_id, status=_statuses(request, request.query_params.get("status")))
         try:
-            await self._hub.reads.thread(owner, thread_id)
+            await self._hub.reads.thread(principal, thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
         return await self._page(request, where, limit, offset, names, {"Babelgate-Thread": thread_id})
 
     async def search(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, RunSearch)
+        agent = None
+        if body.agent_id is not None:
+            agent = find_agent(self._hub, principal_of(request), body.agent_id, dialect_of(request)).name
         where = RunFilter(
             thread_id=None if body.thread_id is None else uuid(body.thread_id, "thread"),
-            agent=None if body.agent_id is None else find_agent(self._hub, body.agent_id, dialect_of(request)).name,
+            agent=agent,
             status=_statuses(request, body.status),
             metadata=body.metadata or {},
         )
@@ -199,7 +204,7 @@ class RunHandlers(Handlers):
         names: Sequence[str] = (),
         headers: Mapping[str, str] | None = None,
     ) -> Response[Any]:
-        page = await self._hub.reads.runs(owner_of(request), where, limit=limit + 1, offset=offset)
+        page = await self._hub.reads.runs(principal_of(request), where, limit=limit + 1, offset=offset)
         pagination_headers = pagination(offset, min(page.count, limit), more=page.count > limit)
         return await list_response(
             b"[]", self._encode_runs(request, page, limit, names), headers={**(headers or {}), **pagination_headers}

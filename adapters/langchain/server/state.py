@@ -23,8 +23,8 @@ from babelgate.adapters.langchain.server.parameters import (
     checkpoint_of,
     flag,
     number,
-    owner_of,
     path_id,
+    principal_of,
     read_body,
     words,
 )
@@ -96,7 +96,7 @@ class StateHandlers(Handlers):
     ) -> Response[Any]:
         thread_id = thread_id or path_id(request, "thread")
         names = check_selection(select, _FIELDS, "select")
-        history = await read_history(self._hub, owner_of(request), thread_id)
+        history = await read_history(self._hub, principal_of(request), thread_id)
         if checkpoint_id is not None:
             revision = _revision(history, checkpoint_id)
         else:
@@ -106,12 +106,12 @@ class StateHandlers(Handlers):
 
     async def update(self, request: AnyRequest) -> Response[Any]:
         """Create a revision of the thread's state. Raises invalid, not_found, conflict."""
-        owner, thread_id = owner_of(request), path_id(request, "thread")
+        principal, thread_id = principal_of(request), path_id(request, "thread")
         body = await read_body(request, StateUpdate)
-        history = await read_history(self._hub, owner, thread_id)
-        thread = await self._hub.reads.thread(owner, thread_id)
+        history = await read_history(self._hub, principal, thread_id)
+        thread = await self._hub.reads.thread(principal, thread_id)
         try:
-            checkpoint_id = await self._hub.update_state(owner, decode_update(thread, history, body))
+            checkpoint_id = await self._hub.update_state(principal, decode_update(thread, history, body))
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
         # The same checkpoint in three members, as in langgraph-api 0.16.7.
@@ -135,7 +135,7 @@ class StateHandlers(Handlers):
     async def _history(self, request: AnyRequest, thread_id: str, search: HistorySearch) -> Response[Any]:
         names = check_selection(search.select or (), _FIELDS, "select")
         before = _before(search.before)
-        history = await read_history(self._hub, owner_of(request), thread_id)
+        history = await read_history(self._hub, principal_of(request), thread_id)
         checkpoint_id = checkpoint_of(search.checkpoint)
         seq = None if before is None else _revision(history, before).seq
         revisions = history.newest(_ns(search.checkpoint), seq)

@@ -14,7 +14,7 @@ from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.langchain.codec.state import format_time
 from babelgate.adapters.langchain.server.answers import answer, empty_answer
 from babelgate.adapters.langchain.server.dialect import both, dialect_of
-from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, owner_of, read_body, read_optional_body
+from babelgate.adapters.langchain.server.parameters import AnyRequest, flag, principal_of, read_body, read_optional_body
 from babelgate.adapters.langchain.wire import store as w
 from babelgate.canonical import FaultCode, FaultError, Hub, Item, ItemQuery, Listed, NamespaceQuery
 from babelgate.canonical.value import JsonObject
@@ -46,7 +46,7 @@ class StoreHandlers(Handlers):
         body = await read_body(request, w.Put)
         # Minutes in LangGraph, seconds in the gateway.
         ttl = None if body.ttl is None else ceil(body.ttl * 60)
-        await self._hub.store.put(owner_of(request), tuple(body.namespace), body.key, body.value, ttl)
+        await self._hub.store.put(principal_of(request), tuple(body.namespace), body.key, body.value, ttl)
         return empty_answer(204)
 
     async def get(self, request: AnyRequest) -> Response[Any]:
@@ -57,7 +57,7 @@ class StoreHandlers(Handlers):
         # Reading an item restarts its ttl, unless the request says otherwise: `refresh_on_read` of langgraph 1.2's
         # stores.
         refresh = "refresh_ttl" not in request.query_params or flag(request, "refresh_ttl")
-        item = await self._hub.store.get(owner_of(request), _namespace(request), key, refresh=refresh)
+        item = await self._hub.store.get(principal_of(request), _namespace(request), key, refresh=refresh)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 200 and null.
         if item is None and dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
@@ -66,7 +66,7 @@ class StoreHandlers(Handlers):
     async def delete(self, request: AnyRequest) -> Response[Any]:
         """Delete an item. Raises not_found in the Agent Protocol."""
         body = await read_body(request, w.Delete)
-        existed = await self._hub.store.delete(owner_of(request), tuple(body.namespace or ()), body.key)
+        existed = await self._hub.store.delete(principal_of(request), tuple(body.namespace or ()), body.key)
         # OpenAPI 0.1.6: 404. langgraph-api 0.16.7: 204, even if there was no item.
         if not existed and dialect_of(request) == "agent-protocol":
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
@@ -77,7 +77,7 @@ class StoreHandlers(Handlers):
         return answer(_encode(await self._item_at(request)))
 
     async def _item_at(self, request: AnyRequest) -> Item:
-        item = await self._hub.store.get(owner_of(request), _labels(request), request.path_params["key"])
+        item = await self._hub.store.get(principal_of(request), _labels(request), request.path_params["key"])
         if item is None:
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return item
@@ -85,19 +85,19 @@ class StoreHandlers(Handlers):
     async def put_at(self, request: AnyRequest) -> Response[Any]:
         """Store the body as the value of the item in the path. Raises invalid, too_large."""
         body = await read_body(request, w.Value)
-        await self._hub.store.put(owner_of(request), _labels(request), request.path_params["key"], body.root)
+        await self._hub.store.put(principal_of(request), _labels(request), request.path_params["key"], body.root)
         return answer(_encode(await self._item_at(request)))
 
     async def delete_at(self, request: AnyRequest) -> Response[Any]:
         """Delete the item in the path. Raises invalid, not_found."""
-        if not await self._hub.store.delete(owner_of(request), _labels(request), request.path_params["key"]):
+        if not await self._hub.store.delete(principal_of(request), _labels(request), request.path_params["key"]):
             raise FaultError(FaultCode.NOT_FOUND, "Item not found")
         return empty_answer(204)
 
     async def search(self, request: AnyRequest) -> Response[Any]:
-        owner, body = owner_of(request), await read_optional_body(request, w.Search)
+        principal, body = principal_of(request), await read_optional_body(request, w.Search)
         page = await self._hub.store.search(
-            owner,
+            principal,
             ItemQuery(
                 prefix=tuple(body.namespace_prefix or ()),
                 filter=body.filter or {},
@@ -113,7 +113,7 @@ class StoreHandlers(Handlers):
     async def namespaces(self, request: AnyRequest) -> Response[Any]:
         body = await read_optional_body(request, w.Namespaces)
         namespaces = await self._hub.store.namespaces(
-            owner_of(request),
+            principal_of(request),
             NamespaceQuery(
                 prefix=tuple(body.prefix or ()),
                 suffix=tuple(body.suffix or ()),

@@ -13,7 +13,7 @@ from babelgate.adapters.kit.server.whole_states import complete_states
 from babelgate.adapters.langchain.codec.stream_modes import StreamParameters
 from babelgate.adapters.langchain.server.lookup import read_history
 from babelgate.adapters.langchain.write.run_frames import EventWriter
-from babelgate.canonical import Hub, Record, Scope
+from babelgate.canonical import Hub, Principal, Record, Scope
 
 HEARTBEAT: Final = 5.0
 """Seconds between heartbeats, as in langgraph-api 0.16.7 (sse.py, `sse_heartbeat`)."""
@@ -41,6 +41,7 @@ class RunFrameStream:
     """One reader's stream of a run, or of a thread over its runs."""
 
     hub: Hub
+    principal: Principal
     view: StreamParameters
     lines: FanoutCache
     begins: int = 0
@@ -80,14 +81,14 @@ class RunFrameStream:
 
     async def _encoder(self) -> _Encoder:
         """Return an encoder at the start of the run."""
-        history = await read_history(self.hub, self.view.owner, self.view.thread_id, self.begins)
+        history = await read_history(self.hub, self.principal, self.view.thread_id, self.begins)
         return _Encoder(EventWriter(self.view, history))
 
     async def _logged_records(self) -> AsyncGenerator[Record]:
         """Yield the records that exist now. Other tasks of the event loop run in between, because each record may show
         the whole state."""
         time_slice = TimeSlice()
-        log = self.hub.reads.log(self.view.owner, Scope(self.view.thread_id), self.begins, inline=True)
+        log = self.hub.reads.log(self.principal, Scope(self.view.thread_id), self.begins, inline=True)
         async with aclosing(self._with_whole_states(log)) as batches:
             async for batch in batches:
                 for record in batch:
@@ -100,11 +101,11 @@ class RunFrameStream:
         run."""
         if not self.view.extended:
             return records
-        return complete_states(self.hub, self.view.owner, self.view.thread_id, records)
+        return complete_states(self.hub, self.principal, self.view.thread_id, records)
 
     async def _frames(self, follower: Follower, last: int, after: EventId) -> AsyncGenerator[bytes]:
         time_slice = TimeSlice()
-        records = self.hub.reads.follow(self.view.owner, Scope(self.view.thread_id), last, inline=True)
+        records = self.hub.reads.follow(self.principal, Scope(self.view.thread_id), last, inline=True)
         async with aclosing(self._with_whole_states(records)) as batches:
             async for batch in batches:
                 ready: list[bytes | LargeFrame] = []

@@ -21,8 +21,8 @@ from babelgate.adapters.langchain.server.lookup import read_history, thread_not_
 from babelgate.adapters.langchain.server.parameters import (
     AnyRequest,
     check_selection,
-    owner_of,
     path_id,
+    principal_of,
     read_body,
     uuid,
     words,
@@ -38,7 +38,7 @@ from babelgate.adapters.langchain.wire.requests import (
     ThreadsPrune,
     Ttl,
 )
-from babelgate.canonical import FaultCode, FaultError, Hub, ThreadChange, ThreadFilter, ThreadView
+from babelgate.canonical import FaultCode, FaultError, Hub, Principal, ThreadChange, ThreadFilter, ThreadView
 from babelgate.canonical.json import has_members
 from babelgate.canonical.listed import Listed
 from babelgate.canonical.value import JsonObject
@@ -91,9 +91,9 @@ class ThreadHandlers(Handlers):
         change = ThreadChange(
             metadata=body.metadata or {}, ttl=_seconds(body.ttl), keeps_latest=_keeps_latest(body.ttl)
         )
-        owner = owner_of(request)
+        principal = principal_of(request)
         try:
-            thread = await self._hub.create_thread(owner, change, thread_id=thread_id)
+            thread = await self._hub.create_thread(principal, change, thread_id=thread_id)
         except FaultError as error:
             # langgraph-api 0.16.7: 409, unless `if_exists` is do_nothing.
             if error.fault.code is not FaultCode.CONFLICT or body.if_exists != "do_nothing" or thread_id is None:
@@ -103,7 +103,7 @@ class ThreadHandlers(Handlers):
             view = ThreadView(thread=thread, status="idle", updated_at=thread.changed_at)
             return await self._view_response(request, view)
         for update in updates:
-            await self._revise(owner, thread.thread_id, update)
+            await self._revise(principal, thread.thread_id, update)
         return await self._thread_response(request, thread.thread_id)
 
     async def get(self, request: AnyRequest) -> Response[Any]:
@@ -111,7 +111,7 @@ class ThreadHandlers(Handlers):
         return await self._thread_response(request, path_id(request, "thread"), ttl="ttl" in include)
 
     async def _thread_response(self, request: AnyRequest, thread_id: str, *, ttl: bool = False) -> Response[Any]:
-        return await self._view_response(request, await self._view(owner_of(request), thread_id), ttl=ttl)
+        return await self._view_response(request, await self._view(principal_of(request), thread_id), ttl=ttl)
 
     async def _view_response(self, request: AnyRequest, view: ThreadView, *, ttl: bool = False) -> Response[Any]:
         body = await self._encode_thread(request, view)
@@ -119,14 +119,14 @@ class ThreadHandlers(Handlers):
             body["ttl"] = _encode_ttl(view)
         return answer(body, headers={"Babelgate-Thread": view.thread.thread_id})
 
-    async def _view(self, owner: str, thread_id: str) -> ThreadView:
+    async def _view(self, principal: Principal, thread_id: str) -> ThreadView:
         try:
-            return await self._hub.reads.thread_view(owner, thread_id)
+            return await self._hub.reads.thread_view(principal, thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
 
     async def _encode_thread(self, request: AnyRequest, view: ThreadView) -> JsonObject:
-        history = await read_history(self._hub, owner_of(request), view.thread.thread_id)
+        history = await read_history(self._hub, principal_of(request), view.thread.thread_id)
         if dialect_of(request) == "agent-protocol":
             return agent_protocol.encode_thread(view, history)
         return state.encode_thread(view, history)
@@ -137,17 +137,17 @@ class ThreadHandlers(Handlers):
         Values or messages create a new revision; a checkpoint tells which revision it follows. The metadata are merged.
         The Agent Protocol: a checkpoint is "ignored for metadata-only patches".
         """
-        owner, thread_id = owner_of(request), path_id(request, "thread")
+        principal, thread_id = principal_of(request), path_id(request, "thread")
         body = await read_body(request, ThreadPatch)
         ttl = _seconds(body.ttl)
         revises = body.values is not None or body.messages is not None
         if revises or (body.checkpoint is not None and body.metadata is None):
             update = StateUpdate(values=body.values, checkpoint=body.checkpoint)
-            await self._revise(owner, thread_id, update, body.messages)
+            await self._revise(principal, thread_id, update, body.messages)
         if body.metadata is not None or ttl is not None or not revises:
             try:
                 change = ThreadChange(metadata=body.metadata or {}, ttl=ttl, keeps_latest=_keeps_latest(body.ttl))
-                await self._hub.change_thread(owner, thread_id, change)
+                await self._hub.change_thread(principal, thread_id, change)
             except FaultError as error:
                 raise thread_not_found(error, thread_id) from error
         # RFC 7240, 4.2, like langgraph-api 0.16.7.
@@ -155,19 +155,19 @@ class ThreadHandlers(Handlers):
             return empty_answer(204, {"Preference-Applied": "return=minimal"})
         return await self._thread_response(request, thread_id)
 
-    async def _revise(self, owner: str, thread_id: str, update: StateUpdate, messages: Any = None) -> None:
-        history = await read_history(self._hub, owner, thread_id)
-        hub_update = decode_update(await self._hub.reads.thread(owner, thread_id), history, update)
+    async def _revise(self, principal: Principal, thread_id: str, update: StateUpdate, messages: Any = None) -> None:
+        history = await read_history(self._hub, principal, thread_id)
+        hub_update = decode_update(await self._hub.reads.thread(principal, thread_id), history, update)
         if messages is not None:
             decoded = state.decode_messages(messages)
             hub_update = replace(hub_update, messages=(*hub_update.messages, *decoded))
-        await self._hub.update_state(owner, hub_update)
+        await self._hub.update_state(principal, hub_update)
 
     async def delete(self, request: AnyRequest) -> Response[Any]:
         """Delete a thread. Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
-            await self._hub.delete_thread(owner_of(request), thread_id)
+            await self._hub.delete_thread(principal_of(request), thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
         return empty_answer(204)
@@ -176,7 +176,7 @@ class ThreadHandlers(Handlers):
         """Copy a thread. Raises invalid, not_found."""
         thread_id = path_id(request, "thread")
         try:
-            thread = await self._hub.copy_thread(owner_of(request), thread_id)
+            thread = await self._hub.copy_thread(principal_of(request), thread_id)
         except FaultError as error:
             raise thread_not_found(error, thread_id) from error
         return await self._thread_response(request, thread.thread_id)
@@ -189,7 +189,7 @@ class ThreadHandlers(Handlers):
         pruned = 0
         for thread_id in dict.fromkeys(uuid(id_, "thread") for id_ in body.thread_ids):
             try:
-                await prune(owner_of(request), thread_id)
+                await prune(principal_of(request), thread_id)
             except FaultError as error:
                 if error.fault.code not in (FaultCode.NOT_FOUND, FaultCode.CONFLICT):
                     raise
@@ -206,7 +206,7 @@ class ThreadHandlers(Handlers):
         where = _thread_filter(body, body.ids)
         if _asks_for_messages(body):
             thread_ids = await self._find_by_values(request, where, body, most=body.limit + 1)
-            count, views = len(thread_ids), self._read_views(owner_of(request), thread_ids[: body.limit])
+            count, views = len(thread_ids), self._read_views(principal_of(request), thread_ids[: body.limit])
         else:
             page = await self._page(request, where, body, body.limit + 1, body.offset)
             count, views = page.count, aiter(page)
@@ -221,7 +221,7 @@ class ThreadHandlers(Handlers):
     ) -> Listed[ThreadView]:
         descending = body.sort_order != "asc"
         return await self._hub.reads.threads(
-            owner_of(request), where, limit=limit, offset=offset, order=body.order, descending=descending
+            principal_of(request), where, limit=limit, offset=offset, order=body.order, descending=descending
         )
 
     async def _find_by_values(
@@ -234,7 +234,7 @@ class ThreadHandlers(Handlers):
         while (page := await self._page(request, where, body, MAX_PAGE, offset)).count:
             offset += page.count
             async for view in page:
-                if not await self._has_values(owner_of(request), view.thread.thread_id, body.values or {}):
+                if not await self._has_values(principal_of(request), view.thread.thread_id, body.values or {}):
                     continue
                 if skip:
                     skip -= 1
@@ -244,21 +244,21 @@ class ThreadHandlers(Handlers):
                     return thread_ids
         return thread_ids
 
-    async def _has_values(self, owner: str, thread_id: str, values: JsonObject) -> bool:
+    async def _has_values(self, principal: Principal, thread_id: str, values: JsonObject) -> bool:
         """Return True if the thread's newest state has the values."""
         try:
-            history = await read_history(self._hub, owner, thread_id)
+            history = await read_history(self._hub, principal, thread_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:  # deleted in the meantime
                 raise
             return False
         return has_members(state.encode_values(history.head), values)
 
-    async def _read_views(self, owner: str, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
+    async def _read_views(self, principal: Principal, thread_ids: Sequence[str]) -> AsyncGenerator[ThreadView]:
         """Yield the threads that still exist."""
         for thread_id in thread_ids:
             try:
-                yield await self._hub.reads.thread_view(owner, thread_id)
+                yield await self._hub.reads.thread_view(principal, thread_id)
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
@@ -307,7 +307,7 @@ class ThreadHandlers(Handlers):
     async def count(self, request: AnyRequest) -> Response[Any]:
         body = await read_body(request, ThreadCount)
         if not _asks_for_messages(body):
-            return answer(await self._hub.reads.count_threads(owner_of(request), _thread_filter(body)))
+            return answer(await self._hub.reads.count_threads(principal_of(request), _thread_filter(body)))
         search = ThreadSearch(values=body.values)
         return answer(len(await self._find_by_values(request, _thread_filter(body), search, most=sys.maxsize)))
 

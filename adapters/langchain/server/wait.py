@@ -14,7 +14,18 @@ from babelgate.adapters.langchain.codec import agent_protocol, state
 from babelgate.adapters.langchain.codec.stream_modes import Dialect
 from babelgate.adapters.langchain.errors.encode import encode_error
 from babelgate.adapters.langchain.server.lookup import apply_task_cancel, read_history
-from babelgate.canonical import Event, FaultCode, FaultError, Hub, Record, Run, RunReason, Scope, StateHistory
+from babelgate.canonical import (
+    Event,
+    FaultCode,
+    FaultError,
+    Hub,
+    Principal,
+    Record,
+    Run,
+    RunReason,
+    Scope,
+    StateHistory,
+)
 from babelgate.canonical.event import (
     ArtifactAdded,
     Custom,
@@ -53,13 +64,15 @@ class _Ended:
     """Losses: output of the run that its state does not show."""
 
 
-async def _wait_for_end(hub: Hub, thread_id: str, run_id: str, owner: str, after: int, *, removed: bool) -> _Ended:
+async def _wait_for_end(
+    hub: Hub, thread_id: str, run_id: str, principal: Principal, after: int, *, removed: bool
+) -> _Ended:
     """Wait for the end of a run that begins after a seq. With `removed`, also wait until the run is removed from the
     thread, if a rollback follows. The returned history ends there, even if the thread has continued since."""
-    history = await read_history(hub, owner, thread_id, after)
+    history = await read_history(hub, principal, thread_id, after)
     created: RunCreated | None = None
     unsaid: dict[Feature, None] = {}
-    async with aclosing(hub.reads.follow(owner, Scope(thread_id), history.seq, inline=True)) as batches:
+    async with aclosing(hub.reads.follow(principal, Scope(thread_id), history.seq, inline=True)) as batches:
         async for batch in batches:
             for record in batch:
                 history.apply(record)
@@ -106,7 +119,7 @@ async def outcome(
     hub: Hub,
     thread_id: str,
     run_id: str,
-    owner: str,
+    principal: Principal,
     dialect: Dialect,
     *,
     after: int,
@@ -119,10 +132,10 @@ async def outcome(
     run.
     """
     try:
-        ended = await _wait_for_end(hub, thread_id, run_id, owner, after, removed=removed)
-        body = await _encode_result(hub, owner, ended, dialect)
+        ended = await _wait_for_end(hub, thread_id, run_id, principal, after, removed=removed)
+        body = await _encode_result(hub, principal, ended, dialect)
         if extended and "__error__" not in body:
-            body = {**body, URI: await _read_records(hub, owner, thread_id, run_id)}
+            body = {**body, URI: await _read_records(hub, principal, thread_id, run_id)}
         return body, ended.unsaid
     except FaultError as error:
         if error.fault.code is FaultCode.NOT_FOUND:
@@ -136,11 +149,11 @@ async def body_of(pending: Awaitable[tuple[JsonObject, object]]) -> JsonObject:
     return body
 
 
-async def _read_records(hub: Hub, owner: str, thread_id: str, run_id: str) -> JsonObject:
+async def _read_records(hub: Hub, principal: Principal, thread_id: str, run_id: str) -> JsonObject:
     """Return an envelope of the Babelgate extension with the first records of the run, as many as fit."""
     envelope = Slice()
-    log = hub.reads.log(owner, Scope(thread_id, "run", run_id), 0)
-    async with aclosing(complete_states(hub, owner, thread_id, log)) as batches:
+    log = hub.reads.log(principal, Scope(thread_id, "run", run_id), 0)
+    async with aclosing(complete_states(hub, principal, thread_id, log)) as batches:
         async for batch in batches:
             for record in batch:
                 envelope.add(record)
@@ -149,14 +162,14 @@ async def _read_records(hub: Hub, owner: str, thread_id: str, run_id: str) -> Js
     return envelope.envelope()
 
 
-async def _encode_result(hub: Hub, owner: str, ended: _Ended, dialect: Dialect) -> JsonObject:
+async def _encode_result(hub: Hub, principal: Principal, ended: _Ended, dialect: Dialect) -> JsonObject:
     """Return the result of a run. A run that does not exist is an error in the body."""
-    run = None if ended.run is None else await apply_task_cancel(hub, owner, ended.run)
+    run = None if ended.run is None else await apply_task_cancel(hub, principal, ended.run)
     created = ended.created
     if run is not None and run.removed:
         return {}
     # langgraph-api 0.16.7: the status is 200 by now.
-    if run is None or created is None or (not run.has_ended and not await _exists(hub, owner, run)):
+    if run is None or created is None or (not run.has_ended and not await _exists(hub, principal, run)):
         return error_body("HTTPException", "404: Run not found")
     if dialect == "agent-protocol":
         run_with_losses = run.replace(loss=(*run.loss, *ended.unsaid))
@@ -169,9 +182,9 @@ async def _encode_result(hub: Hub, owner: str, ended: _Ended, dialect: Dialect) 
     return values | error_body("ShuttingDown", f"The gateway is shutting down, and the run is {run.status}: join it.")
 
 
-async def _exists(hub: Hub, owner: str, run: Run) -> bool:
+async def _exists(hub: Hub, principal: Principal, run: Run) -> bool:
     try:
-        await hub.reads.run(owner, run.run_id)
+        await hub.reads.run(principal, run.run_id)
     except FaultError as error:
         return error.fault.code is not FaultCode.NOT_FOUND
     return True

@@ -138,7 +138,7 @@ class ToolCalls:
 
     def _tools(self, who: Caller) -> dict[str, AgentTool]:
         """Return the tools by name; below the URL of one agent, only its tool."""
-        infos = self._hub.agents()
+        infos = self._hub.agents(who.principal)
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
             infos = [info for info in infos if info.name == who.agent]
         return tools_of(infos)
@@ -179,7 +179,7 @@ class ToolCalls:
         submission = await self._submission(who, tool, arguments, peer)
         if peer.is_polling:
             submission = replace(submission, ephemeral=False)
-        receipt = await accept(self._hub, who.owner, self._hub.submit(who.owner, submission))
+        receipt = await accept(self._hub, who.principal, self._hub.submit(who.principal, submission))
         return await self._conclude(
             who, tool, _writer(receipt.task, receipt.task.first_seq - 1, receipt.run_id, peer), peer
         )
@@ -189,7 +189,7 @@ class ToolCalls:
         if not peer.is_polling:
             await self._follow(who, writer, peer)
             return await self._result(who, tool, writer, peer)
-        on_disconnect = _DisconnectCallback(task_canceller(self._hub, who.owner, writer.task.task_id))
+        on_disconnect = _DisconnectCallback(task_canceller(self._hub, who.principal, writer.task.task_id))
         peer.on_disconnect(on_disconnect)
         await self._read(who, writer)
         on_disconnect.callback = None  # The task continues without its caller, which receives its id now.
@@ -207,7 +207,7 @@ class ToolCalls:
             run_input = decode_arguments(arguments)
             run_input = run_input.replace(messages=await resolve_own_files(self._hub, who, run_input.messages))
         else:
-            schema_error = await self._hub.find_schema_error(tool.input_schema, arguments)
+            schema_error = await self._hub.find_schema_error(who.principal, tool.input_schema, arguments)
             if schema_error is not None:
                 raise FaultError(FaultCode.INVALID, f"The arguments do not fit the input schema{schema_error}")
             run_input = decode_data(arguments)
@@ -240,12 +240,12 @@ class ToolCalls:
         """Read the run to its end, or to the shutdown of the gateway. Questions that the caller can answer are sent to
         it on the way."""
         task = writer.task
-        cancel_task = task_canceller(self._hub, who.owner, task.task_id)
+        cancel_task = task_canceller(self._hub, who.principal, task.task_id)
         peer.on_disconnect(cancel_task)
         try:
-            follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
+            follow = self._hub.reads.follow(who.principal, Scope.task(task), task.first_seq - 1, inline=True)
             if writer.records is not None:
-                follow = complete_states(self._hub, who.owner, task.thread_id, follow)
+                follow = complete_states(self._hub, who.principal, task.thread_id, follow)
             async with aclosing(follow) as batches:
                 async for batch in batches:
                     for record in batch:
@@ -271,7 +271,7 @@ class ToolCalls:
             missing = {method for method in missing if not peer.can_answer(method)}
             if missing:
                 # NEXT/basic, Capabilities: no other caller can answer these questions.
-                await self._hub.cancel(who.owner, writer.task.task_id)
+                await self._hub.cancel(who.principal, writer.task.task_id)
                 raise MissingCapability({CAPABILITIES[method]: {} for method in sorted(missing)})
         result = writer.result()
         if tool.output_schema is None or writer.fault is not None or writer.is_paused:
@@ -280,7 +280,7 @@ class ToolCalls:
         structured = writer.structured_output()
         schema_error = ": there is none"
         if structured is not None:
-            schema_error = await self._hub.find_schema_error(tool.output_schema, structured)
+            schema_error = await self._hub.find_schema_error(who.principal, tool.output_schema, structured)
         if schema_error is None:
             return result
         fault = Fault(
@@ -308,7 +308,7 @@ class ToolCalls:
         """Submit the caller's responses and return the last receipt. Return None if a response cancels the task."""
         # SPEC/client/elicitation, Response Actions: accept, decline, cancel.
         if any(form.action == "cancel" for _, form in forms):
-            await self._hub.cancel(who.owner, task.task_id)
+            await self._hub.cancel(who.principal, task.task_id)
             return None
         values = {
             question.interrupt_id or "": decode_form(question, form.content)
@@ -332,7 +332,7 @@ class ToolCalls:
         """Submit the values for a task's questions, or decline these questions."""
         messages = () if declines else tuple(answer_message(value) for value in values.values())
         return await self._hub.answer(
-            who.owner,
+            who.principal,
             Answers(
                 task_id=task.task_id,
                 values=values,
@@ -351,10 +351,10 @@ class ToolCalls:
         if tool is None:
             raise FaultError(FaultCode.NOT_FOUND, _NO_RUN)
         if resume.action == "cancel":
-            await self._hub.cancel(who.owner, task.task_id)
+            await self._hub.cancel(who.principal, task.task_id)
             return await self._end(who, task, peer)
         declines = resume.action == "decline"
-        open_ids = [each.interrupt_id for each in await self._hub.reads.open_interrupts(who.owner, task.task_id)]
+        open_ids = [each.interrupt_id for each in await self._hub.reads.open_interrupts(who.principal, task.task_id)]
         values: Mapping[str, Json] = dict.fromkeys(resume.answers or open_ids) if declines else resume.answers
         if open_ids and (not values or not values.keys() <= set(open_ids)):
             raise FaultError(
@@ -362,20 +362,20 @@ class ToolCalls:
                 f"answers: It must have answers by the ids of questions, which are {', '.join(open_ids)}.",
             )
         config = given_config(peer.extras)
-        receipt = await accept(self._hub, who.owner, self._answer(who, task, values, config, declines=declines))
+        receipt = await accept(self._hub, who.principal, self._answer(who, task, values, config, declines=declines))
         return await self._conclude(who, tool, _writer(receipt.task, receipt.seq, receipt.run_id, peer), peer)
 
     async def _repeat(self, who: Caller, tool: AgentTool, task: Task, retry: Retry, peer: Peer) -> JsonObject:
         """Return the result of a repeated call. It has all output of the task, because the result of the earlier call
         had only questions."""
-        questions = await self._hub.reads.open_interrupts(who.owner, task.task_id)
+        questions = await self._hub.reads.open_interrupts(who.principal, task.task_id)
         forms = _match_answers(questions, retry.responses)
         if questions and not forms:
             return _input_required(task, questions)
         receipt: Receipt | None = None
         if forms:
             receipt = await accept(
-                self._hub, who.owner, self._submit_responses(who, task, forms, given_config(peer.extras))
+                self._hub, who.principal, self._submit_responses(who, task, forms, given_config(peer.extras))
             )
             if receipt is None:
                 return await self._end(who, task, peer)
@@ -391,7 +391,7 @@ class ToolCalls:
     async def _last_run(self, who: Caller, task: Task) -> str | None:
         """Return the id of the newest run of a task."""
         run_id: str | None = None
-        async with aclosing(self._hub.reads.log(who.owner, Scope.task(task), task.first_seq - 1)) as batches:
+        async with aclosing(self._hub.reads.log(who.principal, Scope.task(task), task.first_seq - 1)) as batches:
             async for records in batches:
                 run_id = next((each.run_id for each in reversed(records) if each.run_id), run_id)
         return run_id
@@ -423,7 +423,7 @@ class ToolCalls:
         """Read a task until it stops, or for `_HOLD` seconds after all its earlier records were read. Reading these is
         not limited."""
         task = writer.task
-        follow = self._hub.reads.follow(who.owner, Scope.task(task), task.first_seq - 1, inline=True)
+        follow = self._hub.reads.follow(who.principal, Scope.task(task), task.first_seq - 1, inline=True)
         with suppress(TimeoutError):
             async with asyncio.timeout(None) as bound, aclosing(follow) as batches:
                 async for batch in batches:
@@ -438,7 +438,7 @@ class ToolCalls:
         """Submit responses to a task's questions. Responses that match no open question are ignored. Raises not_found,
         invalid, not_awaiting, task_ended."""
         task = await self._task(who, task_id)
-        forms = _match_answers(await self._hub.reads.open_interrupts(who.owner, task.task_id), responses)
+        forms = _match_answers(await self._hub.reads.open_interrupts(who.principal, task.task_id), responses)
         if forms:
             await self._submit_responses(who, task, forms)
 
@@ -446,7 +446,7 @@ class ToolCalls:
         """Cancel a task. A task that has ended stays unchanged. Raises not_found."""
         task = await self._task(who, task_id)
         try:
-            await self._hub.cancel(who.owner, task.task_id)
+            await self._hub.cancel(who.principal, task.task_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.TASK_ENDED:
                 raise
@@ -462,7 +462,7 @@ class ToolCalls:
     async def _find(self, who: Caller, task_id: str) -> Task:
         """Return a task. Raises not_found."""
         try:
-            return await self._hub.reads.task(who.owner, task_id)
+            return await self._hub.reads.task(who.principal, task_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise

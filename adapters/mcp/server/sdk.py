@@ -30,7 +30,7 @@ from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
 from babelgate.adapters.mcp.server.calls import DISCONNECT, MissingCapability, Retry, ToolCalls
 from babelgate.adapters.mcp.wire import RECORDS
-from babelgate.canonical import FaultError, Hub
+from babelgate.canonical import FaultError, Hub, Principal
 from babelgate.canonical.value import JsonObject
 
 Context = ServerRequestContext[Any, Any]
@@ -91,7 +91,7 @@ class Endpoint:
         shutdown."""
         async with manager.run():
             started.set()
-            await self._hub.reads.await_thread("", str(uuid4()))
+            await self._hub.reads.await_thread(Principal.of_owner(""), str(uuid4()))
 
 
 def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> StreamableHTTPSessionManager:

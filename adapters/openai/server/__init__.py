@@ -99,17 +99,17 @@ class Models(Handlers):
     async def list_models(self, request: AnyRequest) -> Response[Any]:
         """Answer with all agents as models. The URL of one agent lists only that agent."""
         who = caller(request)
-        infos = self._hub.agents()
+        infos = self._hub.agents(who.principal)
         if who.agent is not None and who.base_url.endswith(f"/agent/{who.agent}"):
             infos = [info for info in infos if info.name == who.agent]
         return json_response(w.Models(data=[encode_model(info) for info in infos]))
 
     async def get_model(self, request: AnyRequest) -> Response[Any]:
         """Answer with one model. Raises not_found."""
-        found = find_agent(self._hub, request.path_params["model"])
+        found = find_agent(self._hub, caller(request).principal, request.path_params["model"])
         return json_response(encode_model(found), confirm(active=is_activated(request)))
 
     async def get_file(self, request: AnyRequest) -> Response[Any]:
         """Answer with a file that records of the extension name by its hash. Raises not_found."""
-        find_agent(self._hub, request.path_params["model"])
+        find_agent(self._hub, caller(request).principal, request.path_params["model"])
         return await answer_file(self._hub, request, request.path_params["blob"])

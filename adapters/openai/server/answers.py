@@ -12,7 +12,7 @@ from babelgate.adapters.openai.codec.items import ItemAnswer
 from babelgate.adapters.openai.codec.messages import ToolAnswer
 from babelgate.adapters.openai.errors.encode import encode_fault
 from babelgate.adapters.openai.server.lookup import CallWords, why_not_open
-from babelgate.canonical import Answers, Fault, Hub, Message, RunInput, Task
+from babelgate.canonical import Answers, Fault, Hub, Message, Principal, RunInput, Task
 from babelgate.canonical.value import Json, JsonObject
 
 
@@ -50,7 +50,7 @@ A = TypeVar("A", bound=ToolAnswer | ItemAnswer)
 
 async def collect_answers(
     hub: Hub,
-    owner: str,
+    principal: Principal,
     task: Task,
     answers: Iterable[A],
     decode: Callable[[A, JsonObject | None], tuple[Json, Message]],
@@ -61,11 +61,11 @@ async def collect_answers(
     schema. Raises not_awaiting, invalid."""
     values: dict[str, Json] = {}
     messages: list[Message] = []
-    questions = {each.interrupt_id: each for each in await hub.reads.open_interrupts(owner, task.task_id)}
+    questions = {each.interrupt_id: each for each in await hub.reads.open_interrupts(principal, task.task_id)}
     for answer in answers:
         interrupt_id = find_interrupt(answer.call_id, task.task_id, questions)
         if interrupt_id is None:
-            raise await why_not_open(hub, owner, task, answer.call_id, words)
+            raise await why_not_open(hub, principal, task, answer.call_id, words)
         native = decode(answer, questions[interrupt_id].answer_schema)
         values[interrupt_id], message = take_answer(extension, interrupt_id, *native)
         messages.append(message)

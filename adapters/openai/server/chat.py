@@ -39,6 +39,7 @@ from babelgate.canonical import (
     Feature,
     Hub,
     Message,
+    Principal,
     Receipt,
     RunInput,
     Submission,
@@ -83,16 +84,16 @@ class ChatCompletions(Handlers):
         if body.n not in (None, 1):
             raise FaultError(FaultCode.UNSUPPORTED, "n: Only 1 is supported.", errors=[_error("n", "It must be 1.")])
         extended = body.babelgate is not None or is_activated(request)
-        schema = await self._schema(body)
-        agent = find_agent(self._hub, body.model)
+        schema = await self._schema(who.principal, body)
+        agent = find_agent(self._hub, who.principal, body.model)
         conversation = ChatConversation.of(body.messages)
         in_words = not (extended or has_ask_tool(body.config()) or can_receive_question_calls(request))
         begun = await self._begin(who, body, agent, conversation, in_words=in_words)
         receipt = begun.receipt
         completion = Completion(
-            self._hub, who.owner, receipt.task, receipt.run_id, receipt.created_at, schema, extended=extended
+            self._hub, who.principal, receipt.task, receipt.run_id, receipt.created_at, schema, extended=extended
         )
-        on_disconnect = canceller(self._hub, who.owner, receipt.run_id, begun.cancels)
+        on_disconnect = canceller(self._hub, who.principal, receipt.run_id, begun.cancels)
         headers = {**run_headers(receipt), **confirm(active=extended)}
         if body.stream:
             # SPEC/chat/chat_completion_stream_options_param.py, include_usage.
@@ -102,7 +103,7 @@ class ChatCompletions(Handlers):
         await end_or_leave(completion.follow(), request.receive, on_disconnect)
         return await completion.response(headers, losses=_losses(body, agent, completion.writer))
 
-    async def _schema(self, body: w.ChatCreate) -> JsonObject | None:
+    async def _schema(self, principal: Principal, body: w.ChatCreate) -> JsonObject | None:
         """Return the JSON schema that the answer must match. Raises invalid for an invalid schema, before a run
         starts."""
         form = body.response_format
@@ -115,7 +116,7 @@ class ChatCompletions(Handlers):
         if form.json_schema is None or form.json_schema.schema_ is None:
             refuse("response_format.json_schema", "The field schema is required.")
         try:
-            await self._hub.find_schema_error(form.json_schema.schema_, None)
+            await self._hub.find_schema_error(principal, form.json_schema.schema_, None)
         except FaultError as error:
             refuse("response_format.json_schema.schema", error.fault.message)
         return form.json_schema.schema_
@@ -171,7 +172,7 @@ class ChatCompletions(Handlers):
             history=await resolve_own_files(self._hub, who, history),
             ephemeral=not is_stored,
         )
-        receipt = await self._hub.submit(who.owner, extension.start.apply(submission))
+        receipt = await self._hub.submit(who.principal, extension.start.apply(submission))
         return _Begun(receipt, cancels=not is_stored)
 
     async def _input(
@@ -206,11 +207,11 @@ class ChatCompletions(Handlers):
         if not thread_name:
             refuse(f"metadata.{_THREAD}", "It must not be empty.")
         if not is_uuid(thread_name):
-            existing_id = await self._hub.reads.thread_of(who.owner, "openai", agent.name, thread_name)
+            existing_id = await self._hub.reads.thread_of(who.principal, "openai", agent.name, thread_name)
             return None, thread_name, existing_id is not None
         thread_id = str(UUID(thread_name))
         try:
-            await self._hub.reads.thread(who.owner, thread_id)
+            await self._hub.reads.thread(who.principal, thread_id)
         except FaultError as error:
             if error.fault.code is not FaultCode.NOT_FOUND:
                 raise
@@ -225,12 +226,12 @@ class ChatCompletions(Handlers):
         """Return the question that the new user messages answer."""
         thread_id, alias, is_known = place
         if thread_id is None and alias is None:
-            return await find_question_in(self._hub, who.owner, agent.name, sent.before)
+            return await find_question_in(self._hub, who.principal, agent.name, sent.before)
         if thread_id is None and alias is not None:
-            thread_id = await self._hub.reads.thread_of(who.owner, "openai", agent.name, alias)
+            thread_id = await self._hub.reads.thread_of(who.principal, "openai", agent.name, alias)
         if thread_id is None or not is_known:
             return None
-        return await find_question_on(self._hub, who.owner, agent.name, thread_id)
+        return await find_question_on(self._hub, who.principal, agent.name, thread_id)
 
     async def _answer_in_words(
         self,
@@ -245,22 +246,22 @@ class ChatCompletions(Handlers):
         values, messages = question.answer(sent.new_messages)
         run_input = await self._input(who, body, agent, messages, members)
         answers = make_answers(question.task.task_id, values, run_input, decode_request(None))
-        receipt = await self._hub.answer(who.owner, answers)
-        thread = await self._hub.reads.thread(who.owner, question.task.thread_id)
+        receipt = await self._hub.answer(who.principal, answers)
+        thread = await self._hub.reads.thread(who.principal, question.task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 
     async def _answer(
         self, who: Caller, body: w.ChatCreate, agent: AgentInfo, conversation: ChatConversation, members: JsonObject
     ) -> _Begun:
         """Answer questions that were shown as tool calls."""
-        task = await find_asking_task(self._hub, who.owner, conversation.answers[0].task_id, _WORDS)
+        task = await find_asking_task(self._hub, who.principal, conversation.answers[0].task_id, _WORDS)
         if task.agent != agent.name:
             refuse("model", f"The tool was called by {task.agent}: send its result to that model.")
         extension = decode_request(body.babelgate)
         extension.start.check_absent()
         values, messages = await collect_answers(
             self._hub,
-            who.owner,
+            who.principal,
             task,
             conversation.answers,
             lambda answer, schema: decode_answer(answer.text, schema),
@@ -268,8 +269,8 @@ class ChatCompletions(Handlers):
             _WORDS,
         )
         run_input = await self._input(who, body, agent, (*messages, *decode_messages(conversation.others)), members)
-        receipt = await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, extension))
-        thread = await self._hub.reads.thread(who.owner, task.thread_id)
+        receipt = await self._hub.answer(who.principal, make_answers(task.task_id, values, run_input, extension))
+        thread = await self._hub.reads.thread(who.principal, task.thread_id)
         return _Begun(receipt, cancels=thread.ephemeral)
 
 

@@ -47,12 +47,12 @@ class Compact(Handlers):
     async def compact(self, request: AnyRequest) -> Response[Any]:
         """Answer with the compaction of the input and the responses before it. Raises invalid, not_found, too_large."""
         who = caller(request)
-        raw_body = await self._references.expand(who.owner, await read_expanded(request))
+        raw_body = await self._references.expand(who.principal, await read_expanded(request))
         body = decode_request_of_model(w.ResponseCompact, raw_body)
-        find_agent(self._hub, body.model)
+        find_agent(self._hub, who.principal, body.model)
         items: list[JsonObject] = []
         if body.previous_response_id is not None:
-            previous = await find_previous(self._hub, who.owner, body.previous_response_id)
+            previous = await find_previous(self._hub, who.principal, body.previous_response_id)
             items = await self._items_until(who, previous)
         new_items = (
             [w.Item(type="message", role="user", content=body.input)] if isinstance(body.input, str) else body.input
@@ -73,8 +73,8 @@ class Compact(Handlers):
             refuse("previous_response_id", "The response waits for the output of its calls.")
         if not run.has_ended:
             refuse("previous_response_id", "The response has not ended.")
-        writer = ConversationWriter(run.thread_id, who.owner)
-        log = self._hub.reads.log(who.owner, Scope(run.thread_id), inline=True)
+        writer = ConversationWriter(run.thread_id, who.principal.owner)
+        log = self._hub.reads.log(who.principal, Scope(run.thread_id), inline=True)
         async with aclosing(log) as batches:
             async for batch in batches:
                 for record in batch:

@@ -17,7 +17,7 @@ from babelgate.adapters.openai.server.lookup import completion_id
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.adapters.openai.write.chunks import STARTED_OVER, ChunkWriter
 from babelgate.adapters.openai.write.completion import CompletionWriter
-from babelgate.canonical import Fault, FaultCode, Hub, Record, Scope, Task
+from babelgate.canonical import Fault, FaultCode, Hub, Principal, Record, Scope, Task
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
@@ -31,7 +31,7 @@ class Completion:
     def __init__(
         self,
         hub: Hub,
-        owner: str,
+        principal: Principal,
         task: Task,
         run_id: str,
         created_at: int,
@@ -44,7 +44,7 @@ class Completion:
         self.writer = CompletionWriter(task.task_id, run_id)
         self.completion_id = completion_id(run_id)
         self._hub = hub
-        self._owner = owner
+        self._principal = principal
         self._task = task
         self._created = created_at // 1_000_000
         self._schema = schema
@@ -64,7 +64,7 @@ class Completion:
 
     async def read(self) -> None:
         """Read the records that exist now."""
-        log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        log = self._hub.reads.log(self._principal, Scope.task(self._task), self._task.first_seq - 1)
         async with aclosing(log) as batches:
             async for batch in batches:
                 for record in batch:
@@ -73,10 +73,10 @@ class Completion:
                         return
 
     def _open_records(self) -> aclosing[AsyncGenerator[Sequence[Record]]]:
-        records = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        records = self._hub.reads.follow(self._principal, Scope.task(self._task), self._task.first_seq - 1)
         if not self._extended:
             return aclosing(records)
-        return aclosing(complete_states(self._hub, self._owner, self._task.thread_id, records))
+        return aclosing(complete_states(self._hub, self._principal, self._task.thread_id, records))
 
     def body(self) -> JsonObject:
         """Return the completion, even if it is incomplete."""
@@ -121,7 +121,11 @@ class Completion:
         if self.writer.message()["content"] is None:
             return None
         value = self.writer.output if self.writer.output is not None else parse_text(self.writer.content)
-        error = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(self._schema, value)
+        error = (
+            ": it is not JSON"
+            if value is ABSENT
+            else await self._hub.find_schema_error(self._principal, self._schema, value)
+        )
         if error is None:
             return None
         words = f"The agent's answer does not fit the response_format{error}"

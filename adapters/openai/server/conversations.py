@@ -40,9 +40,9 @@ class Conversations(Handlers):
         raw_body = await read_json(request)
         body = validate(w.ConversationCreate, {} if raw_body is ABSENT else raw_body)
         messages = await resolve_own_files(self._hub, who, decode_items(body.items or (), "items"))
-        thread = await self._hub.create_thread(who.owner, ThreadChange(metadata=dict(body.metadata or {})))
+        thread = await self._hub.create_thread(who.principal, ThreadChange(metadata=dict(body.metadata or {})))
         if messages:
-            await self._hub.update_state(who.owner, StateUpdate(thread_id=thread.thread_id, messages=messages))
+            await self._hub.update_state(who.principal, StateUpdate(thread_id=thread.thread_id, messages=messages))
         return json_response(_encode(thread))
 
     async def get_conversation(self, request: AnyRequest) -> Response[Any]:
@@ -50,7 +50,7 @@ class Conversations(Handlers):
         return json_response(_encode(await self._find(caller(request), request)))
 
     async def _find(self, who: Caller, request: AnyRequest) -> Thread:
-        return await find_conversation(self._hub, who.owner, request.path_params["conversation_id"])
+        return await find_conversation(self._hub, who.principal, request.path_params["conversation_id"])
 
     async def change_conversation(self, request: AnyRequest) -> Response[Any]:
         """Replace the metadata of a conversation. Raises not_found, invalid."""
@@ -60,13 +60,13 @@ class Conversations(Handlers):
         # resources/conversations/conversations.py, update: replaces all metadata. The hub merges a thread's metadata.
         cleared = dict.fromkeys(_metadata(thread))
         change = ThreadChange(metadata={**cleared, **body.metadata})
-        return json_response(_encode(await self._hub.change_thread(who.owner, thread.thread_id, change)))
+        return json_response(_encode(await self._hub.change_thread(who.principal, thread.thread_id, change)))
 
     async def delete_conversation(self, request: AnyRequest) -> Response[Any]:
         """Delete a conversation. Raises not_found."""
         who = caller(request)
         thread = await self._find(who, request)
-        await self._hub.delete_thread(who.owner, thread.thread_id)
+        await self._hub.delete_thread(who.principal, thread.thread_id)
         members: JsonObject = {"id": request.path_params["conversation_id"], "object": "conversation.deleted"}
         return json_response({**members, "deleted": True})
 
@@ -76,11 +76,11 @@ class Conversations(Handlers):
         """Answer with a page of items. Raises not_found, invalid."""
         who = caller(request)
         thread = await self._find(who, request)
-        return json_response(await self._pages.read(who.owner, thread.thread_id, request.query_params))
+        return json_response(await self._pages.read(who.principal, thread.thread_id, request.query_params))
 
     async def _items(self, who: Caller, thread: Thread) -> Sequence[ConversationItem]:
-        writer = ConversationWriter(thread.thread_id, who.owner)
-        async with aclosing(self._hub.reads.log(who.owner, Scope(thread.thread_id), inline=True)) as batches:
+        writer = ConversationWriter(thread.thread_id, who.principal.owner)
+        async with aclosing(self._hub.reads.log(who.principal, Scope(thread.thread_id), inline=True)) as batches:
             async for batch in batches:
                 for record in batch:
                     writer.write(record)
@@ -95,7 +95,7 @@ class Conversations(Handlers):
         if not messages:
             refuse("items", "Give at least one item with content.")
         before = {each.item["id"] for each in await self._items(who, thread)}
-        await self._hub.update_state(who.owner, StateUpdate(thread_id=thread.thread_id, messages=messages))
+        await self._hub.update_state(who.principal, StateUpdate(thread_id=thread.thread_id, messages=messages))
         added = [each.item for each in await self._items(who, thread) if each.item["id"] not in before]
         return json_response(page_of(added, {"order": "asc", "limit": "100"}))
 
@@ -119,7 +119,7 @@ class Conversations(Handlers):
         if item.message_id is None:
             raise FaultError(FaultCode.UNSUPPORTED, "Only messages can be deleted from a conversation.")
         update = StateUpdate(thread_id=thread.thread_id, removed_ids=(item.message_id,))
-        await self._hub.update_state(who.owner, update)
+        await self._hub.update_state(who.principal, update)
         return json_response(_encode(thread))
 
 

@@ -53,6 +53,7 @@ from babelgate.canonical import (
     Feature,
     Hub,
     Message,
+    Principal,
     Receipt,
     RunFilter,
     RunInput,
@@ -154,14 +155,16 @@ class CreateResponse(Handlers):
         `extended`: the caller has activated the extension. `by_calls`: it accepts calls of `ask_caller` that it has not
         declared. The other parameters are those of `check`. Raises invalid, unsupported, not_found, not_awaiting.
         """
-        raw_body = await self._references.expand(who.owner, raw_body, keeps=self._is_passed_on(raw_body))
+        raw_body = await self._references.expand(
+            who.principal, raw_body, keeps=self._is_passed_on(who.principal, raw_body)
+        )
         checked = await self.check(who, raw_body, unstored_ids=unstored_ids, previous_id=previous_id)
         extended = extended or checked.body.babelgate is not None
         checked = replace(checked, in_words=not (extended or by_calls or has_ask_tool(checked.body.config())))
         receipt = await self._run(checked)
-        thread = await self._hub.reads.thread(who.owner, receipt.thread_id)
-        reading = Reading(self._hub, who.owner, receipt.task, receipt.run_id, extended=extended)
-        on_disconnect = canceller(self._hub, who.owner, receipt.run_id, thread.ephemeral)
+        thread = await self._hub.reads.thread(who.principal, receipt.thread_id)
+        reading = Reading(self._hub, who.principal, receipt.task, receipt.run_id, extended=extended)
+        on_disconnect = canceller(self._hub, who.principal, receipt.run_id, thread.ephemeral)
         return Begun(checked, receipt, reading, on_disconnect, is_stored=checked.is_stored and not thread.ephemeral)
 
     async def check(
@@ -180,27 +183,27 @@ class CreateResponse(Handlers):
         schema = schema_of(body.config())
         if schema is not None:
             try:
-                await self._hub.find_schema_error(schema, None)
+                await self._hub.find_schema_error(who.principal, schema, None)
             except FaultError as error:
                 refuse("text.format.schema", error.fault.message)
-        agent = find_agent(self._hub, body.model)
+        agent = find_agent(self._hub, who.principal, body.model)
         conversation = ItemConversation.of(body.input, same=has_openai_api(agent))
         previous = thread_id = None
         if body.previous_response_id is not None:
-            previous = await find_previous(self._hub, who.owner, body.previous_response_id, unstored_ids)
+            previous = await find_previous(self._hub, who.principal, body.previous_response_id, unstored_ids)
         if body.conversation_id is not None:
-            thread_id = (await find_conversation(self._hub, who.owner, body.conversation_id)).thread_id
+            thread_id = (await find_conversation(self._hub, who.principal, body.conversation_id)).thread_id
         shown_id = previous_id or body.previous_response_id
         extension = decode_request(body.babelgate)
         decode = partial(decode_items, same=has_openai_api(agent))
         sent = SentMessages(partial(decode, conversation.before), partial(decode, conversation.others))
         return CheckedRequest(who, body, agent, conversation, sent, previous, thread_id, extension, shown_id)
 
-    def _is_passed_on(self, raw_body: object) -> bool:
+    def _is_passed_on(self, principal: Principal, raw_body: object) -> bool:
         """Return True if the agent's own server speaks this API."""
         model: object = cast("JsonObject", raw_body).get("model") if isinstance(raw_body, dict) else None
         try:
-            return isinstance(model, str) and has_openai_api(self._hub.agent(model))
+            return isinstance(model, str) and has_openai_api(self._hub.agent(principal, model))
         except FaultError:  # `check` reports it
             return False
 
@@ -240,7 +243,7 @@ class CreateResponse(Handlers):
                 if_missing="create" if thread_id is None else "reject",
                 ephemeral=thread_id is None and not checked.is_stored,
             )
-            return await self._hub.submit(checked.who.owner, checked.extension.start.apply(submission))
+            return await self._hub.submit(checked.who.principal, checked.extension.start.apply(submission))
 
     @asynccontextmanager
     async def _turn(self, owner: str, thread_id: str | None) -> AsyncGenerator[None]:
@@ -260,12 +263,12 @@ class CreateResponse(Handlers):
         """
         if checked.previous is None:
             return None
-        run, owner = checked.previous.run, checked.who.owner
-        newest = await (await self._hub.reads.runs(owner, RunFilter(thread_id=run.thread_id), limit=1)).all()
+        run, principal = checked.previous.run, checked.who.principal
+        newest = await (await self._hub.reads.runs(principal, RunFilter(thread_id=run.thread_id), limit=1)).all()
         if not newest or newest[0].run_id == run.run_id:
             return None
         history = await self._hub.reads.snapshot(
-            owner, run.thread_id, StateHistory, partial(StateHistory, run.thread_id, owner)
+            principal, run.thread_id, StateHistory, partial(StateHistory, run.thread_id, principal.owner)
         )
         revision = history.of_run(run.run_id)
         if revision is None:
@@ -307,29 +310,29 @@ class CreateResponse(Handlers):
 
     async def _find_question(self, checked: CheckedRequest) -> TextQuestion | None:
         """Return the question that the user messages at the end of the input answer."""
-        owner, agent, conversation = checked.who.owner, checked.agent.name, checked.conversation
+        principal, agent, conversation = checked.who.principal, checked.agent.name, checked.conversation
         if not conversation.others or any(item.role != "user" for item in conversation.others):
             return None
         if checked.previous is not None:
             if checked.previous.run.status is not RunStatus.PAUSED:
                 return None
-            return await find_question_on(self._hub, owner, agent, checked.previous.run.thread_id)
+            return await find_question_on(self._hub, principal, agent, checked.previous.run.thread_id)
         if checked.thread_id is not None:
-            return await find_question_on(self._hub, owner, agent, checked.thread_id)
-        return await find_question_in(self._hub, owner, agent, checked.sent.before)
+            return await find_question_on(self._hub, principal, agent, checked.thread_id)
+        return await find_question_in(self._hub, principal, agent, checked.sent.before)
 
     async def _answer_in_words(self, checked: CheckedRequest, question: TextQuestion) -> Receipt:
         """Answer a question that was shown as text."""
         values, messages = question.answer(checked.sent.new_messages)
         run_input = await self._input(checked, messages)
         answers = make_answers(question.task.task_id, values, run_input, checked.extension)
-        return await self._hub.answer(checked.who.owner, answers)
+        return await self._hub.answer(checked.who.principal, answers)
 
     async def _answer(self, checked: CheckedRequest) -> Receipt:
         """Answer questions that were shown as calls."""
         who, conversation = checked.who, checked.conversation
         checked.extension.start.check_absent()
-        task = await find_asking_task(self._hub, who.owner, conversation.answers[0].task_id, _WORDS)
+        task = await find_asking_task(self._hub, who.principal, conversation.answers[0].task_id, _WORDS)
         if task.agent != checked.agent.name:
             refuse("model", f"The call was made by {task.agent}: send its output to that model.")
         if checked.previous is not None and checked.previous.task.task_id != task.task_id:
@@ -337,10 +340,10 @@ class CreateResponse(Handlers):
         if checked.thread_id not in (None, task.thread_id):
             refuse("conversation", "The call was made in another conversation: give its id.")
         values, messages = await collect_answers(
-            self._hub, who.owner, task, conversation.answers, decode_item_answer, checked.extension, _WORDS
+            self._hub, who.principal, task, conversation.answers, decode_item_answer, checked.extension, _WORDS
         )
         run_input = await self._input(checked, (*messages, *checked.sent.new_messages))
-        return await self._hub.answer(who.owner, make_answers(task.task_id, values, run_input, checked.extension))
+        return await self._hub.answer(who.principal, make_answers(task.task_id, values, run_input, checked.extension))
 
 
 def _losses(body: w.ResponseCreate, agent: AgentInfo, writer: ResponseWriter) -> Sequence[Loss]:

@@ -18,7 +18,7 @@ from babelgate.adapters.openai.codec.names import RECORDS
 from babelgate.adapters.openai.server.answers import error_response
 from babelgate.adapters.openai.write.chunks import DONE
 from babelgate.adapters.openai.write.response import ResponseWriter
-from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Record, Scope, Task
+from babelgate.canonical import Fault, FaultCode, FaultError, Hub, Principal, Record, Scope, Task
 from babelgate.canonical.thread import Loss
 from babelgate.canonical.value import JsonObject
 
@@ -30,7 +30,7 @@ _STOPPING: Final = Fault(
 class Reading:
     """One reading of a run. `extended`: the caller has activated the Babelgate extension."""
 
-    def __init__(self, hub: Hub, owner: str, task: Task, run_id: str, *, extended: bool = False) -> None:
+    def __init__(self, hub: Hub, principal: Principal, task: Task, run_id: str, *, extended: bool = False) -> None:
         self._run_id = run_id
         self.extended = extended
         self._last_seq = 0
@@ -39,7 +39,7 @@ class Reading:
         """Records of the run for the extension."""
         self.writer = ResponseWriter(task.task_id, task.agent, run_id)
         self._hub = hub
-        self._owner = owner
+        self._principal = principal
         self._task = task
 
     async def follow(self) -> None:
@@ -52,17 +52,17 @@ class Reading:
                         return
 
     def _follow(self) -> AsyncGenerator[Sequence[Record]]:
-        records = self._hub.reads.follow(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        records = self._hub.reads.follow(self._principal, Scope.task(self._task), self._task.first_seq - 1)
         return self._with_whole_states(records)
 
     def _with_whole_states(self, records: AsyncGenerator[Sequence[Record]]) -> AsyncGenerator[Sequence[Record]]:
         if not self.extended:
             return records
-        return complete_states(self._hub, self._owner, self._task.thread_id, records)
+        return complete_states(self._hub, self._principal, self._task.thread_id, records)
 
     async def read(self, *, begins: bool = False) -> None:
         """Read the records that exist now. `begins`: read only up to the creation of the run."""
-        log = self._hub.reads.log(self._owner, Scope.task(self._task), self._task.first_seq - 1)
+        log = self._hub.reads.log(self._principal, Scope.task(self._task), self._task.first_seq - 1)
         async with aclosing(self._with_whole_states(log)) as batches:
             async for batch in batches:
                 for record in batch:
@@ -89,7 +89,11 @@ class Reading:
             return None
         value = writer.output if writer.output is not None else parse_text(writer.text)
         try:
-            error = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+            error = (
+                ": it is not JSON"
+                if value is ABSENT
+                else await self._hub.find_schema_error(self._principal, schema, value)
+            )
         except FaultError:  # a run of another protocol, whose schema was never validated, and is invalid
             return None
         if error is None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from babelgate.adapters.openai.server.page import encode_page, is_descending, limit_of, refuse_cursor
 from babelgate.adapters.openai.write.conversation import ConversationItem, ConversationWriter
-from babelgate.canonical import Hub
+from babelgate.canonical import Hub, Principal
 from babelgate.canonical.value import JsonObject
 
 _TURNS: Final = 64
@@ -29,31 +29,38 @@ class ItemPages:
         """Sequence numbers of turns, by owner, thread and item."""
         self._gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(self, owner: str, thread_id: str, query: Mapping[str, str]) -> JsonObject:
+    async def read(self, principal: Principal, thread_id: str, query: Mapping[str, str]) -> JsonObject:
         """Return a page of items. Raises not_found, invalid."""
         async with self._gate:
-            return await self._read_page(owner, thread_id, query)
+            return await self._read_page(principal, thread_id, query)
 
-    async def _read_page(self, owner: str, thread_id: str, query: Mapping[str, str]) -> JsonObject:
+    async def _read_page(self, principal: Principal, thread_id: str, query: Mapping[str, str]) -> JsonObject:
         limit, descending = limit_of(query.get("limit")), is_descending(query.get("order"))
         after = query.get("after")
-        turn = None if after is None else self._turns.get((owner, thread_id, after))
+        turn = None if after is None else self._turns.get((principal.owner, thread_id, after))
         items = None
         if turn is not None:
-            items = await self._read(owner, thread_id, limit, after, turn, descending=descending)
+            items = await self._read(principal, thread_id, limit, after, turn, descending=descending)
         if items is None:  # the cursor's turn is unknown, or no longer holds it
-            items = await self._read(owner, thread_id, limit, after, descending=descending)
+            items = await self._read(principal, thread_id, limit, after, descending=descending)
         if items is None:
             refuse_cursor(after or "")
         if items:
             last = items[:limit][-1]
-            self._turns[owner, thread_id, str(last.item["id"])] = last.turn
+            self._turns[principal.owner, thread_id, str(last.item["id"])] = last.turn
             if len(self._turns) > _PLACES:
                 self._turns.popitem(last=False)
         return encode_page([each.item for each in items], limit)
 
     async def _read(
-        self, owner: str, thread_id: str, limit: int, after: str | None, turn: int | None = None, *, descending: bool
+        self,
+        principal: Principal,
+        thread_id: str,
+        limit: int,
+        after: str | None,
+        turn: int | None = None,
+        *,
+        descending: bool,
     ) -> list[ConversationItem] | None:
         """Return the items of a page, and one more if another page follows.
 
@@ -61,7 +68,7 @@ class ItemPages:
         """
         page: list[ConversationItem] = []
         has_begun = after is None
-        async with aclosing(self._items(owner, thread_id, limit, turn, descending=descending)) as items:
+        async with aclosing(self._items(principal, thread_id, limit, turn, descending=descending)) as items:
             async for each in items:
                 if has_begun:
                     page.append(each)
@@ -74,16 +81,16 @@ class ItemPages:
         return page if has_begun else None
 
     async def _items(
-        self, owner: str, thread_id: str, limit: int, turn: int | None, *, descending: bool
+        self, principal: Principal, thread_id: str, limit: int, turn: int | None, *, descending: bool
     ) -> AsyncGenerator[ConversationItem]:
         """Yield items in this order, from one turn on or from the first."""
         reads = self._hub.reads
-        removed_messages = await reads.removed_messages(owner, thread_id)
+        removed_messages = await reads.removed_messages(principal, thread_id)
         beyond = turn if turn is None else turn + (1 if descending else -1)
         turn_limit = min(_TURNS, limit // 2 + 1)  # most turns have an input and an output
-        while turns := await reads.turns(owner, thread_id, limit=turn_limit, beyond=beyond, descending=descending):
-            writer = ConversationWriter(thread_id, owner, removed_messages)
-            async with aclosing(reads.turn_log(owner, thread_id, turns, inline=True)) as batches:
+        while turns := await reads.turns(principal, thread_id, limit=turn_limit, beyond=beyond, descending=descending):
+            writer = ConversationWriter(thread_id, principal.owner, removed_messages)
+            async with aclosing(reads.turn_log(principal, thread_id, turns, inline=True)) as batches:
                 async for batch in batches:
                     for record in batch:
                         writer.write(record)

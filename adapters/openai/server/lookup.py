@@ -12,7 +12,7 @@ from babelgate.adapters.kit.json import validate
 from babelgate.adapters.openai.codec.call_id import changed_id, find_interrupt
 from babelgate.adapters.openai.codec.model import object_in
 from babelgate.adapters.openai.codec.names import CONVERSATION, RESPONSE, decode_id
-from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Run, Scope, Task
+from babelgate.canonical import AgentInfo, FaultCode, FaultError, Hub, Message, Principal, Run, Scope, Task
 from babelgate.canonical.event import InterruptRaised, RunCreated
 from babelgate.canonical.thread import Thread
 
@@ -20,10 +20,10 @@ _PREFIX: Final = "chatcmpl-"
 M = TypeVar("M", bound=BaseModel)
 
 
-def find_agent(hub: Hub, model: str) -> AgentInfo:
+def find_agent(hub: Hub, principal: Principal, model: str) -> AgentInfo:
     """Return the agent that a request names as its model. Raises not_found."""
     try:
-        return hub.agent(model)
+        return hub.agent(principal, model)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
@@ -46,19 +46,19 @@ class FoundRun:
     thread: Thread
 
 
-async def find_run(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
+async def find_run(hub: Hub, principal: Principal, run_id: str, lost: FaultError) -> FoundRun:
     """Return a run that can be read later. Raises `lost` if it does not exist."""
-    found = await _find_any(hub, owner, run_id, lost)
+    found = await _find_any(hub, principal, run_id, lost)
     if found.thread.ephemeral:
         raise lost
     return found
 
 
-async def _find_any(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
+async def _find_any(hub: Hub, principal: Principal, run_id: str, lost: FaultError) -> FoundRun:
     try:
-        run = await hub.reads.run(owner, run_id)
-        thread = await hub.reads.thread(owner, run.thread_id)
-        task = await hub.reads.task(owner, run.task_id)
+        run = await hub.reads.run(principal, run_id)
+        thread = await hub.reads.thread(principal, run.thread_id)
+        task = await hub.reads.task(principal, run.task_id)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
@@ -68,18 +68,20 @@ async def _find_any(hub: Hub, owner: str, run_id: str, lost: FaultError) -> Foun
     return FoundRun(run, task, thread)
 
 
-async def find_response(hub: Hub, owner: str, run_id: str, lost: FaultError) -> FoundRun:
+async def find_response(hub: Hub, principal: Principal, run_id: str, lost: FaultError) -> FoundRun:
     """Return a run whose response is stored. Raises `lost` if it does not exist, or if its request had `store:
     false`."""
-    found = await find_run(hub, owner, run_id, lost)
-    run_input = await hub.reads.run_input(owner, found.run)
+    found = await find_run(hub, principal, run_id, lost)
+    run_input = await hub.reads.run_input(principal, found.run)
     # SPEC/responses/response_create_params.py, store: "for later retrieval via API", unless it is false.
     if object_in(dict(run_input.extra), "openai").get("store") is False:
         raise lost
     return found
 
 
-async def find_previous(hub: Hub, owner: str, response_id: str, unstored_ids: Container[str] = ()) -> FoundRun:
+async def find_previous(
+    hub: Hub, principal: Principal, response_id: str, unstored_ids: Container[str] = ()
+) -> FoundRun:
     """Return the response that a request continues. Raises invalid.
 
     `unstored_ids`: ids of responses that are not stored, but that this caller may continue.
@@ -95,7 +97,7 @@ async def find_previous(hub: Hub, owner: str, response_id: str, unstored_ids: Co
     run_id = decode_id(RESPONSE, response_id)
     if run_id is None:
         raise lost
-    return await (_find_any if response_id in unstored_ids else find_response)(hub, owner, run_id, lost)
+    return await (_find_any if response_id in unstored_ids else find_response)(hub, principal, run_id, lost)
 
 
 def decode_request_of_model(model: type[M], raw_body: Any) -> M:
@@ -107,7 +109,7 @@ def decode_request_of_model(model: type[M], raw_body: Any) -> M:
     return validate(model, cast("object", raw_body))
 
 
-async def find_conversation(hub: Hub, owner: str, conversation_id: str) -> Thread:
+async def find_conversation(hub: Hub, principal: Principal, conversation_id: str) -> Thread:
     """Return the thread of a conversation. Raises not_found."""
     words = f"Conversation with id {conversation_id[:100]!r} not found."
     lost = FaultError(FaultCode.NOT_FOUND, words, errors=[{"field": "conversation", "description": words}])
@@ -115,7 +117,7 @@ async def find_conversation(hub: Hub, owner: str, conversation_id: str) -> Threa
     if thread_id is None:
         raise lost
     try:
-        thread = await hub.reads.thread(owner, thread_id)
+        thread = await hub.reads.thread(principal, thread_id)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
@@ -134,10 +136,10 @@ class CallWords:
     field: str
 
 
-async def find_asking_task(hub: Hub, owner: str, task_id: str, words: CallWords) -> Task:
+async def find_asking_task(hub: Hub, principal: Principal, task_id: str, words: CallWords) -> Task:
     """Return the task that asked a question. Raises not_found."""
     try:
-        return await hub.reads.task(owner, task_id)
+        return await hub.reads.task(principal, task_id)
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:
             raise
@@ -148,19 +150,19 @@ async def find_asking_task(hub: Hub, owner: str, task_id: str, words: CallWords)
         ) from error
 
 
-async def why_not_open(hub: Hub, owner: str, task: Task, call_id: str, words: CallWords) -> FaultError:
+async def why_not_open(hub: Hub, principal: Principal, task: Task, call_id: str, words: CallWords) -> FaultError:
     """Return the fault for an id that names no open question."""
-    records = await hub.reads.records(owner, Scope.task(task), task.first_seq - 1)
+    records = await hub.reads.records(principal, Scope.task(task), task.first_seq - 1)
     ids = [each.event.interrupt_id or "" for each in records if isinstance(each.event, InterruptRaised)]
     if find_interrupt(call_id, task.task_id, ids) is None:
         return changed_id(call_id, words.field)
     return FaultError(FaultCode.NOT_AWAITING, f"The {words.call} was already answered, or its run has ended.")
 
 
-async def read_inputs(hub: Hub, owner: str, run: Run) -> Sequence[Message]:
+async def read_inputs(hub: Hub, principal: Principal, run: Run) -> Sequence[Message]:
     """Return the input messages of a run, with the bytes of their files."""
     scope = Scope(run.thread_id, "run", run.run_id)
-    async with aclosing(hub.reads.log(owner, scope, run.first_seq - 1, inline=True)) as batches:
+    async with aclosing(hub.reads.log(principal, scope, run.first_seq - 1, inline=True)) as batches:
         async for batch in batches:
             for record in batch:
                 if isinstance(record.event, RunCreated):

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from uuid import UUID
 
 from babelgate.adapters.openai.write.conversation import ConversationWriter
-from babelgate.canonical import FaultCode, FaultError, Hub, Scope, Task
+from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Scope, Task
 from babelgate.canonical.value import JsonObject
 
 _PLACES: Final = 10_000
@@ -33,7 +33,7 @@ class ItemReferences:
         self._places: OrderedDict[tuple[str, str], str] = OrderedDict()
         """Ids of tasks, by owner and item."""
 
-    async def expand(self, owner: str, raw_body: object, *, keeps: bool = False) -> object:
+    async def expand(self, principal: Principal, raw_body: object, *, keeps: bool = False) -> object:
         """Return the body with references replaced by their items.
 
         `keeps`: unknown references stay, because the agent's own server may know them. Raises not_found.
@@ -47,7 +47,7 @@ class ItemReferences:
             if _is_reference(item):
                 item_id = str(item["id"])
                 if item_id not in items_by_id:
-                    await self._find(owner, item_id, items_by_id)
+                    await self._find(principal, item_id, items_by_id)
                 if item_id in items_by_id:
                     item = items_by_id[item_id]
                 elif not keeps:
@@ -57,25 +57,25 @@ class ItemReferences:
             expanded.append(item)
         return {**cast("JsonObject", raw_body), "input": expanded}
 
-    async def _find(self, owner: str, item_id: str, items_by_id: dict[str, JsonObject]) -> None:
+    async def _find(self, principal: Principal, item_id: str, items_by_id: dict[str, JsonObject]) -> None:
         """Find the task with the item, and add all of its items to `items_by_id`."""
-        for task in await self._candidates(owner, item_id):
-            items = await self._items_of(owner, task)
+        for task in await self._candidates(principal, item_id):
+            items = await self._items_of(principal, task)
             items_by_id |= items
             for each in items:
-                self._places[owner, each] = task.task_id
+                self._places[principal.owner, each] = task.task_id
             while len(self._places) > _PLACES:
                 self._places.popitem(last=False)
             if item_id in items:
                 return
 
-    async def _candidates(self, owner: str, item_id: str) -> list[Task]:
+    async def _candidates(self, principal: Principal, item_id: str) -> list[Task]:
         """Return the tasks that may have the item: the cached one, or those that were active when its id was
         created."""
         reads = self._hub.reads
-        if (task_id := self._places.get((owner, item_id))) is not None:
+        if (task_id := self._places.get((principal.owner, item_id))) is not None:
             try:
-                return [await reads.task(owner, task_id)]
+                return [await reads.task(principal, task_id)]
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:
                     raise
@@ -84,16 +84,18 @@ class ItemReferences:
         if match is None:
             return []
         moment = (UUID(match[1]).int >> 80) * 1000
-        return list(await reads.tasks_active_at(owner, moment, slack=_CLOCKS, limit=_TASKS))
+        return list(await reads.tasks_active_at(principal, moment, slack=_CLOCKS, limit=_TASKS))
 
-    async def _items_of(self, owner: str, task: Task) -> dict[str, JsonObject]:
+    async def _items_of(self, principal: Principal, task: Task) -> dict[str, JsonObject]:
         """Return the items of a task's responses, by id. A response that is not stored has no items."""
         reads = self._hub.reads
         try:
-            if (await reads.thread(owner, task.thread_id)).ephemeral:
+            if (await reads.thread(principal, task.thread_id)).ephemeral:
                 return {}
-            writer = ConversationWriter(task.thread_id, owner, await reads.removed_messages(owner, task.thread_id))
-            async with aclosing(reads.log(owner, Scope.task(task), inline=True)) as batches:
+            writer = ConversationWriter(
+                task.thread_id, principal.owner, await reads.removed_messages(principal, task.thread_id)
+            )
+            async with aclosing(reads.log(principal, Scope.task(task), inline=True)) as batches:
                 async for batch in batches:
                     for record in batch:
                         writer.write(record)

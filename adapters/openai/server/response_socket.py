@@ -64,7 +64,7 @@ class ResponseSocket(Handlers):
         inputs = SocketInputs(self._prepared)
         try:
             async with asyncio.TaskGroup() as tasks:
-                memory = SocketMemory(self._hub, caller(socket).owner, tasks)
+                memory = SocketMemory(self._hub, caller(socket).principal, tasks)
                 await _Talk(self._create, socket, memory, inputs).run(tasks)
         except Exception:  # no caller of this function logs it
             log.exception("a WebSocket failed")

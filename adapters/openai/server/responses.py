@@ -50,13 +50,13 @@ class Responses(Handlers):
         return reading.answer(headers)
 
     def _read(self, who: Caller, found: FoundRun, *, extended: bool = False) -> Reading:
-        reading = Reading(self._hub, who.owner, found.task, found.run.run_id, extended=extended)
+        reading = Reading(self._hub, who.principal, found.task, found.run.run_id, extended=extended)
         reading.writer.metadata = found.run.metadata  # may have been changed after the run
         return reading
 
     async def _find(self, who: Caller, request: AnyRequest) -> FoundRun:
         response_id: str = request.path_params["response_id"]
-        return await find_response(self._hub, who.owner, response_run(response_id), no_response(response_id))
+        return await find_response(self._hub, who.principal, response_run(response_id), no_response(response_id))
 
     async def cancel_response(self, request: AnyRequest) -> Response[Any]:
         """Cancel a response. Raises not_found; invalid if its caller waits for it, because that caller can disconnect
@@ -66,7 +66,7 @@ class Responses(Handlers):
         """
         who = caller(request)
         found = await self._find(who, request)
-        run_input = await self._hub.reads.run_input(who.owner, found.run)
+        run_input = await self._hub.reads.run_input(who.principal, found.run)
         is_awaited = object_in(dict(run_input.extra), "openai").get("background") is False
         if is_awaited and found.run.status is not RunStatus.PAUSED:
             refuse("response_id", "Only a response that was made in the background can be cancelled.")
@@ -79,19 +79,19 @@ class Responses(Handlers):
         """Cancel a run and wait for its end. Then cancel its task, if the task waits for an answer."""
         with _suppress_ended():
             if not found.run.has_ended:
-                await self._hub.cancel_run(who.owner, found.run.run_id)
+                await self._hub.cancel_run(who.principal, found.run.run_id)
         await self._read(who, found).follow()
-        task = await self._hub.reads.task(who.owner, found.task.task_id)
+        task = await self._hub.reads.task(who.principal, found.task.task_id)
         with _suppress_ended():
             if task.is_waiting:
-                await self._hub.cancel(who.owner, task.task_id)
+                await self._hub.cancel(who.principal, task.task_id)
 
     async def delete_response(self, request: AnyRequest) -> Response[Any]:
         """Delete a response. Raises not_found, conflict (another run of its task is active)."""
         who = caller(request)
         found = await self._find(who, request)
         await self._stop(who, found)
-        await self._hub.remove_run(who.owner, found.run.run_id)
+        await self._hub.remove_run(who.principal, found.run.run_id)
         members: JsonObject = {"id": request.path_params["response_id"], "object": "response", "deleted": True}
         return json_response(members)
 
@@ -99,7 +99,7 @@ class Responses(Handlers):
         """Answer with a page of the response's input items. Raises not_found, invalid."""
         who = caller(request)
         found = await self._find(who, request)
-        items = encode_inputs(await read_inputs(self._hub, who.owner, found.run))
+        items = encode_inputs(await read_inputs(self._hub, who.principal, found.run))
         return json_response(page_of(items, request.query_params))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Container
 from contextlib import aclosing, suppress
 from typing import Final
 
-from babelgate.canonical import FaultCode, FaultError, Hub, Scope
+from babelgate.canonical import FaultCode, FaultError, Hub, Principal, Scope
 
 _RESPONSES: Final = 8
 """Maximum number of unstored responses that one WebSocket can continue. The newest events of a thread stay in memory
@@ -25,10 +25,10 @@ _END: Final = 2**53
 class SocketMemory(Container[str]):
     """Ids of unstored responses that a WebSocket can continue. A reader per thread keeps their threads in memory."""
 
-    def __init__(self, hub: Hub, owner: str, tasks: TaskGroup) -> None:
+    def __init__(self, hub: Hub, principal: Principal, tasks: TaskGroup) -> None:
         """Create the memory of one WebSocket. `tasks`: task group of the WebSocket."""
         self._hub = hub
-        self._owner = owner
+        self._principal = principal
         self._tasks = tasks
         self._threads: OrderedDict[str, str] = OrderedDict()
         """Ids of threads, by response id."""
@@ -59,7 +59,7 @@ class SocketMemory(Container[str]):
 
     async def _read(self, thread_id: str) -> None:
         with suppress(FaultError):  # the thread may have been deleted
-            async with aclosing(self._hub.reads.follow(self._owner, Scope(thread_id), _END)) as batches:
+            async with aclosing(self._hub.reads.follow(self._principal, Scope(thread_id), _END)) as batches:
                 async for _ in batches:
                     pass
 

@@ -44,13 +44,13 @@ class StoredCompletions(Handlers):
 
     async def _find(self, who: Caller, request: AnyRequest) -> tuple[Run, Task]:
         stored_id: str = request.path_params["completion_id"]
-        found = await find_run(self._hub, who.owner, run_of(stored_id), no_completion(stored_id))
+        found = await find_run(self._hub, who.principal, run_of(stored_id), no_completion(stored_id))
         if not found.run.has_ended:
             raise no_completion(stored_id)
         return found.run, found.task
 
     async def _read(self, who: Caller, run: Run, task: Task) -> Completion:
-        completion = Completion(self._hub, who.owner, task, run.run_id, run.created_at)
+        completion = Completion(self._hub, who.principal, task, run.run_id, run.created_at)
         await completion.read()
         return completion
 
@@ -58,7 +58,7 @@ class StoredCompletions(Handlers):
         """Answer with the input messages of a completion. Raises not_found, invalid."""
         who = caller(request)
         run, task = await self._find(who, request)
-        messages = encode_messages(await read_inputs(self._hub, who.owner, run))
+        messages = encode_messages(await read_inputs(self._hub, who.principal, run))
         # resources/chat/completions/messages.py, list: oldest first.
         query = {"order": "asc", **request.query_params}
         return json_response(page_of(messages, query), run_headers(task, run.run_id))
@@ -77,7 +77,7 @@ class StoredCompletions(Handlers):
         }
         where = RunFilter(agent=query.get("model"), metadata=metadata, status=_SHOWN)
         start = await self._start(who, where, query.get("after"))
-        runs = await (await self._hub.reads.runs(who.owner, where, limit=limit + 1, offset=start)).all()
+        runs = await (await self._hub.reads.runs(who.principal, where, limit=limit + 1, offset=start)).all()
         page = runs[:limit]
         ids = [completion_id(run.run_id) for run in page]
         shell: JsonObject = {
@@ -95,7 +95,7 @@ class StoredCompletions(Handlers):
             return 0
         run_id = run_of(after)
         for offset in range(0, _MOST_SEARCHED, _MOST_RUNS):
-            runs = await (await self._hub.reads.runs(who.owner, where, limit=_MOST_RUNS, offset=offset)).all()
+            runs = await (await self._hub.reads.runs(who.principal, where, limit=_MOST_RUNS, offset=offset)).all()
             for number, run in enumerate(runs):
                 if run.run_id == run_id:
                     return offset + number + 1
@@ -106,7 +106,7 @@ class StoredCompletions(Handlers):
     async def _entries(self, who: Caller, runs: list[Run]) -> AsyncGenerator[bytes]:
         for run in runs:
             try:
-                task = await self._hub.reads.task(who.owner, run.task_id)
+                task = await self._hub.reads.task(who.principal, run.task_id)
                 completion = await self._read(who, run, task)
             except FaultError as error:
                 if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
@@ -121,7 +121,7 @@ class StoredCompletions(Handlers):
         # resources/chat/completions/completions.py, update: replaces all metadata.
         body = validate(MetadataUpdate, await read_json(request))
         others = {name: value for name, value in run.metadata.items() if not isinstance(value, str)}
-        changed = await self._hub.change_run(who.owner, run.run_id, {**others, **body.metadata})
+        changed = await self._hub.change_run(who.principal, run.run_id, {**others, **body.metadata})
         completion = await self._read(who, changed, task)
         return await completion.response(run_headers(task, run.run_id), metadata=_metadata(changed))
 
@@ -129,7 +129,7 @@ class StoredCompletions(Handlers):
         """Delete a completion. Raises not_found."""
         who = caller(request)
         run, _ = await self._find(who, request)
-        await self._hub.remove_run(who.owner, run.run_id)
+        await self._hub.remove_run(who.principal, run.run_id)
         return json_response(w.Deleted(id=request.path_params["completion_id"]))
 
 

@@ -18,7 +18,18 @@ from babelgate.adapters.openai.codec.questions import (
     has_text_questions,
     question_text,
 )
-from babelgate.canonical import FaultCode, FaultError, Hub, Interrupt, Message, RunFilter, Task, TaskFilter, TextPart
+from babelgate.canonical import (
+    FaultCode,
+    FaultError,
+    Hub,
+    Interrupt,
+    Message,
+    Principal,
+    RunFilter,
+    Task,
+    TaskFilter,
+    TextPart,
+)
 from babelgate.canonical.state import WAITING
 from babelgate.canonical.value import Json, JsonObject
 
@@ -72,14 +83,16 @@ class TextQuestion:
         return {self.interrupt.interrupt_id: value}, (message,) if is_text else new_messages
 
 
-async def find_question_on(hub: Hub, owner: str, agent: str, thread_id: str) -> TextQuestion | None:
+async def find_question_on(hub: Hub, principal: Principal, agent: str, thread_id: str) -> TextQuestion | None:
     """Return the question of an agent's newest waiting task on a thread."""
-    for task in await _waiting_tasks(hub, owner, TaskFilter(agent=agent, thread_id=thread_id, states=WAITING), 1):
-        return await _find_question(hub, owner, task)
+    for task in await _waiting_tasks(hub, principal, TaskFilter(agent=agent, thread_id=thread_id, states=WAITING), 1):
+        return await _find_question(hub, principal, task)
     return None
 
 
-async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Message]) -> TextQuestion | None:
+async def find_question_in(
+    hub: Hub, principal: Principal, agent: str, before: Sequence[Message]
+) -> TextQuestion | None:
     """Return the question that ends a conversation without a thread.
 
     If an owner has several equal conversations that wait, the newest is used: the agent has the same history in each.
@@ -91,19 +104,19 @@ async def find_question_in(hub: Hub, owner: str, agent: str, before: Sequence[Me
     if not history_end or not last:
         return None
     digest = _digest(before[:history_end])
-    for task in await _waiting_tasks(hub, owner, TaskFilter(agent=agent, states=WAITING), _MOST):
-        question = await _find_question(hub, owner, task, last, digest)
+    for task in await _waiting_tasks(hub, principal, TaskFilter(agent=agent, states=WAITING), _MOST):
+        question = await _find_question(hub, principal, task, last, digest)
         if question is not None:
             return question
     return None
 
 
-async def _waiting_tasks(hub: Hub, owner: str, where: TaskFilter, limit: int) -> Sequence[Task]:
-    return await (await hub.reads.tasks(owner, where, limit=limit)).tasks.all()
+async def _waiting_tasks(hub: Hub, principal: Principal, where: TaskFilter, limit: int) -> Sequence[Task]:
+    return await (await hub.reads.tasks(principal, where, limit=limit)).tasks.all()
 
 
 async def _find_question(
-    hub: Hub, owner: str, task: Task, last: str | None = None, digest: str | None = None
+    hub: Hub, principal: Principal, task: Task, last: str | None = None, digest: str | None = None
 ) -> TextQuestion | None:
     """Return the oldest open question of a task if all of them were shown as text.
 
@@ -111,13 +124,13 @@ async def _find_question(
     text.
     """
     try:
-        questions = await hub.reads.open_interrupts(owner, task.task_id)
+        questions = await hub.reads.open_interrupts(principal, task.task_id)
         if not questions or any(called_part(each) for each in questions):
             return None
         if last is not None and not last.endswith(question_text(questions[-1]).rstrip()):
             return None
-        runs = await (await hub.reads.runs(owner, RunFilter(thread_id=task.thread_id), limit=1)).all()
-        run_input = await hub.reads.run_input(owner, runs[0]) if runs else None
+        runs = await (await hub.reads.runs(principal, RunFilter(thread_id=task.thread_id), limit=1)).all()
+        run_input = await hub.reads.run_input(principal, runs[0]) if runs else None
     except FaultError as error:
         if error.fault.code is not FaultCode.NOT_FOUND:  # deleted meanwhile
             raise

@@ -38,6 +38,7 @@ from babelgate.canonical import (
     Hub,
     Interrupt,
     Message,
+    Principal,
     Receipt,
     Run,
     RunFilter,
@@ -117,7 +118,7 @@ class Server(Handlers):
         body = validate(w.ThreadCreate, {} if content is ABSENT else content)
         thread_id = None if body.thread_id is None else _uuid(body.thread_id, "thread_id")
         thread = await self._hub.create_thread(
-            who.owner, ThreadChange(metadata=body.metadata), thread_id=thread_id, if_exists=body.if_exists
+            who.principal, ThreadChange(metadata=body.metadata), thread_id=thread_id, if_exists=body.if_exists
         )
         return await self._thread_response(who, thread.thread_id)
 
@@ -132,16 +133,16 @@ class Server(Handlers):
         thread_id = _path_id(request, "thread_id")
         body = validate(w.ThreadChange, await read_json(request))
         if body.values is not None:
-            await self._hub.update_state(who.owner, StateUpdate(thread_id=thread_id, values=body.values))
-        await self._hub.change_thread(who.owner, thread_id, ThreadChange(metadata=body.metadata))
+            await self._hub.update_state(who.principal, StateUpdate(thread_id=thread_id, values=body.values))
+        await self._hub.change_thread(who.principal, thread_id, ThreadChange(metadata=body.metadata))
         return await self._thread_response(who, thread_id)
 
     async def _thread_response(self, who: Caller, thread_id: str) -> Response[Any]:
         """Return a thread with its state and last run."""
-        view = await self._hub.reads.thread_view(who.owner, thread_id)
-        empty = partial(StateHistory, thread_id, who.owner)
-        history = await self._hub.reads.snapshot(who.owner, thread_id, StateHistory, empty, inline=True)
-        runs = await (await self._hub.reads.runs(who.owner, RunFilter(thread_id=thread_id), limit=1)).all()
+        view = await self._hub.reads.thread_view(who.principal, thread_id)
+        empty = partial(StateHistory, thread_id, who.principal.owner)
+        history = await self._hub.reads.snapshot(who.principal, thread_id, StateHistory, empty, inline=True)
+        runs = await (await self._hub.reads.runs(who.principal, RunFilter(thread_id=thread_id), limit=1)).all()
         body = encode_thread(view, history.head, runs[0].run_id if runs else None)
         return json_response(body, {"Babelgate-Thread": thread_id})
 
@@ -171,10 +172,10 @@ class Server(Handlers):
         if thread_id is not None and body.on_completion == "delete":
             _refuse("on_completion", "The value delete is only allowed for runs without a thread.")
         if thread_id is not None:
-            await self._hub.reads.thread(who.owner, thread_id)
+            await self._hub.reads.thread(who.principal, thread_id)
         messages, data = decode_input(body.input)
         return await self._hub.submit(
-            who.owner,
+            who.principal,
             Submission(
                 agent=agent.name,
                 protocol=PROTOCOL,
@@ -183,7 +184,7 @@ class Server(Handlers):
                     messages=await self._own_files(who, messages),
                     data=data,
                     checkpoint=body.checkpoint_id,
-                    config=await self._checked_config(body),
+                    config=await self._checked_config(who.principal, body),
                     metadata=body.metadata,
                     headers=who.headers,
                     assistant=body.assistant_id,
@@ -197,15 +198,15 @@ class Server(Handlers):
 
     def _agent(self, who: Caller, assistant_id: str | None) -> AgentInfo:
         """Return the agent with this name, or the default agent. Raises not_found."""
-        return self._hub.agent(who.need_agent() if assistant_id is None else assistant_id)
+        return self._hub.agent(who.principal, who.need_agent() if assistant_id is None else assistant_id)
 
-    async def _checked_config(self, body: w.RunCreate) -> JsonObject:
+    async def _checked_config(self, principal: Principal, body: w.RunCreate) -> JsonObject:
         """Return the run's configuration. Raises invalid, before anything runs, if `output_schema` is not a valid
         schema."""
         config = _config(body)
         if body.output_schema is not None:
             try:
-                await self._hub.find_schema_error(body.output_schema, None)
+                await self._hub.find_schema_error(principal, body.output_schema, None)
             except FaultError as error:
                 _refuse("output_schema", error.fault.message)
             config |= response_format(body.output_schema)
@@ -217,7 +218,7 @@ class Server(Handlers):
             for part in message.parts:
                 if isinstance(part, FilePart) and part.blob is not None:
                     try:
-                        await self._hub.reads.file_pieces(who.owner, part.blob)
+                        await self._hub.reads.file_pieces(who.principal, part.blob)
                     except FaultError as error:
                         if error.fault.code is not FaultCode.NOT_FOUND:
                             raise
@@ -230,11 +231,11 @@ class Server(Handlers):
         """Return the run when it has stopped, or at once if it is in the background. Status 202 means that it has not
         stopped: it is in the background, or the gateway is shutting down. Raises shutting_down."""
         who = caller(request)
-        log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)
+        log = RunLog(self._hub, who.principal, receipt.thread_id, receipt.run_id, receipt.seq)
         if background:
             await log.read()
             return await self._run_response(who, receipt.task, log, status=202)
-        await end_or_leave(log.end(), request.receive, canceller(self._hub, who.owner, receipt.run_id, cancels))
+        await end_or_leave(log.end(), request.receive, canceller(self._hub, who.principal, receipt.run_id, cancels))
         if log.created is None:
             words = f"The gateway is shutting down: ask for run {receipt.run_id} when it is back."
             raise FaultError(FaultCode.SHUTTING_DOWN, words)
@@ -242,23 +243,23 @@ class Server(Handlers):
 
     def _stream(self, who: Caller, receipt: Receipt, *, cancels: bool) -> Response[Any]:
         """Return the events of a run as a stream."""
-        log = RunLog(self._hub, who.owner, receipt.thread_id, receipt.run_id, receipt.seq)
-        frames = DisconnectNotifier(log.frames(), canceller(self._hub, who.owner, receipt.run_id, cancels))
+        log = RunLog(self._hub, who.principal, receipt.thread_id, receipt.run_id, receipt.seq)
+        frames = DisconnectNotifier(log.frames(), canceller(self._hub, who.principal, receipt.run_id, cancels))
         return _event_stream(frames, run_headers(receipt))
 
     async def get_run(self, request: AnyRequest) -> Response[Any]:
         """Return a run. Raises not_found."""
         who = caller(request)
         run = await self._find_run(who, request)
-        log = RunLog.of(self._hub, who.owner, run)
+        log = RunLog.of(self._hub, who.principal, run)
         await log.read()
-        return await self._run_response(who, await self._hub.reads.task(who.owner, run.task_id), log)
+        return await self._run_response(who, await self._hub.reads.task(who.principal, run.task_id), log)
 
     async def follow_run(self, request: AnyRequest) -> Response[Any]:
         """Stream the events of a run: all of them, or those after `Last-Event-ID`. Raises invalid, not_found."""
         who = caller(request)
         run = await self._find_run(who, request)
-        log = RunLog.of(self._hub, who.owner, run)
+        log = RunLog.of(self._hub, who.principal, run)
         return _event_stream(log.frames(_last_event_id(request)), run_headers(await self._task(who, run), run.run_id))
 
     async def cancel_run(self, request: AnyRequest) -> Response[Any]:
@@ -268,21 +269,21 @@ class Server(Handlers):
         waits = run.status is RunStatus.PAUSED and await self._questions(who, run)
         if run.has_ended and not waits:
             raise FaultError(FaultCode.TASK_ENDED, f"Run {run.run_id} has ended and cannot be cancelled.")
-        task = await self._hub.cancel(who.owner, run.task_id)
-        log = RunLog.of(self._hub, who.owner, run)
+        task = await self._hub.cancel(who.principal, run.task_id)
+        log = RunLog.of(self._hub, who.principal, run)
         await log.read()
         return await self._run_response(who, task, log, status=202)
 
     async def _find_run(self, who: Caller, request: AnyRequest) -> Run:
         """Return a run that is not deleted. Raises not_found."""
-        run = await self._hub.reads.run(who.owner, _path_id(request, "run_id"))
+        run = await self._hub.reads.run(who.principal, _path_id(request, "run_id"))
         if run.removed:
             raise FaultError(FaultCode.NOT_FOUND, f"Run {run.run_id} not found")
         return run
 
     async def _task(self, who: Caller, run: Run) -> Task:
         """Return the task of a run."""
-        return await self._hub.reads.task(who.owner, run.task_id)
+        return await self._hub.reads.task(who.principal, run.task_id)
 
     async def _run_response(self, who: Caller, task: Task, log: RunLog, *, status: int = 200) -> Response[Any]:
         """Return a run with its output and open questions."""
@@ -296,7 +297,7 @@ class Server(Handlers):
                 run = run.replace(status=RunStatus.CANCELLED)
         input_ids = {message.message_id for message in created.messages}
         messages = [message for message in log.fold.messages(run_id=run.run_id) if message.message_id not in input_ids]
-        run = await self._check_output(run, created, messages)
+        run = await self._check_output(who.principal, run, created, messages)
         body = encode_run(run, created, messages, log.fold.artifacts.values(), questions, who.base_url)
         if task.state is TaskState.CANCELLING:  # even if the agent has stopped in the meantime
             body["status"] = "cancelling"
@@ -305,10 +306,12 @@ class Server(Handlers):
     async def _questions(self, who: Caller, run: Run) -> Sequence[Interrupt]:
         """Return the open questions of a run, and those of earlier runs of its task: an answer to one question leaves
         the others open."""
-        questions = await self._hub.reads.open_interrupts(who.owner, run.task_id)
+        questions = await self._hub.reads.open_interrupts(who.principal, run.task_id)
         return [each for each in questions if run.ended_at is not None and each.raised_at <= run.ended_at]
 
-    async def _check_output(self, run: Run, created: RunCreated, messages: Sequence[Message]) -> Run:
+    async def _check_output(
+        self, principal: Principal, run: Run, created: RunCreated, messages: Sequence[Message]
+    ) -> Run:
         """Return the run with its structured output, if the caller required a schema. The run becomes failed if the
         output does not conform to it."""
         schema = output_schema_of(created.config)
@@ -317,7 +320,9 @@ class Server(Handlers):
         text = "".join(message.text for message in messages if message.phase == "answer")
         value = run.output if run.output is not None else parse_text(text)
         try:
-            schema_error = ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(schema, value)
+            schema_error = (
+                ": it is not JSON" if value is ABSENT else await self._hub.find_schema_error(principal, schema, value)
+            )
         except FaultError:  # a run of another protocol, whose schema was not validated
             return run
         if schema_error is None:
@@ -337,7 +342,7 @@ class Server(Handlers):
         messages = () if body.decline else (answer_message(values),)
         run_input = RunInput(messages=messages, config=_config(body), headers=who.headers)
         receipt = await self._hub.answer(
-            who.owner,
+            who.principal,
             Answers(
                 task_id=task_id,
                 values=body.answers,
@@ -347,26 +352,26 @@ class Server(Handlers):
                 protocol=PROTOCOL,
             ),
         )
-        thread = await self._hub.reads.thread(who.owner, thread_id)
+        thread = await self._hub.reads.thread(who.principal, thread_id)
         if body.stream:
             return self._stream(who, receipt, cancels=thread.ephemeral)
         return await self._await_response(request, receipt, background=body.background, cancels=thread.ephemeral)
 
     async def _find_waiting_task(self, who: Caller, thread_id: str, body: w.Resume) -> str:
         """Return the id of the task whose questions are answered. Raises invalid, not_found, not_awaiting."""
-        await self._hub.reads.thread(who.owner, thread_id)
+        await self._hub.reads.thread(who.principal, thread_id)
         task_id = None if body.task_id is None else _uuid(body.task_id, "task_id")
         if body.run_id is not None:
-            run = await self._hub.reads.run(who.owner, _uuid(body.run_id, "run_id"))
+            run = await self._hub.reads.run(who.principal, _uuid(body.run_id, "run_id"))
             if task_id not in (None, run.task_id):
                 _refuse("run_id", "It must be a run of the task.")
             task_id = run.task_id
         if task_id is not None:
-            task = await self._hub.reads.task(who.owner, task_id)
+            task = await self._hub.reads.task(who.principal, task_id)
             if task.thread_id != thread_id:
                 raise FaultError(FaultCode.NOT_FOUND, f"The thread has no task {task_id}")
             return task_id
-        page = await self._hub.reads.tasks(who.owner, TaskFilter(thread_id=thread_id, states=WAITING), limit=2)
+        page = await self._hub.reads.tasks(who.principal, TaskFilter(thread_id=thread_id, states=WAITING), limit=2)
         waiting = await page.tasks.all()
         if not waiting:
             raise FaultError(FaultCode.NOT_AWAITING, "No run of the thread waits for an answer.")

@@ -7,7 +7,7 @@ from typing import Final
 from babelgate.adapters.kit.server.encoding import encode
 from babelgate.adapters.kit.server.sse import LargeFrame, frame_of, pieces_of
 from babelgate.adapters.runtime.codec import encode_event
-from babelgate.canonical import Fold, Hub, Record, Run, Scope
+from babelgate.canonical import Fold, Hub, Principal, Record, Run, Scope
 from babelgate.canonical.event import RunCreated
 
 HEARTBEAT: Final = 15.0
@@ -17,21 +17,21 @@ HEARTBEAT: Final = 15.0
 class RunLog:
     """Reader of one run's log."""
 
-    def __init__(self, hub: Hub, owner: str, thread_id: str, run_id: str, begins: int) -> None:
+    def __init__(self, hub: Hub, principal: Principal, thread_id: str, run_id: str, begins: int) -> None:
         """Create the reader. `begins` is a seq before the run's first record."""
-        self.fold = Fold(thread_id, owner)
+        self.fold = Fold(thread_id, principal.owner)
         """Fold of all records that `end` or `read` has read."""
         self.created: RunCreated | None = None
         self._hub = hub
-        self._owner = owner
+        self._principal = principal
         self._scope = Scope(thread_id, "run", run_id)
         self._run_id = run_id
         self._begins = begins
 
     @classmethod
-    def of(cls, hub: Hub, owner: str, run: Run) -> "RunLog":
+    def of(cls, hub: Hub, principal: Principal, run: Run) -> "RunLog":
         """Return the reader of a run."""
-        return cls(hub, owner, run.thread_id, run.run_id, run.first_seq - 1)
+        return cls(hub, principal, run.thread_id, run.run_id, run.first_seq - 1)
 
     @property
     def run(self) -> Run:
@@ -46,7 +46,7 @@ class RunLog:
 
     async def read(self) -> None:
         """Read all records that exist now."""
-        log = self._hub.reads.log(self._owner, self._scope, self._begins, inline=True)
+        log = self._hub.reads.log(self._principal, self._scope, self._begins, inline=True)
         async with aclosing(log) as batches:
             async for batch in batches:
                 self._apply(batch)
@@ -71,4 +71,4 @@ class RunLog:
         return frame_of(encode(event), id=str(record.seq), event=event["event_type"])
 
     def _follow(self, after: int) -> AsyncGenerator[Sequence[Record]]:
-        return self._hub.reads.follow(self._owner, self._scope, after, inline=True)
+        return self._hub.reads.follow(self._principal, self._scope, after, inline=True)

@@ -31,7 +31,6 @@ from babelgate.canonical.event import (
     StateSaved,
 )
 from babelgate.canonical.json import as_object
-from babelgate.canonical.store import Store
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.langgraph.checkpointer import Saver
 from babelgate.gateway.agents.langgraph.factory import (
@@ -59,6 +58,7 @@ from babelgate.gateway.agents.langgraph.store import Items
 from babelgate.gateway.agents.python.signature import readable
 from babelgate.gateway.storage import checkpoints
 from babelgate.gateway.storage.checkpoints import StoredCheckpoint
+from babelgate.gateway.storage.items import ItemStore
 from babelgate.gateway.storage.journal import Journal
 
 log = logging.getLogger("babelgate.agent")
@@ -136,7 +136,7 @@ class Graph:
         """Create an agent. Its description is read from `graph`, one of the graphs that `maker` returns."""
         self._maker = maker
         self._journal: Journal | None = None
-        self._store: Store | None = None
+        self._store: ItemStore | None = None
         schemas: Mapping[str, JsonObject] = {} if graph is None else _schemas(graph)
         self._last = None if graph is None else _inspect_graph(graph, schemas)
         takes_all = self._last is None or self._last.shape.has_messages
@@ -152,7 +152,7 @@ class Graph:
             stateful=True,
         )
 
-    def attach(self, journal: Journal, store: Store) -> None:
+    def attach(self, journal: Journal, store: ItemStore) -> None:
         self._journal, self._store = journal, store
 
     @asynccontextmanager

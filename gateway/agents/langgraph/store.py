@@ -25,6 +25,7 @@ from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical import store as canonical
 from babelgate.gateway.agents.langgraph.checkpointer import wait_in_thread
 from babelgate.gateway.agents.langgraph.jsonable import plain_object
+from babelgate.gateway.storage.items import ItemStore
 
 
 class Items(BaseStore):
@@ -32,7 +33,7 @@ class Items(BaseStore):
 
     supports_ttl = True
 
-    def __init__(self, store: canonical.Store | None, owner: str | None) -> None:
+    def __init__(self, store: ItemStore | None, owner: str | None) -> None:
         """Create the store of an owner. Without an owner it is unusable, because the graph is only inspected."""
         self._store = store
         self._owner = owner
@@ -67,18 +68,18 @@ class Items(BaseStore):
                 raise ValueError(error.fault.message) from error
             raise
 
-    async def _get(self, store: canonical.Store, owner: str, op: GetOp) -> Item | None:
+    async def _get(self, store: ItemStore, owner: str, op: GetOp) -> Item | None:
         item = await store.get(owner, op.namespace, op.key, refresh=op.refresh_ttl)
         return None if item is None else Item(**_members(item))
 
-    async def _put(self, store: canonical.Store, owner: str, op: PutOp) -> None:
+    async def _put(self, store: ItemStore, owner: str, op: PutOp) -> None:
         if op.value is None:
             await store.delete(owner, op.namespace, op.key)
         else:
             ttl = None if op.ttl is None else max(1, round(op.ttl * 60))  # LangGraph uses minutes, the gateway seconds
             await store.put(owner, op.namespace, op.key, plain_object(op.value), ttl)
 
-    async def _search(self, store: canonical.Store, owner: str, op: SearchOp) -> list[SearchItem]:
+    async def _search(self, store: ItemStore, owner: str, op: SearchOp) -> list[SearchItem]:
         query = canonical.ItemQuery(
             prefix=op.namespace_prefix,
             filter=op.filter or {},

@@ -1,5 +1,6 @@
 """Tests of the middleware: authentication, origins, base URLs, response headers, and the log."""
 
+import hashlib
 import logging
 import re
 from collections.abc import Generator, Mapping
@@ -12,7 +13,7 @@ import pytest
 from litestar import Request, Response
 
 from babelgate.adapters.kit.server.caller import Caller
-from babelgate.canonical import Fault
+from babelgate.canonical import Fault, Principal
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.log_capture import capture_log
@@ -172,9 +173,22 @@ async def test_a_wrong_key_does_not_reach_the_app() -> None:
 async def test_a_key_on_a_public_path_selects_its_owner() -> None:
     with calling(keys=KEYS) as call:
         await call.http.get("/readyz")
-        assert call.behind.caller.owner == ""
+        assert call.behind.caller.principal == Principal(subject="anonymous", owner="")
         await call.http.get("/readyz", headers={"X-Api-Key": KEY})
         assert call.behind.caller.owner == "alice"
+
+
+async def test_a_key_identifies_its_principal() -> None:
+    with calling(keys=KEYS) as call:
+        await call.http.get("/acp/agents", headers={"X-Api-Key": KEY})
+        key_id = hashlib.sha256(KEY.encode()).hexdigest()[:8]
+        assert call.behind.caller.principal == Principal(subject="key:alice", owner="alice", credential_id=key_id)
+
+
+async def test_a_gateway_without_keys_has_one_anonymous_principal() -> None:
+    with calling() as call:
+        await call.http.get("/acp/agents")
+        assert call.behind.caller.principal == Principal(subject="anonymous", owner="default")
 
 
 # Pages in browsers
@@ -253,6 +267,7 @@ async def test_pages_may_read_the_headers_that_clients_need() -> None:
             "x-request-id",
         }
         assert required | {"run-id", "location", "content-location", "etag"} <= exposed
+        assert {"www-authenticate", "retry-after", "ratelimit", "ratelimit-policy"} <= exposed
 
 
 async def test_every_answer_varies_by_origin() -> None:

@@ -2,19 +2,20 @@
 
 from typing import Any, Final
 
-from babelgate.canonical import FaultError, Hub, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
+from babelgate.canonical import FaultError, RunFilter, RunStatus, TaskState, ThreadChange, ThreadFilter
 from babelgate.canonical.thread import ThreadStatus
+from babelgate.gateway.hub import GatewayHub
 from tests.gateway.hubs import OWNER, Echo, HubFactory, Scripted, ends, reaches, registered, submit
 
 EACH_DATABASE: Final = True
 
 
-async def ids(hub: Hub, where: ThreadFilter | None = None, *, limit: int = 10, **page: Any) -> list[str]:
+async def ids(hub: GatewayHub, where: ThreadFilter | None = None, *, limit: int = 10, **page: Any) -> list[str]:
     threads = await hub.reads.threads(OWNER, where or ThreadFilter(), limit=limit, **page)
     return [view.thread.thread_id async for view in threads]
 
 
-async def status(hub: Hub, thread_id: str) -> str:
+async def status(hub: GatewayHub, thread_id: str) -> str:
     return (await hub.reads.thread_view(OWNER, thread_id)).status
 
 

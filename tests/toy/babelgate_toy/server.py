@@ -20,6 +20,7 @@ from babelgate.canonical import (
     Fold,
     Hub,
     Message,
+    Principal,
     ReasoningPart,
     Receipt,
     Record,
@@ -97,16 +98,17 @@ class Server(Handlers):
         self._hub = hub
 
     async def list_agents(self, request: Asked) -> Response[Any]:
-        agents = [{"name": info.name, "description": info.description} for info in self._hub.agents()]
+        infos = self._hub.agents(caller(request).principal)
+        agents = [{"name": info.name, "description": info.description} for info in infos]
         return Response({"toy": VERSION, "agents": agents}, media_type="application/json")
 
     async def run_agent(self, request: Asked) -> Response[Any]:
         who = caller(request)
-        info = self._hub.agent(request.path_params["agent"])
+        info = self._hub.agent(who.principal, request.path_params["agent"])
         body = validate(Ask, await read_json(request))
         messages = (Message.of(body.text, "user"),)
         receipt = await self._hub.submit(
-            who.owner,
+            who.principal,
             Submission(
                 agent=info.name,
                 protocol="toy",
@@ -115,21 +117,21 @@ class Server(Handlers):
                 input=RunInput(messages=messages, headers=who.headers),
             ),
         )
-        async for _ in self._hub.reads.follow(who.owner, Scope(receipt.thread_id, "run", receipt.run_id)):
+        async for _ in self._hub.reads.follow(who.principal, Scope(receipt.thread_id, "run", receipt.run_id)):
             pass
-        return await self._answer(who.owner, receipt)
+        return await self._answer(who.principal, receipt)
 
     async def get_run(self, request: Asked) -> Response[Any]:
-        owner, task_id = caller(request).owner, request.path_params["run_id"]
+        principal, task_id = caller(request).principal, request.path_params["run_id"]
         if not is_uuid(task_id):
             raise FaultError(FaultCode.NOT_FOUND, "There is no such run.")
-        return await self._answer(owner, await self._hub.reads.task(owner, task_id))
+        return await self._answer(principal, await self._hub.reads.task(principal, task_id))
 
-    async def _answer(self, owner: str, source: Receipt | Task) -> Response[Any]:
-        task = await self._hub.reads.task(owner, source.task_id)
+    async def _answer(self, principal: Principal, source: Receipt | Task) -> Response[Any]:
+        task = await self._hub.reads.task(principal, source.task_id)
         scope = Scope.task(task)
-        records = await self._hub.reads.records(owner, scope, task.first_seq - 1)
-        fold = Fold(task.thread_id, owner, records)
+        records = await self._hub.reads.records(principal, scope, task.first_seq - 1)
+        fold = Fold(task.thread_id, principal.owner, records)
         messages = fold.messages(task_id=task.task_id)
         texts = [message.text for message in messages if message.role != "user" and message.phase != "progress"]
         losses = [*(loss for run in fold.runs.values() for loss in run.loss), *_losses(records)]

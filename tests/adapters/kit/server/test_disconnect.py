@@ -6,13 +6,13 @@ import pytest
 
 from babelgate.adapters.kit.server.disconnect import accept
 from babelgate.canonical import Receipt, TaskState
-from tests.gateway.hubs import OWNER, HubFactory, PausedWriter, Scripted, ends, registered, submit, within
+from tests.gateway.hubs import PRINCIPAL, HubFactory, PausedWriter, Scripted, ends, guarded, registered, submit, within
 
 
 async def test_accept_returns_the_result_of_the_submission(hubs: HubFactory) -> None:
     agent = Scripted()
     hub = await hubs.start(registered("a", agent))
-    receipt = await accept(hub, OWNER, submit(hub, "a"))
+    receipt = await accept(guarded(hub), PRINCIPAL, submit(hub, "a"))
     (await agent.called()).end()
     assert (await ends(hub, receipt)).state is TaskState.COMPLETED
 
@@ -26,7 +26,7 @@ async def test_a_run_is_cancelled_if_its_caller_disconnects_during_submission(hu
         return accepted.result()
 
     async with PausedWriter(hub) as held:
-        caller = asyncio.ensure_future(accept(hub, OWNER, submitting()))
+        caller = asyncio.ensure_future(accept(guarded(hub), PRINCIPAL, submitting()))
         await held.queued(caller)
         caller.cancel()
         with pytest.raises(asyncio.CancelledError):

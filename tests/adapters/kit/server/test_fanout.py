@@ -19,8 +19,9 @@ from babelgate.adapters.a2a.server.follow import TaskStream as A2AReading
 from babelgate.adapters.acp.codec.messages import EncodingContext
 from babelgate.adapters.acp.server.follow import RunStream as AcpReading
 from babelgate.adapters.kit.server.fanout import EncodedRecord, Encoder, FanoutCache, FanoutLimits, Follower
-from babelgate.canonical import Hub, Message, Receipt, Record, RunInput, Submission
+from babelgate.canonical import Hub, Message, Principal, Receipt, Record, RunInput, Submission
 from babelgate.canonical.event import Custom
+from tests.gateway.hubs import guarded
 from tests.running import running
 
 RECORDS = [Record(seq=seq, at=seq, task_id="t", run_id=None, attempt=0, event=Custom()) for seq in range(1, 41)]
@@ -210,7 +211,7 @@ async def test_a_thousand_readers_share_frames_that_are_encoded_once(tmp_path: P
 
         async def read() -> list[bytes]:
             frames: list[bytes] = []
-            async with aclosing(reading(protocol, gateway.hub, receipt, lines)) as batches:
+            async with aclosing(reading(protocol, guarded(gateway.hub), receipt, lines)) as batches:
                 async for batch in batches:
                     frames += batch
                     started.release()
@@ -231,7 +232,11 @@ async def test_a_thousand_readers_share_frames_that_are_encoded_once(tmp_path: P
 def reading(protocol: str, hub: Hub, receipt: Receipt, lines: FanoutCache) -> AsyncGenerator[Sequence[Any]]:
     if protocol == "acp":
         view = EncodingContext(run_id=receipt.task_id, session_id=receipt.thread_id, agent="agent")
-        return AcpReading(hub, "default", [receipt.task], view, stop_after=receipt.seq).follow(lines)
+        return AcpReading(hub, Principal.of_owner("default"), [receipt.task], view, stop_after=receipt.seq).follow(
+            lines
+        )
     dialect = (Codec if protocol == "a2a-1.0" else Codec03)("http://127.0.0.1", "agent")
     task = receipt.task
-    return A2AReading(hub, "default", task, task.thread_id, dialect, lines).follow(receipt.run_id, None)
+    return A2AReading(hub, Principal.of_owner("default"), task, task.thread_id, dialect, lines).follow(
+        receipt.run_id, None
+    )

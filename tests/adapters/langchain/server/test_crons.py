@@ -6,7 +6,9 @@ import pytest
 
 from babelgate.adapters.langchain.codec.state import assistant_id
 from babelgate.adapters.langchain.server.crons import submit
+from babelgate.canonical import Principal
 from tests.adapters.langchain.site import NOBODY, Site, new_id, user_input
+from tests.gateway.hubs import guarded
 
 FIELDS = {
     *("cron_id", "assistant_id", "thread_id", "user_id", "metadata", "payload", "enabled", "created_at", "updated_at"),
@@ -49,7 +51,7 @@ async def test_a_cron_of_a_thread_runs_there(site: Site, thread_id: str) -> None
     cron = await hub.crons.get(created["user_id"], created["cron_id"])
     assert cron is not None
     run_id = new_id()
-    await submit(hub, created["user_id"], cron, run_id)
+    await submit(guarded(hub), Principal.of_owner(created["user_id"]), cron, run_id)
     assert await site.ends(thread_id, run_id) == "success"
     run = await site.look(f"/threads/{thread_id}/runs/{run_id}")
     assert (run["metadata"]["cron_id"], run["kwargs"]["config"]) == (created["cron_id"], {"tags": ["t"]})
@@ -65,7 +67,7 @@ async def test_runs_of_a_cron_use_its_assistant(site: Site) -> None:
     assert created["assistant_id"] == assistant["assistant_id"]
     cron = await site.gateway.hub.crons.get(created["user_id"], created["cron_id"])
     assert cron is not None
-    await submit(site.gateway.hub, created["user_id"], cron, new_id())
+    await submit(guarded(site.gateway.hub), Principal.of_owner(created["user_id"]), cron, new_id())
     (thread,) = await site.ok("/threads/search", {"metadata": {"assistant_id": assistant["assistant_id"]}})
     (run,) = await site.look(f"/threads/{thread['thread_id']}/runs")
     assert run["kwargs"]["config"]["tags"] == ["mine"]

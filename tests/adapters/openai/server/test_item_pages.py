@@ -10,7 +10,18 @@ import pytest
 from babelgate.adapters.openai.server.item_pages import ItemPages
 from babelgate.adapters.openai.server.page import page_of
 from babelgate.adapters.openai.write.conversation import ConversationWriter
-from babelgate.canonical import FaultCode, FaultError, FilePart, Message, Receipt, RunStatus, Scope, TaskState, TextPart
+from babelgate.canonical import (
+    FaultCode,
+    FaultError,
+    FilePart,
+    Message,
+    Principal,
+    Receipt,
+    RunStatus,
+    Scope,
+    TaskState,
+    TextPart,
+)
 from babelgate.canonical.event import (
     MessageEnded,
     MessageStarted,
@@ -28,12 +39,14 @@ from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.storage import turns
 from tests.gateway.hubs import (
     OWNER,
+    PRINCIPAL,
     Echo,
     HubFactory,
     Scripted,
     answer,
     batches,
     ends,
+    guarded,
     reaches,
     registered,
     run_is,
@@ -62,7 +75,7 @@ async def check(hub: GatewayHub, thread_id: str, *limits: int) -> list[JsonObjec
     other."""
     items = await whole(hub, thread_id)
     for query in queries(items, *limits):
-        page = await ItemPages(hub).read(OWNER, thread_id, query)
+        page = await ItemPages(guarded(hub)).read(PRINCIPAL, thread_id, query)
         assert json.dumps(page) == json.dumps(page_of(items, query)), query
     await check_walk(hub, thread_id, items)
     return items
@@ -70,9 +83,9 @@ async def check(hub: GatewayHub, thread_id: str, *limits: int) -> list[JsonObjec
 
 async def check_walk(hub: GatewayHub, thread_id: str, items: Sequence[JsonObject]) -> None:
     for order in ORDERS:
-        pages, read_items, after = ItemPages(hub), list[JsonObject](), dict[str, str]()
+        pages, read_items, after = ItemPages(guarded(hub)), list[JsonObject](), dict[str, str]()
         while len(read_items) <= len(items):
-            page: Any = await pages.read(OWNER, thread_id, {**after, "order": order, "limit": "3"})
+            page: Any = await pages.read(PRINCIPAL, thread_id, {**after, "order": order, "limit": "3"})
             read_items += page["data"]
             if not page["has_more"]:
                 break
@@ -184,10 +197,10 @@ async def test_pages_of_all_kinds_of_items_match_the_whole(hubs: HubFactory, mon
         monkeypatch.setattr(turns, name, value)
     await check_walk(hub, thread_id, items)
     with pytest.raises(FaultError) as caught:
-        await ItemPages(hub).read(OWNER, thread_id, {"after": "msg_unknown"})
+        await ItemPages(guarded(hub)).read(PRINCIPAL, thread_id, {"after": "msg_unknown"})
     assert caught.value.fault.code is FaultCode.INVALID
     with pytest.raises(FaultError) as caught:
-        await ItemPages(hub).read("somebody else", thread_id, {})
+        await ItemPages(guarded(hub)).read(Principal.of_owner("somebody else"), thread_id, {})
     assert caught.value.fault.code is FaultCode.NOT_FOUND
 
 
@@ -198,7 +211,7 @@ async def test_pages_of_caller_messages_match_the_whole(hubs: HubFactory) -> Non
     items = await whole(hub, thread_id)
     assert len(items) == 60
     for query in queries(items[:9], 2):
-        assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
+        assert await ItemPages(guarded(hub)).read(PRINCIPAL, thread_id, query) == page_of(items, query)
 
 
 async def test_pages_of_messages_sent_again_match_the_whole(hubs: HubFactory) -> None:
@@ -213,17 +226,17 @@ async def test_pages_of_messages_sent_again_match_the_whole(hubs: HubFactory) ->
         await update(hub, thread_id, *messages)
     items = await whole(hub, thread_id)
     for query in queries(items[::2], 4):
-        assert await ItemPages(hub).read(OWNER, thread_id, query) == page_of(items, query)
+        assert await ItemPages(guarded(hub)).read(PRINCIPAL, thread_id, query) == page_of(items, query)
 
 
 async def test_cursor_of_a_removed_item_is_rejected(hubs: HubFactory) -> None:
     hub, _, thread_id = await start(hubs)
     await update(hub, thread_id, message("one", "m1"), message("two", "m2"))
-    pages = ItemPages(hub)
-    page: Any = await pages.read(OWNER, thread_id, {"limit": "1"})
+    pages = ItemPages(guarded(hub))
+    page: Any = await pages.read(PRINCIPAL, thread_id, {"limit": "1"})
     after = {"after": page["last_id"]}
-    assert (await pages.read(OWNER, thread_id, after))["last_id"] == "msg_m1"
+    assert (await pages.read(PRINCIPAL, thread_id, after))["last_id"] == "msg_m1"
     await update(hub, thread_id, forget=("m2",))
     with pytest.raises(FaultError) as caught:
-        await pages.read(OWNER, thread_id, after)
+        await pages.read(PRINCIPAL, thread_id, after)
     assert caught.value.fault.code is FaultCode.INVALID

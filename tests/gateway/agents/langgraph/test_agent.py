@@ -13,13 +13,13 @@ import httpx
 import pytest
 
 from babelgate.adapters.langchain.server.create_run import open_questions
-from babelgate.canonical import AgentInfo, Answers, FaultCode, FaultError, Invocation, TaskState
+from babelgate.canonical import AgentInfo, Answers, FaultCode, FaultError, Invocation, Principal, TaskState
 from babelgate.gateway.agents.langgraph.agent import wrap_graph
 from babelgate.gateway.agents.registry import connect
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.graphs import GRAPHS, State, asks, builder, chat
-from tests.gateway.hubs import Echo, within
+from tests.gateway.hubs import Echo, guarded, within
 from tests.gateway.platform import Caller, Thread, begin, graphs_running
 from tests.running import running
 
@@ -187,7 +187,7 @@ async def test_a_state_update_cancels_the_asking_task(graphs: Caller) -> None:
     thread = await begin(graphs, "ask")
     await thread.wait(INPUT)
     hub = graphs.gateway.hub
-    (question,) = await open_questions(hub, "default", thread.thread_id)
+    (question,) = await open_questions(guarded(hub), Principal.of_owner("default"), thread.thread_id)
     await thread.update({"count": 5}, as_node="before")
     assert (await hub.reads.task("default", question.task_id)).state is TaskState.CANCELLED
     with pytest.raises(FaultError) as raised:
@@ -283,7 +283,7 @@ async def test_the_mode_events_streams_langchains_events(graphs: Caller, modes: 
 async def test_other_protocols_receive_a_breakpoint_as_a_question(graphs: Caller) -> None:
     thread = await begin(graphs, "steps")
     await thread.wait({"items": []}, interrupt_before=["two"])
-    (question,) = await open_questions(graphs.gateway.hub, "default", thread.thread_id)
+    (question,) = await open_questions(guarded(graphs.gateway.hub), Principal.of_owner("default"), thread.thread_id)
     assert question.value == {"next": ["two"]}
     assert "Any answer" in question.message.text
 

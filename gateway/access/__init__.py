@@ -1,0 +1,1 @@
+"""Access control: what callers may do, checked at the hub's port."""

@@ -1,0 +1,33 @@
+"""Policies: who may do what. The guard asks one before each call to the hub."""
+
+from typing import Protocol
+
+from babelgate.canonical.principal import Operation, Principal
+
+
+class Policy(Protocol):
+    """Decisions on calls to the hub."""
+
+    @property
+    def has_rules_by_agent(self) -> bool:
+        """True if a decision can depend on the agent. The guard then reads the agent of a task or run before a call
+        that has only its id."""
+        ...
+
+    def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
+        """Raise forbidden if the principal may not do this.
+
+        `agent` is the agent's name. It is empty if the call concerns no agent or several agents, or if the guard does
+        not know the agent. `protocol` is the name of the adapter that makes the call, and empty for the gateway's own
+        pages.
+        """
+        ...
+
+
+class AllowAll:
+    """Policy of a gateway without rules: every caller may do everything with the data of its owner."""
+
+    has_rules_by_agent = False
+
+    def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
+        pass
