@@ -110,6 +110,7 @@ _WEBHOOKS: Final = _examples(
     "babelgate webhooks --database postgresql://user@host/name --retry hook-1",
 )
 
+_KEYS: Final = _examples("babelgate keys new", "babelgate keys new --owner ci")
 C = TypeVar("C", bound=Callable[..., Any])
 
 FILE: Final = Path("babelgate.yaml")
@@ -161,7 +162,7 @@ class Protocol(click.ParamType[str]):
 @command_panel("Manage data", commands=["export", "import", "webhooks"])
 @command_panel("Test agents", commands=["check", "bench", "record", "replay"])
 @command_panel("Call an agent", commands=["run"])
-@command_panel("Serve agents", commands=["serve", "add", "validate"])
+@command_panel("Serve agents", commands=["serve", "add", "validate", "keys"])
 @click.group(
     cls=RichGroup, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
@@ -719,6 +720,24 @@ def webhooks(wanted: str | None, config: Path | None, database: str | None) -> N
         show_webhooks(_settings_file(config), database)
     else:
         retry(wanted, _settings_file(config), database)
+
+
+@babelgate.group(epilog=_KEYS)
+def keys() -> None:
+    """Make API keys."""
+
+
+@keys.command("new", epilog=_KEYS)
+@click.option("--owner", metavar="NAME", help="Owner of the key, to print a whole line for keys in babelgate.yaml.")
+def new_key(owner: str | None) -> None:
+    """Print a new API key, and its record for babelgate.yaml.
+
+    The record contains the SHA-256 digest of the key, so the file is no secret. The key is not stored anywhere: keep
+    it in a password manager, or give it to the caller.
+    """
+    from babelgate.gateway.cli.keys import new_key as make
+
+    make(owner)
 
 
 def _settings_file(config: Path | None) -> Path | None:

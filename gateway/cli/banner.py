@@ -32,7 +32,7 @@ def banner(settings: Settings, base_url: str, registry: Registry) -> Iterator[st
     yield from _row("database", settings.database_shown)
     if settings.workers > 1:
         yield from _row("workers", f"{settings.workers} processes")
-    if not settings.keys:
+    if not settings.has_credentials:
         callers = "every program on this machine" if is_loopback(settings.host) else "everyone who reaches this address"
         yield from _row("access", f"no API keys: {callers} can call the agents")
     if example_agent is not None:
@@ -56,7 +56,7 @@ def _calls(settings: Settings, base_url: str, agent: str) -> Iterator[str]:
     width = max(len(example.label) for example in examples)
     for example in examples:
         curl = example.curl
-        if settings.keys:
+        if settings.has_credentials:
             curl = curl.replace("curl ", 'curl -H "Authorization: Bearer $BABELGATE_KEY" ', 1)
         yield f"  {click.style(example.label.ljust(width), bold=True)}  {click.style(example.url, fg='cyan')}"
         yield f"  {'':{width}}  {curl}"

@@ -66,7 +66,7 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
         raise CliError(*error.problems, code=USAGE) from None
     for line in doubts:
         click.echo(f"babelgate: warning: {line}", err=True)
-    if not is_loopback(settings.host) and not settings.keys and not settings.allow_anonymous:
+    if not is_loopback(settings.host) and not settings.has_credentials and not settings.allow_anonymous:
         raise CliError(
             f"{settings.host} can be reached by others and there are no API keys: set keys in the configuration or in "
             "BABELGATE_KEYS, or let anyone in with --allow-anonymous",

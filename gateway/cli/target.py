@@ -9,8 +9,9 @@ from typing import Any, Final, cast
 from babelgate.canonical.agent import AGENT_NAME
 from babelgate.conformance.wire.credentials import credentials_header, hide_credentials, secrets_of
 from babelgate.gateway.cli.errors import USAGE, CliError
+from babelgate.gateway.settings.fields import TOKEN
 from babelgate.gateway.settings.load import FILE, ConfigError, load, read_file
-from babelgate.gateway.settings.model import DEMO, TOKEN
+from babelgate.gateway.settings.model import DEMO
 
 _NAMED: Final = re.compile(r"([^=:/#]+)=(.+)", re.DOTALL)
 """Target with a name before it. A URL may contain `=`, but not before its first `:` or `/`."""

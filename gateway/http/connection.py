@@ -23,7 +23,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 
 from babelgate.gateway.exchange import SCOPE_KEY
-from babelgate.gateway.settings.model import IPNetwork, Settings
+from babelgate.gateway.settings.fields import IPNetwork
+from babelgate.gateway.settings.model import Settings
 
 try:
     import resource

@@ -32,7 +32,7 @@ class Hosts:
 
         With API keys, all names are accepted unless `hosts` is set: a page has no key to send.
         """
-        if settings.keys and not settings.hosts:
+        if settings.has_credentials and not settings.hosts:
             return cls(["*"])
         default_names = [settings.host.lower()]
         if settings.public_url is not None:

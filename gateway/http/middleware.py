@@ -1,21 +1,20 @@
-"""Authentication by API keys, and CORS: the middleware around all protocols.
+"""Authentication by API keys and tokens, and CORS: the middleware around all protocols.
 
 For each request it determines three things:
 
-- the caller, by its API key;
+- the caller, by its API key or token;
 - the base URL under which the caller reaches the gateway, for URLs in responses;
 - the agent, if the path begins with `/agent/<name>`.
 
-It answers CORS preflights, refuses requests without a valid key, and writes one log line per request.
+It answers CORS preflights, refuses requests without a valid credential, and writes one log line per request.
 """
 
-import hashlib
-import hmac
 import ipaddress
 import logging
 import re
 import time
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
@@ -24,10 +23,13 @@ from litestar import Request, Response
 from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
-from babelgate.canonical.agent import DEFAULT_OWNER
-from babelgate.gateway.exchange import enter_exchange
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.exchange import SCOPE_KEY, enter_exchange
+from babelgate.gateway.http.expiry import Expiry
 from babelgate.gateway.http.host import Hosts
+from babelgate.gateway.http.verifier import ANONYMOUS, Verifier
 from babelgate.gateway.settings.model import Settings
 
 Scope = MutableMapping[str, Any]
@@ -60,10 +62,8 @@ _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
 HEAD is a GET whose body is dropped. No path has TRACE, so the 405 response to it lists all methods of the path. The
 framework's own response to OPTIONS lists the methods of only one handler.
 """
-_WITHOUT_KEYS: Final = Principal(subject="anonymous", owner=DEFAULT_OWNER)
-"""Principal of all requests if the settings have no keys."""
-_WITHOUT_KEY: Final = Principal(subject="anonymous", owner="")
-"""Principal of a request without a valid key to a path that needs none."""
+_CLOSING: Final = Tasks()
+"""Tasks that close WebSockets."""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
@@ -80,6 +80,7 @@ class GatewayMiddleware:
         encode: Encode,
         version: str,
         instance: Callable[[], str],
+        verifier: Verifier | None = None,
     ) -> None:
         self.app = app
         """The ASGI application that the middleware wraps."""
@@ -87,7 +88,7 @@ class GatewayMiddleware:
         self._knows = knows
         self._encode = encode
         self._banner = lambda: f"{version}; instance={instance()}".encode()
-        self._keys = [_principal_of(owner, key.get_secret_value().encode()) for owner, key in settings.keys.items()]
+        self._verifier = verifier or Verifier(settings)
         self._public_url = settings.public_url.rstrip("/") if settings.public_url else None
         self._proxies = settings.trusted_proxies
         self._origins = frozenset(settings.cors)
@@ -103,6 +104,7 @@ class GatewayMiddleware:
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
+            await self._verifier.aclose()
             return
         if scope["type"] == "websocket":
             send = _Handshake(send, scope)
@@ -112,7 +114,7 @@ class GatewayMiddleware:
         try:
             await self._pass(scope, headers, receive, answer)
         finally:
-            answer.log()
+            answer.end()
 
     async def _pass(
         self, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: "_ResponseWrapper"
@@ -136,8 +138,9 @@ class GatewayMiddleware:
                 await _preflight(answer, headers, is_granted=self._is_granted(headers))
                 return
             self._check_origin(scope, inner["path"], headers)
-            principal = self._principal(inner["path"], headers)
+            principal = await self._principal(inner["path"], headers)
             answer.owner = principal.owner
+            answer.expires_at = principal.expires_at
             if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
@@ -149,29 +152,20 @@ class GatewayMiddleware:
         sent = {name: headers[name.encode()].decode("latin-1") for name in self._forwarded if name.encode() in headers}
         reads_only = answer.method == "HEAD" or self._is_foreign(headers)
         inner["state"]["caller"] = Caller(
-            principal, base_url, agent, sent, keyed=bool(self._keys), reads_only=reads_only
+            principal, base_url, agent, sent, keyed=self._verifier.is_required, reads_only=reads_only
         )
         if scope["type"] == "http":
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
-    def _principal(self, path: str, headers: Mapping[bytes, bytes]) -> Principal:
-        """Return the principal of the request's API key. Raises unauthenticated."""
-        if not self._keys:
-            return _WITHOUT_KEYS
-        sent_key = headers.get(b"x-api-key", b"")
-        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
-        if scheme.lower() == b"bearer":
-            sent_key = token.strip()
-        principal = _WITHOUT_KEY
-        for key, principal_of_key in self._keys:  # compares every key, so that the duration reveals nothing
-            if hmac.compare_digest(sent_key, key):
-                principal = principal_of_key
-        if principal is not _WITHOUT_KEY or _is_open(path):
-            return principal
-        raise FaultError(
-            FaultCode.UNAUTHENTICATED, "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."
-        )
+    async def _principal(self, path: str, headers: Mapping[bytes, bytes]) -> Principal:
+        """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
+        try:
+            return await self._verifier.verify(headers)
+        except FaultError:
+            if _is_open(path):
+                return ANONYMOUS
+            raise
 
     def _check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         """Raise forbidden if the gateway does not accept the host names of the request.
@@ -200,7 +194,7 @@ class GatewayMiddleware:
         A GET for an image or for a new window has no Origin. But browsers send whether it comes from the same origin
         (Fetch Metadata §2.3).
         """
-        if self._keys or b"origin" in headers:
+        if self._verifier.is_required or b"origin" in headers:
             return False
         return headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
 
@@ -216,7 +210,7 @@ class GatewayMiddleware:
         origin = headers.get(b"origin")
         if origin is None or self._is_permitted(origin.decode("latin-1")):
             return
-        if self._keys and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
+        if self._verifier.is_required and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
             return
         raise FaultError(
             FaultCode.UNAUTHENTICATED,
@@ -276,12 +270,6 @@ class GatewayMiddleware:
         return _LOOPBACK.fullmatch(origin) is not None
 
 
-def _principal_of(owner: str, key: bytes) -> tuple[bytes, Principal]:
-    """Return an API key with its principal."""
-    key_id = hashlib.sha256(key).hexdigest()[:8]
-    return key, Principal(subject=f"key:{owner}", owner=owner, credential_id=key_id)
-
-
 def _check_type(scope: Scope) -> None:
     if any(name == b"content-type" and len(value) > _TYPE_LENGTH for name, value in scope["headers"]):
         raise FaultError(FaultCode.INVALID, f"The Content-Type is longer than {_TYPE_LENGTH} bytes.")
@@ -336,7 +324,11 @@ class _ResponseWrapper:
 
     def __init__(self, send: Any, scope: Scope, banner: bytes, cross_origin: list[tuple[bytes, bytes]]) -> None:
         self.owner = ""
+        self.expires_at: float | None = None
+        """Time at which the caller's credential expires, in seconds since 1970, UTC."""
         self._send = send
+        self._hang_up: Callable[[], None] | None = scope.get(SCOPE_KEY)
+        self._expiry: Expiry | None = None
         self._began = time.perf_counter()
         self._status = 0
         self._ids: dict[str, str] = {}
@@ -351,6 +343,8 @@ class _ResponseWrapper:
         if message["type"] == "websocket.accept":
             self._status = 101
             await self._send({**message, "headers": [*message.get("headers", ()), *self._response_headers()]})
+            if self.expires_at is not None:
+                self._expiry = Expiry(self.expires_at, self._close_socket)
             return
         if message["type"] != "http.response.start":
             if message["type"] == "websocket.close" and not self._status:
@@ -370,12 +364,28 @@ class _ResponseWrapper:
             if name in _IDS:
                 self._ids[_IDS[name]] = value.decode("latin-1")
         await self._send({**message, "status": status, "headers": headers})
+        if self.expires_at is not None and self._hang_up is not None and _is_stream(headers):
+            self._expiry = Expiry(self.expires_at, self._hang_up)
         if self._bodiless:  # a stream would otherwise stay open until the run ends
             await self._send({"type": "http.response.body", "body": b""})
 
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every response has."""
         return [*self._headers, (b"x-request-id", self._request_id.encode())] if self._request_id else self._headers
+
+    def _close_socket(self) -> None:
+        close = {"type": "websocket.close", "code": GOING_AWAY, "reason": "The credential has expired."}
+        _CLOSING.spawn(self._close(close), "close of an expired WebSocket")
+
+    async def _close(self, message: Message) -> None:
+        with suppress(OSError, RuntimeError):  # the socket is closed
+            await self._send(message)
+
+    def end(self) -> None:
+        """Stop the timer of the response, and write its log line."""
+        if self._expiry is not None:
+            self._expiry.stop()
+        self.log()
 
     def log(self) -> None:
         """Write the log line of the request: no body, no query (it may contain a secret), no headers except our ids."""
@@ -392,6 +402,11 @@ class _ResponseWrapper:
                 self.owner or "-",
                 ids,
             )
+
+
+def _is_stream(headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    """Return True for a stream of events. Its client reconnects if the connection is lost."""
+    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
 
 
 def _checks_origin(path: str) -> bool:

@@ -19,9 +19,10 @@ Advice = tuple[tuple[str, ...], str]
 
 def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
     """Yield advice on the settings. `written` has the values as they were set, before they were parsed."""
-    for number, secret in enumerate(settings.keys.values(), 1):
-        length = len(secret.get_secret_value())
-        if length < _KEY_LENGTH:
+    for number, keys in enumerate(settings.keys.values(), 1):
+        for length in (len(each.key.get_secret_value()) for each in keys if each.key is not None):
+            if length >= _KEY_LENGTH:
+                continue
             yield (
                 ("keys",),
                 f"the key of entry {number} has {length} character{'s' if length > 1 else ''} and can be guessed: take "

@@ -237,6 +237,8 @@ def _mistakes(error: ValidationError) -> Iterator[tuple[tuple[str, ...], str]]:
         match each["type"]:
             case "extra_forbidden":
                 message = f"there is no such key; there are {', '.join(keys_of(loc[:-1]))}"
+            case "missing" | "too_short" if loc[:1] == ("issuers",) and loc[-1] == "audience":
+                message = "needed, as tokens for other services would be accepted without it"
             case "literal_error":
                 message = f"allowed: {each.get('ctx', {}).get('expected', '')}"
             case "string_pattern_mismatch" if loc[-1:] == ("database",):

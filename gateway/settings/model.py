@@ -4,23 +4,18 @@ file.
 The JSON schema of the file is generated from this model, so editors show its field docstrings.
 """
 
-import json
 import re
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
-from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     PositiveInt,
     SecretStr,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -28,11 +23,23 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
-from babelgate.canonical.agent import AGENT_NAME
+from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
+from babelgate.gateway.settings.fields import (
+    TOKEN,
+    AgentName,
+    AgentUrl,
+    HostName,
+    HttpUrl,
+    Networks,
+    Origin,
+    Owner,
+    Period,
+    Seconds,
+    SettingsSection,
+    Size,
+    parse_list,
+)
 
-_UNITS: Final = {"": 1, "B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
-TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-"""Token by RFC 9110, 5.6.2."""
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 """Password in the query of a database URL."""
 _NOT_FORWARDED: Final = frozenset(
@@ -47,154 +54,6 @@ _NOT_FORWARDED: Final = frozenset(
         "transfer-encoding",
     )
 )
-_HOST_NAME: Final = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]+")
-_PERIODS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_PERIOD: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
-_SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
-
-
-def _size(value: object) -> object:
-    """Convert a size such as 64MB to bytes. KB, MB and GB are powers of 1024, as are KiB, MiB and GiB."""
-    if not isinstance(value, str):
-        return value
-    match = _SIZE.fullmatch(value.strip().upper().replace("IB", "B"))
-    if match is None or match[2] not in _UNITS:
-        raise ValueError("a size is a number of bytes, or a number with a unit, such as 64MB")
-    return int(float(match[1]) * _UNITS[match[2]])
-
-
-def _period(value: object) -> object:
-    """Convert a period such as 30d to seconds."""
-    if not isinstance(value, str):
-        return value
-    match = _PERIOD.fullmatch(value.strip().lower())
-    if match is None:
-        raise ValueError("a period is a number of seconds, or a number with a unit (s, m, h, d, w), such as 30d")
-    return float(match[1]) * _PERIODS[match[2]]
-
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Period = Annotated[
-    float,
-    BeforeValidator(_period),
-    Field(gt=0, allow_inf_nan=False),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhdw]?$"},
-            ]
-        }
-    ),
-]
-Size = Annotated[
-    int,
-    BeforeValidator(_size),
-    Field(gt=0),
-    WithJsonSchema(
-        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": r"^\d+(\.\d+)?\s*([KMGT]i?B|B)?$"}]}
-    ),
-]
-
-
-def _parse_list(value: object) -> object:
-    """Split a list from a variable: JSON, or words separated by commas."""
-    if not isinstance(value, str):
-        return value
-    if value.lstrip().startswith("["):
-        try:
-            return json.loads(value)
-        except ValueError:
-            raise ValueError('a list is JSON, such as ["a", "b"], or words with commas between') from None
-    return [word.strip() for word in value.split(",") if word.strip()]
-
-
-def _network(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    try:
-        return ip_network(value, strict=False)
-    except ValueError:
-        raise ValueError("an address or a network, such as 10.0.0.0/8 or ::1") from None
-
-
-IPNetwork = Annotated[
-    IPv4Network | IPv6Network, BeforeValidator(_network), WithJsonSchema({"type": "string", "examples": ["10.0.0.0/8"]})
-]
-Networks = Annotated[tuple[IPNetwork, ...], NoDecode, BeforeValidator(_parse_list)]
-
-
-def _http_url(value: str) -> str:
-    try:
-        parts = urlsplit(value)
-        _ = parts.port
-    except ValueError:
-        raise ValueError("an http:// or https:// URL") from None
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError("an http:// or https:// URL")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError("a URL without a user and password; credentials go into headers")
-    if parts.query or parts.fragment:
-        raise ValueError("a URL without ? and #")
-    return value.rstrip("/")
-
-
-def _agent_url(value: str) -> str:
-    """Check a URL and keep its trailing slash: a path that ends with a slash differs from the one without it (RFC 3986,
-    section 6.2.3)."""
-    plain = _http_url(value)
-    return f"{plain}/" if value.endswith("/") and urlsplit(plain).path else plain
-
-
-AgentUrl = Annotated[str, AfterValidator(_agent_url), Field(json_schema_extra={"format": "uri"})]
-HttpUrl = Annotated[str, AfterValidator(_http_url), Field(json_schema_extra={"format": "uri"})]
-
-
-def _origin(value: str) -> str:
-    if value == "*":
-        return value
-    parts = urlsplit(_http_url(value))
-    if parts.path:
-        raise ValueError("an origin is scheme, host and port: https://app.example.com")
-    return f"{parts.scheme}://{parts.netloc}".lower()
-
-
-Origin = Annotated[str, AfterValidator(_origin)]
-
-
-def _host_name(value: str) -> str:
-    """Normalize a host name or address without a port. IPv6 addresses may have brackets."""
-    name = value.strip().lower().removeprefix("[").removesuffix("]").removesuffix(".")
-    if not _HOST_NAME.fullmatch(name):
-        raise ValueError("a host is a name or an address without a port: agents.example.com, *.example.com, or *")
-    return name
-
-
-HostName = Annotated[str, AfterValidator(_host_name)]
-
-
-def _agent_name(value: str) -> str:
-    if not AGENT_NAME.fullmatch(value):
-        raise ValueError(
-            "an agent's name is 1 to 63 of a-z, 0-9, '-', '_' and '.', with a letter or digit at both ends"
-        )
-    return value
-
-
-AgentName = Annotated[str, AfterValidator(_agent_name)]
-
-
-def _owner(value: str) -> str:
-    if not value or len(value) > 128 or not value.isprintable():
-        raise ValueError("an owner's name is 1 to 128 printable characters")
-    return value
-
-
-Owner = Annotated[str, AfterValidator(_owner)]
-
-
-class SettingsSection(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
 
 class Timeout(SettingsSection):
@@ -457,7 +316,7 @@ class Retention(SettingsSection):
         return self
 
 
-Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(_parse_list)]
+Periods = Annotated[tuple[Period, ...], NoDecode, BeforeValidator(parse_list)]
 
 
 class Webhooks(SettingsSection):
@@ -513,14 +372,17 @@ class Settings(BaseSettings):
     and keys of the store come from the usual variables: `AWS_ENDPOINT_URL`, `AWS_REGION`, `AWS_ACCESS_KEY_ID`…"""
     default_agent: AgentName | None = None
     """Name of the agent for requests that name none. By default the first agent."""
-    keys: dict[Owner, SecretStr] = {}
-    """API keys, by owner. Without keys, every caller is the owner `default`."""
+    keys: dict[Owner, ApiKeys] = {}
+    """API keys, by owner. A value is a key, a record such as `{hash: "sha256:…", expires: 2027-03-01}`, or a list of
+    both while you replace a key. Without `keys` and `issuers`, every caller is the owner `default`."""
+    issuers: dict[IssuerName, IssuerSettings] = {}
+    """Issuers of tokens (OpenID Connect, OAuth 2), by a name of your choice. A caller sends the token as a bearer."""
     allow_anonymous: bool = False
     """True to listen on an address that other machines can reach although no API keys are configured."""
-    hosts: Annotated[tuple[HostName, ...], NoDecode, BeforeValidator(_parse_list)] = ()
+    hosts: Annotated[tuple[HostName, ...], NoDecode, BeforeValidator(parse_list)] = ()
     """Host names under which the gateway answers: `*.example.com` allows all subdomains, `*` allows any name. The names
-    of this machine, the address in `host` and the name in `public_url` are always allowed. With `keys`, any name is
-    allowed unless `hosts` is set."""
+    of this machine, the address in `host` and the name in `public_url` are always allowed. With `keys` or `issuers`,
+    any name is allowed unless `hosts` is set."""
     network: Network = Network()
     webhook_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     """Secret that signs requests to webhooks according to Standard Webhooks: `webhook-id`, `webhook-timestamp` and
@@ -528,7 +390,7 @@ class Settings(BaseSettings):
     webhooks: Webhooks = Webhooks()
     trusted_proxies: Networks = ()
     """Addresses and networks of proxies whose X-Forwarded-* headers are trusted."""
-    cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_parse_list)] = ()
+    cors: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(parse_list)] = ()
     """Origins whose pages may call the gateway; `*` allows all. By default the origins of this machine."""
     limits: Limits = Limits()
     retention: Retention = Retention()
@@ -553,18 +415,19 @@ class Settings(BaseSettings):
 
     @field_validator("keys")
     @classmethod
-    def _distinct(cls, keys: dict[str, SecretStr]) -> dict[str, SecretStr]:
-        """Reject invalid and duplicate keys. Errors name entries by number: if key and owner are swapped, the owners'
-        names are the keys."""
-        entries: dict[str, int] = {}
-        for number, secret in enumerate(keys.values(), 1):
-            key = secret.get_secret_value()
-            if not key or not key.isascii() or not key.isprintable() or " " in key:
-                raise ValueError(f"the key of entry {number} is not printable ASCII without spaces")
-            if key in entries:
-                raise ValueError(f"entries {entries[key]} and {number} have the same key")
-            entries[key] = number
+    def _distinct_keys(cls, keys: dict[str, tuple[ApiKey, ...]]) -> dict[str, tuple[ApiKey, ...]]:
+        check_distinct(keys)
         return keys
+
+    @field_validator("issuers")
+    @classmethod
+    def _distinct_issuers(cls, issuers: dict[str, IssuerSettings]) -> dict[str, IssuerSettings]:
+        names: dict[str, str] = {}
+        for name, each in issuers.items():
+            if each.issuer in names:
+                raise ValueError(f"{names[each.issuer]} and {name} have the same issuer")
+            names[each.issuer] = name
+        return issuers
 
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":
@@ -598,6 +461,11 @@ class Settings(BaseSettings):
         if self.cluster and self.standby:
             raise ValueError("standby cannot be combined with cluster: the nodes of a cluster share the database")
         return self
+
+    @property
+    def has_credentials(self) -> bool:
+        """True if callers need a credential: an API key, or a token of an issuer."""
+        return bool(self.keys or self.issuers)
 
     @property
     def is_shared(self) -> bool:

@@ -584,8 +584,8 @@ def test_help_lists_every_command_with_examples(here: Here) -> None:
     assert done.returncode == 0
     assert "babelgate serve weather=http://127.0.0.1:8333" in done.stdout
     commands = re.findall(r"^│ ([a-z]+) ", done.stdout, re.MULTILINE)
-    wanted = ["add", "bench", "check", "export", "import", "record", "replay", "run", "serve", "validate", "webhooks"]
-    assert sorted(commands) == wanted
+    expected = "add bench check export import keys record replay run serve validate webhooks"
+    assert " ".join(sorted(commands)) == expected
     for command in commands:
         assert "Examples:" in here(command, "--help").stdout
     assert re.fullmatch(r"babelgate \d+\.\d+\.\d+\n", here("--version").stdout)

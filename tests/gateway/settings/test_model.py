@@ -74,7 +74,8 @@ def problems(file: Path, text: str) -> list[str]:
 def test_every_key_of_the_file_is_applied(file: Path) -> None:
     settings = written(file, FULL_FILE)
     assert settings.public_url == "https://agents.example.com"
-    assert settings.keys["alice"].get_secret_value() == "a-key"
+    [key] = settings.keys["alice"]
+    assert key.key is not None and key.key.get_secret_value() == "a-key"
     assert settings.network.allow == (ip_network("127.0.0.0/8"), ip_network("::1"))
     assert settings.trusted_proxies == (ip_network("10.0.0.1"),)
     assert settings.cors == ("https://app.example.com", "*")
@@ -172,7 +173,8 @@ def test_variables_hold_lists_and_sections(monkeypatch: pytest.MonkeyPatch) -> N
     settings = load()
     assert settings.cors == ("http://a.example", "http://b.example:1")
     assert settings.network.allow == (ip_network("10.0.0.0/8"),)
-    assert settings.keys["alice"].get_secret_value() == "k"
+    [key] = settings.keys["alice"]
+    assert key.key is not None and key.key.get_secret_value() == "k"
     assert list(settings.agents) == ["weather"]
 
 
@@ -306,7 +308,11 @@ def test_an_unreadable_file_is_reported_in_one_line(tmp_path: Path, file: Path) 
     "text",
     [
         "keys: {alice: s3cret, bob: s3cret}",
-        "keys: {alice: [s3cret]}",
+        "keys: {alice: [s3cret, s3cret]}",
+        "keys: {alice: [[s3cret]]}",
+        "keys: {alice: {s3cret: a}}",
+        "keys: {alice: {hash: s3cret}}",
+        "keys: {alice: {key: s3 cret, expires: s3cret}}",
         "keys: s3cret",
         'agents: {a: {url: http://x, headers: {X: "s3cret \\n"}}}',
         "agents: {a: {url: http://x, headers: {X: [s3cret]}}}",

@@ -1,0 +1,123 @@
+"""Verification of credentials: the headers of a request → its principal."""
+
+import hashlib
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from babelgate.canonical import FaultCode, FaultError, Principal
+from babelgate.canonical.agent import DEFAULT_OWNER
+from babelgate.gateway.http.tokens import INVALID_TOKEN, MAX_TOKEN, TrustedIssuer, read_unverified, refusal
+from babelgate.gateway.settings.model import Settings
+
+WITHOUT_CREDENTIALS: Final = Principal(subject="anonymous", owner=DEFAULT_OWNER)
+"""Principal of all requests if the settings have neither keys nor issuers."""
+ANONYMOUS: Final = Principal(subject="anonymous", owner="")
+"""Principal of a request without a valid credential to a path that needs none."""
+
+_VERIFIED: Final = 10_000
+"""Maximum number of remembered tokens. Verification of one takes 134 µs, finding it here 1 µs (measured, 2026-11)."""
+
+
+class _Verified(NamedTuple):
+    """A token that has been verified."""
+
+    principal: Principal
+    issuer: TrustedIssuer
+    revision: int
+    """Revision of the issuer's keys."""
+
+
+class Verifier:
+    """API keys and issuers of one gateway."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        clock: Callable[[], float] = time.time,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create the verifier. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
+        self._clock = clock
+        self._keys: dict[bytes, Principal] = {}
+        for owner, keys in settings.keys.items():
+            for key in keys:
+                self._keys[key.digest] = Principal(
+                    subject=f"key:{owner}",
+                    owner=owner,
+                    groups=frozenset(key.groups),
+                    scopes=frozenset(key.scopes),
+                    credential_id=key.digest.hex()[:8],
+                    expires_at=key.expires_at,
+                )
+        self._issuers = {
+            each.issuer: TrustedIssuer(name, each, clock=clock, now=now) for name, each in settings.issuers.items()
+        }
+        self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
+        self.is_required = settings.has_credentials
+        """True if callers need a credential."""
+
+    async def verify(self, headers: Mapping[bytes, bytes]) -> Principal:
+        """Return the principal of a request. `headers` have lower-case names.
+
+        Raises unauthenticated, or unavailable if the keys of the token's issuer are not known.
+        """
+        if not self.is_required:
+            return WITHOUT_CREDENTIALS
+        credential = headers.get(b"x-api-key", b"")
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer":
+            credential = token.strip()
+        principal = self._keys.get(hashlib.sha256(credential).digest())
+        if principal is None:
+            if self._issuers and scheme.lower() == b"bearer" and credential.count(b".") == 2:
+                return await self._verify_token(credential)
+            raise self._refusal(is_sent=bool(credential))
+        if principal.expires_at is not None and principal.expires_at <= self._clock():
+            raise FaultError(
+                FaultCode.UNAUTHENTICATED, "The API key is not accepted: it has expired.", reason=INVALID_TOKEN
+            )
+        return principal
+
+    def _refusal(self, *, is_sent: bool) -> FaultError:
+        if not self._issuers:
+            text = "An API key is needed: send Authorization: Bearer <key>, or X-Api-Key: <key>."
+        elif not self._keys:
+            text = "A token is needed: send Authorization: Bearer <token>."
+        else:
+            text = "An API key or a token is needed: send Authorization: Bearer <key or token>, or X-Api-Key: <key>."
+        details: dict[str, Any] = {"reason": INVALID_TOKEN} if is_sent and self._issuers else {}
+        return FaultError(FaultCode.UNAUTHENTICATED, text, **details)
+
+    async def _verify_token(self, token: bytes) -> Principal:
+        if len(token) > MAX_TOKEN:
+            raise refusal(f"it is longer than {MAX_TOKEN} bytes")
+        digest = hashlib.sha256(token).digest()
+        verified = self._verified.get(digest)
+        if verified is not None and self._is_current(verified):
+            verified.issuer.keys.refresh()
+            return verified.principal
+        header, claims = read_unverified(token)
+        name = claims.get("iss")
+        issuer = self._issuers.get(name) if isinstance(name, str) else None  # a list as `iss` cannot be looked up
+        if issuer is None:
+            raise refusal("its issuer is not trusted")
+        principal = await issuer.verify(token, header, claims)
+        self._verified.pop(digest, None)
+        self._verified[digest] = _Verified(principal, issuer, issuer.keys.revision)
+        if len(self._verified) > _VERIFIED:
+            self._verified.popitem(last=False)
+        return principal
+
+    def _is_current(self, verified: _Verified) -> bool:
+        expires_at = verified.principal.expires_at
+        is_valid = expires_at is not None and self._clock() < expires_at
+        keys = verified.issuer.keys
+        return is_valid and keys.is_usable and verified.revision == keys.revision
+
+    async def aclose(self) -> None:
+        """Cancel the fetches of keys."""
+        for issuer in self._issuers.values():
+            await issuer.keys.aclose()
