@@ -11,6 +11,9 @@ Blame = Literal["caller", "upstream", "us"]
 BUSY: Final = "busy"
 """Value of `details.reason` in a conflict with a run of the thread that has not ended."""
 
+INVALID_TOKEN: Final = "invalid_token"
+"""Value of `details.reason` in `unauthenticated` if a credential was sent, but is not accepted (RFC 6750, 3.1)."""
+
 
 class FaultCode(StrEnum):
     INVALID = "invalid"

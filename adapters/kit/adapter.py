@@ -53,6 +53,8 @@ class Adapter:
     """Path prefixes of the protocol. Faults below them are encoded by `encode_fault`, even if no route matches."""
     open_paths: tuple[str, ...] = ()
     """Paths served without an API key, such as public cards and pings. `{agent}` matches the name of any agent."""
+    login_paths: tuple[str, ...] = ()
+    """Paths with instructions to get a token. They are served without a credential if the gateway accepts tokens."""
     checks_origin: bool = False
     """True if a browser page from a disallowed origin is refused even with a valid key, as the protocol requires."""
     routes: Callable[[Hub], Sequence[ControllerRouterHandler]]

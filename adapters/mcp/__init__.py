@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
+from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
 
 __all__ = ("CARRIES", "VERSION", "adapter")
 
@@ -23,6 +24,7 @@ adapter = Adapter(
     title="MCP",
     versions=(VERSION,),
     prefixes=(PATH,),
+    login_paths=METADATA_PATHS,
     checks_origin=True,  # SPEC/basic/transports, Security Warning
     routes=routes,
     encode_fault=answer_fault,

@@ -37,9 +37,9 @@ def new_key(owner: str | None) -> None:
     click.echo("API key, which is not stored:", err=True)
     click.echo(key)
     click.echo("Record for keys in babelgate.yaml:", err=True)
-    click.echo(record if owner is None else f"{_quoted(owner)}: {record}")
+    click.echo(record if owner is None else f"{_quote(owner)}: {record}")
 
 
-def _quoted(owner: str) -> str:
+def _quote(owner: str) -> str:
     is_word = owner.lower() in ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
     return owner if _PLAIN_NAME.fullmatch(owner) and not is_word else json.dumps(owner, ensure_ascii=False)

@@ -15,6 +15,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
+from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import AllowAll, Policy
@@ -210,9 +211,8 @@ def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
     if adapter is not None:
         return adapter.encode_fault(fault, request)
     status = _STATUS.get(fault.code, 400)
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
     body = {"error": {"code": str(fault.code), "message": fault.message}}
-    return Response(body, status_code=status, media_type="application/json", headers=headers)
+    return Response(body, status_code=status, media_type="application/json", headers=fault_headers(fault))
 
 
 def _adapter_of(path: str) -> Adapter | None:

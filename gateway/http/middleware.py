@@ -22,7 +22,7 @@ from litestar import Request, Response
 
 from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
-from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.caller import Authentication, Caller, Issuer
 from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.background import Tasks
@@ -41,7 +41,9 @@ log = logging.getLogger("babelgate.request")
 _OPEN: Final = tuple(
     path.split("/") for path in ("/healthz", "/readyz", *(path for adapter in ADAPTERS for path in adapter.open_paths))
 )
-"""Paths that need no API key, split into segments."""
+"""Paths that need no credential, split into segments."""
+_LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapter.login_paths)
+"""Paths that need no credential if the gateway accepts tokens."""
 _ORIGIN_CHECKED: Final = tuple(prefix for adapter in ADAPTERS if adapter.checks_origin for prefix in adapter.prefixes)
 _LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
 _LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
@@ -94,10 +96,13 @@ class GatewayMiddleware:
         self._origins = frozenset(settings.cors)
         self._public_origin = "/".join(self._public_url.split("/")[:3]).lower() if self._public_url else None
         self._hosts = Hosts.of(settings)
+        self._authentication = _authentication_of(settings)
+        self._open_paths = [*_OPEN, *(_LOGIN if settings.issuers else ())]
         self._shared_state = {
             "body_limit": settings.limits.body,
             "values_limit": settings.limits.values,
             "has_siblings": settings.workers > 1,
+            "authentication": self._authentication,
         }
         self._forwarded = frozenset(name for agent in settings.agents.values() for name in agent.forward)
 
@@ -132,6 +137,7 @@ class GatewayMiddleware:
                 inner["path"] = path
                 inner["raw_path"] = path.encode()
                 base_url = f"{base_url}/agent/{agent}"
+            inner["state"]["base_url"] = base_url
             _check_type(scope)
             self._check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
@@ -152,7 +158,7 @@ class GatewayMiddleware:
         sent = {name: headers[name.encode()].decode("latin-1") for name in self._forwarded if name.encode() in headers}
         reads_only = answer.method == "HEAD" or self._is_foreign(headers)
         inner["state"]["caller"] = Caller(
-            principal, base_url, agent, sent, keyed=self._verifier.is_required, reads_only=reads_only
+            principal, base_url, agent, sent, authentication=self._authentication, reads_only=reads_only
         )
         if scope["type"] == "http":
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
@@ -163,7 +169,7 @@ class GatewayMiddleware:
         try:
             return await self._verifier.verify(headers)
         except FaultError:
-            if _is_open(path):
+            if _is_open(path, self._open_paths):
                 return ANONYMOUS
             raise
 
@@ -413,11 +419,16 @@ def _checks_origin(path: str) -> bool:
     return any(path == prefix or path.startswith(f"{prefix}/") for prefix in _ORIGIN_CHECKED)
 
 
-def _is_open(path: str) -> bool:
-    """Return True if a path needs no API key. `{agent}` in `open_paths` matches any name."""
+def _authentication_of(settings: Settings) -> Authentication:
+    issuers = [Issuer(name, each.issuer, each.discovery_url, each.audience) for name, each in settings.issuers.items()]
+    return Authentication(accepts_keys=bool(settings.keys), issuers=tuple(issuers))
+
+
+def _is_open(path: str, open_paths: Sequence[Sequence[str]]) -> bool:
+    """Return True if a path needs no credential. `{agent}` in `open_paths` matches any name."""
     segments = path.split("/")
     return any(
         len(segments) == len(open_path)
         and all(part == sent or (part == "{agent}" and sent) for part, sent in zip(open_path, segments, strict=True))
-        for open_path in _OPEN
+        for open_path in open_paths
     )

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import jwt
 
 from babelgate.canonical import FaultCode, FaultError, Principal
+from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.http.key_set import KeySet, KeysUnavailable
 from babelgate.gateway.settings.credentials import IssuerSettings
@@ -34,9 +35,6 @@ _SUBJECT_LENGTH: Final = 255
 """Maximum length of `sub`, in characters (OpenID Connect Core 1.0, 2)."""
 _OVERAGE: Final = ("_claim_names", "hasgroups")
 """Claims by which Entra ID says that the caller has too many groups for a token."""
-
-INVALID_TOKEN: Final = "invalid_token"
-"""Value of `details.reason` if a credential was sent and not accepted (RFC 6750, 3.1)."""
 
 
 def refusal(reason: str) -> FaultError:

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
-from babelgate.gateway.http.tokens import INVALID_TOKEN, MAX_TOKEN, TrustedIssuer, read_unverified, refusal
+from babelgate.canonical.fault import INVALID_TOKEN
+from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
 from babelgate.gateway.settings.model import Settings
 
 WITHOUT_CREDENTIALS: Final = Principal(subject="anonymous", owner=DEFAULT_OWNER)

@@ -10,6 +10,7 @@ from typing import Literal
 
 from babelgate.adapters.kit.client.agent_name import legal_name
 from babelgate.adapters.kit.extension import URI, params
+from babelgate.adapters.kit.server.caller import Authentication
 from babelgate.canonical import AgentInfo
 from babelgate.canonical.value import JsonObject
 
@@ -20,15 +21,9 @@ V1, V0_3 = "1.0", "0.3.0"
 MINOR_0_3 = "0.3"
 """Version 0.3 in a card of 1.0, which has no patch numbers (3.6.1)."""
 
-_SCHEMES_0_3: dict[str, JsonObject] = {
-    "bearer": {"type": "http", "scheme": "bearer"},
-    "apiKey": {"type": "apiKey", "in": "header", "name": "X-Api-Key"},
-}
-_SCHEMES_1_0: dict[str, JsonObject] = {
-    "bearer": {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-    "apiKey": {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}},
-}
-
+_BEARER, _API_KEY, _ISSUER = "bearer", "apiKey", "openIdConnect"
+"""Names of the security schemes. Clients find their credentials by these names. The name of an issuer follows the last
+one."""
 
 _EXTENSION: JsonObject = {
     "uri": URI,
@@ -39,14 +34,14 @@ _EXTENSION: JsonObject = {
 """Declaration of the Babelgate extension on a card of any version (AgentExtension)."""
 
 
-def card(form: CardForm, agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
+def card(form: CardForm, agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
     match form:
         case "1.0":
-            return card_1_0(agent, base_url, keyed=keyed)
+            return card_1_0(agent, base_url, access)
         case "0.3":
-            return card_0_3(agent, base_url, keyed=keyed)
+            return card_0_3(agent, base_url, access)
         case "merged":
-            return merged_card(agent, base_url, keyed=keyed)
+            return merged_card(agent, base_url, access)
 
 
 def versions_of(version: str) -> CardForm:
@@ -127,7 +122,33 @@ def relayed_extensions(agent: AgentInfo) -> Set[str]:
     return {each["uri"] for each in relayed.get("extensions") or ()}
 
 
-def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
+def _schemes_1_0(access: Authentication) -> JsonObject:
+    """Return the security schemes (specification 1.0, 4.5.1): any of them is enough."""
+    schemes: JsonObject = {}
+    if access.is_required:
+        schemes[_BEARER] = {"httpAuthSecurityScheme": {"scheme": "Bearer"}}
+    if access.accepts_keys:
+        schemes[_API_KEY] = {"apiKeySecurityScheme": {"location": "header", "name": "X-Api-Key"}}
+    for issuer in access.issuers:
+        scheme = {"openIdConnectUrl": issuer.discovery_url}
+        schemes[f"{_ISSUER}-{issuer.name}"] = {"openIdConnectSecurityScheme": scheme}
+    return schemes
+
+
+def _schemes_0_3(access: Authentication) -> JsonObject:
+    """Return the security schemes (specification 0.3, 5.5.3): any of them is enough."""
+    schemes: JsonObject = {}
+    if access.is_required:
+        schemes[_BEARER] = {"type": "http", "scheme": "bearer"}
+    if access.accepts_keys:
+        schemes[_API_KEY] = {"type": "apiKey", "in": "header", "name": "X-Api-Key"}
+    for issuer in access.issuers:
+        scheme = {"type": "openIdConnect", "openIdConnectUrl": issuer.discovery_url}
+        schemes[f"{_ISSUER}-{issuer.name}"] = scheme
+    return schemes
+
+
+def _connection_1_0(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
     url = _url(agent, base_url)
     connection: JsonObject = {
         "supportedInterfaces": [
@@ -136,16 +157,16 @@ def _connection_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
             for version in (V1, MINOR_0_3)
             for binding in (JSON_RPC, REST)
         ],
-        "capabilities": _capabilities(agent, {"extendedAgentCard": keyed}),
+        "capabilities": _capabilities(agent, {"extendedAgentCard": access.is_required}),
     }
-    if keyed:
-        connection["securitySchemes"] = _SCHEMES_1_0
+    if schemes := _schemes_1_0(access):
+        connection["securitySchemes"] = schemes
         # One scheme is enough: the list is an OR (specification 1.0, 4.5).
-        connection["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in _SCHEMES_1_0]
+        connection["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in schemes]
     return connection
 
 
-def _connection_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
+def _connection_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
     url = _url(agent, base_url)
     connection: JsonObject = {
         "protocolVersion": V0_3,
@@ -155,32 +176,33 @@ def _connection_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObje
         "additionalInterfaces": [{"url": url, "transport": binding} for binding in (JSON_RPC, REST)],
         # Specification 0.3, 5.5.2. 1.0 has no `stateTransitionHistory`.
         "capabilities": _capabilities(agent, {"stateTransitionHistory": False}),
-        "supportsAuthenticatedExtendedCard": keyed,
+        "supportsAuthenticatedExtendedCard": access.is_required,
     }
-    if keyed:
-        connection["securitySchemes"] = _SCHEMES_0_3
-        connection["security"] = [{name: []} for name in _SCHEMES_0_3]
+    if schemes := _schemes_0_3(access):
+        connection["securitySchemes"] = schemes
+        connection["security"] = [{name: []} for name in schemes]
     return connection
 
 
-def card_1_0(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
-    return {**_card_fields(agent), **_connection_1_0(agent, base_url, keyed=keyed)}
+def card_1_0(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
+    return {**_card_fields(agent), **_connection_1_0(agent, base_url, access)}
 
 
-def card_0_3(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
-    return {**_card_fields(agent), **_connection_0_3(agent, base_url, keyed=keyed)}
+def card_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
+    return {**_card_fields(agent), **_connection_0_3(agent, base_url, access)}
 
 
-def merged_card(agent: AgentInfo, base_url: str, *, keyed: bool) -> JsonObject:
+def merged_card(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
     """Return a card with the fields of both versions.
 
     Fields with the same name (`capabilities`, `securitySchemes`) are merged: their members have different names.
     """
-    old = _connection_0_3(agent, base_url, keyed=keyed)
-    new = _connection_1_0(agent, base_url, keyed=keyed)
+    old = _connection_0_3(agent, base_url, access)
+    new = _connection_1_0(agent, base_url, access)
     # a2a-sdk 0.3.26 cannot read a card without `url`; 1.3.0 ignores what it does not know.
     merged = {**_card_fields(agent), **new, **old}
     merged["capabilities"] = {**new["capabilities"], **old["capabilities"]}
-    if keyed:
-        merged["securitySchemes"] = {name: {**_SCHEMES_0_3[name], **_SCHEMES_1_0[name]} for name in _SCHEMES_1_0}
+    if access.is_required:
+        schemes = old["securitySchemes"]
+        merged["securitySchemes"] = {name: {**schemes[name], **new["securitySchemes"][name]} for name in schemes}
     return merged

@@ -31,14 +31,14 @@ async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) ->
     """
     # Specification 1.0, 3.1.11: UNSUPPORTED_OPERATION is for a card that is not declared, and
     # EXTENDED_AGENT_CARD_NOT_CONFIGURED for one that is declared and missing.
-    if not call.caller.keyed:
+    if not call.caller.authentication.is_required:
         raise a2a_error("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
-    return Answer(card(dialect.version, call.agent, call.caller.base_url, keyed=True))
+    return Answer(card(dialect.version, call.agent, call.caller.base_url, call.caller.authentication))
 
 
 def _answer(hub: Hub, request: AnyRequest, agent: str, form: CardForm) -> Response[bytes]:
     who = caller(request)
-    body = to_json(card(form, hub.agent(who.principal, agent), who.base_url, keyed=who.keyed))
+    body = to_json(card(form, hub.agent(who.principal, agent), who.base_url, who.authentication))
     tag = etag(body)
     # Specification 1.0, 8.6: `max-age` and `ETag` SHOULD be sent. `Vary` makes caches store one card per version.
     headers = {"ETag": tag, "Cache-Control": f"public, max-age={MAX_AGE}", "Vary": "A2A-Version"}

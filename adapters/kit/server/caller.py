@@ -13,6 +13,31 @@ from babelgate.canonical.printable import printable
 from babelgate.canonical.thread import Loss, losses_by_feature
 
 
+class Issuer(msgspec.Struct, frozen=True):
+    """An issuer of tokens that the gateway accepts."""
+
+    name: str
+    url: str
+    discovery_url: str
+    """URL of its discovery document (OpenID Connect Discovery 1.0)."""
+    audiences: tuple[str, ...] = ()
+    """Audiences of accepted tokens."""
+
+
+class Authentication(msgspec.Struct, frozen=True):
+    """The credentials that the gateway accepts. By default it needs none."""
+
+    accepts_keys: bool = False
+    issuers: tuple[Issuer, ...] = ()
+    scopes: tuple[str, ...] = ()
+    """Scopes that a token may need."""
+
+    @property
+    def is_required(self) -> bool:
+        """True if every caller is authenticated."""
+        return self.accepts_keys or bool(self.issuers)
+
+
 class Caller(msgspec.Struct, frozen=True):
     """The caller of one request."""
 
@@ -23,8 +48,8 @@ class Caller(msgspec.Struct, frozen=True):
     """The agent of requests that name none."""
     headers: Mapping[str, str] = {}
     """Headers of the request that may be forwarded to agents' servers, by lower-case name."""
-    keyed: bool = False
-    """True if API keys are configured: then every caller is authenticated, and extended cards are declared."""
+    authentication: Authentication = Authentication()
+    """The credentials that the gateway accepts. If it needs one, extended cards are declared."""
     reads_only: bool = False
     """True for a HEAD request, and for a request that a page of another site may have caused in a browser. A GET then
     changes nothing, even if its parameters request a change."""
@@ -44,6 +69,16 @@ class Caller(msgspec.Struct, frozen=True):
 def caller(connection: ASGIConnection[Any, Any, Any, Any]) -> Caller:
     """Return the caller of a request."""
     return connection.scope["state"]["caller"]
+
+
+def base_url(connection: ASGIConnection[Any, Any, Any, Any]) -> str:
+    """Return the base URL that the caller addressed, also for a request that was refused."""
+    return connection.scope["state"].get("base_url", "")
+
+
+def authentication(connection: ASGIConnection[Any, Any, Any, Any]) -> Authentication:
+    """Return the credentials that the gateway accepts, also for a request that was refused."""
+    return connection.scope["state"].get("authentication", Authentication())
 
 
 def has_siblings(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:

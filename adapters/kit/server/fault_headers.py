@@ -1,6 +1,7 @@
 """Headers of error responses in all protocols: the time of a retry, and how to authenticate."""
 
 from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.fault import INVALID_TOKEN
 
 
 def fault_headers(fault: Fault) -> dict[str, str]:
@@ -9,5 +10,7 @@ def fault_headers(fault: Fault) -> dict[str, str]:
     if isinstance(fault.details.get("retry_after"), int):
         headers["Retry-After"] = str(fault.details["retry_after"])
     if fault.code is FaultCode.UNAUTHENTICATED:
-        headers["WWW-Authenticate"] = "Bearer"
+        # RFC 6750, 3.1: a request without a credential gets no error code.
+        is_invalid = fault.details.get("reason") == INVALID_TOKEN
+        headers["WWW-Authenticate"] = f'Bearer error="{INVALID_TOKEN}"' if is_invalid else "Bearer"
     return headers

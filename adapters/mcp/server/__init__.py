@@ -9,6 +9,7 @@ from litestar.types import ControllerRouterHandler
 
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.mcp.errors import encode_fault
+from babelgate.adapters.mcp.server.authorization import METADATA_PATHS, challenge_headers, get_metadata
 from babelgate.adapters.mcp.server.transport import TransportHandlers
 from babelgate.canonical import Fault, Hub
 
@@ -24,10 +25,11 @@ def routes(hub: Hub) -> Sequence[ControllerRouterHandler]:
         post(PATH, status_code=200)(transport.post),
         get(PATH)(transport.get),
         delete(PATH, status_code=200)(transport.delete),
+        get(list(METADATA_PATHS))(get_metadata),
     ]
 
 
 def answer_fault(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
     """Return a fault as a response of the protocol."""
-    status, body, headers = encode_fault(fault)
-    return json_response(body, headers, status=status)
+    status, body, _ = encode_fault(fault)
+    return json_response(body, challenge_headers(fault, request), status=status)

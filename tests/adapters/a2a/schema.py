@@ -193,6 +193,7 @@ def _card(form: Form) -> Schema:
             "oneOf": [
                 obj({"apiKeySecurityScheme": api_key}),
                 obj({"httpAuthSecurityScheme": obj({"scheme": NAME}, {"bearerFormat": TEXT})}),
+                obj({"openIdConnectSecurityScheme": obj({"openIdConnectUrl": NAME})}),
             ]
         }
         requirement = obj({"schemes": {"type": "object", "additionalProperties": obj({"list": items(TEXT)})}})
@@ -209,6 +210,7 @@ def _card(form: Form) -> Schema:
         "oneOf": [
             obj({"type": const("apiKey"), "in": {"enum": ["cookie", "header", "query"]}, "name": NAME}),
             obj({"type": const("http"), "scheme": NAME}, {"bearerFormat": TEXT}),
+            obj({"type": const("openIdConnect"), "openIdConnectUrl": NAME}),
         ]
     }
     capabilities = obj(

@@ -157,10 +157,10 @@ async def test_a_key_selects_its_owner_or_the_default_owner() -> None:
     with calling(keys=keys) as call:
         for owner, key in keys.items():
             await call.http.get("/acp/agents", headers={"Authorization": f"Bearer {key}"})
-            assert (call.behind.caller.owner, call.behind.caller.keyed) == (owner, True)
+            assert (call.behind.caller.owner, call.behind.caller.authentication.is_required) == (owner, True)
     with calling() as call:
         await call.http.get("/acp/agents", headers={"Authorization": "Bearer whatever"})
-        assert (call.behind.caller.owner, call.behind.caller.keyed) == ("default", False)
+        assert (call.behind.caller.owner, call.behind.caller.authentication.is_required) == ("default", False)
 
 
 async def test_a_wrong_key_does_not_reach_the_app() -> None:

@@ -1,0 +1,72 @@
+"""Authorization of MCP: the metadata of the gateway as a protected resource (RFC 9728), and the challenge that names
+it."""
+
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from litestar import Request, Response
+from litestar.exceptions import NotFoundException
+
+from babelgate.adapters.kit.server.caller import Authentication, authentication, base_url
+from babelgate.adapters.kit.server.encoding import json_response
+from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.mcp.errors import ORIGIN
+from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.value import JsonObject
+
+METADATA: Final = "/.well-known/oauth-protected-resource"
+METADATA_PATHS: Final = (METADATA, f"{METADATA}/mcp")
+"""Paths of the metadata. Clients look at the longer one first (SPEC/basic/authorization, Protected Resource Metadata
+Discovery Requirements)."""
+_MAX_AGE: Final = 300
+"""Seconds for which a client may cache the metadata, which change only with the configuration."""
+
+
+async def get_metadata(request: Request[Any, Any, Any]) -> Response[Any]:
+    """Return the metadata. Raises NotFoundException if the gateway accepts no tokens."""
+    accepted = authentication(request)
+    if not accepted.issuers:
+        raise NotFoundException
+    body = resource_metadata(accepted, base_url(request))
+    return json_response(body, {"Cache-Control": f"public, max-age={_MAX_AGE}"})
+
+
+def resource_metadata(accepted: Authentication, base_url: str) -> JsonObject:
+    """Return the metadata of the gateway as a protected resource (RFC 9728, 2)."""
+    metadata: JsonObject = {
+        "resource": _resource(accepted, base_url),
+        "authorization_servers": [issuer.url for issuer in accepted.issuers],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "Babelgate",
+    }
+    if accepted.scopes:
+        metadata["scopes_supported"] = list(accepted.scopes)
+    return metadata
+
+
+def _resource(accepted: Authentication, base_url: str) -> str:
+    """Return the resource for which clients request tokens: the audience that contains this URL, so that the tokens are
+    accepted."""
+    audiences = [audience for issuer in accepted.issuers for audience in issuer.audiences]
+    return next((audience for audience in audiences if _contains(audience, f"{base_url}/mcp")), base_url)
+
+
+def _contains(audience: str, url: str) -> bool:
+    """Return True if a URL is equal to an audience or below it, as clients check it (mcp 2.3.0)."""
+    parent, child = urlsplit(audience), urlsplit(url)
+    is_same_host = (parent.scheme.lower(), parent.netloc.lower()) == (child.scheme.lower(), child.netloc.lower())
+    return is_same_host and f"{child.path}/".startswith(f"{parent.path.rstrip('/')}/")
+
+
+def challenge_headers(fault: Fault, request: Request[Any, Any, Any]) -> dict[str, str]:
+    """Return the headers of a refused request: for a missing or invalid credential with the URL of the metadata
+    (SPEC/basic/authorization, Access Token Usage)."""
+    headers, accepted = fault_headers(fault), authentication(request)
+    is_about_origin = fault.details.get("reason") == ORIGIN
+    if fault.code is FaultCode.UNAUTHENTICATED and accepted.issuers and not is_about_origin:
+        parameters = [f'resource_metadata="{base_url(request)}{METADATA_PATHS[1]}"']
+        if accepted.scopes:
+            parameters.append(f'scope="{" ".join(accepted.scopes)}"')
+        challenge = headers["WWW-Authenticate"]
+        headers["WWW-Authenticate"] = f"{challenge}{',' if '=' in challenge else ''} {', '.join(parameters)}"
+    return headers
