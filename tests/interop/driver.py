@@ -47,6 +47,8 @@ SERVERS: Final = {
     "graphserve": "graphserve_server.py",
     "kagenti": "agentstack_server.py",
     "mcp": "mcp_server.py",
+    "nanoidp": "nanoidp_server.py",
+    "oidc-provider": "oidc_provider_server.py",
     "strands": "strands_server.py",
 }
 

