@@ -9,6 +9,7 @@ from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
@@ -19,6 +20,7 @@ from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
 from babelgate.gateway.runs.retry_schedule import RetrySchedule
+from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submissions import Submissions
@@ -68,23 +70,19 @@ class HubOptions:
     cluster: str | None = None
     """Name of this node of a cluster that shares the database."""
     clock: Clock = field(default_factory=Clock)
+    observer: GatewayObserver = NO_OBSERVER
+    """Receiver of reports about the hub, for metrics."""
 
 
 def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher, options: HubOptions) -> GatewayHub:
     """Return a hub that is not started yet. `database` is the URL of the database that keeps the log."""
     limits, clock = options.limits, options.clock
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
-    journal = Journal(
-        database,
-        power=options.power,
-        pooler=options.pooler,
-        clock=clock,
-        on_commit=commits.handle_commits,
-        shared=options.cluster is not None,
-        on_remote=commits.handle_remotes,
-    )
+    journal = _create_journal(database, commits, options)
+    registry.report_to(options.observer)
+    reports = RunReports(options.observer)
     reads = JournalReads(journal, blobs, limits.inline, limits.thread)
-    engine = _create_engine(journal, blobs, reads, registry, options)
+    engine = _create_engine(journal, blobs, reads, registry, reports, options)
     threads = _create_threads(journal, reads, engine, blobs, registry, limits, long_thread_erased)
     deliverer = _create_deliverer(journal, reads, fetcher, options)
     recovery = RunRecovery(journal, engine, deliverer, registry.get)
@@ -106,7 +104,7 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
             lead=_Leader(crons, expiry).handle_heartbeat,
             forget_paused=threads.forget_paused,
         )
-    commits.connect(reads, expiry, threads, cluster)
+    commits.connect(reads, expiry, threads, reports, cluster)
     store = items.ItemStore(journal, clock, limits.input)
     parts = Parts(
         registry=registry,
@@ -143,8 +141,22 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         store=store,
         assistants=assistants.AssistantStore(journal, clock, limits),
         is_standby=options.standby,
+        observer=options.observer,
     )
     return GatewayHub(parts)
+
+
+def _create_journal(database: str, commits: CommitHandler, options: HubOptions) -> Journal:
+    return Journal(
+        database,
+        power=options.power,
+        pooler=options.pooler,
+        clock=options.clock,
+        on_commit=commits.handle_commits,
+        shared=options.cluster is not None,
+        on_remote=commits.handle_remotes,
+        observer=options.observer,
+    )
 
 
 class _Leader:
@@ -177,7 +189,7 @@ def _create_threads(
 
 
 def _create_engine(
-    journal: Journal, blobs: Blobs, reads: JournalReads, registry: Registry, options: HubOptions
+    journal: Journal, blobs: Blobs, reads: JournalReads, registry: Registry, reports: RunReports, options: HubOptions
 ) -> Engine:
     limits = options.limits
     has_own_window = options.cluster is None or "window" in limits.model_fields_set
@@ -194,6 +206,7 @@ def _create_engine(
         attempts=limits.attempts,
         patience=options.patience,
         window=limits.window if has_own_window else _SHARED_WINDOW,
+        reports=reports,
     )
 
 
@@ -207,4 +220,5 @@ def _create_deliverer(journal: Journal, reads: JournalReads, fetcher: Fetcher, o
         RetrySchedule(options.webhook_retries),
         options.clock,
         None if options.webhook_secret is None else Signer(options.webhook_secret),
+        observer=options.observer,
     )

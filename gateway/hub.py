@@ -18,6 +18,7 @@ from babelgate.canonical.message import FilePart
 from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.observe import GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
@@ -87,6 +88,7 @@ class Parts:
     assistants: assistants.AssistantStore
     is_standby: bool
     """True if the start waits for the database while another gateway uses it."""
+    observer: GatewayObserver
 
 
 class GatewayHub:
@@ -144,6 +146,21 @@ class GatewayHub:
     def cluster(self) -> Cluster | None:
         """The node of a cluster; None if the gateway has the database for itself."""
         return self._parts.cluster
+
+    @property
+    def deliverer(self) -> Deliverer:
+        """The deliveries to webhooks."""
+        return self._parts.deliverer
+
+    @property
+    def blobs(self) -> Blobs:
+        """The store of files."""
+        return self._parts.blobs
+
+    @property
+    def observer(self) -> GatewayObserver:
+        """The receiver of reports for metrics."""
+        return self._parts.observer
 
     # Startup and shutdown
 

@@ -14,6 +14,7 @@ from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.http.app import ALLOW_ALL, create_app, open_hub, register
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -43,6 +44,7 @@ async def opened(
     configured: Mapping[str, Any] | None = None,
     registry: Registry | None = None,
     policy: Policy = ALLOW_ALL,
+    observer: GatewayObserver = NO_OBSERVER,
     **settings: Any,
 ) -> AsyncGenerator[Opened]:
     """Open a gateway with agents by name on a database in `folder`. Opening the same folder again is a restart.
@@ -57,7 +59,7 @@ async def opened(
     if loaded.database.startswith("sqlite:"):
         make_database(loaded.database_path)
     used_registry = registry or await _registry(loaded, agents, registered)
-    hub = open_hub(loaded, used_registry, Fetcher(loaded.network.allow), policy)
+    hub = open_hub(loaded, used_registry, Fetcher(loaded.network.allow), policy, observer)
     await hub.start()
     try:
         with registering(register) as register_handlers:

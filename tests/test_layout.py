@@ -233,6 +233,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/cli/embedded.py": "tests/gateway/cli/test_bench.py",
     "gateway/cli/progress.py": "tests/gateway/cli/test_bench.py",
     "gateway/cli/*": "tests/gateway/cli/test_cli.py",
+    "gateway/telemetry/*": "tests/gateway/telemetry/test_process.py",
     "gateway/settings/load.py": "tests/gateway/settings/test_model.py",
     "gateway/settings/place.py": "tests/behaviour/test_secrets.py",
     "gateway/storage/locked.py": "tests/gateway/storage/test_database.py",

@@ -21,6 +21,7 @@ from babelgate.canonical.event import LossNoted, RunEnded, StateSaved, UpstreamB
 from babelgate.canonical.printable import printable
 from babelgate.canonical.state import ERRED
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 
 _REASON_LENGTH: Final = 500
 """Maximum length of a reason in the log, in characters."""
@@ -126,6 +127,8 @@ class ServerPool:
 
     def __init__(self, servers: Sequence[FailoverServer]) -> None:
         self._servers = servers
+        self.observer = NO_OBSERVER
+        """Receiver of reports about failed attempts."""
 
     @property
     def health(self) -> Mapping[str, str]:
@@ -136,7 +139,8 @@ class ServerPool:
         await asyncio.gather(*(server.client.aclose() for server in self._servers))
 
     def run(self, call: Invocation) -> AsyncIterator[Event]:
-        return _FailoverRun(call, [(server, pause, server.client.run) for server, pause in self._list_attempts(call)])
+        attempts = [(server, pause, server.client.run) for server, pause in self._list_attempts(call)]
+        return _FailoverRun(call, attempts, self.observer)
 
     def _list_attempts(self, call: Invocation) -> Sequence[tuple[FailoverServer, float]]:
         """Return the servers to try, in order, each with the pause before the try in seconds."""
@@ -158,9 +162,8 @@ class _Reattaching(ServerPool):
 
     def reattach(self, call: Invocation) -> AsyncIterator[Event]:
         server = self._bound_server(call) or self._servers[0]
-        return _FailoverRun(
-            call, [(server, pause, cast("Any", server.client).reattach) for pause in (0.0, *_RETRY_DELAYS)]
-        )
+        attempts = [(server, pause, cast("Any", server.client).reattach) for pause in (0.0, *_RETRY_DELAYS)]
+        return _FailoverRun(call, attempts, self.observer)
 
 
 class _Keeping(_Reattaching):
@@ -190,8 +193,14 @@ class _FailoverRun:
     It is not a generator: the client has to know whether the run is closed or detached.
     """
 
-    def __init__(self, call: Invocation, attempts: Sequence[tuple[FailoverServer, float, Run]]) -> None:
+    def __init__(
+        self,
+        call: Invocation,
+        attempts: Sequence[tuple[FailoverServer, float, Run]],
+        observer: GatewayObserver = NO_OBSERVER,
+    ) -> None:
         self._call = call
+        self._observer = observer
         self._attempts = iter(attempts)
         self._servers = [server for server, _, _ in attempts]
         self._server: FailoverServer | None = None
@@ -237,6 +246,7 @@ class _FailoverRun:
 
     def _log_failure(self, server: FailoverServer, fault: Fault) -> None:
         call, details = self._call, fault.details
+        self._observer.note_upstream_failed(call.agent, str(fault.code))
         log.warning(
             "attempt on a server failed agent=%s server=%s protocol=%s code=%s status=%s thread=%s task=%s run=%s "
             'reason="%s" body="%s"',
@@ -250,6 +260,7 @@ class _FailoverRun:
             call.run_id,
             printable(fault.message, _REASON_LENGTH),
             details.get("body", ""),
+            extra={"fault": fault},
         )
 
     async def _enter_server(self) -> tuple[FailoverServer, Events]:
@@ -265,6 +276,8 @@ class _FailoverRun:
                 await asyncio.sleep(pause)
             FORWARDED.set(self._call.input.headers)
             if server.breaker.enter():
+                if self._failed is not None and server is not self._server:
+                    self._observer.note_failover(self._call.agent)
                 self._is_probe = server.breaker.state == "probing"
                 self._server, self._events = server, run(self._call)
         return self._server, self._events

@@ -30,9 +30,10 @@ from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import Agent, AgentInfo, FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
-from babelgate.gateway.agents.failover import FailoverServer, server_pool
+from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
 from babelgate.gateway.agents.python.agent import wrap
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
 from babelgate.gateway.settings.model import AgentSettings, Settings
 
@@ -77,6 +78,17 @@ class Registry:
         self._detected_at: dict[str, float] = {}
         """Time at which the last detection of a broken agent ended, by name, on the monotonic clock."""
         self._describing: set[asyncio.Task[None]] = set()
+        self._observer = NO_OBSERVER
+
+    def report_to(self, observer: GatewayObserver) -> None:
+        """Report failures of agents' servers to an observer."""
+        self._observer = observer
+        self._connect_observer(self.all())
+
+    def _connect_observer(self, agents: Iterable[RegisteredAgent]) -> None:
+        for each in agents:
+            if isinstance(each.agent, ServerPool):
+                each.agent.observer = self._observer
 
     def has_agent(self, name: str) -> bool:
         return name in self._agents
@@ -184,6 +196,7 @@ class Registry:
         self._names |= {agent_uuid(each): each for each in replacements}
         if name not in replacements:
             self._names[name] = next(iter(replacements))
+        self._connect_observer(replacements.values())
         for each in replacements.values():
             self._describe(each)
 

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from typing import Any, Final, TextIO
 
 from babelgate.canonical.printable import printable
+from babelgate.gateway.telemetry.json_lines import JsonFormatter
 
 _INDENT: Final = "  "
 _CALLERS: Final = frozenset(
@@ -23,6 +24,9 @@ DELAY: Final = 0.1
 _LINES: Final = 512
 _LINE_LENGTH: Final = 16 * 1024
 """Characters of one line. Chosen: journald cuts lines at 48 KiB, Docker at 16 KiB."""
+
+_TEXT: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
+"""Format of lines of text."""
 
 log = logging.getLogger("babelgate")
 
@@ -96,11 +100,14 @@ class BufferedHandler(logging.StreamHandler[TextIO]):
                 self._lines.clear()
 
 
-def set_up_logging(level: str, *, buffered: bool = True) -> None:
+def set_up_logging(level: str, *, buffered: bool = True, is_json: bool = False, node: str | None = None) -> None:
     """Log the gateway's own lines at this level, and the warnings of libraries. Without `buffered` no thread is needed.
-    The last call determines the level."""
+    The last call determines the level.
+
+    With `is_json` each line is a JSON object, with the `node` if it is set.
+    """
     handler = BufferedHandler(sys.stderr) if buffered else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    handler.setFormatter(JsonFormatter(node) if is_json else LineFormatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if level == "debug" else logging.WARNING)
     log.setLevel(level.upper())
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in _CALLERS)

@@ -7,7 +7,7 @@ import os
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,19 +20,21 @@ from babelgate.canonical import FaultError
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.cli.banner import banner
 from babelgate.gateway.cli.errors import USAGE, CliError
-from babelgate.gateway.cli.listener import base_url, bind, is_loopback, listen
+from babelgate.gateway.cli.listener import base_url, bind, bind_metrics, is_loopback, listen
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.memory import Trimmer, give_back_blocks
 from babelgate.gateway.cli.stop import ShutdownController
 from babelgate.gateway.cli.target import read_targets
 from babelgate.gateway.cli.workers import serve_by_workers
-from babelgate.gateway.http.app import create_app, open_hub
-from babelgate.gateway.http.connection import HttpConnection, protocol_options, raise_open_files
+from babelgate.gateway.http.app import create_app, node_name, open_hub
+from babelgate.gateway.http.connection import HttpConnection, make_table, protocol_options, raise_open_files
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.load import ConfigError, advise, load
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.database import DatabaseError
+from babelgate.gateway.telemetry.process import Telemetry
 
 try:
     from uvloop import new_event_loop
@@ -116,12 +118,26 @@ def serve_until_stopped(
     """Listen, call `ready`, and return after a signal. `more` are agents that are objects of this process. Raises
     CliError."""
     stop = stop or ShutdownController(settings.shutdown.grace)
-    with bind(settings.host, settings.port, shared=settings.workers > 1) as listener:
-        set_up_logging(settings.log_level)
+    with ExitStack() as sockets:
+        listener = sockets.enter_context(bind(settings.host, settings.port, shared=settings.workers > 1))
+        has_metrics = settings.telemetry.metrics.listen is not None
+        metrics_listener = sockets.enter_context(bind_metrics(settings)) if has_metrics else None
+        set_up_logging(settings.log_level, is_json=settings.log_format == "json", node=node_name(settings))
         raise_open_files()
+        telemetry = Telemetry(settings, metrics_listener)
         runner = asyncio.Runner(loop_factory=new_event_loop)
         try:
-            runner.run(_serve(settings, servers, listener, ready, strict=strict, more=more, headers=headers, stop=stop))
+            gateway = open_gateway(
+                settings,
+                servers,
+                listener,
+                strict=strict,
+                more=more,
+                headers=headers,
+                stop=stop,
+                observer=telemetry.observer,
+            )
+            runner.run(_serve(gateway, listener, ready, stop=stop, telemetry=telemetry))
         except BaseException:
             runner.close()
             raise
@@ -160,24 +176,21 @@ class Gateway:
 
 
 async def _serve(
-    settings: Settings,
-    servers: Sequence[str],
+    opening: AbstractAsyncContextManager[Gateway],
     listener: socket.socket,
     ready: Callable[[Gateway], None],
     *,
-    strict: bool,
-    more: Mapping[str, object],
-    headers: Mapping[str, Mapping[str, str]],
     stop: ShutdownController,
+    telemetry: Telemetry,
 ) -> None:
     with ExitStack() as handlers:  # until the very end, because a second signal speeds that up, too
-        async with open_gateway(
-            settings, servers, listener, strict=strict, more=more, headers=headers, stop=stop
-        ) as gateway:
+        async with opening as gateway:
             handlers.enter_context(stop.capture_signals())
             _calm_collector()
             give_back_blocks()
-            await server_of(gateway, listener, lambda: ready(gateway), stop).serve(sockets=[listener])
+            server = server_of(gateway, listener, lambda: ready(gateway), stop)
+            async with telemetry.running(gateway.hub, server.connections):
+                await server.serve(sockets=[listener])
 
 
 @asynccontextmanager
@@ -190,6 +203,7 @@ async def open_gateway(
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     stop: ShutdownController | None = None,
+    observer: GatewayObserver = NO_OBSERVER,
 ) -> AsyncGenerator[Gateway]:
     """Start the hub and its agents, without listening yet. `stop` bounds the time of the shutdown. Raises CliError."""
     patience = _START + _START_PER_SERVER * (len(settings.agents) + len(servers))
@@ -203,7 +217,7 @@ async def open_gateway(
         log.warning("broken agent %s", line)
     fetcher = Fetcher(settings.network.allow)
     try:
-        hub = _open_hub(settings, registry, fetcher)
+        hub = _open_hub(settings, registry, fetcher, observer)
         await _start(hub, settings)
         try:
             registry.disown(hub.instance)
@@ -231,9 +245,9 @@ def server_of(
     )
 
 
-def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher) -> GatewayHub:
+def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher, observer: GatewayObserver) -> GatewayHub:
     try:
-        return open_hub(settings, registry, fetcher)
+        return open_hub(settings, registry, fetcher, observer)
     except FaultError as error:
         raise CliError(error.fault.message, code=USAGE) from None
 
@@ -255,6 +269,7 @@ class GatewayServer(uvicorn.Server):
     def __init__(
         self, app: Any, settings: Settings, *, ready: Callable[[], None], hub: GatewayHub, stop: ShutdownController
     ) -> None:
+        self.connections = make_table(settings, hub.observer)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -264,7 +279,7 @@ class GatewayServer(uvicorn.Server):
                 access_log=False,  # the gateway's middleware logs each request
                 proxy_headers=False,  # and reads X-Forwarded-* of trusted proxies
                 server_header=False,
-                **protocol_options(settings),
+                **protocol_options(settings, table=self.connections),
             )
         )
         self._ready = ready

@@ -15,18 +15,20 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Final, NoReturn
 
 import click
 
 from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
-from babelgate.gateway.cli.listener import claim
+from babelgate.gateway.cli.listener import claim, claim_metrics, with_metrics_port
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.telemetry.folder import private_folder
 
 log = logging.getLogger("babelgate.workers")
 
@@ -55,9 +57,18 @@ def serve_by_workers(settings: Settings, work: Work) -> None:
             "cluster: true, each on its own port, and a proxy in front of them.",
             code=USAGE,
         )
-    set_up_logging(settings.log_level, buffered=False)
-    with claim(settings.host, settings.port) as place:
-        _Supervisor(settings.model_copy(update={"port": place.getsockname()[1]}), work, place).run()
+    set_up_logging(settings.log_level, buffered=False, is_json=settings.log_format == "json", node=settings.node)
+    with ExitStack() as stack:
+        place = stack.enter_context(claim(settings.host, settings.port))
+        settings = settings.model_copy(update={"port": place.getsockname()[1]})
+        places, bury = [place], None
+        if settings.telemetry.metrics.listen is not None:
+            metrics_place = stack.enter_context(claim_metrics(settings))
+            settings = with_metrics_port(settings, metrics_place.getsockname()[1])
+            stack.enter_context(private_folder())
+            places.append(metrics_place)
+            bury = import_module("babelgate.gateway.telemetry.metrics").bury
+        _Supervisor(settings, work, places, bury).run()
 
 
 @dataclass(slots=True)
@@ -80,10 +91,19 @@ class _Worker:
 
 
 class _Supervisor:
-    def __init__(self, settings: Settings, work: Work, place: socket.socket) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        work: Work,
+        places: Sequence[socket.socket],
+        bury_metrics: Callable[[int], None] | None = None,
+    ) -> None:
+        """Create the supervisor. `places` are the sockets that reserve ports. `bury_metrics` removes the gauges of a
+        process that has ended."""
         self._settings = settings
         self._work = work
-        self._place = place
+        self._places = places
+        self._bury_metrics = bury_metrics
         self._workers = [_Worker(number) for number in range(1, settings.workers + 1)]
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []
@@ -208,7 +228,8 @@ class _Supervisor:
                 os._exit(FAILED)
             for key in [*self._selector.get_map().values()]:
                 os.close(key.fd)
-            self._place.close()
+            for place in self._places:
+                place.close()
             logging.getLogger().handlers.clear()
             name = self._settings.node and f"{self._settings.node}-{worker.number}"
             self._work(self._settings.model_copy(update={"node": name}), lambda text: _tell(tells, text))
@@ -246,6 +267,8 @@ class _Supervisor:
             str(worker),
             f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}",
         )
+        if self._bury_metrics is not None:
+            self._bury_metrics(worker.pid)
         worker.pid = 0
         if self._stopping:
             log.info("%s %s", who, how)

@@ -25,6 +25,7 @@ from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -48,7 +49,13 @@ _STATUS: Final = {
 _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
 
 
-def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher, policy: Policy = ALLOW_ALL) -> GatewayHub:
+def open_hub(
+    settings: Settings,
+    registry: Registry,
+    fetcher: Fetcher,
+    policy: Policy = ALLOW_ALL,
+    observer: GatewayObserver = NO_OBSERVER,
+) -> GatewayHub:
     """Return a hub with the given settings, which is not started yet. `policy` decides on the runs of crons."""
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
@@ -67,7 +74,8 @@ def open_hub(settings: Settings, registry: Registry, fetcher: Fetcher, policy: P
         power=settings.durability == "power",
         pooler=settings.pooler,
         standby=settings.standby,
-        cluster=(settings.node or f"{gethostname()}:{getpid()}") if settings.is_shared else None,
+        cluster=node_name(settings) if settings.is_shared else None,
+        observer=observer,
     )
     return create_hub(registry, settings.database, blobs, fetcher, options)
 
@@ -83,6 +91,11 @@ async def _submit_cron(
 ) -> None:
     """Submit a run of a cron through the guard. Raises the faults of `submit`."""
     await submit(GuardedHub(hub, policy, protocol), Principal.of_owner(owner), cron, run_id)
+
+
+def node_name(settings: Settings) -> str | None:
+    """Return the name of this node, or None for a single gateway without a configured name."""
+    return settings.node or (f"{gethostname()}:{getpid()}" if settings.is_shared else None)
 
 
 class _App(DirectApp):
@@ -129,6 +142,7 @@ def create_app(
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
+        observer=hub.observer,
     )
 
 

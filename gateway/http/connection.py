@@ -23,6 +23,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.frames import CloseCode, Frame
 
 from babelgate.gateway.exchange import SCOPE_KEY
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
 
@@ -83,7 +84,9 @@ class ConnectionLimits:
 class ConnectionTable:
     """Open connections, counted by client address, and those of them that have no request in progress."""
 
-    def __init__(self, total: int, per_address: int, exempt: Sequence[IPNetwork] = ()) -> None:
+    def __init__(
+        self, total: int, per_address: int, exempt: Sequence[IPNetwork] = (), observer: GatewayObserver = NO_OBSERVER
+    ) -> None:
         """Create a table.
 
         `total` is the maximum number of connections, and `per_address` that of one client address. `exempt` are the
@@ -92,6 +95,7 @@ class ConnectionTable:
         self.total = total
         self.per_address = per_address
         self._exempt = tuple(exempt)
+        self._observer = observer
         self._open: dict[asyncio.BaseTransport, str | None] = {}
         self._count: dict[str, int] = {}
         self._idle: dict[asyncio.BaseTransport, None] = {}
@@ -102,6 +106,11 @@ class ConnectionTable:
     def __len__(self) -> int:
         return len(self._open)
 
+    @property
+    def idle_count(self) -> int:
+        """Number of connections without a request in progress."""
+        return len(self._idle)
+
     def enter(self, transport: asyncio.Transport, address: str | None, now: float) -> bool:
         """Add a connection. Return False if a limit is reached.
 
@@ -109,10 +118,12 @@ class ConnectionTable:
         """
         group = self._group(address)
         if group is not None and self._count.get(group, 0) >= self.per_address:
+            self._observer.note_connection_refused("address")
             self._warn(now, f"{address} has {self.per_address} (limits.connections.address)")
             return False
         if len(self._open) >= self.total:
             if not self._idle:
+                self._observer.note_connection_refused("total")
                 self._warn(now, f"{self.total} are open and active (limits.connections.total)")
                 return False
             oldest = cast("asyncio.Transport", next(iter(self._idle)))
@@ -585,13 +596,23 @@ def max_connections(wanted: int) -> int:
     return wanted if soft == resource.RLIM_INFINITY else min(wanted, max((soft - _RESERVE) // 2, 16))
 
 
-def protocol_options(settings: Settings, linger: float = _LINGER) -> dict[str, Any]:
-    """Return the arguments of `uvicorn.Config` for protocol classes with the limits of the settings."""
+def make_table(settings: Settings, observer: GatewayObserver = NO_OBSERVER) -> ConnectionTable:
+    """Return an empty table of connections with the limits of the settings."""
+    connections = settings.limits.connections
+    total = max_connections(connections.total)
+    return ConnectionTable(total, min(connections.address, max(total // 2, 1)), settings.trusted_proxies, observer)
+
+
+def protocol_options(
+    settings: Settings, linger: float = _LINGER, table: ConnectionTable | None = None
+) -> dict[str, Any]:
+    """Return the arguments of `uvicorn.Config` for protocol classes with the limits of the settings.
+
+    `table` counts the connections; the default is a new one.
+    """
     limits = settings.limits
     bounds = ConnectionLimits(limits.head, limits.head_timeout, limits.body_timeout, limits.send_timeout, linger)
-    total = max_connections(limits.connections.total)
-    per_address = min(limits.connections.address, max(total // 2, 1))
-    table = ConnectionTable(total, per_address, settings.trusted_proxies)
+    table = make_table(settings) if table is None else table
     return {
         "http": partial(HttpConnection, limits=bounds, table=table),
         "ws": partial(WebSocketConnection, limits=bounds, table=table),

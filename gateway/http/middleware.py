@@ -10,33 +10,24 @@ It answers CORS preflights, refuses requests without a valid credential, and wri
 """
 
 import ipaddress
-import logging
 import re
-import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from uuid import uuid4
 
 from litestar import Request, Response
 
 from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.headers import combine_lines, find_repeated
 from babelgate.adapters.kit.server.caller import Authentication, Caller, Issuer
-from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
-from babelgate.gateway.background import Tasks
-from babelgate.gateway.exchange import SCOPE_KEY, enter_exchange
-from babelgate.gateway.http.expiry import Expiry
+from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.host import Hosts
+from babelgate.gateway.http.response import Handshake, RequestReports, ResponseWrapper, Scope
 from babelgate.gateway.http.verifier import ANONYMOUS, Verifier
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.model import Settings
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
 Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
-
-log = logging.getLogger("babelgate.request")
 
 _OPEN: Final = tuple(
     path.split("/") for path in ("/healthz", "/readyz", *(path for adapter in ADAPTERS for path in adapter.open_paths))
@@ -64,9 +55,6 @@ _STAND_INS: Final = {"HEAD": "GET", "OPTIONS": "TRACE"}
 HEAD is a GET whose body is dropped. No path has TRACE, so the 405 response to it lists all methods of the path. The
 framework's own response to OPTIONS lists the methods of only one handler.
 """
-_CLOSING: Final = Tasks()
-"""Tasks that close WebSockets."""
-_IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
 class GatewayMiddleware:
@@ -83,6 +71,7 @@ class GatewayMiddleware:
         version: str,
         instance: Callable[[], str],
         verifier: Verifier | None = None,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         self.app = app
         """The ASGI application that the middleware wraps."""
@@ -91,6 +80,7 @@ class GatewayMiddleware:
         self._encode = encode
         self._banner = lambda: f"{version}; instance={instance()}".encode()
         self._verifier = verifier or Verifier(settings)
+        self._reports = RequestReports(observer, has_context=settings.log_format == "json")
         self._public_url = settings.public_url.rstrip("/") if settings.public_url else None
         self._proxies = settings.trusted_proxies
         self._origins = frozenset(settings.cors)
@@ -112,19 +102,20 @@ class GatewayMiddleware:
             await self._verifier.aclose()
             return
         if scope["type"] == "websocket":
-            send = _Handshake(send, scope)
+            send = Handshake(send, scope)
         enter_exchange(scope)
         headers = combine_lines(scope["headers"])
-        answer = _ResponseWrapper(send, scope, self._banner(), self._cross_origin(headers))
+        answer = ResponseWrapper(send, scope, self._banner(), self._cross_origin(headers), self._reports)
+        self._reports.begin(answer, headers)
         try:
             await self._pass(scope, headers, receive, answer)
         finally:
+            self._reports.end(answer)
             answer.end()
 
-    async def _pass(
-        self, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: "_ResponseWrapper"
-    ) -> None:
+    async def _pass(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: ResponseWrapper) -> None:
         inner: Scope = {**scope, "state": dict(scope.get("state") or {})}
+        answer.scope = inner
         inner["state"] |= self._shared_state
         try:
             if len(headers) < len(scope["headers"]) and (repeated := find_repeated(scope["headers"])) is not None:
@@ -147,10 +138,12 @@ class GatewayMiddleware:
             principal = await self._principal(inner["path"], headers)
             answer.owner = principal.owner
             answer.expires_at = principal.expires_at
+            self._reports.note_caller(answer, principal, agent if match is not None else None)
             if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}
+            answer.scope = inner
             request: Request[Any, Any, Any] = Request(inner)  # type: ignore[arg-type]
             response = self._encode(error.fault, request)
             await response.to_asgi_response(None, request)(inner, receive, answer)  # type: ignore[arg-type]
@@ -291,7 +284,7 @@ def _within(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.I
     return any(parsed in network for network in networks)
 
 
-async def _preflight(answer: "_ResponseWrapper", headers: Mapping[bytes, bytes], *, is_granted: bool) -> None:
+async def _preflight(answer: ResponseWrapper, headers: Mapping[bytes, bytes], *, is_granted: bool) -> None:
     grants: list[tuple[bytes, bytes]] = [
         (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE, OPTIONS"),
         (b"access-control-allow-headers", headers.get(b"access-control-request-headers", b"*")),
@@ -302,117 +295,6 @@ async def _preflight(answer: "_ResponseWrapper", headers: Mapping[bytes, bytes],
         grants.append((b"access-control-allow-private-network", b"true"))
     await answer({"type": "http.response.start", "status": 204, "headers": grants})
     await answer({"type": "http.response.body", "body": b""})
-
-
-def _with_head(allow: bytes) -> bytes:
-    methods = {method.strip() for method in allow.split(b",")} - {b"websocket"}  # the framework lists it as a method
-    return b", ".join(sorted(methods | {b"HEAD", b"OPTIONS"} if b"GET" in methods else methods | {b"OPTIONS"}))
-
-
-class _Handshake:
-    """ASGI `send` of a WebSocket handshake. It converts an HTTP response into a rejection of the handshake."""
-
-    def __init__(self, send: Any, scope: Scope) -> None:
-        self._send = send
-        self._answers = "websocket.http.response" in (scope.get("extensions") or {})
-
-    async def __call__(self, message: Message) -> None:
-        if not message["type"].startswith("http."):
-            await self._send(message)
-        elif self._answers:
-            await self._send({**message, "type": f"websocket.{message['type']}"})
-        elif message["type"] == "http.response.start":
-            await self._send({"type": "websocket.close", "code": 1008})
-
-
-class _ResponseWrapper:
-    """ASGI `send` that adds the headers of all responses, and collects the data of the log line."""
-
-    def __init__(self, send: Any, scope: Scope, banner: bytes, cross_origin: list[tuple[bytes, bytes]]) -> None:
-        self.owner = ""
-        self.expires_at: float | None = None
-        """Time at which the caller's credential expires, in seconds since 1970, UTC."""
-        self._send = send
-        self._hang_up: Callable[[], None] | None = scope.get(SCOPE_KEY)
-        self._expiry: Expiry | None = None
-        self._began = time.perf_counter()
-        self._status = 0
-        self._ids: dict[str, str] = {}
-        self._request_id = uuid4().hex[:16] if log.isEnabledFor(logging.INFO) else ""
-        self._headers = [(b"babelgate", banner), *cross_origin]
-        self.method: str = scope.get("method", "GET")  # a WebSocket handshake is a GET
-        self._bodiless = self.method == "HEAD"
-        # Percent-encoded, as sent: otherwise a line feed in a path could forge a log line.
-        self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "websocket.accept":
-            self._status = 101
-            await self._send({**message, "headers": [*message.get("headers", ()), *self._response_headers()]})
-            if self.expires_at is not None:
-                self._expiry = Expiry(self.expires_at, self._close_socket)
-            return
-        if message["type"] != "http.response.start":
-            if message["type"] == "websocket.close" and not self._status:
-                self._status = 403
-            if not self._bodiless:
-                await self._send(message)
-            return
-        status, headers = message["status"], list(message.get("headers", ()))
-        if status == 405:
-            headers = [(name, _with_head(value) if name.lower() == b"allow" else value) for name, value in headers]
-            if self.method == "OPTIONS":
-                self._bodiless, status = True, 204
-                headers = [(name, value) for name, value in headers if name.lower() == b"allow"]
-        self._status = status
-        headers += self._response_headers()
-        for name, value in headers:
-            if name in _IDS:
-                self._ids[_IDS[name]] = value.decode("latin-1")
-        await self._send({**message, "status": status, "headers": headers})
-        if self.expires_at is not None and self._hang_up is not None and _is_stream(headers):
-            self._expiry = Expiry(self.expires_at, self._hang_up)
-        if self._bodiless:  # a stream would otherwise stay open until the run ends
-            await self._send({"type": "http.response.body", "body": b""})
-
-    def _response_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers that every response has."""
-        return [*self._headers, (b"x-request-id", self._request_id.encode())] if self._request_id else self._headers
-
-    def _close_socket(self) -> None:
-        close = {"type": "websocket.close", "code": GOING_AWAY, "reason": "The credential has expired."}
-        _CLOSING.spawn(self._close(close), "close of an expired WebSocket")
-
-    async def _close(self, message: Message) -> None:
-        with suppress(OSError, RuntimeError):  # the socket is closed
-            await self._send(message)
-
-    def end(self) -> None:
-        """Stop the timer of the response, and write its log line."""
-        if self._expiry is not None:
-            self._expiry.stop()
-        self.log()
-
-    def log(self) -> None:
-        """Write the log line of the request: no body, no query (it may contain a secret), no headers except our ids."""
-        if self._request_id:
-            milliseconds = (time.perf_counter() - self._began) * 1000
-            ids = "".join(f" {name}={value}" for name, value in self._ids.items())
-            log.info(
-                "%s %s %s %d %.1fms owner=%s%s",
-                self._request_id,
-                self.method,
-                self._path,
-                self._status,
-                milliseconds,
-                self.owner or "-",
-                ids,
-            )
-
-
-def _is_stream(headers: Sequence[tuple[bytes, bytes]]) -> bool:
-    """Return True for a stream of events. Its client reconnects if the connection is lost."""
-    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
 
 
 def _checks_origin(path: str) -> bool:

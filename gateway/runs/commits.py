@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.expiry import Expiry
+from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.reads import JournalReads
@@ -21,17 +22,22 @@ class CommitHandler:
         self._reads: JournalReads
         self._expiry: Expiry
         self._threads: ThreadCommands
+        self._reports: RunReports
         self._cluster: Cluster | None = None
 
-    def connect(self, reads: JournalReads, expiry: Expiry, threads: ThreadCommands, cluster: Cluster | None) -> None:
+    def connect(
+        self, reads: JournalReads, expiry: Expiry, threads: ThreadCommands, reports: RunReports, cluster: Cluster | None
+    ) -> None:
         """Set the parts that follow commits."""
-        self._reads, self._expiry, self._threads, self._cluster = reads, expiry, threads, cluster
+        self._reads, self._expiry, self._threads = reads, expiry, threads
+        self._reports, self._cluster = reports, cluster
 
     def handle_commits(self, published: Sequence[Published]) -> None:
         """Handle what this gateway has committed."""
         for commit in published:
             ended = self._reads.handle_commit(commit)
             self._expiry.handle_commit(commit)
+            self._reports.handle_commit(commit)
             if self._cluster is not None and self._threads.has_in_process_agents:
                 self._cluster.handle_commit(commit)
             for task_id in ended:

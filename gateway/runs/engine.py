@@ -15,6 +15,7 @@ from babelgate.canonical.agent import DETACH, Reattachable
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.observe import NO_OBSERVER, REQUEST, RUN, RunContext
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
@@ -23,6 +24,7 @@ from babelgate.gateway.runs.invocation import Invocations
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
+from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.slots import Slots
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.storage.blobs import Blobs
@@ -68,6 +70,7 @@ class Engine:
         window: float = 0,
         attempts: int = 3,
         patience: float = 60,
+        reports: RunReports | None = None,
     ) -> None:
         """Create the engine.
 
@@ -86,6 +89,7 @@ class Engine:
         self._window = Window(window)
         self._attempts = attempts
         self._patience = patience
+        self._reports = reports or RunReports(NO_OBSERVER)
         self.slots = Slots(find, self._start_next)
         self._pumps: dict[RunKey, Pump] = {}
         self._by_thread: dict[int, Pump] = {}
@@ -105,6 +109,7 @@ class Engine:
 
     async def _claim(self, owner: str, thread_id: str, agent: str) -> None:
         """Start the thread's next run in a slot that was already taken for it."""
+        REQUEST.set(None)  # that of the run which has released the slot
         try:
             claimed = await self._write_until_stored(lifecycle.start, owner, thread_id, agent)
         except FaultError as error:
@@ -141,6 +146,7 @@ class Engine:
                 "run not begun during shutdown: the next start of the gateway recovers it run=%s", start.run.run_id
             )
             return
+        self._reports.begin(start)
         pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
         pump.channel.pin()
         self._pumps[pump.key] = self._by_thread[start.pk] = pump
@@ -166,6 +172,7 @@ class Engine:
 
     def forget_run(self, pk: int, run_id: str) -> None:
         """Stop the agent of a run that was erased with its thread, without storing an end."""
+        self._reports.forget(pk, run_id)
         pump = self._pumps.get((pk, run_id))
         if pump is not None and pump.task is not None:
             pump.abandoned = True
@@ -177,6 +184,7 @@ class Engine:
         if pump.task is not None and not (pump.abandoned or pump.task.done()):
             log.warning("run detached: another node took it over or ended it run=%s", pump.start.run.run_id)
             pump.abandoned = pump.detached = True
+            self._reports.forget(*pump.key)
             pump.task.cancel(DETACH)
 
     def pumps(self) -> Sequence[Pump]:
@@ -187,6 +195,11 @@ class Engine:
         """Return the pump of the run that is running on the thread with this key, if it was not abandoned."""
         pump = self._by_thread.get(pk)
         return None if pump is None or pump.abandoned else pump
+
+    def find_run(self, task: "asyncio.Task[Any]") -> RunContext | None:
+        """Return the run whose agent runs in a task, for a thread that watches the event loop."""
+        pump = next((pump for pump in list(self._pumps.values()) if pump.task is task), None)
+        return None if pump is None else _context_of(pump.start)
 
     def is_attending(self, pk: int, run_id: str) -> bool:
         """Return True if this node runs, ends or will recover the run."""
@@ -202,6 +215,7 @@ class Engine:
     async def _drive(self, pump: Pump, past: Past | None) -> RunOutcome:
         """Store the agent's events until it ends, and return the outcome of the run."""
         start = pump.start
+        RUN.set(_context_of(start))
         pump.attempt = self._make_attempt(start, past)
         try:
             registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
@@ -485,6 +499,7 @@ class Engine:
         validator = EventValidator(lost.task.agent, self._event_limit)
         validator.replay(records)
         closing = validator.close()
+        self._reports.track(lost)
         # The runs that wait behind it are not offered here: the hub offers all of them, in order of creation.
         await self._journal.write(lifecycle.end, lost, outcome, closing, seq=seq)
         if attaches:
@@ -527,6 +542,12 @@ class Engine:
         start = await self._journal.write(lifecycle.restart, lost, seq)
         self.slots.take(start.task.agent)
         self.begin(start, past)
+
+
+def _context_of(start: StartedRun) -> RunContext:
+    """Return the context of the log lines of a run."""
+    task = start.task
+    return RunContext(start.owner, task.protocol, task.agent, start.thread_id, task.task_id, start.run.run_id)
 
 
 def _is_bound(lost: StartedRun) -> bool:

@@ -82,6 +82,11 @@ class Slots:
         timer = asyncio.get_running_loop().call_later(later.wait / 1e6, due)
         self._timers.add(timer)
 
+    def count_queued(self) -> dict[str, int]:
+        """Return the number of waiting threads of each agent that has any."""
+        counts = {name: sum(map(len, slots.waiting.values())) for name, slots in self._by_agent.items()}
+        return {name: count for name, count in counts.items() if count}
+
     def pause(self, *, on: bool) -> None:
         """Stop starting runs, or start them again if `on` is False."""
         self._is_paused = on

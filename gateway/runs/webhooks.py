@@ -28,6 +28,7 @@ from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Task
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.retry_schedule import RetrySchedule, parse_retry_after, shorten_reason
 from babelgate.gateway.runs.signature import Signer
@@ -121,6 +122,7 @@ class Deliverer:
         schedule: RetrySchedule,
         clock: Clock,
         signer: Signer | None = None,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create the deliverer.
 
@@ -135,12 +137,18 @@ class Deliverer:
         self._schedule = schedule
         self._clock = clock
         self._signer = signer
+        self._observer = observer
         self._error_delays = _ERROR_DELAYS
         self._tasks = Tasks()
         self._deliveries: dict[Key, _Delivery] = {}
         self._stopped = False
         self._posting: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """Limits of concurrent posts, by owner. An entry lives while one of the owner's posts is running."""
+
+    @property
+    def pending(self) -> int:
+        """Number of webhooks that have not received everything yet."""
+        return len(self._deliveries)
 
     # Start and stop of deliveries
 
@@ -327,6 +335,8 @@ class Deliverer:
             if not await self._is_mine(due):
                 return _OVER
             failure = await self._post(due, writer.headers(), body, f"{record.seq}.{number}")
+            outcome = "delivered" if failure is None else "gone" if failure.is_gone else "failed"
+            self._observer.note_webhook_post(outcome)
             if failure is not None:
                 return await self._note_failure(delivery, due, failure)
             delivery.sent = due.pk, record.seq, number + 1

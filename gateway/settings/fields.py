@@ -142,6 +142,22 @@ def _host_name(value: str) -> str:
 HostName = Annotated[str, AfterValidator(_host_name)]
 
 
+def _listen(value: str) -> str:
+    """Check an address with a port. IPv6 addresses need brackets."""
+    host, _, port = value.rpartition(":")
+    is_address = host.startswith("[") and host.endswith("]") if ":" in host else bool(host)
+    if not is_address or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ValueError("an address and a port, such as 127.0.0.1:9464 or [::1]:9464")
+    return value
+
+
+Listen = Annotated[
+    str,
+    AfterValidator(_listen),
+    WithJsonSchema({"type": "string", "pattern": r"^.+:\d+$", "examples": ["127.0.0.1:9464"]}),
+]
+
+
 def _agent_name(value: str) -> str:
     if not AGENT_NAME.fullmatch(value):
         raise ValueError(

@@ -30,6 +30,7 @@ from babelgate.gateway.settings.fields import (
     AgentUrl,
     HostName,
     HttpUrl,
+    Listen,
     Networks,
     Origin,
     Owner,
@@ -328,6 +329,28 @@ class Webhooks(SettingsSection):
     registered again or `babelgate webhooks --retry` restarts it."""
 
 
+class MetricsSettings(SettingsSection):
+    """Metrics for Prometheus."""
+
+    listen: Listen | None = None
+    """Address and port of `/metrics`, such as `127.0.0.1:9464`; without it there are no metrics. Everyone who reaches
+    the port can read them. They contain the names of agents, and no data of callers."""
+
+    @property
+    def host(self) -> str:
+        return (self.listen or "").rpartition(":")[0].removeprefix("[").removesuffix("]")
+
+    @property
+    def port(self) -> int:
+        return int((self.listen or "").rpartition(":")[2])
+
+
+class TelemetrySettings(SettingsSection):
+    """Measurements of the gateway itself."""
+
+    metrics: MetricsSettings = MetricsSettings()
+
+
 class Settings(BaseSettings):
     """babelgate.yaml. Every key can also be set by an environment variable: `limits.body` is BABELGATE_LIMITS__BODY."""
 
@@ -398,6 +421,9 @@ class Settings(BaseSettings):
     recovery: Recovery = Recovery()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Lowest level of log lines on stderr: `debug`, `info`, `warning` or `error`."""
+    log_format: Literal["text", "json"] = "text"
+    """Format of log lines on stderr: `text`, or `json` with one object per line."""
+    telemetry: TelemetrySettings = TelemetrySettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
 

@@ -27,6 +27,7 @@ from babelgate.canonical.thread import Run, Task, Thread
 from babelgate.gateway.background import STOPPING, until_ended
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage import queries, unavailable, writer
 from babelgate.gateway.storage.database import open_database
 from babelgate.gateway.storage.live import Channels
@@ -86,6 +87,7 @@ class Journal:
         shared: bool = False,
         node: str = "",
         on_remote: Callable[[Sequence[Remote]], None] | None = None,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create a journal for the database at a URL. `open` connects it.
 
@@ -102,9 +104,9 @@ class Journal:
         self._remote_commits = RemoteCommits(self.channels, () if on_remote is None else (on_remote,))
         self._notifier = Notifier(self.node, self.database) if shared else None
         self._writer = JournalWriter(
-            self.database, clock or Clock(), self._hand_over, node=self.node if shared else None
+            self.database, clock or Clock(), self._hand_over, node=self.node if shared else None, observer=observer
         )
-        self._readers = ReaderPool(self.database, _WITHOUT_TRANSACTION)
+        self._readers = ReaderPool(self.database, _WITHOUT_TRANSACTION, observer)
         self._created: CreatedIds = {}
         self._closed = False
 
@@ -187,6 +189,11 @@ class Journal:
     def races(self) -> int:
         """Number of transactions that were repeated because another gateway committed first."""
         return self._writer.races
+
+    @property
+    def queue_length(self) -> int:
+        """Number of commands that wait for the writer."""
+        return self._writer.queue_length
 
     @property
     def is_superseded(self) -> bool:

@@ -4,11 +4,11 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, or_, select, text
+from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, func, or_, select, text
 
 from babelgate.canonical.hub import Scope, Webhook
 from babelgate.canonical.message import FilePart
-from babelgate.canonical.state import ENDED, RunStatus
+from babelgate.canonical.state import ENDED, WAITING, RunStatus
 from babelgate.canonical.thread import Interrupt, Run, Task, Thread
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import sql_of, table_of
@@ -209,6 +209,14 @@ def open_tasks(connection: Connection) -> list[tuple[int, str]]:
     """Return the key of the thread and the id of every task that is not terminal."""
     rows = connection.execute(select(_TASK.c.thread_pk, _TASK.c.task_id).where(text(OPEN)))
     return [(pk, task_id) for pk, task_id in rows]
+
+
+def count_waiting_tasks(connection: Connection) -> list[tuple[str, str, int]]:
+    """Return the agent, the state and the number of all tasks that wait for an answer."""
+    is_waiting = _TASK.c.state.in_(sorted(map(str, WAITING)))
+    columns = _TASK.c.agent, _TASK.c.state
+    rows = connection.execute(select(*columns, func.count()).where(text(OPEN), is_waiting).group_by(*columns))
+    return [(agent, state, count) for agent, state, count in rows]
 
 
 @dataclass(slots=True)

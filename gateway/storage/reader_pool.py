@@ -2,12 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Engine
 
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage.database import Database
 from babelgate.gateway.storage.unavailable import Unreachable
 from babelgate.gateway.storage.writer_link import close_connection, discard
@@ -21,10 +23,16 @@ _READERS: Final = 4
 class ReaderPool:
     """Threads and connections that read. `open` connects to the database."""
 
-    def __init__(self, database: Database, without_transaction: Collection[Callable[..., object]]) -> None:
+    def __init__(
+        self,
+        database: Database,
+        without_transaction: Collection[Callable[..., object]],
+        observer: GatewayObserver = NO_OBSERVER,
+    ) -> None:
         """Create the threads. `without_transaction` = reads that need no transaction."""
         self._database = database
         self._without_transaction = without_transaction
+        self._observer = observer
         self._engine: Engine | None = None
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="babelgate-read")
         self._local = threading.local()
@@ -47,9 +55,12 @@ class ReaderPool:
 
     def _query(self, read: Callable[..., T], args: tuple[Any, ...], named: Mapping[str, Any]) -> T:
         for is_last in (False, True):
+            began = time.perf_counter()
             connection = self._connect()
             try:
-                return self._read(connection, read, args, named)
+                value = self._read(connection, read, args, named)
+                self._observer.note_read(time.perf_counter() - began)
+                return value
             except Exception as error:
                 if not self._database.is_unreadable(error):
                     raise

@@ -68,6 +68,9 @@ class WriteQueue:
         self._queue: queue.SimpleQueue[QueuedCommand | None] = queue.SimpleQueue()
         self._is_ending = False
 
+    def __len__(self) -> int:
+        return self._queue.qsize()
+
     def put(self, write: QueuedCommand) -> None:
         self._queue.put(write)
 

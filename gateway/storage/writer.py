@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, cast
@@ -11,6 +12,7 @@ from sqlalchemy import Connection, Engine, select
 from babelgate.canonical.event import Record
 from babelgate.gateway.background import Failures
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage.database import Database, migrate
 from babelgate.gateway.storage.group_commit import GroupCommit, SharedGroupCommit
 from babelgate.gateway.storage.log_pages import read_page
@@ -30,7 +32,15 @@ RETRY_DELAY: Final = 1.0
 class JournalWriter:
     """The one writer of a journal."""
 
-    def __init__(self, database: Database, clock: Clock, hand_over: HandOver, *, node: str | None) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        hand_over: HandOver,
+        *,
+        node: str | None,
+        observer: GatewayObserver = NO_OBSERVER,
+    ) -> None:
         """Prepare a writer. `open` connects it, and `start` starts its thread.
 
         `node` = id of this gateway, if others use the database at the same time.
@@ -38,6 +48,7 @@ class JournalWriter:
         self._database = database
         self._clock = clock
         self._node = node
+        self._observer = observer
         self._hand_over = hand_over
         self.link = WriterLink(database, hand_over)
         self._queue = WriteQueue()
@@ -83,6 +94,11 @@ class JournalWriter:
         """Number of transactions that were repeated because another gateway committed first."""
         return self._commits.races if isinstance(self._commits, SharedGroupCommit) else 0
 
+    @property
+    def queue_length(self) -> int:
+        """Number of queued commands."""
+        return len(self._queue)
+
     def put(self, write: QueuedCommand) -> None:
         """Queue a command. Takes calls from any thread."""
         self._queue.put(write)
@@ -111,8 +127,11 @@ class JournalWriter:
             if self._is_abandoned:
                 self._hand_over(refuse_all(group))
                 continue
+            began = time.perf_counter()
             try:
                 commit(group)
+                if group and self.link.failure is None:
+                    self._observer.note_commit(len(group), time.perf_counter() - began)
             except Exception as error:  # the writer must continue, and every caller must get an answer
                 failures.note(error)
                 self.tx.forget()

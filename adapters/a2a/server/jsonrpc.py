@@ -16,7 +16,15 @@ from babelgate.adapters.kit.json import ABSENT, read_json
 from babelgate.adapters.kit.server.encoding import LargeJson, json_response
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.fault_headers import fault_headers
-from babelgate.adapters.kit.server.jsonrpc import PARSE_ERROR, JsonRpcReply, Method, dispatch, envelope, table
+from babelgate.adapters.kit.server.jsonrpc import (
+    PARSE_ERROR,
+    JsonRpcReply,
+    Method,
+    dispatch,
+    envelope,
+    note_method,
+    table,
+)
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.kit.server.sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
@@ -141,6 +149,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
             if error.fault.code is FaultCode.TOO_LARGE:
                 raise
             return _error(JsonRpcReply(code=PARSE_ERROR), error.fault, context.version)
+        note_method(request, body, METHODS)
         reply = await dispatch(None if body is ABSENT else body, METHODS, context)
         if reply is None:
             # JSON-RPC 2.0, 4.1: a notification is not answered. a2a-sdk 1.3.0 does answer it.

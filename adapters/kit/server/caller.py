@@ -81,6 +81,16 @@ def authentication(connection: ASGIConnection[Any, Any, Any, Any]) -> Authentica
     return connection.scope["state"].get("authentication", Authentication())
 
 
+OPERATION: Final = "operation"
+"""Key of the operation's name in the state of a request."""
+
+
+def note_operation(connection: ASGIConnection[Any, Any, Any, Any], name: str) -> None:
+    """Store the name of a request's operation for logs and metrics. It must be from a fixed set, such as the methods of
+    the protocol."""
+    connection.scope["state"][OPERATION] = name
+
+
 def has_siblings(connection: ASGIConnection[Any, Any, Any, Any]) -> bool:
     """Return True if the caller's next request may reach another process, which does not have the state that is held
     here."""

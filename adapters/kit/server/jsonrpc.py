@@ -8,15 +8,17 @@ The library dispatches: it finds the method, binds the params and calls it. Thre
 - Its error texts quote exceptions, which would reach callers.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from inspect import signature
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from jsonrpcserver import Error, Result, Success
 from jsonrpcserver.async_dispatcher import dispatch_request
 from jsonrpcserver.dispatcher import create_request
+from litestar.connection import ASGIConnection
 
+from babelgate.adapters.kit.server.caller import note_operation
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
@@ -101,6 +103,13 @@ def _check_request(request: Json) -> JsonRpcReply | dict[str, Any]:
     if "id" in request:
         checked["id"] = reply_id
     return checked
+
+
+def note_method(connection: ASGIConnection[Any, Any, Any, Any], request: object, methods: Container[str]) -> None:
+    """Store the method of a request as its operation, if it is one of `methods`."""
+    name = cast("JsonObject", request).get("method") if isinstance(request, dict) else None
+    if isinstance(name, str) and name in methods:
+        note_operation(connection, name)
 
 
 async def dispatch(request: Json, methods: Table, context: Any) -> JsonRpcReply | None:

@@ -13,7 +13,7 @@ from litestar import Request, Response
 
 from babelgate.adapters.kit.headers import combine_lines, is_accepted
 from babelgate.adapters.kit.json import most_values, parse, read_bytes, validate
-from babelgate.adapters.kit.server.caller import caller, has_siblings
+from babelgate.adapters.kit.server.caller import caller, has_siblings, note_operation
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.adapters.mcp import wire as w
@@ -37,6 +37,21 @@ _Call = tuple[str, str, Any]
 
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
+_METHODS: Final = frozenset(
+    {
+        "initialize",
+        "notifications/cancelled",
+        "notifications/initialized",
+        "ping",
+        "server/discover",
+        "tasks/cancel",
+        "tasks/get",
+        "tasks/update",
+        "tools/call",
+        "tools/list",
+    }
+)
+"""Methods that logs and metrics name."""
 
 
 class TransportHandlers(Handlers):
@@ -61,6 +76,8 @@ class TransportHandlers(Handlers):
             message = _check(value)
         except FaultError as error:
             return _refuse(error.fault, INVALID_REQUEST)
+        if message.method in _METHODS:
+            note_operation(request, message.method)
         owner, session_id = caller(request).owner, request.headers.get(SESSION)
         if session_id is not None and is_stateless(session_id):
             if not is_session_of(session_id, owner):

@@ -1,0 +1,56 @@
+"""Names of requests in metrics and logs: the protocol, and its operation. Both are from fixed sets."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from babelgate.adapters import ADAPTERS
+from babelgate.adapters.kit.server.caller import OPERATION
+
+GATEWAY: Final = "gateway"
+"""Protocol of requests that belong to no protocol, such as health checks."""
+OTHER: Final = "other"
+"""Operation of requests that reach no handler."""
+_IMPLIED: Final = frozenset({"Server", "Transport"})
+"""Classes whose name adds nothing to the name of a handler."""
+_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Operations:
+    """Protocols and operations of requests, by handler."""
+
+    def __init__(self) -> None:
+        self._by_handler: dict[int, tuple[str, str]] = {}
+        """Names by the identity of the handler, which lives as long as the application."""
+
+    def find(self, scope: Mapping[str, Any]) -> tuple[str, str]:
+        """Return the protocol and the operation of a request, from its scope after it was routed."""
+        handler = scope.get("route_handler")
+        if handler is None:
+            return find_protocol(scope["path"]), OTHER
+        names = self._by_handler.get(id(handler))
+        if names is None:
+            function = handler.fn
+            names = find_protocol(scope["path"]), _name(getattr(function, "__qualname__", OTHER))
+            self._by_handler[id(handler)] = names
+        operation = scope["state"].get(OPERATION)
+        return names if operation is None else (names[0], operation)
+
+
+def find_protocol(path: str) -> str:
+    """Return the name of the protocol that a path belongs to."""
+    for adapter in ADAPTERS:
+        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in adapter.prefixes):
+            return adapter.name
+    return GATEWAY
+
+
+def _name(qualified: str) -> str:
+    """Return the operation of a handler from the qualified name of its function: `thread.create`, for example."""
+    owner, _, method = qualified.replace(".<locals>", "").rpartition(".")
+    owner = owner.rpartition(".")[2].removesuffix("Handlers")
+    if method == "options_handler":
+        return OTHER
+    if not owner or owner in _IMPLIED or not owner[0].isupper():
+        return method
+    return f"{_CAPITAL.sub('_', owner).lower()}.{method}"

@@ -1,0 +1,217 @@
+"""Response of a request: its headers, its log line, and its reports."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping, MutableMapping
+from contextlib import suppress
+from typing import Any, Final
+from uuid import uuid4
+
+from babelgate.adapters.kit.server.websocket import GOING_AWAY
+from babelgate.canonical import Principal
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.exchange import SCOPE_KEY
+from babelgate.gateway.http.expiry import Expiry
+from babelgate.gateway.http.operations import Operations, find_protocol
+from babelgate.gateway.observe import REQUEST, GatewayObserver, RequestContext, parse_traceparent
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+
+log = logging.getLogger("babelgate.request")
+
+_CLOSING: Final = Tasks()
+"""Tasks that close WebSockets."""
+_IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
+
+
+class Handshake:
+    """ASGI `send` of a WebSocket handshake. It converts an HTTP response into a rejection of the handshake."""
+
+    def __init__(self, send: Any, scope: Scope) -> None:
+        self._send = send
+        self._answers = "websocket.http.response" in (scope.get("extensions") or {})
+
+    async def __call__(self, message: Message) -> None:
+        if not message["type"].startswith("http."):
+            await self._send(message)
+        elif self._answers:
+            await self._send({**message, "type": f"websocket.{message['type']}"})
+        elif message["type"] == "http.response.start":
+            await self._send({"type": "websocket.close", "code": 1008})
+
+
+class ResponseWrapper:
+    """ASGI `send` that adds the headers of all responses, and collects the data of the log line."""
+
+    def __init__(
+        self,
+        send: Any,
+        scope: Scope,
+        banner: bytes,
+        cross_origin: list[tuple[bytes, bytes]],
+        reports: "RequestReports",
+    ) -> None:
+        self.owner = ""
+        self.expires_at: float | None = None
+        """Time at which the caller's credential expires, in seconds since 1970, UTC."""
+        self.scope = scope
+        """Scope of the request as the application gets it."""
+        self.stream_of: str | None = None
+        """Protocol of the response, if it is a stream that was reported."""
+        self.context: RequestContext | None = None
+        """Context of the log lines of the request, if the log has a use for it."""
+        self._reports = reports
+        self._send = send
+        self._hang_up: Callable[[], None] | None = scope.get(SCOPE_KEY)
+        self._expiry: Expiry | None = None
+        self._began = time.perf_counter()
+        self._status = 0
+        self._ids: dict[str, str] = {}
+        self.request_id = uuid4().hex[:16] if reports.has_context or log.isEnabledFor(logging.INFO) else ""
+        self._headers = [(b"babelgate", banner), *cross_origin]
+        self.method: str = scope.get("method", "GET")  # a WebSocket handshake is a GET
+        self._bodiless = self.method == "HEAD"
+        # Percent-encoded, as sent: otherwise a line feed in a path could forge a log line.
+        self._path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "backslashreplace")
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await self._start(message)
+        elif message["type"] == "websocket.accept":
+            await self._accept(message)
+        else:
+            if message["type"] == "websocket.close" and not self._status:
+                self._status = 403
+            if not self._bodiless:
+                await self._send(message)
+
+    async def _accept(self, message: Message) -> None:
+        self._status = 101
+        self._reports.note_stream(self)
+        await self._send({**message, "headers": [*message.get("headers", ()), *self._response_headers()]})
+        if self.expires_at is not None:
+            self._expiry = Expiry(self.expires_at, self._close_socket)
+
+    async def _start(self, message: Message) -> None:
+        status, headers = message["status"], list(message.get("headers", ()))
+        if status == 405:
+            headers = [(name, _with_head(value) if name.lower() == b"allow" else value) for name, value in headers]
+            if self.method == "OPTIONS":
+                self._bodiless, status = True, 204
+                headers = [(name, value) for name, value in headers if name.lower() == b"allow"]
+        self._status = status
+        headers += self._response_headers()
+        is_stream = False
+        for name, value in headers:
+            if name in _IDS:
+                self._ids[_IDS[name]] = value.decode("latin-1")
+            elif name.lower() == b"content-type":
+                is_stream = value.startswith(b"text/event-stream")
+        if is_stream and not self._bodiless:
+            self._reports.note_stream(self)
+        await self._send({**message, "status": status, "headers": headers})
+        if is_stream and self.expires_at is not None and self._hang_up is not None:
+            self._expiry = Expiry(self.expires_at, self._hang_up)
+        if self._bodiless:  # a stream would otherwise stay open until the run ends
+            await self._send({"type": "http.response.body", "body": b""})
+
+    def _response_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers that every response has."""
+        return [*self._headers, (b"x-request-id", self.request_id.encode())] if self.request_id else self._headers
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the request began."""
+        return time.perf_counter() - self._began
+
+    @property
+    def status(self) -> int:
+        """Status of the response; 0 if it has not started."""
+        return self._status
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """Ids in the headers of the response: of the thread, the task and the run."""
+        return self._ids
+
+    def _close_socket(self) -> None:
+        close = {"type": "websocket.close", "code": GOING_AWAY, "reason": "The credential has expired."}
+        _CLOSING.spawn(self._close(close), "close of an expired WebSocket")
+
+    async def _close(self, message: Message) -> None:
+        with suppress(OSError, RuntimeError):  # the socket is closed
+            await self._send(message)
+
+    def end(self) -> None:
+        """Stop the timer of the response, and write its log line."""
+        if self._expiry is not None:
+            self._expiry.stop()
+        self.log()
+
+    def log(self) -> None:
+        """Write the log line of the request: no body, no query (it may contain a secret), no headers except our ids."""
+        if self.request_id:
+            milliseconds = (time.perf_counter() - self._began) * 1000
+            ids = "".join(f" {name}={value}" for name, value in self._ids.items())
+            log.info(
+                "%s %s %s %d %.1fms owner=%s%s",
+                self.request_id,
+                self.method,
+                self._path,
+                self._status,
+                milliseconds,
+                self.owner or "-",
+                ids,
+            )
+
+
+class RequestReports:
+    """Reports about requests: to the observer, and as the context of log lines."""
+
+    def __init__(self, observer: GatewayObserver, *, has_context: bool) -> None:
+        self.has_context = has_context
+        """True if log lines name the request during which they were written."""
+        self._observer = observer
+        self._operations = Operations()
+
+    def begin(self, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
+        """Set the context of the log lines of a request."""
+        if not self.has_context:
+            return
+        answer.context = context = RequestContext(answer.request_id)
+        ids = parse_traceparent(headers.get(b"traceparent", b""))
+        if ids is not None:
+            context.trace_id, context.span_id = ids
+        REQUEST.set(context)
+
+    def note_caller(self, answer: ResponseWrapper, caller: Principal, agent: str | None) -> None:
+        """Add the caller to the context. `agent` is the agent in the path, if there is one."""
+        if (context := answer.context) is not None:
+            context.owner, context.subject, context.agent = caller.owner, caller.subject, agent
+            context.protocol = find_protocol(answer.scope["path"])
+
+    def note_stream(self, answer: ResponseWrapper) -> None:
+        """Report that the response is a stream."""
+        if self._observer.is_active and answer.stream_of is None:
+            answer.stream_of, _ = self._operations.find(answer.scope)
+            self._observer.note_stream_opened(answer.stream_of)
+
+    def end(self, answer: ResponseWrapper) -> None:
+        """Report the end of a request."""
+        if self._observer.is_active:
+            protocol, operation = self._operations.find(answer.scope)
+            is_stream = answer.stream_of is not None
+            self._observer.note_request(protocol, operation, answer.status, None if is_stream else answer.seconds)
+            if answer.stream_of is not None:
+                self._observer.note_stream_closed(answer.stream_of)
+        if (context := answer.context) is not None:
+            context.protocol, context.operation = self._operations.find(answer.scope)
+            context.status, context.duration_ms = answer.status, round(answer.seconds * 1000, 1)
+            ids = answer.ids
+            context.thread, context.task, context.run = ids.get("thread"), ids.get("task"), ids.get("run")
+
+
+def _with_head(allow: bytes) -> bytes:
+    methods = {method.strip() for method in allow.split(b",")} - {b"websocket"}  # the framework lists it as a method
+    return b", ".join(sorted(methods | {b"HEAD", b"OPTIONS"} if b"GET" in methods else methods | {b"OPTIONS"}))

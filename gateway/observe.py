@@ -1,0 +1,122 @@
+"""GatewayObserver of the gateway: its parts report what happens, and metrics and logs follow from the reports.
+
+This module imports nothing of Babelgate, so every part may import it.
+"""
+
+import re
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+_TRACEPARENT: Final = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(-.*)?"
+)
+"""`traceparent` of W3C Trace Context, section 3.2. Ids of zeros and the version ff are invalid."""
+
+
+class GatewayObserver:
+    """Receiver of reports. This one ignores all of them; a subclass overrides the methods that it needs.
+
+    Reports may come from any thread. Times are in seconds. A report must be fast: most are made on the event loop.
+    """
+
+    __slots__ = ()
+    is_active = False
+    """True if reports about requests and events are used. Otherwise their senders may skip them."""
+
+    # Callers
+
+    def note_request(self, protocol: str, operation: str, status: int, seconds: float | None) -> None:
+        """Report a finished request. `seconds` is None for a stream. `status` is 0 if no response was started."""
+
+    def note_stream_opened(self, protocol: str) -> None:
+        """Report the start of a stream: server-sent events or a WebSocket."""
+
+    def note_stream_closed(self, protocol: str) -> None:
+        """Report the end of a stream."""
+
+    def note_connection_refused(self, reason: str) -> None:
+        """Report a connection that was refused. `reason` is the limit: `address` or `total`."""
+
+    # Runs
+
+    def note_run_started(self, agent: str, waited: float | None) -> None:
+        """Report that an agent begins a run. `waited` is the time since it was due; None for later attempts."""
+
+    def note_first_event(self, agent: str, protocol: str, seconds: float) -> None:
+        """Report the first output of a run, and the time since it was due."""
+
+    def note_run_ended(self, agent: str, protocol: str, outcome: str, seconds: float | None) -> None:
+        """Report the end of a run. `seconds` is None if it never started."""
+
+    def note_tokens(self, agent: str, kind: str, count: float) -> None:
+        """Report tokens that an agent used, by its own count. `kind` is `input` or `output`."""
+
+    # Servers of agents
+
+    def note_upstream_failed(self, agent: str, fault: str) -> None:
+        """Report a failed attempt on a server. `fault` is the code of the fault."""
+
+    def note_failover(self, agent: str) -> None:
+        """Report that another server is tried, because one could not be reached."""
+
+    # Storage and webhooks
+
+    def note_commit(self, commands: int, seconds: float) -> None:
+        """Report a transaction that was stored, and the number of its commands."""
+
+    def note_read(self, seconds: float) -> None:
+        """Report a read of the database."""
+
+    def note_webhook_post(self, outcome: str) -> None:
+        """Report an attempt to deliver to a webhook: `delivered`, `failed`, or `gone` if the receiver ended it."""
+
+
+NO_OBSERVER: Final = GatewayObserver()
+
+
+# Context of log lines
+
+
+@dataclass(slots=True, eq=False)
+class RequestContext:
+    """The request that the current task handles."""
+
+    request_id: str
+    trace_id: str | None = None
+    span_id: str | None = None
+    owner: str | None = None
+    subject: str | None = None
+    protocol: str | None = None
+    operation: str | None = None
+    agent: str | None = None
+    thread: str | None = None
+    task: str | None = None
+    run: str | None = None
+    status: int | None = None
+    """Status of the response; None until it starts."""
+    duration_ms: float | None = None
+    """Duration of the request in milliseconds; None until it ends."""
+
+
+class RunContext(NamedTuple):
+    """The run that the current task executes."""
+
+    owner: str
+    protocol: str
+    agent: str
+    thread: str
+    task: str
+    run: str
+
+
+REQUEST: Final[ContextVar[RequestContext | None]] = ContextVar("request", default=None)
+"""Request of the current task. A run has the context of the request that started it."""
+RUN: Final[ContextVar[RunContext | None]] = ContextVar("run", default=None)
+"""Run of the current task, and of the tasks that its agent starts."""
+
+
+def parse_traceparent(value: bytes) -> tuple[str, str] | None:
+    """Return the ids of the trace and of the caller's span, or None if the header is absent or invalid."""
+    match = _TRACEPARENT.fullmatch(value.strip())
+    return None if match is None else (match[1].decode(), match[2].decode())

@@ -1,0 +1,172 @@
+"""Reports about runs to the observer: starts, first outputs, ends and tokens, as they are committed."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from babelgate.canonical.event import (
+    LossNoted,
+    MessageStarted,
+    Record,
+    RunCreated,
+    RunEnded,
+    RunStarted,
+    TaskChanged,
+    TaskCreated,
+    UpstreamBound,
+)
+from babelgate.canonical.state import TERMINAL
+from babelgate.canonical.thread import Run
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.observe import GatewayObserver
+from babelgate.gateway.runs.lifecycle import StartedRun
+from babelgate.gateway.storage.transaction import Published
+
+OTHER: Final = "other"
+"""Agent and protocol of a run that this process knows nothing about."""
+_MAX_TRACKED: Final = 100_000
+"""Maximum number of tasks, and of runs, in memory. Entries leak if another node ends a run. Chosen, not measured."""
+_NO_OUTPUT: Final = frozenset(
+    {TaskCreated, RunCreated, RunStarted, RunEnded, TaskChanged, LossNoted, UpstreamBound, MessageStarted}
+)
+"""Events that are not output of an agent, or do not contain any yet."""
+_TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
+    "input": ("input_tokens", "prompt_tokens", "inputTokens", "promptTokens"),
+    "output": ("output_tokens", "completion_tokens", "outputTokens", "completionTokens"),
+}
+"""Names of token counts: of OpenAI's two APIs, LangChain and Anthropic."""
+
+
+@dataclass(slots=True)
+class _Tracked:
+    """A run that this process executes. Times are in microseconds since 1970, UTC."""
+
+    agent: str
+    protocol: str
+    due_at: int
+    started_at: int | None
+
+
+class RunReports:
+    """Reports of the runs of this process."""
+
+    def __init__(self, observer: GatewayObserver) -> None:
+        self._observer = observer
+        self._is_active = observer.is_active
+        self._tasks: dict[tuple[int, str], tuple[str, str]] = {}
+        """Agents and protocols of tasks whose creation was committed here, by key of the thread and task id."""
+        self._runs: dict[tuple[int, str], _Tracked] = {}
+        """Runs by key of the thread and run id."""
+        self._silent: dict[int, str] = {}
+        """Ids of the runs without output, by key of the thread: at most one run of a thread is active."""
+        self._handlers: Mapping[type, Callable[[int, Record], None]] = {
+            TaskCreated: self._note_task,
+            TaskChanged: self._note_task_changed,
+            RunEnded: self._note_end,
+        }
+
+    def begin(self, start: StartedRun) -> None:
+        """Report that the agent of a run begins."""
+        run, waited = start.run, None
+        if run.attempt <= 1 and run.started_at is not None:
+            waited = max(0, run.started_at - _due_at(run)) / 1e6
+        self._observer.note_run_started(start.task.agent, waited)
+        if self._is_active:
+            self.track(start)
+            if run.attempt <= 1:
+                self._silent[start.pk] = run.run_id
+
+    def track(self, start: StartedRun) -> None:
+        """Store the agent and protocol of a run, so that its end can be reported."""
+        if self._is_active:
+            run = start.run
+            _trim(self._runs)
+            self._runs[start.pk, run.run_id] = _Tracked(
+                start.task.agent, start.task.protocol or OTHER, _due_at(run), run.started_at
+            )
+
+    def forget(self, pk: int, run_id: str) -> None:
+        """Drop a run that ends elsewhere, or was erased."""
+        self._runs.pop((pk, run_id), None)
+        if self._silent.get(pk) == run_id:
+            del self._silent[pk]
+
+    def handle_commit(self, commit: Published) -> None:
+        """Report what was committed for one thread."""
+        if not self._is_active:
+            return
+        pk, handlers = commit.pk, self._handlers
+        for record in commit.records:
+            kind = type(record.event)
+            handle = handlers.get(kind)
+            if handle is not None:
+                handle(pk, record)
+            elif pk in self._silent and kind not in _NO_OUTPUT and record.run_id == self._silent[pk]:
+                self._note_output(pk, record)
+
+    def _note_task(self, pk: int, record: Record) -> None:
+        event = record.event
+        assert isinstance(event, TaskCreated)
+        _trim(self._tasks)
+        self._tasks[pk, event.task_id] = event.agent, event.protocol or OTHER
+
+    def _note_task_changed(self, pk: int, record: Record) -> None:
+        event = record.event
+        if isinstance(event, TaskChanged) and event.state in TERMINAL and record.task_id is not None:
+            self._tasks.pop((pk, record.task_id), None)
+
+    def _note_output(self, pk: int, record: Record) -> None:
+        tracked = self._runs.get((pk, self._silent.pop(pk)))
+        if tracked is not None:
+            seconds = max(0, record.at - tracked.due_at) / 1e6
+            self._observer.note_first_event(tracked.agent, tracked.protocol, seconds)
+
+    def _note_end(self, pk: int, record: Record) -> None:
+        event, run_id = record.event, record.run_id or ""
+        assert isinstance(event, RunEnded)
+        tracked = self._runs.pop((pk, run_id), None)
+        if self._silent.get(pk) == run_id:
+            del self._silent[pk]
+        if tracked is None:
+            agent, protocol = self._tasks.get((pk, record.task_id or ""), (OTHER, OTHER))
+            self._observer.note_run_ended(agent, protocol, str(event.status), None)
+            return
+        started_at = tracked.started_at
+        seconds = None if started_at is None else max(0, record.at - started_at) / 1e6
+        self._observer.note_run_ended(tracked.agent, tracked.protocol, str(event.status), seconds)
+        for kind, count in count_tokens(event.usage).items():
+            self._observer.note_tokens(tracked.agent, kind, count)
+
+
+def count_tokens(usage: JsonObject) -> dict[str, float]:
+    """Return the tokens of a run's usage by kind. Usage that is reported by model is summed."""
+    found = _count_flat(usage)
+    if not found:
+        for part in usage.values():
+            for kind, count in _count_flat(cast("JsonObject", part)).items() if isinstance(part, dict) else ():
+                found[kind] = found.get(kind, 0.0) + count
+    return found
+
+
+def _count_flat(usage: JsonObject) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for kind, names in _TOKENS.items():
+        number: Any = next((usage[name] for name in names if _is_count(usage.get(name))), None)
+        if number is not None:
+            found[kind] = float(number)
+    return found
+
+
+def _due_at(run: Run) -> int:
+    """Return the time from which a run could start, in microseconds since 1970, UTC."""
+    return max(run.created_at, run.start_after or 0)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e15
+
+
+def _trim(entries: dict[Any, Any]) -> None:
+    """Make room for one entry."""
+    if len(entries) >= _MAX_TRACKED:
+        del entries[next(iter(entries))]

@@ -1,0 +1,1 @@
+"""Telemetry of the gateway: metrics for Prometheus, log lines as JSON, and the watchdog of the event loop."""

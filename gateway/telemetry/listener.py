@@ -1,0 +1,84 @@
+"""Listener of `/metrics`, on its own port and threads: a blocked event loop can still be measured."""
+
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final
+
+PATH: Final = "/metrics"
+_TIMEOUT: Final = 10.0
+"""Seconds that a client may take to send its request, or to receive a part of the response. Chosen."""
+_MAX_CLIENTS: Final = 8
+"""Maximum number of concurrent clients. Chosen: Prometheus is one, and each takes a thread."""
+_POLL: Final = 1.0
+"""Seconds between checks for the shutdown."""
+
+
+class MetricsListener(ThreadingHTTPServer):
+    """Server of one page."""
+
+    daemon_threads = True
+
+    def __init__(self, listener: socket.socket, render: Callable[[], bytes], content_type: str) -> None:
+        """Serve the page that `render` returns on a bound socket. `start` listens."""
+        super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
+        self.socket.close()
+        listener.setblocking(True)
+        self.socket = listener
+        self.render = render
+        self.content_type = content_type
+        self._room = threading.BoundedSemaphore(_MAX_CLIENTS)
+        self._thread = threading.Thread(target=self.serve_forever, args=(_POLL,), name="babelgate-metrics", daemon=True)
+
+    def start(self) -> None:
+        self.socket.listen(_MAX_CLIENTS)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop to accept requests. A request in progress is not awaited."""
+        if self._thread.is_alive():
+            self.shutdown()
+        self.socket.close()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore a client that disconnects."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: MetricsListener  # pyright: ignore[reportIncompatibleVariableOverride]
+    timeout = _TIMEOUT
+
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != PATH:
+            self._answer(404, b"The metrics are at /metrics.\n", "text/plain; charset=utf-8")
+            return
+        self._answer(200, self.server.render(), self.server.content_type)
+
+    do_HEAD = do_GET
+
+    def _answer(self, status: int, body: bytes, content_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def version_string(self) -> str:
+        return "babelgate"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing: requests of Prometheus are not those of callers."""

@@ -1,0 +1,89 @@
+"""Telemetry of one gateway process: creates its parts, and starts and stops them with the gateway."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from contextvars import Context
+from functools import partial
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from babelgate.gateway.agents.failover import ServerPool
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.http.connection import ConnectionTable
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.observe import RUN, GatewayObserver, RunContext
+from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.telemetry.folder import clear_variable
+from babelgate.gateway.telemetry.listener import PATH, MetricsListener
+from babelgate.gateway.telemetry.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from babelgate.gateway.telemetry.metrics import Metrics
+
+log = logging.getLogger("babelgate")
+
+_STOP_TIMEOUT = 1.0
+"""Seconds that the sampler has to end. Chosen, not measured."""
+
+
+class Telemetry:
+    """Telemetry of a process. Its observer is complete from the start; `running` starts the rest."""
+
+    def __init__(self, settings: Settings, listener: socket.socket | None) -> None:
+        """Create the parts. `listener` is the bound socket of the metrics; None if there are no metrics."""
+        self._watchdog = Watchdog()
+        self._listener = listener
+        self._metrics: Metrics | None = None
+        if listener is not None:
+            self._metrics = _make_metrics(settings, self._watchdog)
+
+    @property
+    def observer(self) -> GatewayObserver:
+        """Receiver of the gateway's reports."""
+        return self._watchdog if self._metrics is None else self._metrics
+
+    @asynccontextmanager
+    async def running(self, hub: GatewayHub, connections: ConnectionTable) -> AsyncGenerator[None]:
+        """Run the parts while a started hub serves."""
+        self._watchdog.start(partial(_find_run, hub), lambda: bool(hub.engine.active))
+        tasks, server = Tasks(), None
+        try:
+            if self._metrics is not None and self._listener is not None:
+                module: Any = import_module("babelgate.gateway.telemetry.sampler")
+                sampler = module.Sampler(self._metrics, hub, connections)
+                tasks.spawn(sampler.run(), "sampler of metrics")
+                server = MetricsListener(self._listener, sampler.render, self._metrics.content_type)
+                server.start()
+                host, port = self._listener.getsockname()[:2]
+                log.info("metrics served url=http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
+            yield
+        finally:
+            self._watchdog.stop()
+            if server is not None:
+                await asyncio.to_thread(server.stop)
+            await tasks.stop(_STOP_TIMEOUT)
+
+
+def _make_metrics(settings: Settings, watchdog: Watchdog) -> "Metrics":
+    is_shared = settings.workers > 1
+    if not is_shared:  # else the process that starts the workers has created their folder
+        clear_variable()
+    module: Any = import_module("babelgate.gateway.telemetry.metrics")
+    kind: type[Metrics] = module.SharedMetrics if is_shared else module.Metrics
+    return kind(version("babelgate"), settings.agents, on_run=watchdog.arm)
+
+
+def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
+    """Return the run that a task executes, if its agent is in this process."""
+    run = hub.engine.find_run(task)
+    get_context: Callable[[], Context] | None = getattr(task, "get_context", None)
+    if run is None and get_context is not None:  # Python 3.12: also of tasks that the agent has started
+        run = get_context().get(RUN)
+    if run is None:
+        return None
+    agent = hub.registry.get(run.agent).agent
+    return None if agent is None or isinstance(agent, ServerPool) else run
