@@ -1,4 +1,4 @@
-"""GatewayObserver of the gateway: its parts report what happens, and metrics and logs follow from the reports.
+"""Observer of the gateway: its parts report what happens, and metrics and logs follow from the reports.
 
 This module imports nothing of Babelgate, so every part may import it.
 """
