@@ -247,7 +247,7 @@ def server_of(
 
 def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher, observer: GatewayObserver) -> GatewayHub:
     try:
-        return open_hub(settings, registry, fetcher, observer)
+        return open_hub(settings, registry, fetcher, observer=observer)
     except FaultError as error:
         raise CliError(error.fault.message, code=USAGE) from None
 
