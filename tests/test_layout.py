@@ -117,6 +117,9 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
 TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
+    "gateway/generation.py": "tests/gateway/http/test_generations.py",
+    "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
+    "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",

@@ -15,6 +15,7 @@ from babelgate.adapters.kit.extension import URI as EXTENSION
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.demo import files
 from babelgate.gateway.http.app import create_app
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 from tests.bridge import Bridge
@@ -302,7 +303,7 @@ async def test_an_internal_error_is_only_in_the_log(
 
 def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
     settings = Settings()
-    app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), settings)
+    app = create_app(Generations(settings, Registry([])), GatewayHub.__new__(GatewayHub))
     for route in app.app.routes:
         for handler in getattr(route, "route_handlers", ()):
             if "POST" in getattr(handler, "http_methods", ()):
@@ -310,5 +311,5 @@ def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
 
 
 def test_the_frameworks_documentation_is_disabled() -> None:
-    app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), Settings())
+    app = create_app(Generations(Settings(), Registry([])), GatewayHub.__new__(GatewayHub))
     assert not any(route.path.startswith("/schema") for route in app.app.routes)
