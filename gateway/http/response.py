@@ -11,7 +11,7 @@ from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.exchange import SCOPE_KEY
-from babelgate.gateway.http.expiry import Expiry
+from babelgate.gateway.http.expiry import CredentialTimer
 from babelgate.gateway.http.operations import Operations, find_protocol
 from babelgate.gateway.observe import REQUEST, GatewayObserver, RequestContext, parse_traceparent
 
@@ -64,7 +64,7 @@ class ResponseWrapper:
         self._reports = reports
         self._send = send
         self._hang_up: Callable[[], None] | None = scope.get(SCOPE_KEY)
-        self._expiry: Expiry | None = None
+        self._expiry: CredentialTimer | None = None
         self._began = time.perf_counter()
         self._status = 0
         self._ids: dict[str, str] = {}
@@ -91,7 +91,7 @@ class ResponseWrapper:
         self._reports.note_stream(self)
         await self._send({**message, "headers": [*message.get("headers", ()), *self._response_headers()]})
         if self.expires_at is not None:
-            self._expiry = Expiry(self.expires_at, self._close_socket)
+            self._expiry = CredentialTimer(self.expires_at, self._close_socket)
 
     async def _start(self, message: Message) -> None:
         status, headers = message["status"], list(message.get("headers", ()))
@@ -112,7 +112,7 @@ class ResponseWrapper:
             self._reports.note_stream(self)
         await self._send({**message, "status": status, "headers": headers})
         if is_stream and self.expires_at is not None and self._hang_up is not None:
-            self._expiry = Expiry(self.expires_at, self._hang_up)
+            self._expiry = CredentialTimer(self.expires_at, self._hang_up)
         if self._bodiless:  # a stream would otherwise stay open until the run ends
             await self._send({"type": "http.response.body", "body": b""})
 
