@@ -12,7 +12,7 @@ import click
 
 _PREFIX: Final = "bg_"
 _BYTES: Final = 32
-"""Number of random bytes in a key. SHA-256 of a key is safe to store, because nobody can guess 256 bits."""
+"""Number of random bytes in a key. SHA-256 of a key is safe to store, because 256 random bits cannot be guessed."""
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z][\w.-]*")
 """Names that are text in YAML without quotes."""
 

@@ -11,7 +11,7 @@ from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.exchange import SCOPE_KEY
-from babelgate.gateway.http.expiry import Expiry, OpenStreams
+from babelgate.gateway.http.expiry import CredentialTimer, OpenStreams
 from babelgate.gateway.http.operations import Operations, find_protocol
 from babelgate.gateway.observe import REQUEST, GatewayObserver, RequestContext, parse_traceparent
 
@@ -68,7 +68,7 @@ class ResponseWrapper:
         self._end_stream: Callable[[], None] | None = None
         """Function that ends the open stream; None if the response is no stream."""
         self._close_reason = "The credential has expired."
-        self._expiry: Expiry | None = None
+        self._expiry: CredentialTimer | None = None
         self._began = time.perf_counter()
         self._status = 0
         self._ids: dict[str, str] = {}
@@ -151,7 +151,7 @@ class ResponseWrapper:
         if self._expiry is not None:
             self._expiry.stop()
         end = self._end_stream
-        self._expiry = None if expires_at is None or end is None else Expiry(expires_at, end)
+        self._expiry = None if expires_at is None or end is None else CredentialTimer(expires_at, end)
 
     def revoke(self) -> None:
         """End the stream, because the credential of its caller is no longer accepted."""
