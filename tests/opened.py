@@ -12,7 +12,7 @@ from typing import Any
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.registry import Registry, connect
-from babelgate.gateway.http.app import ALLOW_ALL, create_app, open_hub, register
+from babelgate.gateway.http.app import create_app, open_hub, register
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
@@ -43,7 +43,7 @@ async def opened(
     registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
     registry: Registry | None = None,
-    policy: Policy = ALLOW_ALL,
+    policy: Policy | None = None,
     observer: GatewayObserver = NO_OBSERVER,
     **settings: Any,
 ) -> AsyncGenerator[Opened]:
@@ -51,7 +51,8 @@ async def opened(
 
     `agents` are Python callables or Agents; the demo agents are the default. `configured` are agents as in
     babelgate.yaml, `settings` its other members. Loopback may be fetched unless the settings forbid it. The test closes
-    a `registry` that it passes. `policy` decides what callers may do.
+    a `registry` that it passes. `policy` decides what callers may do; the default
+    follows from the settings.
     """
     defaults: dict[str, Any] = {"database": database_in(folder), "network": {"allow": ["127.0.0.0/8"]}}
     named = {} if configured is None else {"agents": configured}

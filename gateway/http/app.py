@@ -18,7 +18,8 @@ from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
-from babelgate.gateway.access.policy import AllowAll, Policy
+from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.access.rules import policy_of
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.composition import HubOptions, create_hub
@@ -33,8 +34,6 @@ from babelgate.gateway.storage.blob_store import open_blobs
 
 log = logging.getLogger("babelgate")
 
-ALLOW_ALL: Final = AllowAll()
-"""Policy of a gateway without rules."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
@@ -53,10 +52,12 @@ def open_hub(
     settings: Settings,
     registry: Registry,
     fetcher: Fetcher,
-    policy: Policy = ALLOW_ALL,
+    policy: Policy | None = None,
     observer: GatewayObserver = NO_OBSERVER,
 ) -> GatewayHub:
-    """Return a hub with the given settings, which is not started yet. `policy` decides on the runs of crons."""
+    """Return a hub with the given settings, which is not started yet. `policy` decides on the runs of crons. By default
+    it follows from the settings."""
+    cron_policy = policy or policy_of(settings.access)
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
         limits=settings.limits,
@@ -65,7 +66,7 @@ def open_hub(
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
         crons={
-            dialect: partial(_submit_cron, policy, adapter.name, submit)
+            dialect: partial(_submit_cron, cron_policy, adapter.name, submit)
             for adapter in ADAPTERS
             for dialect, submit in adapter.crons.items()
         },
@@ -89,8 +90,10 @@ async def _submit_cron(
     cron: Cron,
     run_id: str,
 ) -> None:
-    """Submit a run of a cron through the guard. Raises the faults of `submit`."""
-    await submit(GuardedHub(hub, policy, protocol), Principal.of_owner(owner), cron, run_id)
+    """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
+    `submit`."""
+    principal = cron.principal or Principal.of_owner(owner)
+    await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
 
 def node_name(settings: Settings) -> str | None:
@@ -124,21 +127,29 @@ def create_app(
     registry: Registry,
     settings: Settings,
     register: Callable[[Sequence[Any]], Litestar] = register,
-    policy: Policy = ALLOW_ALL,
+    policy: Policy | None = None,
 ) -> GatewayMiddleware:
     """Return the gateway as an ASGI application. The caller starts and stops the hub.
 
     Most of the time is spent in `register`, so tests that create many applications can replace it. `policy` decides
-    what each caller may do.
+    what each caller may do. By default it follows from the settings.
     """
-    handlers: list[Any] = [*_gateway_routes(hub, registry, GuardedHub(hub, policy, ""))]
+    policy = policy or policy_of(settings.access)
+    hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
+    own_hub = GuardedHub(hub, policy, "")
+
+    def can_discover(principal: Principal, agent: str, path: str) -> bool:
+        adapter = _adapter_of(path)
+        return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
+
+    handlers: list[Any] = [*_gateway_routes(hub, registry, own_hub)]
     for adapter in ADAPTERS:
-        handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
+        handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
         register(handlers),
         settings,
         default_agent=registry.default,
-        knows=registry.has_agent,
+        can_discover=can_discover,
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
@@ -175,7 +186,8 @@ def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub
         registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
-        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all()}
+        visible = {info.name for info in guarded_hub.agents(caller(request).principal)}
+        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all() if f.info.name in visible}
         journal = "ok" if why is None else why if detailed else "failing"
         body: dict[str, Any] = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
         if hub.cluster is not None:

@@ -25,6 +25,7 @@ from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.http.response import Handshake, RequestReports, ResponseWrapper, Scope
 from babelgate.gateway.http.verifier import ANONYMOUS, Verifier
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.model import Settings
 
 Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
@@ -66,7 +67,7 @@ class GatewayMiddleware:
         settings: Settings,
         *,
         default_agent: str | None,
-        knows: Callable[[str], bool],
+        can_discover: Callable[[Principal, str, str], bool],
         encode: Encode,
         version: str,
         instance: Callable[[], str],
@@ -76,7 +77,9 @@ class GatewayMiddleware:
         self.app = app
         """The ASGI application that the middleware wraps."""
         self._default = default_agent
-        self._knows = knows
+        self._can_discover = can_discover
+        """Returns True if there is an agent of this name, and the principal can discover it with a call of this
+        path."""
         self._encode = encode
         self._banner = lambda: f"{version}; instance={instance()}".encode()
         self._verifier = verifier or Verifier(settings)
@@ -139,7 +142,9 @@ class GatewayMiddleware:
             answer.owner = principal.owner
             answer.expires_at = principal.expires_at
             self._reports.note_caller(answer, principal, agent if match is not None else None)
-            if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
+            if agent is not None and not self._can_discover(principal, agent, inner["path"]):
+                agent = None
+            if match is not None and (inner["path"].startswith("/agent/") or agent is None):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}
@@ -303,7 +308,9 @@ def _checks_origin(path: str) -> bool:
 
 def _authentication_of(settings: Settings) -> Authentication:
     issuers = [Issuer(name, each.issuer, each.discovery_url, each.audience) for name, each in settings.issuers.items()]
-    return Authentication(accepts_keys=bool(settings.keys), issuers=tuple(issuers))
+    return Authentication(
+        accepts_keys=bool(settings.keys), issuers=tuple(issuers), scopes=tuple(scopes_of(settings.access))
+    )
 
 
 def _is_open(path: str, open_paths: Sequence[Sequence[str]]) -> bool:

@@ -66,7 +66,7 @@ def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **set
         behind,
         Settings.model_validate(settings),
         default_agent="echo",
-        knows={"echo", "ask"}.__contains__,
+        can_discover=lambda _principal, name, _path: name in {"echo", "ask"},
         encode=refusal,
         version="1.2.3",
         instance=lambda: INSTANCE,
