@@ -38,7 +38,8 @@ def main() -> None:
         }
         home = Path(folder)
         # JSON is YAML.
-        (home / "settings.yaml").write_text(json.dumps({"config_version": 1, "oauth": oauth}))
+        jwt = {"keys_dir": str(home / "keys")}
+        (home / "settings.yaml").write_text(json.dumps({"config_version": 1, "oauth": oauth, "jwt": jwt}))
         (home / "users.yaml").write_text(json.dumps({"config_version": 1, "users": USERS}))
         os.environ["NANOIDP_CONFIG_DIR"] = folder
         app = create_app(str(home))
