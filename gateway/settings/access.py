@@ -100,8 +100,7 @@ def find_access_doubts(
     """Yield location and text for each rule that probably does not apply to what it was written for."""
     for number, rule in enumerate(rules):
         for pattern in rule.agents:
-            matcher = re.compile(translate(pattern))
-            if not any(matcher.match(agent) for agent in agents):
+            if not any(fnmatchcase(agent, pattern) for agent in agents):
                 yield ("access", str(number)), f"no agent matches {pattern}"
         for name in rule.names_of("key"):
             if name not in keys:
