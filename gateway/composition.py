@@ -25,12 +25,15 @@ from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
+from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, WebhookRegistry, WriterFactory
 from babelgate.gateway.settings.model import Limits, Webhooks
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
+from babelgate.gateway.storage.administered import AdministeredState
+from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import JournalReads
@@ -69,6 +72,8 @@ class HubOptions:
     """True if the start waits for the database while another gateway uses it."""
     cluster: str | None = None
     """Name of this node of a cluster that shares the database."""
+    audits: bool = False
+    """True if deletions and refusals are recorded in the audit log."""
     clock: Clock = field(default_factory=Clock)
     observer: GatewayObserver = NO_OBSERVER
     """Receiver of reports about the hub, for metrics."""
@@ -106,6 +111,25 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         )
     commits.connect(reads, expiry, threads, reports, cluster)
     store = items.ItemStore(journal, clock, limits.input)
+
+    async def cancel(owner: str, task_id: str) -> None:
+        await submissions.cancel(owner, task_id)
+
+    switches = Switches(engine, cancel)
+    submissions = Submissions(
+        journal,
+        reads,
+        blobs,
+        registry.get,
+        registry.get_reachable,
+        engine,
+        threads,
+        deliverer,
+        fetcher,
+        limits,
+        drain.check,
+        switches.check,
+    )
     parts = Parts(
         registry=registry,
         journal=journal,
@@ -114,19 +138,10 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         fetcher=fetcher,
         drain=drain,
         engine=engine,
-        submissions=Submissions(
-            journal,
-            reads,
-            blobs,
-            registry.get,
-            registry.get_reachable,
-            engine,
-            threads,
-            deliverer,
-            fetcher,
-            limits,
-            drain.check,
-        ),
+        submissions=submissions,
+        administered=AdministeredState(journal),
+        switches=switches,
+        auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, fetcher, deliverer, limits),
         deliverer=deliverer,
@@ -156,6 +171,7 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
         shared=options.cluster is not None,
         on_remote=commits.handle_remotes,
         observer=options.observer,
+        audits=options.audits,
     )
 
 

@@ -17,13 +17,18 @@ from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
+from babelgate.gateway.access.audited import AuditedPolicy
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import AllowAll, Policy
+from babelgate.gateway.admin.key_ring import KeyRing
+from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.middleware import GatewayMiddleware
+from babelgate.gateway.http.streams import OpenStreams
+from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
@@ -41,7 +46,9 @@ _STATUS: Final = {
     FaultCode.METHOD_NOT_ALLOWED: 405,
     FaultCode.UNAUTHENTICATED: 401,
     FaultCode.FORBIDDEN: 403,
+    FaultCode.CONFLICT: 409,
     FaultCode.TOO_LARGE: 413,
+    FaultCode.QUEUE_FULL: 429,
     FaultCode.INTERNAL: 500,
     FaultCode.SHUTTING_DOWN: 503,
     FaultCode.UNAVAILABLE: 503,
@@ -75,6 +82,7 @@ def open_hub(
         pooler=settings.pooler,
         standby=settings.standby,
         cluster=node_name(settings) if settings.is_shared else None,
+        audits=settings.has_credentials,
         observer=observer,
     )
     return create_hub(registry, settings.database, blobs, fetcher, options)
@@ -131,7 +139,14 @@ def create_app(
     Most of the time is spent in `register`, so tests that create many applications can replace it. `policy` decides
     what each caller may do.
     """
+    policy, key_ring, streams = (
+        AuditedPolicy(policy, hub.auditor),
+        KeyRing(hub.administered, hub.journal),
+        OpenStreams(),
+    )
+    key_ring.add_listener(streams.replace)
     handlers: list[Any] = [*_gateway_routes(hub, registry, GuardedHub(hub, policy, ""))]
+    handlers.append(admin_routes(hub, settings))
     for adapter in ADAPTERS:
         handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
     return GatewayMiddleware(
@@ -142,6 +157,10 @@ def create_app(
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
+        verifier=Verifier(settings, key_ring),
+        streams=streams,
+        auditor=hub.auditor,
+        state={GATE: AdminGate(settings, policy)},
         observer=hub.observer,
     )
 
@@ -224,7 +243,8 @@ def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
     adapter = _adapter_of(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)
-    status = _STATUS.get(fault.code, 400)
+    is_precondition = fault.details.get("reason") == "revision"  # RFC 9110, 13.1.1
+    status = 412 if is_precondition else _STATUS.get(fault.code, 400)
     body = {"error": {"code": str(fault.code), "message": fault.message}}
     return Response(body, status_code=status, media_type="application/json", headers=fault_headers(fault))
 

@@ -12,6 +12,7 @@ It answers CORS preflights, refuses requests without a valid credential, and wri
 import ipaddress
 import re
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from litestar import Request, Response
@@ -23,9 +24,11 @@ from babelgate.canonical import Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.exchange import enter_exchange
 from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.http.response import Handshake, RequestReports, ResponseWrapper, Scope
+from babelgate.gateway.http.streams import OpenStreams
 from babelgate.gateway.http.verifier import ANONYMOUS, Verifier
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
 Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
 
@@ -71,8 +74,12 @@ class GatewayMiddleware:
         version: str,
         instance: Callable[[], str],
         verifier: Verifier | None = None,
+        streams: OpenStreams | None = None,
+        auditor: Auditor = NO_AUDITOR,
+        state: Mapping[str, Any] = MappingProxyType({}),
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
+        """Create the middleware. `state` is added to the state of each request."""
         self.app = app
         """The ASGI application that the middleware wraps."""
         self._default = default_agent
@@ -80,6 +87,8 @@ class GatewayMiddleware:
         self._encode = encode
         self._banner = lambda: f"{version}; instance={instance()}".encode()
         self._verifier = verifier or Verifier(settings)
+        self._streams = streams or OpenStreams()
+        self._auditor = auditor
         self._reports = RequestReports(observer, has_context=settings.log_format == "json")
         self._public_url = settings.public_url.rstrip("/") if settings.public_url else None
         self._proxies = settings.trusted_proxies
@@ -93,6 +102,7 @@ class GatewayMiddleware:
             "values_limit": settings.limits.values,
             "has_siblings": settings.workers > 1,
             "authentication": self._authentication,
+            **state,
         }
         self._forwarded = frozenset(name for agent in settings.agents.values() for name in agent.forward)
 
@@ -103,9 +113,9 @@ class GatewayMiddleware:
             return
         if scope["type"] == "websocket":
             send = Handshake(send, scope)
-        enter_exchange(scope)
         headers = combine_lines(scope["headers"])
-        answer = ResponseWrapper(send, scope, self._banner(), self._cross_origin(headers), self._reports)
+        answer = ResponseWrapper(send, scope, self._banner(), self._cross_origin(headers), self._reports, self._streams)
+        enter_exchange(scope, answer.describe_origin)
         self._reports.begin(answer, headers)
         try:
             await self._pass(scope, headers, receive, answer)
@@ -136,8 +146,7 @@ class GatewayMiddleware:
                 return
             self._check_origin(scope, inner["path"], headers)
             principal = await self._principal(inner["path"], headers)
-            answer.owner = principal.owner
-            answer.expires_at = principal.expires_at
+            answer.caller = principal
             self._reports.note_caller(answer, principal, agent if match is not None else None)
             if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
@@ -161,9 +170,11 @@ class GatewayMiddleware:
         """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
         try:
             return await self._verifier.verify(headers)
-        except FaultError:
+        except FaultError as error:
             if _is_open(path, self._open_paths):
                 return ANONYMOUS
+            if error.fault.code is FaultCode.UNAUTHENTICATED:
+                self._auditor.note_failed_login(error.fault.message)
             raise
 
     def _check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:

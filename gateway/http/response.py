@@ -10,9 +10,11 @@ from uuid import uuid4
 from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
 from babelgate.gateway.background import Tasks
-from babelgate.gateway.exchange import SCOPE_KEY
+from babelgate.gateway.exchange import SCOPE_KEY, Origin
 from babelgate.gateway.http.expiry import Expiry
 from babelgate.gateway.http.operations import Operations, find_protocol
+from babelgate.gateway.http.streams import OpenStreams
+from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.observe import REQUEST, GatewayObserver, RequestContext, parse_traceparent
 
 Scope = MutableMapping[str, Any]
@@ -51,10 +53,10 @@ class ResponseWrapper:
         banner: bytes,
         cross_origin: list[tuple[bytes, bytes]],
         reports: "RequestReports",
+        streams: OpenStreams,
     ) -> None:
-        self.owner = ""
-        self.expires_at: float | None = None
-        """Time at which the caller's credential expires, in seconds since 1970, UTC."""
+        self.caller = ANONYMOUS
+        """The caller, once it is authenticated."""
         self.scope = scope
         """Scope of the request as the application gets it."""
         self.stream_of: str | None = None
@@ -63,7 +65,10 @@ class ResponseWrapper:
         """Context of the log lines of the request, if the log has a use for it."""
         self._reports = reports
         self._send = send
-        self._hang_up: Callable[[], None] | None = scope.get(SCOPE_KEY)
+        self._streams = streams
+        self._end_stream: Callable[[], None] | None = scope.get(SCOPE_KEY)
+        """Function that ends the response if it is a stream."""
+        self._is_stream = False
         self._expiry: Expiry | None = None
         self._began = time.perf_counter()
         self._status = 0
@@ -90,8 +95,8 @@ class ResponseWrapper:
         self._status = 101
         self._reports.note_stream(self)
         await self._send({**message, "headers": [*message.get("headers", ()), *self._response_headers()]})
-        if self.expires_at is not None:
-            self._expiry = Expiry(self.expires_at, self._close_socket)
+        self._end_stream = self._close_socket
+        self._begin_stream()
 
     async def _start(self, message: Message) -> None:
         status, headers = message["status"], list(message.get("headers", ()))
@@ -111,10 +116,43 @@ class ResponseWrapper:
         if is_stream and not self._bodiless:
             self._reports.note_stream(self)
         await self._send({**message, "status": status, "headers": headers})
-        if is_stream and self.expires_at is not None and self._hang_up is not None:
-            self._expiry = Expiry(self.expires_at, self._hang_up)
+        if is_stream:
+            self._begin_stream()
         if self._bodiless:  # a stream would otherwise stay open until the run ends
             await self._send({"type": "http.response.body", "body": b""})
+
+    def _begin_stream(self) -> None:
+        self._is_stream = True
+        self._streams.add(self.caller, self)
+        self._set_expiry(self.caller.expires_at)
+
+    def change_caller(self, caller: Principal | None) -> None:
+        """Implement `babelgate.gateway.http.streams.CallerStream`."""
+        if caller is not None:
+            self.caller = caller
+        self._set_expiry(0.0 if caller is None else caller.expires_at)
+
+    def _set_expiry(self, at: float | None) -> None:
+        if self._expiry is not None:
+            self._expiry.stop()
+            self._expiry = None
+        if at is not None and self._end_stream is not None:
+            self._expiry = Expiry(at, self._end_stream)
+
+    def describe_origin(self) -> Origin:
+        """Return the request and its caller, for the audit log."""
+        caller, scope = self.caller, self.scope
+        ids = parse_traceparent(next((value for name, value in scope["headers"] if name == b"traceparent"), b""))
+        return Origin(
+            request_id=self.request_id,
+            trace_id="" if ids is None else ids[0],
+            protocol=find_protocol(scope["path"]),
+            address=(scope.get("client") or ("",))[0],
+            subject=caller.subject,
+            owner=caller.owner,
+            issuer=caller.issuer,
+            credential=caller.credential_id,
+        )
 
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every response has."""
@@ -147,6 +185,8 @@ class ResponseWrapper:
         """Stop the timer of the response, and write its log line."""
         if self._expiry is not None:
             self._expiry.stop()
+        if self._is_stream:
+            self._streams.discard(self.caller, self)
         self.log()
 
     def log(self) -> None:
@@ -161,7 +201,7 @@ class ResponseWrapper:
                 self._path,
                 self._status,
                 milliseconds,
-                self.owner or "-",
+                self.caller.owner or "-",
                 ids,
             )
 

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
+from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
 from babelgate.gateway.settings.model import Settings
 
@@ -36,12 +37,17 @@ class Verifier:
     def __init__(
         self,
         settings: Settings,
+        key_ring: KeyRing | None = None,
         *,
         clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create the verifier. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
+        """Create the verifier. `key_ring` has the keys of the administration API.
+
+        `clock` is the time since 1970, and `now` a steady clock, both in seconds.
+        """
         self._clock = clock
+        self._key_ring = key_ring
         self._keys: dict[bytes, Principal] = {}
         for owner, keys in settings.keys.items():
             for key in keys:
@@ -71,7 +77,7 @@ class Verifier:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer":
             credential = token.strip()
-        principal = self._keys.get(hashlib.sha256(credential).digest())
+        principal = self._find_key(hashlib.sha256(credential).digest())
         if principal is None:
             if self._issuers and scheme.lower() == b"bearer" and credential.count(b".") == 2:
                 return await self._verify_token(credential)
@@ -81,6 +87,10 @@ class Verifier:
                 FaultCode.UNAUTHENTICATED, "The API key is not accepted: it has expired.", reason=INVALID_TOKEN
             )
         return principal
+
+    def _find_key(self, digest: bytes) -> Principal | None:
+        principal = self._keys.get(digest)
+        return self._key_ring.find(digest) if principal is None and self._key_ring is not None else principal
 
     def _refusal(self, *, is_sent: bool) -> FaultError:
         if not self._issuers:

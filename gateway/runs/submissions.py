@@ -78,11 +78,13 @@ class Submissions:
         fetcher: Fetcher,
         limits: Limits,
         check_accepting: Callable[[], None],
+        check_enabled: Callable[[str], None],
     ) -> None:
         """Create the commands.
 
         `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
-        `check_accepting` raises shutting_down once the gateway drains.
+        `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
+        of an agent that is disabled.
         """
         self._journal = journal
         self._reads = reads
@@ -95,12 +97,14 @@ class Submissions:
         self._fetcher = fetcher
         self._limits = limits
         self._check_accepting = check_accepting
+        self._check_enabled = check_enabled
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down."""
+        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down, unavailable."""
         self._check_accepting()
         check_input(self._limits, submission.input, history=submission.history)
         check_size(self._limits.metadata, submission.thread_metadata)
+        self._check_enabled(self._find(submission.agent).info.name)
         registered = await self._reach(submission.agent)
         if registered.agent is None:
             raise registered.refuse()
@@ -176,10 +180,11 @@ class Submissions:
         return True
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down."""
+        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down, unavailable."""
         self._check_accepting()
         check_input(self._limits, answers.input, values=[answers.values, answers.bare])
         task = await self._reads.task(owner, answers.task_id)
+        self._check_enabled(task.agent)
         if answers.webhook is not None:
             await self._fetcher.check(answers.webhook.url)
         run_input = await self._store_input(self._find_agent(task.agent), answers.input)

@@ -23,6 +23,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
 from babelgate.gateway.settings.fields import (
     TOKEN,
@@ -310,6 +311,9 @@ class Retention(SettingsSection):
     """Time until a webhook that has delivered everything is erased, in seconds or as text such as `30d`. It starts at
     the end of the webhook's task, or when its delivery was given up, if that is later."""
 
+    audit: Annotated[Period, Field(ge=31 * 86_400)] = 400 * 86_400.0
+    """Time until a record of the audit log is erased, in seconds or as text such as `400d`; at least `31d`."""
+
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":
         if self.unfinished is not None and (self.threads is None or self.unfinished < self.threads):
@@ -424,6 +428,7 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    admin: AdminSettings = AdminSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
 
