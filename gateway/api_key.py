@@ -8,7 +8,7 @@ from typing import Final
 
 _PREFIX: Final = "bg_"
 _BYTES: Final = 32
-"""Number of random bytes in a key. SHA-256 of a key is safe to store, because nobody can guess 256 bits."""
+"""Number of random bytes in a key. SHA-256 of a key is safe to store, because 256 random bits cannot be guessed."""
 
 
 def make_key() -> str:

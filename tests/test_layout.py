@@ -118,6 +118,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
+    "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
     # Rows of things that have a module in runs/: tested with that module.

@@ -9,7 +9,7 @@ _LONGEST: Final = 86_400.0
 """Maximum seconds of one timer. The wall clock can be set, and some event loops limit their timers."""
 
 
-class Expiry:
+class CredentialTimer:
     """Timer that ends a stream when the credential of its caller expires."""
 
     __slots__ = ("_clock", "_end", "_expires_at", "_timer")

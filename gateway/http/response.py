@@ -11,7 +11,7 @@ from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.exchange import SCOPE_KEY, Origin
-from babelgate.gateway.http.expiry import Expiry
+from babelgate.gateway.http.expiry import CredentialTimer
 from babelgate.gateway.http.operations import Operations, find_protocol
 from babelgate.gateway.http.streams import OpenStreams
 from babelgate.gateway.http.verifier import ANONYMOUS
@@ -69,7 +69,7 @@ class ResponseWrapper:
         self._end_stream: Callable[[], None] | None = scope.get(SCOPE_KEY)
         """Function that ends the response if it is a stream."""
         self._is_stream = False
-        self._expiry: Expiry | None = None
+        self._expiry: CredentialTimer | None = None
         self._began = time.perf_counter()
         self._status = 0
         self._ids: dict[str, str] = {}
@@ -137,7 +137,7 @@ class ResponseWrapper:
             self._expiry.stop()
             self._expiry = None
         if at is not None and self._end_stream is not None:
-            self._expiry = Expiry(at, self._end_stream)
+            self._expiry = CredentialTimer(at, self._end_stream)
 
     def describe_origin(self) -> Origin:
         """Return the request and its caller, for the audit log."""

@@ -160,7 +160,7 @@ async def send(denied: Denied, operation: Operation, route: str, body: object) -
     CASES,
     ids=lambda value: value if isinstance(value, str) else "",
 )
-async def test_a_denied_operation_is_refused_in_the_form_of_the_protocol(
+async def test_a_denied_operation_is_refused_in_the_protocols_form(
     denied: Denied, protocol: str, operation: Operation, route: str, body: object, status: int
 ) -> None:
     denied.policy.protocols.clear()

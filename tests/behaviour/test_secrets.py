@@ -71,7 +71,7 @@ def hidden(text: str) -> bool:
 
 
 def test_the_list_has_nested_settings() -> None:
-    assert ("agents", "a", "headers") in SECRETS and ("keys",) in SECRETS
+    assert ("agents", "a", "headers") in SECRETS and ("keys", "a", "key") in SECRETS
     assert ("limits", "queue", "owner") in dict(SETTINGS)
 
 

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Final, Literal, cast
 
 from litestar.routes import HTTPRoute
 
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.http.app import create_app
+from babelgate.gateway.observe import NO_OBSERVER
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
 
@@ -138,13 +140,17 @@ def is_waiting(method: str, path: str) -> bool:
     return method == "POST" and streams is not None
 
 
+UNOPENED_HUB: Final = cast("Any", SimpleNamespace(observer=NO_OBSERVER))
+"""Hub for an application whose routes are only listed."""
+
+
 def _table() -> tuple[Route, ...]:
     """Return the routes of the app.
 
     Litestar cannot register a segment such as `{task_id}:cancel`. The adapter parses such segments itself, so those
     routes are added here by hand.
     """
-    app = create_app(cast("Any", None), Registry([]), Settings()).app
+    app = create_app(UNOPENED_HUB, Registry([]), Settings()).app
     found: set[Route] = set()
     for route in app.routes:
         if not isinstance(route, HTTPRoute):

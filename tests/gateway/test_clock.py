@@ -198,9 +198,13 @@ def test_only_the_clock_reads_the_systems_time() -> None:
     # - names of the folders of benches
     # - ids, which stay unique if the clock is set back
     # - signatures, whose time receivers compare with their clock (Standard Webhooks 1.0)
+    # - the expiry of credentials (RFC 7519, 4.1.4)
     # - creation times of compactions and of early WebSocket messages, which are not stored
     assert found == {
         "gateway/clock.py",
+        "gateway/http/expiry.py",
+        "gateway/http/tokens.py",
+        "gateway/http/verifier.py",
         "gateway/ids.py",
         "gateway/runs/signature.py",
         "adapters/kit/client/error_response.py",

@@ -83,7 +83,7 @@ def guard(anything: Anything, policy: Policy, operations: Operations = OPERATION
 
 
 @pytest.mark.parametrize(("part", "name"), METHODS)
-async def test_a_call_is_checked_and_reaches_the_hub_with_the_owner(part: Part, name: str) -> None:
+async def test_a_checked_call_reaches_the_hub_with_the_owner(part: Part, name: str) -> None:
     anything, policy = Anything(), Recorder()
     await call(guard(anything, policy), part, name, anything)
     principal, operation, _, protocol = policy.checks[0]

@@ -29,7 +29,7 @@ def methods_of(protocol: type) -> dict[str, inspect.Signature]:
     }
 
 
-def test_the_table_has_every_method_of_the_port_and_no_other() -> None:
+def test_the_table_has_exactly_the_methods_of_the_port() -> None:
     assert {part: set(methods) for part, methods in OPERATION_OF.items()} == {
         part: set(methods_of(protocol)) for part, protocol in PORT.items()
     }

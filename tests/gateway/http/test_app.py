@@ -18,6 +18,7 @@ from babelgate.gateway.http.app import create_app
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 from tests.bridge import Bridge
+from tests.gateway.route import UNOPENED_HUB
 from tests.opened import opened
 
 KEYS: dict[str, Any] = {"keys": {"alice": "a-key", "bob": "b-key"}}
@@ -302,7 +303,7 @@ async def test_an_internal_error_is_only_in_the_log(
 
 def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
     settings = Settings()
-    app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), settings)
+    app = create_app(UNOPENED_HUB, Registry([]), settings)
     for route in app.app.routes:
         for handler in getattr(route, "route_handlers", ()):
             if "POST" in getattr(handler, "http_methods", ()):
@@ -310,5 +311,5 @@ def test_post_answers_200_unless_the_protocol_defines_another_status() -> None:
 
 
 def test_the_frameworks_documentation_is_disabled() -> None:
-    app = create_app(GatewayHub.__new__(GatewayHub), Registry([]), Settings())
+    app = create_app(UNOPENED_HUB, Registry([]), Settings())
     assert not any(route.path.startswith("/schema") for route in app.app.routes)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from babelgate.gateway.http.expiry import Expiry
+from babelgate.gateway.http.expiry import CredentialTimer
 from tests.gateway.conversing import PATHS, connected
 from tests.gateway.http.issuing import Issuing
 from tests.running import Running, running
@@ -31,16 +31,16 @@ def lasting() -> dict[str, str]:
     return {"Authorization": f"Bearer {ISSUER.token()}"}
 
 
-async def test_a_timer_ends_a_stream_at_the_time_of_the_wall_clock() -> None:
+async def test_a_timer_uses_the_wall_clock() -> None:
     ended, now = asyncio.Event(), [1000.0]
-    Expiry(1000.01, ended.set, clock=lambda: now[0])
-    Expiry(999.0, ended.set, clock=lambda: now[0])
+    CredentialTimer(1000.01, ended.set, clock=lambda: now[0])
+    CredentialTimer(999.0, ended.set, clock=lambda: now[0])
     await asyncio.wait_for(ended.wait(), 30)
 
 
 async def test_a_stopped_timer_ends_nothing() -> None:
     ended: list[bool] = []
-    expiry = Expiry(0.0, lambda: ended.append(True))
+    expiry = CredentialTimer(0.0, lambda: ended.append(True))
     expiry.stop()
     expiry.stop()
     await asyncio.sleep(0)
@@ -49,7 +49,7 @@ async def test_a_stopped_timer_ends_nothing() -> None:
 
 
 async def test_a_credential_that_lasts_for_centuries_has_a_timer() -> None:
-    Expiry(1e11, lambda: None).stop()
+    CredentialTimer(1e11, lambda: None).stop()
 
 
 async def _stream(gateway: Running, headers: dict[str, str], run: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
@@ -61,7 +61,7 @@ async def _stream(gateway: Running, headers: dict[str, str], run: dict[str, Any]
                 yield json.loads(line[6:])
 
 
-async def test_a_stream_ends_with_its_token_and_continues_with_a_new_one(tmp_path: Path) -> None:
+async def test_a_stream_ends_with_its_token(tmp_path: Path) -> None:
     released = asyncio.Event()
 
     async def patient(text: str) -> AsyncGenerator[str]:
