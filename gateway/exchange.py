@@ -12,7 +12,7 @@ SCOPE_KEY: Final = "babelgate.hang_up"
 """Key of the function in a request's scope that closes its connection, if the server offers one."""
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True):
+class ActOrigin(msgspec.Struct, frozen=True, kw_only=True):
     """Request that caused an act, and its caller. All texts are empty for an act of the gateway itself."""
 
     request_id: str = ""
@@ -26,10 +26,10 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     credential: str = ""
 
 
-_DESCRIBE: Final[ContextVar[Callable[[], Origin] | None]] = ContextVar("describe_origin", default=None)
+_DESCRIBE: Final[ContextVar[Callable[[], ActOrigin] | None]] = ContextVar("describe_origin", default=None)
 
 
-def enter_exchange(scope: Any, describe: Callable[[], Origin] | None = None) -> None:
+def enter_exchange(scope: Any, describe: Callable[[], ActOrigin] | None = None) -> None:
     """Store the connection of a request for `hang_up`, also for the tasks that its handler starts.
 
     `describe` returns the origin of the acts that the request causes. It is called only if there is such an act.
@@ -38,10 +38,10 @@ def enter_exchange(scope: Any, describe: Callable[[], Origin] | None = None) -> 
     _DESCRIBE.set(describe)
 
 
-def current_origin() -> Origin:
+def current_origin() -> ActOrigin:
     """Return the origin of an act that happens now."""
     describe = _DESCRIBE.get()
-    return Origin(subject="gateway") if describe is None else describe()
+    return ActOrigin(subject="gateway") if describe is None else describe()
 
 
 def hang_up() -> None:

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
-from babelgate.gateway.access.policy import Policy
-from babelgate.gateway.http.app import ALLOW_ALL
+from babelgate.gateway.access.policy import AllowAll, Policy
 from babelgate.gateway.http.connection import protocol_options
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -26,6 +26,7 @@ class Running:
     http: httpx.AsyncClient
     """Client with the gateway as its base URL and a timeout of 30 s."""
     settings: Settings
+    generations: Generations
 
 
 @asynccontextmanager
@@ -35,7 +36,7 @@ async def running(
     *,
     registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
-    policy: Policy = ALLOW_ALL,
+    policy: Policy = AllowAll(),  # noqa: B008
     **settings: Any,
 ) -> AsyncGenerator[Running]:
     """Serve the gateway that `opened` opens."""
@@ -45,6 +46,6 @@ async def running(
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
     ):
         try:
-            yield Running(url, gateway.hub, http, gateway.settings)
+            yield Running(url, gateway.hub, http, gateway.settings, gateway.generations)
         finally:
             gateway.hub.close_readers()

@@ -28,12 +28,13 @@ class Policy(Protocol):
 class AllowAll:
     """Policy of a gateway without rules: every caller may do everything with the data of its owner.
 
-    Nobody may operate the gateway itself.
+    No caller may operate the gateway itself.
     """
 
     has_rules_by_agent = False
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
+        """Raise forbidden if a caller wants to operate the gateway. Raises forbidden."""
         if operation == "admin":
             raise FaultError(
                 FaultCode.FORBIDDEN,

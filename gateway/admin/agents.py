@@ -1,7 +1,7 @@
 """Agents over the administration API: their list, their kill switches, and probes of their servers."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -27,17 +27,17 @@ _MAX_REASON: Final = 500
 class AgentHandlers(Handlers):
     """Handlers of agents."""
 
-    def __init__(self, hub: GatewayHub, settings: Settings, clock: Clock | None = None) -> None:
+    def __init__(self, hub: GatewayHub, settings: Callable[[], Settings], clock: Clock | None = None) -> None:
         self._hub = hub
         self._settings = settings
         self._clock = clock or Clock()
 
     async def list_agents(self) -> Response[Any]:
         """List all agents, with their states."""
-        return Response({"agents": [self._shown(each.info.name) for each in self._hub.registry.all()]})
+        return Response({"agents": [self._encode(each.info.name) for each in self._hub.registry.all()]})
 
     async def disable(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
-        """Let an agent start no more runs, on all nodes."""
+        """Let an agent start no more runs, on all nodes. Raises invalid, not_found."""
         body = await read_body(request, Disabling)
         reason = " ".join(body.reason.split())
         if not reason or len(reason) > _MAX_REASON or not reason.isprintable():
@@ -53,23 +53,23 @@ class AgentHandlers(Handlers):
             changed_by=caller(request).principal.subject,
         )
         await self._hub.journal.write(administration.disable_agent, disabled, current_origin())
-        await self._hub.administered.refresh()
-        return Response(self._shown(name))
+        await self._hub.administration.refresh()
+        return Response(self._encode(name))
 
     async def enable(self, name: FromPath[str]) -> Response[Any]:
         """Let a disabled agent start runs again, the waiting ones first."""
         name = self._need(name)
         await self._hub.journal.write(administration.enable_agent, name, current_origin())
-        await self._hub.administered.refresh()
-        return Response(self._shown(name))
+        await self._hub.administration.refresh()
+        return Response(self._encode(name))
 
     async def probe(self, name: FromPath[str]) -> Response[Any]:
         """Ask the servers of an agent for their agents, and reconnect to a broken one. No run is started."""
         registered = await self._hub.registry.get_reachable(self._need(name))
-        settings = self._settings.agents.get(registered.info.name)
+        settings = self._settings().agents.get(registered.info.name)
         servers = [] if settings is None or settings.target is not None else await _probe_all(settings)
         is_ok = registered.broken is None and all(server["ok"] for server in servers)
-        return Response({"ok": is_ok, **self._shown(registered.info.name), "servers": servers})
+        return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
 
     def _need(self, name: str) -> str:
         """Return the name of an agent that exists or is disabled. Raises not_found."""
@@ -77,22 +77,22 @@ class AgentHandlers(Handlers):
             return name
         return self._hub.registry.get(name).info.name
 
-    def _shown(self, name: str) -> dict[str, Any]:
+    def _encode(self, name: str) -> dict[str, Any]:
         """Return an agent as responses show it."""
-        known = {each.info.name: each for each in self._hub.registry.all()}.get(name)
-        shown: dict[str, Any] = {"name": name, "status": "unknown" if known is None else "ok"}
-        if known is not None and known.broken is not None:
-            shown |= {"status": "broken", "reason": known.broken}
+        registered = {each.info.name: each for each in self._hub.registry.all()}.get(name)
+        body: dict[str, Any] = {"name": name, "status": "unknown" if registered is None else "ok"}
+        if registered is not None and registered.broken is not None:
+            body |= {"status": "broken", "reason": registered.broken}
         disabled = self._hub.switches.find(name)
         if disabled is not None:
-            shown["disabled"] = _shown_switch(disabled)
-        return shown
+            body["disabled"] = _encode_switch(disabled)
+        return body
 
 
-def _shown_switch(disabled: DisabledAgent) -> Mapping[str, Any]:
+def _encode_switch(disabled: DisabledAgent) -> Mapping[str, Any]:
     fields = msgspec.structs.asdict(disabled)
     names = {"running": "running", "reason": "reason", "by": "changed_by"}
-    return {shown: fields[name] for shown, name in names.items()} | {"at": format_time(disabled.changed_at)}
+    return {member: fields[name] for member, name in names.items()} | {"at": format_time(disabled.changed_at)}
 
 
 async def _probe_all(settings: AgentSettings) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ class AuditHandlers(Handlers):
         self._hub = hub
 
     async def list_records(self, request: AnyRequest) -> Response[Any]:
-        """List the records, the newest first."""
+        """List the records, the newest first. Raises invalid."""
         parameters = request.query_params
         if unknown := set(parameters) - _PARAMETERS:
             names = ", ".join(sorted(_PARAMETERS))
@@ -37,7 +37,7 @@ class AuditHandlers(Handlers):
         position = None if before is None else int(before)
         rows = await self._hub.journal.query(read_records, AuditFilter(**filters), limit, position)
         more = {"next": rows[-1]["seq"]} if len(rows) == limit else {}
-        return Response({"records": list(map(_shown, rows)), **more})
+        return Response({"records": list(map(_encode, rows)), **more})
 
     async def verify(self) -> Response[Any]:
         """Verify the whole chain of hashes."""
@@ -49,7 +49,7 @@ class AuditHandlers(Handlers):
         return Response({"intact": result.problem is None, **msgspec.to_builtins(result)})
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def _encode(row: dict[str, Any]) -> dict[str, Any]:
     """Return a record as responses show it, without its empty members."""
     actor = {name: row[name] for name in ("subject", "owner", "issuer", "credential") if row[name]}
     target = {"kind": row["kind"], "id": row["target"], "agent": row["agent"], "owner": row["target_owner"]}

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from babelgate.canonical import FaultError, Principal
@@ -16,29 +16,31 @@ log = logging.getLogger("babelgate.admin")
 _USE_INTERVAL: Final = 60.0
 """Minimum seconds between two writes of `last_used`. Chosen: it tells if a key is in use, and not how much."""
 
-Replaced = Callable[[Principal, Principal | None], None]
-"""Function that is called with the principal of a key before and after a change. After a revocation it is None."""
+Replaced = Callable[[Mapping[Principal, Principal | None]], None]
+"""Function that is called with the principals of changed keys: before → after. After a revocation it is None."""
 
 
 class KeyRing:
     """API keys of the administration API. It follows the changes of all nodes."""
 
-    def __init__(
-        self, administered: AdministeredState, journal: Journal, clock: Callable[[], float] = time.time
-    ) -> None:
-        """Create the ring. `clock` is the time since 1970, in seconds."""
-        self._journal = journal
+    def __init__(self, on_change: Replaced, clock: Callable[[], float] = time.time) -> None:
+        """Create an empty ring. `clock` is the time since 1970, in seconds."""
+        self._on_change = on_change
         self._clock = clock
+        self._journal: Journal | None = None
         self._principals: dict[bytes, Principal] = {}
         self._used: dict[str, float] = {}
         """Time of the last noted use, by id of the key."""
         self._tasks = Tasks()
-        self._listeners: list[Replaced] = []
+
+    def follow(self, administered: AdministeredState, journal: Journal) -> None:
+        """Hold the keys of the administration from now on, and note their use in the journal."""
+        self._journal = journal
         administered.add_listener(self._apply)
 
-    def add_listener(self, listener: Replaced) -> None:
-        """Call a function with each key that is changed or revoked."""
-        self._listeners.append(listener)
+    def has_principal(self, principal: Principal) -> bool:
+        """Return True if this is the principal of a key."""
+        return principal in self._principals.values()
 
     def find(self, digest: bytes) -> Principal | None:
         """Return the principal of a key, also of an expired one. `digest` is the SHA-256 digest of the key."""
@@ -56,6 +58,7 @@ class KeyRing:
         self._tasks.spawn(self._store_use(key_id, round(now * 1e6)), "use of an API key")
 
     async def _store_use(self, key_id: str, at: int) -> None:
+        assert self._journal is not None
         try:
             await self._journal.write(note_use, key_id, at)
         except FaultError as error:  # the next use in a minute is stored
@@ -68,11 +71,10 @@ class KeyRing:
             self._add(key)
         ids = {key.key_id for key in administration.keys}
         self._used = {key_id: at for key_id, at in self._used.items() if key_id in ids}
-        for digest, principal in before.items():
-            changed = self._principals.get(digest)
-            if changed != principal:
-                for listener in self._listeners:
-                    listener(principal, changed)
+        after = {principal: self._principals.get(digest) for digest, principal in before.items()}
+        changed = {principal: each for principal, each in after.items() if each != principal}
+        if changed:
+            self._on_change(changed)
 
     def _add(self, key: StoredKey) -> None:
         expires_at = None if key.expires_at is None else key.expires_at / 1e6

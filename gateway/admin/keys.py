@@ -60,9 +60,9 @@ class KeyHandlers(Handlers):
             expires_at=read_expiry(body.expires, now),
         )
         await self._hub.journal.write(administration.create_key, key, current_origin())
-        await self._hub.administered.refresh()
+        await self._hub.administration.refresh()
         headers = {**_NO_STORE, "location": f"/admin/keys/{key.key_id}"}
-        return Response({"key": secret, **_shown(key)}, status_code=201, headers=headers)
+        return Response({"key": secret, **_encode(key)}, status_code=201, headers=headers)
 
     async def list_keys(self, request: AnyRequest) -> Response[Any]:
         """List the keys with revoked ones, without the keys themselves."""
@@ -70,11 +70,11 @@ class KeyHandlers(Handlers):
         after = request.query_params.get("after", "")
         keys = await self._hub.journal.query(administration.read_keys, limit, after)
         more = {"next": keys[-1].key_id} if len(keys) == limit else {}
-        return Response({"keys": list(map(_shown, keys)), **more})
+        return Response({"keys": list(map(_encode, keys)), **more})
 
     async def get_key(self, key_id: FromPath[str]) -> Response[Any]:
         """Return one key, without the key itself."""
-        return Response(_shown(await self._hub.journal.query(administration.read_key, key_id)))
+        return Response(_encode(await self._hub.journal.query(administration.read_key, key_id)))
 
     async def rotate_key(self, request: AnyRequest, key_id: FromPath[str]) -> Response[Any]:
         """Replace the secret of a key, which keeps its id."""
@@ -83,14 +83,14 @@ class KeyHandlers(Handlers):
         key = await self._hub.journal.write(
             administration.rotate_key, key_id, digest_of(secret), round(grace * 1e6), origin
         )
-        await self._hub.administered.refresh()
-        return Response({"key": secret, **_shown(key)}, headers=_NO_STORE)
+        await self._hub.administration.refresh()
+        return Response({"key": secret, **_encode(key)}, headers=_NO_STORE)
 
     async def revoke_key(self, key_id: FromPath[str]) -> Response[Any]:
-        """Revoke a key, and end its open streams."""
+        """End the validity of a key, and its open streams."""
         key = await self._hub.journal.write(administration.revoke_key, key_id, current_origin())
-        await self._hub.administered.refresh()
-        return Response(_shown(key))
+        await self._hub.administration.refresh()
+        return Response(_encode(key))
 
 
 def _check_names(member: str, names: tuple[str, ...]) -> None:
@@ -100,7 +100,7 @@ def _check_names(member: str, names: tuple[str, ...]) -> None:
         raise FaultError(FaultCode.INVALID, f"{member}: a name is 1 to {_MAX_NAME} printable characters")
 
 
-def _shown(key: StoredKey) -> dict[str, Any]:
+def _encode(key: StoredKey) -> dict[str, Any]:
     """Return a key as responses show it."""
     fields = msgspec.structs.asdict(key)
     times = ("created_at", "expires_at", "revoked_at", "last_used_at")

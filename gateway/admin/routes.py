@@ -1,5 +1,6 @@
 """Routes of the administration API, below `/admin`. One hook checks every request."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from litestar import Response, Router, delete, get, post
@@ -28,13 +29,14 @@ GATE: Final = "admin_gate"
 class AdminGate:
     """Check of every request to the administration API."""
 
-    def __init__(self, settings: Settings, policy: Policy) -> None:
-        self._is_on = settings.has_credentials
+    def __init__(self, settings: Callable[[], Settings], policy: Policy) -> None:
+        """Create the gate. `settings` returns the current settings."""
+        self._settings = settings
         self._policy = policy
 
     def check(self, principal: Principal) -> None:
         """Raise not_found if the administration API is off, and forbidden if the policy does not allow it."""
-        if not self._is_on:
+        if not self._settings().has_credentials:
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
         self._policy.check(principal, "admin", "", "")
 
@@ -45,8 +47,8 @@ async def _check(request: AnyRequest) -> Response[Any] | None:
     return None
 
 
-def admin_routes(hub: GatewayHub, settings: Settings) -> Router:
-    """Return the routes of the administration API."""
+def admin_routes(hub: GatewayHub, settings: Callable[[], Settings]) -> Router:
+    """Return the routes of the administration API. `settings` returns the current settings."""
     keys, agents, audit = KeyHandlers(hub), AgentHandlers(hub, settings), AuditHandlers(hub)
     key, agent = "/keys/{key_id:str}", "/agents/{name:str}"
     return Router(

@@ -19,27 +19,21 @@ from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.audited import AuditedPolicy
 from babelgate.gateway.access.guard import GuardedHub
-from babelgate.gateway.access.policy import AllowAll, Policy
-from babelgate.gateway.admin.key_ring import KeyRing
+from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
 from babelgate.gateway.agents.failover import ServerPool
-from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http.direct import DirectApp
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
-from babelgate.gateway.http.streams import OpenStreams
-from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.blob_store import open_blobs
 
 log = logging.getLogger("babelgate")
 
-ALLOW_ALL: Final = AllowAll()
-"""Policy of a gateway without rules."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
@@ -56,19 +50,11 @@ _STATUS: Final = {
 _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
 
 
-def open_hub(
-    settings: Settings,
-    registry: Registry,
-    fetcher: Fetcher,
-    policy: Policy = ALLOW_ALL,
-    observer: GatewayObserver = NO_OBSERVER,
-) -> GatewayHub:
-    """Return a hub with the given settings, which is not started yet. `policy` decides on the runs of crons."""
+def open_hub(generations: Generations, observer: GatewayObserver = NO_OBSERVER) -> GatewayHub:
+    """Return a hub that is not started yet, and works with the current generation."""
+    settings, policy = generations.current.settings, generations.policy
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
-        limits=settings.limits,
-        retention=settings.retention,
-        patience=settings.recovery.patience,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
         crons={
@@ -76,8 +62,6 @@ def open_hub(
             for adapter in ADAPTERS
             for dialect, submit in adapter.crons.items()
         },
-        webhook_secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
-        webhook_retries=settings.webhooks.retries,
         power=settings.durability == "power",
         pooler=settings.pooler,
         standby=settings.standby,
@@ -85,7 +69,9 @@ def open_hub(
         audits=settings.has_credentials,
         observer=observer,
     )
-    return create_hub(registry, settings.database, blobs, fetcher, options)
+    hub = create_hub(generations.hub_generation, settings.database, blobs, options)
+    generations.attach(hub)
+    return hub
 
 
 async def _submit_cron(
@@ -128,44 +114,36 @@ def register(handlers: Sequence[Any]) -> Litestar:
 
 
 def create_app(
-    hub: GatewayHub,
-    registry: Registry,
-    settings: Settings,
-    register: Callable[[Sequence[Any]], Litestar] = register,
-    policy: Policy = ALLOW_ALL,
+    generations: Generations, hub: GatewayHub, register: Callable[[Sequence[Any]], Litestar] = register
 ) -> GatewayMiddleware:
     """Return the gateway as an ASGI application. The caller starts and stops the hub.
 
-    Most of the time is spent in `register`, so tests that create many applications can replace it. `policy` decides
-    what each caller may do.
+    Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
-    policy, key_ring, streams = (
-        AuditedPolicy(policy, hub.auditor),
-        KeyRing(hub.administered, hub.journal),
-        OpenStreams(),
-    )
-    key_ring.add_listener(streams.replace)
-    handlers: list[Any] = [*_gateway_routes(hub, registry, GuardedHub(hub, policy, ""))]
+    policy = AuditedPolicy(generations.policy, hub.auditor)
+
+    def settings() -> Settings:
+        return generations.current.settings
+
+    handlers: list[Any] = [*_gateway_routes(hub, GuardedHub(hub, policy, ""))]
     handlers.append(admin_routes(hub, settings))
     for adapter in ADAPTERS:
         handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
     return GatewayMiddleware(
         register(handlers),
-        settings,
-        default_agent=registry.default,
-        knows=registry.has_agent,
+        generations.front,
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
-        verifier=Verifier(settings, key_ring),
-        streams=streams,
+        streams=generations.streams,
         auditor=hub.auditor,
         state={GATE: AdminGate(settings, policy)},
-        observer=hub.observer,
+        has_context=generations.current.settings.log_format == "json",
+        observer=generations.observer,
     )
 
 
-def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub) -> Sequence[Any]:
+def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
     """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
 
     @get("/")
@@ -191,6 +169,7 @@ def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub
 
     @get("/readyz")
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+        registry = hub.registry
         registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from babelgate.canonical.fault import DISABLED, FaultCode, FaultError
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.runs.engine import Engine
+from babelgate.gateway.storage.administered import AdministeredState
 from babelgate.gateway.storage.administration import Administration, DisabledAgent
 
 log = logging.getLogger("babelgate.engine")
@@ -18,15 +19,19 @@ log = logging.getLogger("babelgate.engine")
 class Switches:
     """Kill switches of all agents."""
 
-    def __init__(self, engine: Engine, cancel: Callable[[str, str], Awaitable[object]]) -> None:
-        """Create the switches. `cancel` cancels a task, given by its owner and its id."""
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._cancel = cancel
+        self._cancel: Callable[[str, str], Awaitable[object]] | None = None
         self._disabled: dict[str, DisabledAgent] = {}
         self._tasks = Tasks()
 
+    def start(self, administration: AdministeredState, cancel: Callable[[str, str], Awaitable[object]]) -> None:
+        """Follow the administration. `cancel` cancels a task, given by its owner and its id."""
+        self._cancel = cancel
+        administration.add_listener(self.apply)
+
     def check(self, agent: str) -> None:
-        """Raise unavailable if the agent is disabled."""
+        """Raise unavailable if the agent is disabled. Raises unavailable."""
         disabled = self._disabled.get(agent)
         if disabled is not None:
             raise FaultError(
@@ -59,6 +64,7 @@ class Switches:
                 self._tasks.spawn(self._cancel_task(start.owner, start.task.task_id), "cancel of a disabled agent")
 
     async def _cancel_task(self, owner: str, task_id: str) -> None:
+        assert self._cancel is not None
         try:
             await self._cancel(owner, task_id)
         except FaultError as error:

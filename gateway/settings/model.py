@@ -428,6 +428,9 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    drain: Period = 300.0
+    """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
+    `5m`. Then they fail, and the connections to the agent are closed."""
     admin: AdminSettings = AdminSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""

@@ -13,14 +13,14 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.exchange import Origin
-from babelgate.gateway.storage.audit import Act, Target, digest, lock_audit, record_act
+from babelgate.gateway.exchange import ActOrigin
+from babelgate.gateway.storage.audit import Act, ActTarget, digest, lock_audit, record_act
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import AgentRow, ApiKeyRow, DisabledAgentRow
 from babelgate.gateway.storage.transaction import Transaction, read_meta, write_meta
 
 Running = Literal["drain", "cancel"]
-"""What happens to the running runs of an agent that is disabled."""
+"""Treatment of the running runs of an agent that is disabled."""
 
 _KEY, _AGENT, _DISABLED = table_of(ApiKeyRow), table_of(AgentRow), table_of(DisabledAgentRow)
 _REVISION: Final = "administration"
@@ -73,7 +73,7 @@ class DisabledAgent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Administration(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that the administration API keeps for all nodes."""
+    """API keys, agents and disabled agents, for all nodes."""
 
     revision: int = 0
     keys: tuple[StoredKey, ...] = ()
@@ -129,7 +129,7 @@ def _agent_of(row: Any) -> StoredAgent:
 # Keys
 
 
-def create_key(tx: Transaction, key: StoredKey, origin: Origin) -> StoredKey:
+def create_key(tx: Transaction, key: StoredKey, origin: ActOrigin) -> StoredKey:
     """Store a new key. Raises queue_full if there are too many."""
     lock_audit(tx)
     counted = select(func.count()).select_from(_KEY).where(_KEY.c.revoked_at.is_(None))
@@ -142,7 +142,7 @@ def create_key(tx: Transaction, key: StoredKey, origin: Origin) -> StoredKey:
     return key
 
 
-def rotate_key(tx: Transaction, key_id: str, new_digest: str, grace: int, origin: Origin) -> StoredKey:
+def rotate_key(tx: Transaction, key_id: str, new_digest: str, grace: int, origin: ActOrigin) -> StoredKey:
     """Replace the secret of a key. The secret before stays valid for `grace` microseconds.
 
     Raises not_found, and conflict if the key is revoked or has expired.
@@ -161,8 +161,8 @@ def rotate_key(tx: Transaction, key_id: str, new_digest: str, grace: int, origin
     return changed
 
 
-def revoke_key(tx: Transaction, key_id: str, origin: Origin) -> StoredKey:
-    """Revoke a key. Does nothing if it is revoked already. Raises not_found."""
+def revoke_key(tx: Transaction, key_id: str, origin: ActOrigin) -> StoredKey:
+    """End the validity of a key. Does nothing if it is revoked already. Raises not_found."""
     lock_audit(tx)
     key = read_key(tx.connection, key_id)
     if key.revoked_at is not None:
@@ -194,21 +194,21 @@ def _update(tx: Transaction, key_id: str, values: dict[str, Any]) -> None:
     tx.connection.execute(update(_KEY).where(_KEY.c.key_id == key_id).values(**values))
 
 
-def _note_key(tx: Transaction, action: str, before: StoredKey | None, after: StoredKey, origin: Origin) -> None:
-    target = Target("key", after.key_id, owner=after.owner)
+def _note_key(tx: Transaction, action: str, before: StoredKey | None, after: StoredKey, origin: ActOrigin) -> None:
+    target = ActTarget("key", after.key_id, owner=after.owner)
     _note_change(tx, Act(action=action, target=target, before=_digest(before), after=_digest(after), origin=origin))
 
 
 # Disabled agents
 
 
-def disable_agent(tx: Transaction, disabled: DisabledAgent, origin: Origin) -> None:
+def disable_agent(tx: Transaction, disabled: DisabledAgent, origin: ActOrigin) -> None:
     """Disable an agent, or change how it is disabled."""
     lock_audit(tx)
     before = _find(tx, _DISABLED, disabled.name)
     tx.connection.execute(delete(_DISABLED).where(_DISABLED.c.name == disabled.name))
     tx.connection.execute(insert(_DISABLED), msgspec.structs.asdict(disabled))
-    target = Target("agent", disabled.name, agent=disabled.name)
+    target = ActTarget("agent", disabled.name, agent=disabled.name)
     act = Act(
         action="agent.disable",
         target=target,
@@ -220,14 +220,14 @@ def disable_agent(tx: Transaction, disabled: DisabledAgent, origin: Origin) -> N
     _note_change(tx, act)
 
 
-def enable_agent(tx: Transaction, name: str, origin: Origin) -> bool:
+def enable_agent(tx: Transaction, name: str, origin: ActOrigin) -> bool:
     """Enable an agent. Return False if it was not disabled."""
     lock_audit(tx)
     before = _find(tx, _DISABLED, name)
     if before is None:
         return False
     tx.connection.execute(delete(_DISABLED).where(_DISABLED.c.name == name))
-    target = Target("agent", name, agent=name)
+    target = ActTarget("agent", name, agent=name)
     _note_change(tx, Act(action="agent.enable", target=target, before=digest(dict(before)), origin=origin))
     return True
 
@@ -236,7 +236,7 @@ def enable_agent(tx: Transaction, name: str, origin: Origin) -> bool:
 
 
 def put_agent(
-    tx: Transaction, name: str, spec: JsonObject, subject: str, origin: Origin, *, expected: Sequence[int] | None
+    tx: Transaction, name: str, spec: JsonObject, subject: str, origin: ActOrigin, *, expected: Sequence[int] | None
 ) -> StoredAgent:
     """Create an agent, or replace it. `expected` are the revisions that it may have; 0 means that it must not exist.
 
@@ -261,7 +261,7 @@ def put_agent(
     return agent
 
 
-def delete_agent(tx: Transaction, name: str, origin: Origin, *, expected: Sequence[int] | None) -> None:
+def delete_agent(tx: Transaction, name: str, origin: ActOrigin, *, expected: Sequence[int] | None) -> None:
     """Delete an agent. Raises not_found, and conflict with the reason `revision`."""
     lock_audit(tx)
     row = _find(tx, _AGENT, name)
@@ -286,9 +286,9 @@ def _check_revision(name: str, before: StoredAgent | None, expected: Sequence[in
 
 
 def _note_agent(
-    tx: Transaction, action: str, name: str, before: StoredAgent | None, after: StoredAgent | None, origin: Origin
+    tx: Transaction, action: str, name: str, before: StoredAgent | None, after: StoredAgent | None, origin: ActOrigin
 ) -> None:
-    target = Target("agent", name, agent=name)
+    target = ActTarget("agent", name, agent=name)
     _note_change(tx, Act(action=action, target=target, before=_digest(before), after=_digest(after), origin=origin))
 
 

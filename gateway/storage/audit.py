@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, text
 
-from babelgate.gateway.exchange import Origin, current_origin
+from babelgate.gateway.exchange import ActOrigin, current_origin
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import AuditRow
 from babelgate.gateway.storage.transaction import Transaction
@@ -60,7 +60,7 @@ _FIELDS: Final = (
 """Columns that the hash of a row covers, in this order."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class ActTarget(msgspec.Struct, frozen=True):
     """Object of an act."""
 
     kind: str
@@ -76,15 +76,15 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
     action: str
     """Such as `key.create`."""
-    target: Target
+    target: ActTarget
     outcome: Outcome = "allow"
     reason: str = ""
     count: int = 1
-    """Number of equal acts that the record stands for."""
+    """Number of equal acts that the record represents."""
     before: str = ""
     """Digest of the target before the act (`digest`). Empty if it did not exist."""
     after: str = ""
-    origin: Origin | None = None
+    origin: ActOrigin | None = None
     """Request that caused the act. None means the request that is being handled, or the gateway itself."""
 
 
@@ -114,7 +114,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     head: str
     """Hash of the last record. Keep it in another place to detect the removal of the newest records."""
     problem: str | None = None
-    """What is wrong with the first record that does not match. None if all match."""
+    """Description of the first record that does not match. None if all match."""
 
 
 def digest(value: object) -> str:
@@ -136,7 +136,7 @@ def record_act(tx: Transaction, act: Act) -> int:
     connection = tx.connection
     lock_audit(tx)
     last = connection.execute(select(_AUDIT.c.seq, _AUDIT.c.hash).order_by(_AUDIT.c.seq.desc()).limit(1)).first()
-    origin = act.origin or Origin()
+    origin = act.origin or ActOrigin()
     row: dict[str, Any] = {
         "seq": 1 if last is None else last.seq + 1,
         "at": tx.now(),
@@ -169,7 +169,7 @@ def record_act(tx: Transaction, act: Act) -> int:
 
 def deletion(kind: str, target_id: str, owner: str) -> Act:
     """Return the act of a caller that deletes something of an owner."""
-    return Act(action=f"{kind}.delete", target=Target(kind, target_id, owner=owner))
+    return Act(action=f"{kind}.delete", target=ActTarget(kind, target_id, owner=owner))
 
 
 def with_origin(act: Act) -> Act:
@@ -178,7 +178,7 @@ def with_origin(act: Act) -> Act:
 
 
 def record_all(tx: Transaction, acts: Sequence[Act]) -> None:
-    """Append acts that have no transaction of their own, such as refused calls."""
+    """Append acts without a transaction, such as refused calls."""
     for act in acts:
         record_act(tx, act)
 
@@ -292,6 +292,6 @@ def prune_records(tx: Transaction, until: int) -> bool:
         return False
     connection.execute(delete(_AUDIT).where(_AUDIT.c.seq <= old[-1].seq))
     tx.touched += 1
-    target = Target("audit", f"{old[-1].seq}:{old[-1].hash}")
-    record_act(tx, Act(action=PRUNED, target=target, origin=Origin(subject="gateway"), count=len(old)))
+    target = ActTarget("audit", f"{old[-1].seq}:{old[-1].hash}")
+    record_act(tx, Act(action=PRUNED, target=target, origin=ActOrigin(subject="gateway"), count=len(old)))
     return len(old) == _PAGE

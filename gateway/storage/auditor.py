@@ -1,4 +1,4 @@
-"""Audit of acts that have no transaction of their own: refused calls, and failed logins."""
+"""Audit of acts without a transaction: refused calls, and failed logins."""
 
 import asyncio
 import logging
@@ -12,8 +12,8 @@ import msgspec
 from babelgate.canonical.fault import FaultError
 from babelgate.canonical.principal import Operation
 from babelgate.gateway.background import STOPPING, Tasks
-from babelgate.gateway.exchange import Origin, current_origin
-from babelgate.gateway.storage.audit import Act, Target, record_all
+from babelgate.gateway.exchange import ActOrigin, current_origin
+from babelgate.gateway.storage.audit import Act, ActTarget, record_all
 from babelgate.gateway.storage.journal import Journal
 
 log = logging.getLogger("babelgate.admin")
@@ -55,15 +55,16 @@ class CountingAuditor(Auditor):
         self._tasks = Tasks()
 
     def note_denial(self, operation: Operation, agent: str, reason: str) -> None:
-        target = Target("agent" if agent else "gateway", agent, agent=agent)
+        target = ActTarget("agent" if agent else "gateway", agent, agent=agent)
         self._count(Act(action=f"call.{operation}", target=target, outcome="deny", reason=reason, origin=_origin()))
 
     def note_failed_login(self, reason: str) -> None:
-        self._count(Act(action="login", target=Target("gateway"), outcome="deny", reason=reason, origin=_origin()))
+        self._count(Act(action="login", target=ActTarget("gateway"), outcome="deny", reason=reason, origin=_origin()))
 
     def _count(self, act: Act) -> None:
         if act not in self._counts and len(self._counts) >= _MAX_COUNTED:
-            act = Act(action=act.action, target=Target("gateway"), outcome="deny", reason="several", origin=Origin())
+            target, origin = ActTarget("gateway"), ActOrigin()
+            act = Act(action=act.action, target=target, outcome="deny", reason="several", origin=origin)
         if not self._counts:
             self._tasks.spawn(self._record_later(), "audit of refusals")
         self._counts[act] = self._counts.get(act, 0) + 1
@@ -88,6 +89,6 @@ class CountingAuditor(Auditor):
         await self._tasks.stop(seconds)
 
 
-def _origin() -> Origin:
+def _origin() -> ActOrigin:
     """Return the origin of the current request, without the ids that differ between equal requests."""
     return msgspec.structs.replace(current_origin(), request_id="", trace_id="")

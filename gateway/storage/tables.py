@@ -446,7 +446,7 @@ class AuditRow(TableRow, table=True):
     """`allow`, `deny` or `error`."""
     reason: str
     count: int
-    """Number of equal acts within a minute that the record stands for."""
+    """Number of equal acts within a minute that the record represents."""
     before: str
     """SHA-256 digest of the target before the act, in hex digits. Empty if it did not exist."""
     after: str

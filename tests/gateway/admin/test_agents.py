@@ -76,8 +76,8 @@ async def test_every_protocol_tells_the_reason_and_no_retry(
 
 async def test_an_enabled_agent_runs_again(tmp_path: Path, database: dict[str, Any]) -> None:
     async with administered(tmp_path, {"busy": answering}, **database) as gateway:
-        shown = (await disable(gateway, "busy")).json()
-        assert shown["disabled"].items() >= {"running": "drain", "reason": REASON, "by": "key:ops"}.items()
+        agent = (await disable(gateway, "busy")).json()
+        assert agent["disabled"].items() >= {"running": "drain", "reason": REASON, "by": "key:ops"}.items()
         assert (await start(gateway, "busy")).status_code == 503
         await enable(gateway, "busy")
         run = (await start(gateway, "busy", "sync")).json()

@@ -1,4 +1,4 @@
-"""The audit log: what it records, that nobody can change it unnoticed, and how old records go."""
+"""Tests of the audit log: its records, its chain of hashes, and its retention."""
 
 import asyncio
 from pathlib import Path
@@ -9,7 +9,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from babelgate.gateway.storage import audit
-from babelgate.gateway.storage.audit import Act, Target, prune_records, record_act
+from babelgate.gateway.storage.audit import Act, ActTarget, prune_records, record_act
 from babelgate.gateway.storage.auditor import CountingAuditor
 from babelgate.gateway.storage.transaction import Transaction
 from tests.gateway.admin.administering import ALICE, OPS, administered, two_nodes
@@ -162,7 +162,7 @@ async def test_old_records_are_pruned_and_the_rest_stays_verified(
         tx.now = lambda: at[0]
         for days in (500, 450, 420, 410, 10, 0):
             at[0] = now() - days * DAY
-            record_act(tx, Act(action="test", target=Target("test", str(days))))
+            record_act(tx, Act(action="test", target=ActTarget("test", str(days))))
         tx.now = now
 
     def prune(tx: Transaction) -> bool:

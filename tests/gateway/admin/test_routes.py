@@ -1,4 +1,4 @@
-"""Who may use the administration API: every route is refused without `admin`, and without credentials it is off."""
+"""Access to the administration API: every route needs `admin`, and without credentials the API is off."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from tests.running import Running, running
 
 def routes_of(gateway: Running) -> list[tuple[str, str]]:
     """Return the method and an example of the path of each route."""
-    router: Router = admin_routes(gateway.hub, gateway.settings)
+    router: Router = admin_routes(gateway.hub, lambda: gateway.settings)
     return sorted(
         (method, route.path_format.replace("{key_id}", "k").replace("{name}", "echo"))
         for route in router.routes
