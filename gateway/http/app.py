@@ -78,8 +78,10 @@ async def _submit_cron(
     cron: Cron,
     run_id: str,
 ) -> None:
-    """Submit a run of a cron through the guard. Raises the faults of `submit`."""
-    await submit(GuardedHub(hub, policy, protocol), Principal.of_owner(owner), cron, run_id)
+    """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
+    `submit`."""
+    principal = cron.principal or Principal.of_owner(owner)
+    await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
 
 def node_name(settings: Settings) -> str | None:
@@ -116,12 +118,20 @@ def create_app(
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
     policy = generations.policy
-    handlers: list[Any] = [*_gateway_routes(hub, GuardedHub(hub, policy, ""))]
+    hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
+    own_hub = GuardedHub(hub, policy, "")
+
+    def can_discover(principal: Principal, agent: str, path: str) -> bool:
+        adapter = _adapter_of(path)
+        return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
+
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub)]
     for adapter in ADAPTERS:
-        handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
+        handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
         register(handlers),
         generations.front,
+        can_discover=can_discover,
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
@@ -161,7 +171,8 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
         registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
-        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all()}
+        visible = {info.name for info in guarded_hub.agents(caller(request).principal)}
+        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all() if f.info.name in visible}
         journal = "ok" if why is None else why if detailed else "failing"
         body: dict[str, Any] = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
         if hub.cluster is not None:
