@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
@@ -253,7 +254,9 @@ async def open_gateway(
     if reloading is None:
         generations = Generations(settings, registry)
     else:
-        generations = Generations(settings, registry, load=reloading.source.load, loaded=reloading.loaded)
+        spread = _reload_workers if settings.workers > 1 else None
+        load, loaded = reloading.source.load, reloading.loaded
+        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread)
         generations.on_change(_apply_log_level)
     try:
         hub = _open_hub(generations, observer)
@@ -267,6 +270,11 @@ async def open_gateway(
         with suppress(TimeoutError):  # an agent's server may not let its connections close
             async with asyncio.timeout(_CLOSE_GRACE if stop is None else min(_CLOSE_GRACE, stop.remaining())):
                 await generations.aclose()
+
+
+def _reload_workers() -> None:
+    """Make the process that has started the workers pass SIGHUP to all of them."""
+    os.kill(os.getppid(), signal.SIGHUP)
 
 
 def _apply_log_level(generation: Generation) -> None:

@@ -108,21 +108,23 @@ class Generations:
         make_policy: Callable[[Settings], Policy] = policy_of_settings,
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
+        spread: Callable[[], object] | None = None,
     ) -> None:
         """Create the first generation.
 
         `make_policy` returns the policy of settings. `load` reads the configuration again and raises ConfigError.
-        `loaded` are the settings as they were read at the start, if `settings` differ from them.
+        `loaded` are the settings as they were read at the start, if `settings` differ from them. `spread` makes the
+        other workers on the same port reload, too.
         """
         self._make_policy = make_policy
         self._load = load
+        self._spread = spread
         self._loaded = settings if loaded is None else loaded
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
         self._listeners: list[Callable[[Generation], object]] = []
-        self._reload_listeners: list[Callable[[ReloadReport], object]] = []
         self._reloading = asyncio.Lock()
         self._retired: dict[int, Agent] = {}
         """Agents of earlier generations whose runs may not have ended, by the `id` of the object."""
@@ -145,17 +147,18 @@ class Generations:
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
         self._hub, self.observer = hub, hub.observer
+        self.observer.note_reload(is_ok=True)
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
         self._listeners.append(listener)
 
-    def on_reload(self, listener: Callable[[ReloadReport], object]) -> None:
-        """Call a function with the report of each reload, also of one that has changed nothing."""
-        self._reload_listeners.append(listener)
+    async def reload(self, *, everywhere: bool = False) -> ReloadReport:
+        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other.
 
-    async def reload(self) -> ReloadReport:
-        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other."""
+        With `everywhere`, the other workers on the same port reload, too, after this one. Nodes on other machines have
+        their own files.
+        """
         if self._load is None:
             return ReloadReport(mistakes=("this gateway has no configuration to read again",))
         async with self._reloading:
@@ -166,7 +169,9 @@ class Generations:
             else:
                 report = await self._apply(settings)
             self._report(report)
-            return report
+        if everywhere and report.is_ok and self._spread is not None:
+            self._spread()
+        return report
 
     async def apply(self, settings: Settings) -> ReloadReport:
         """Replace the current generation by one with these settings, which are valid.
@@ -240,8 +245,7 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
-        for listener in self._reload_listeners:
-            listener(report)
+        self.observer.note_reload(is_ok=report.is_ok)
 
     # Agents of earlier generations
 

@@ -62,6 +62,12 @@ def reload(running: Served) -> str:
     return running.logged("configuration")
 
 
+def config_metrics(url: str) -> dict[str, float]:
+    """Return the metrics of reloads by name."""
+    lines = httpx.get(url, timeout=BOUND).text.splitlines()
+    return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("babelgate_config")}
+
+
 def run_body(agent: str, text: str = "hi", mode: str = "sync") -> dict[str, Any]:
     message = {"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}
     return {"agent_name": agent, "mode": mode, "input": [message]}
@@ -79,12 +85,23 @@ def test_a_hangup_reloads_the_configuration(folder: Path) -> None:
 
 
 def test_a_mistake_changes_nothing(folder: Path) -> None:
-    write(folder, {"a": ECHO})
+    metrics: dict[str, Any] = {"telemetry": {"metrics": {"listen": "127.0.0.1:0"}}}
+    write(folder, {"a": ECHO}, **metrics)
     with serving(folder) as running:
-        write(folder, {"b": ECHO}, limits={"run": "soon"})
+        place = running.logged("metrics served").partition("url=")[2].strip()
+        started = config_metrics(place)
+        assert started["babelgate_config_reload_ok"] == 1
+        write(folder, {"b": ECHO}, limits={"run": "soon"}, **metrics)
         line = reload(running)
         assert "configuration not reloaded: babelgate.yaml: limits.run: " in line
         assert names(running) == ["a"]
+        assert config_metrics(place) == {**started, "babelgate_config_reload_ok": 0}
+        write(folder, {"b": ECHO}, **metrics)
+        reload(running)
+        restored = config_metrics(place)
+        assert restored["babelgate_config_reload_ok"] == 1
+        time = "babelgate_config_reloaded_timestamp_seconds"
+        assert restored[time] > started[time]
 
 
 def replace_by_rename(folder: Path, text: str) -> None:
