@@ -24,7 +24,7 @@ from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER
 from babelgate.gateway.outbound import Fetcher
-from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import Settings
 
@@ -148,6 +148,11 @@ class Generations:
         """Set the hub that works with the generations."""
         self._hub, self.observer = hub, hub.observer
         self.observer.note_reload(is_ok=True)
+        self._show_config(hub)
+
+    def _show_config(self, hub: GatewayHub) -> None:
+        if hub.cluster is not None:
+            hub.show_config(compute_digest(self._loaded))
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
@@ -199,6 +204,7 @@ class Generations:
         self.reloaded_at = time.time()
         if self._hub is not None:
             self._hub.handle_reload()
+            self._show_config(self._hub)
         for listener in self._listeners:
             listener(after)
         self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
