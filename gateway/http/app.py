@@ -179,8 +179,8 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
             nodes = hub.cluster.nodes
             body["node"] = nodes.name if detailed else nodes.node_id
             others = nodes.find_other_configs()
-            shown = f"differs from {', '.join(others)}" if detailed else "differs"
-            body["configuration"] = shown if others else "ok"
+            comparison = f"differs from {', '.join(others)}" if detailed else "differs"
+            body["configuration"] = comparison if others else "ok"
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)
