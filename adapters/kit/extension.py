@@ -179,7 +179,7 @@ def decode_said(value: object, *kinds: type[Event]) -> Event | None:
     return event.replace(extra={}) if isinstance(event, kinds) else None
 
 
-def encode_said(event: Event) -> JsonObject:
+def encode_without_extra(event: Event) -> JsonObject:
     """Return an event in the JSON of the log, without its `extra`, which is specific to a protocol, and without the
     bytes of files."""
     return msgspec.json.decode(encode_event(event.replace(extra={})))
@@ -650,7 +650,7 @@ def _bare(message: Message) -> Message:
     return Message(role=message.role, name=message.name, parts=message.parts, metadata=message.metadata)
 
 
-def given_config(request: Request) -> JsonObject:
+def config_of(request: Request) -> JsonObject:
     """Return the run's configuration in a request: the caller's tools."""
     return {} if request.tools is None else {"tools": list(request.tools)}
 
@@ -675,7 +675,7 @@ def with_uploads(request: Request, messages: Iterable[Message]) -> tuple[Message
     return (*messages, Message(role="user", parts=request.uploads))
 
 
-def given_messages(request: Request) -> tuple[Message, ...] | None:
+def messages_of(request: Request) -> tuple[Message, ...] | None:
     """Return the messages of a request without ids, which the gateway assigns."""
     return None if request.messages is None else tuple(map(_bare, request.messages))
 
@@ -692,7 +692,7 @@ def answer_messages(request: Request, native: Message) -> tuple[Message, ...]:
     They are the messages of the extension, or else its values as messages, or else the native message, which need not
     contain the values. Only the native message can have files.
     """
-    messages = given_messages(request)
+    messages = messages_of(request)
     if messages:
         return messages
     if has_bytes(native) or not request.answered:

@@ -15,25 +15,25 @@ _THREAD: Final[JsonObject] = {
     "type": "string",
     "minLength": 1,
     "maxLength": 256,
-    "description": "A name of the conversation, of your choice. Calls of one name belong to one conversation; without "
-    "one the agent knows of no other call.",
+    "description": "Name of the conversation, chosen by the caller. Calls with the same name belong to one "
+    "conversation. Without a name, each call starts a new one.",
 }
 
 _MESSAGES: Final[JsonObject] = {
     "type": "object",
     "properties": {
-        "message": {"type": "string", "description": "What is said to the agent."},
-        "data": {"description": "JSON that goes with it."},
+        "message": {"type": "string", "description": "Text of the message to the agent."},
+        "data": {"description": "JSON value to send with the message."},
         "files": {
             "type": "array",
-            "description": "Files that go with it.",
+            "description": "Files to send with the message.",
             "items": {
                 "type": "object",
                 "properties": {
                     "name": {"type": "string"},
                     "mime_type": {"type": "string"},
-                    "data": {"type": "string", "description": "The bytes, in base64."},
-                    "uri": {"type": "string", "description": "Where the bytes are, instead of these."},
+                    "data": {"type": "string", "description": "Bytes of the file, in base64."},
+                    "uri": {"type": "string", "description": "URL of the file, instead of `data`."},
                 },
                 "additionalProperties": False,
             },
@@ -57,8 +57,8 @@ _QUESTION_OUTPUT: Final[JsonObject] = {
 _RESUME: Final[JsonObject] = {
     "type": "object",
     "properties": {
-        "run_id": {"type": "string", "description": "The run_id of the result that asked."},
-        "answers": {"type": "object", "description": "By the id of each question, the answer."},
+        "run_id": {"type": "string", "description": "`run_id` of the result with the questions."},
+        "answers": {"type": "object", "description": "Answers, by the id of their question."},
         "action": {
             "enum": ["answer", "decline", "cancel"],
             "description": "`decline` tells the agent that its questions get no answer, `cancel` ends the run.",

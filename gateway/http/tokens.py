@@ -99,6 +99,10 @@ class TrustedIssuer:
             for form in ((audience.rstrip("/"), f"{audience.rstrip('/')}/") if "://" in audience else (audience,))
         ]
 
+    def has_settings(self, name: str, settings: IssuerSettings) -> bool:
+        """Return True if the issuer was created with this name and these settings."""
+        return self.name == name and self._settings == settings
+
     async def verify(self, token: bytes, header: JsonObject, unverified: JsonObject) -> Principal:
         """Verify a token whose `iss` names this issuer, and return its principal.
 

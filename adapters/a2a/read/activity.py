@@ -99,7 +99,7 @@ class Activity:
         self._running.append(call_id)
         self._run.events.append(ToolStarted(call_id=call_id, name=name, input=arguments, extra=extra))
 
-    def tell_steps(self, steps: Sequence[tuple[str, str]]) -> None:
+    def add_steps(self, steps: Sequence[tuple[str, str]]) -> None:
         """Add the begins and ends of steps, given by name and `started`, `completed` or `error`."""
         for name, phase in () if self.is_relayed else steps:
             if phase == "started":
@@ -110,7 +110,7 @@ class Activity:
                 fault = Fault(code=FaultCode.AGENT_FAILED, message=f"{name} failed") if phase == "error" else None
                 self._run.events.append(StepEnded(name=name, fault=fault))
 
-    def tell_author(self, author: str, branch: str) -> None:
+    def set_author(self, author: str, branch: str) -> None:
         """Begin the step of the inner agent that writes; an empty name is the called agent, which has no step.
 
         The step ends when another agent writes in its branch, or in a branch that one of the two has left.
@@ -126,7 +126,7 @@ class Activity:
             step_id = self._begin_step(author, {"branch": branch}, node=author)
             self._authors[branch] = (author, step_id)
 
-    def tell_groups(self, groups: Sequence[tuple[str, str]]) -> None:
+    def add_groups(self, groups: Sequence[tuple[str, str]]) -> None:
         """Begin a step for each new group of progress reports. It ends with the run."""
         for group, title in groups:
             if group not in self._groups and not self.is_relayed:
@@ -146,7 +146,7 @@ class Activity:
         if source_id is not None:
             self._states.add((source_id, event.name, _as_key(event.value)))
 
-    def tell_states(self, states: Sequence[tuple[str, Json]], source_id: str | None, *, is_shown: bool) -> None:
+    def add_states(self, states: Sequence[tuple[str, Json]], source_id: str | None, *, is_shown: bool) -> None:
         """Add changes of state, each once. Those that are too large are a loss.
 
         `source_id` is the id of the message or artifact; None for an update, which comes once. `is_shown`: callers of

@@ -106,7 +106,7 @@ class ArtifactReader:
         decoded.citations += citations
         # Another gateway repeats the states of its artifacts elsewhere.
         if kind_of(artifact) is None:
-            self._activity.tell_states(decoded.states, artifact.artifactId or artifact.name or "", is_shown=False)
+            self._activity.add_states(decoded.states, artifact.artifactId or artifact.name or "", is_shown=False)
         self._usage.count(artifact.metadata, artifact.artifactId)
         # Thoughts come before calls, and calls before text about them.
         is_thought = bool(decoded.parts) and isinstance(decoded.parts[0], ReasoningPart)

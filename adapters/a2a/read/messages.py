@@ -76,7 +76,7 @@ class MessageReader:
         return message
 
     def _answer(self, message: w.Message, decoded: DecodedContent, *, is_reply: bool) -> None:
-        self._activity.tell_states(decoded.states, message.messageId, is_shown=True)
+        self._activity.add_states(decoded.states, message.messageId, is_shown=True)
         self._activity.use(decoded.tools, message)
         self._run.add_message([*decoded.parts, *decoded.citations], "answer", message, is_reply=is_reply)
         self._usage.count(message.metadata, message.messageId)
@@ -128,7 +128,7 @@ class MessageReader:
 
     def add(self, message: w.Message, decoded: DecodedContent) -> None:
         """Add the events of a running agent's message, by the kinds of its content."""
-        self._activity.tell_states(decoded.states, message.messageId, is_shown=True)
+        self._activity.add_states(decoded.states, message.messageId, is_shown=True)
         if message.messageId and (decoded.parts or decoded.tools or decoded.progress):
             self.read_ids.add(message.messageId)
         thoughts = [part for part in decoded.parts if isinstance(part, ReasoningPart)]
@@ -138,8 +138,8 @@ class MessageReader:
             others = {key: value for key, value in (message.metadata or {}).items() if not is_trajectory(key)}
             self._run.add_message(thoughts, "answer", message.model_copy(update={"metadata": others}))
         self._activity.use(decoded.tools, message)
-        self._activity.tell_steps(decoded.steps)
-        self._activity.tell_groups(decoded.groups)
+        self._activity.add_steps(decoded.steps)
+        self._activity.add_groups(decoded.groups)
         if decoded.progress:
             self._run.add_message(decoded.progress, "progress", message, is_aside=True)
         habits = self._run.habits

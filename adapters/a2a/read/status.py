@@ -76,7 +76,7 @@ class StatusReader:
             self.read_author({**(of_update or {}), **(of_message or {})})
         if run.task_state in WAITING:
             if task is None or not self._questions.is_stale(status):
-                self._activity.tell_states(run.decode(message, of_update).states, message_id, is_shown=True)
+                self._activity.add_states(run.decode(message, of_update).states, message_id, is_shown=True)
                 self._ask(status, metadata)
             return
         decoded = run.decode(message, of_update)
@@ -91,7 +91,7 @@ class StatusReader:
         """Add the step of the inner agent that wrote an update. Tasks repeat updates in another order."""
         author = author_of(metadata)
         if author is not None:
-            self._activity.tell_author(*author)
+            self._activity.set_author(*author)
 
     def close(self) -> None:
         """End a run whose stream has broken before its late task."""
@@ -120,7 +120,7 @@ class StatusReader:
         self._speech.end(decoded.citations)
         self._close_messages()
         run.is_stopped, self._held_end = True, None
-        self._activity.tell_states(decoded.states, message.messageId if message is not None else None, is_shown=True)
+        self._activity.add_states(decoded.states, message.messageId if message is not None else None, is_shown=True)
         # The task has ended without stopping for the questions in its artifacts: they are its answer.
         if unasked := [part for question in self._questions.held for part in as_parts(question.value)]:
             run.add_message(unasked, "answer")
@@ -157,7 +157,7 @@ class StatusReader:
             return
         self._activity.use(decoded.tools, message)
         run.add_message([*decoded.parts, *decoded.citations], "answer", message)
-        self._activity.tell_groups(decoded.groups)
+        self._activity.add_groups(decoded.groups)
         if decoded.progress:
             run.add_message(decoded.progress, "progress", message, is_aside=True)
 

@@ -28,7 +28,7 @@ from babelgate.adapters.a2a.write.pieces import EMPTY, OpenMessage, PieceOrigin,
 from babelgate.adapters.a2a.write.status import StatusWriter
 from babelgate.adapters.a2a.write.summary import TaskSummary
 from babelgate.adapters.a2a.write.tools import ToolWriter
-from babelgate.adapters.kit.extension import encode_said
+from babelgate.adapters.kit.extension import encode_without_extra
 from babelgate.canonical import (
     AnnotationPart,
     Event,
@@ -239,7 +239,7 @@ class EventWriter:
             return ()
         feature = Feature.CUSTOM if isinstance(event, Custom) else Feature.STEP
         self.losses[Loss(feature=feature, how=SHOWN_IN_METADATA)] = None
-        foreign: JsonObject = {"metadata": {"babelgate": {"event": encode_said(event)}}}
+        foreign: JsonObject = {"metadata": {"babelgate": {"event": encode_without_extra(event)}}}
         status = Status(self.status.state, record.at, members=self.status.members)
         return (self._status.write(status, PieceOrigin(), foreign),)
 

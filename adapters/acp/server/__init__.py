@@ -23,9 +23,9 @@ from babelgate.adapters.acp.write.session import SessionTranscript, SessionUrls
 from babelgate.adapters.kit.extension import (
     START_HEADER,
     answer_messages,
+    config_of,
     decode_request,
-    given_config,
-    given_messages,
+    messages_of,
     with_uploads,
 )
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
@@ -177,7 +177,7 @@ class Server(Handlers):
             raise FaultError(FaultCode.INVALID, "Session ID mismatch", reason=MISMATCH)
         info = self._agent(who.principal, body.agent_name)
         history = () if session is None else await self._import_history(who, session)
-        messages = (extension and given_messages(extension)) or map(decode_message, body.input)
+        messages = (extension and messages_of(extension)) or map(decode_message, body.input)
         messages = messages if extension is None else with_uploads(extension, messages)
         metadata = request_metadata(body) if extension is None or extension.metadata is None else extension.metadata
         submission = Submission(
@@ -187,7 +187,7 @@ class Server(Handlers):
             input=RunInput(
                 messages=await resolve_own_files(self._hub, who, messages),
                 uploaded=0 if extension is None else len(extension.uploads),
-                config={} if extension is None else given_config(extension),
+                config={} if extension is None else config_of(extension),
                 metadata=metadata,
                 headers=who.headers,
                 extra=request_extra(body),
@@ -272,7 +272,7 @@ class Server(Handlers):
     ) -> Receipt:
         """Answer or decline a task's questions. Raises not_awaiting if it has none."""
         messages = answer_messages(extension, message)
-        run_input = RunInput(messages=messages, config=given_config(extension), headers=who.headers)
+        run_input = RunInput(messages=messages, config=config_of(extension), headers=who.headers)
         answers = Answers(task_id=last.task_id, bare=value, input=run_input, protocol="acp")
         try:
             if extension.declined:

@@ -35,9 +35,9 @@ from babelgate.adapters.kit.extension import (
     URI,
     Slice,
     answer_messages,
+    config_of,
     decode_request,
-    given_config,
-    given_messages,
+    messages_of,
     with_uploads,
 )
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
@@ -380,7 +380,7 @@ class Server(Handlers):
         task_extension = more.pop(URI, None)  # sent with the task, whose first step this is
         if task_extension is not None and activation is None:
             extension = decode_request(task_extension)
-        messages = given_messages(extension)
+        messages = messages_of(extension)
         last = view.last_task
         submission = Submission(
             agent=view.agent,
@@ -390,7 +390,7 @@ class Server(Handlers):
                 messages=with_uploads(extension, messages or (decode_input(step_input.text),)),
                 uploaded=len(extension.uploads),
                 data=more or None,
-                config=given_config(extension),
+                config=config_of(extension),
                 metadata=extension.metadata or {},
                 headers=who.headers,
                 # Messages of the extension hold the whole input, so the texts are not sent to an AIEF server behind the
@@ -413,7 +413,7 @@ class Server(Handlers):
         value, message = decode_answer(body, questions[0].answer_schema if questions else None)
         run_input = RunInput(
             messages=answer_messages(extension, message),
-            config=given_config(extension),
+            config=config_of(extension),
             headers=who.headers,
             extra=_input_extra(body.input, body.additional_input or {}),
         )

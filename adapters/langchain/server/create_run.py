@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from babelgate.adapters.kit.extension import URI, Request, decode_request, given_messages, with_uploads
+from babelgate.adapters.kit.extension import URI, Request, decode_request, messages_of, with_uploads
 from babelgate.adapters.kit.server.caller import Caller, caller, loss_header
 from babelgate.adapters.kit.server.own_files import resolve_own_files
 from babelgate.adapters.langchain.codec import state
@@ -318,7 +318,7 @@ async def _submission(common: _Common, checkpoint: str | None, resume: Json = No
     messages = decoded.messages
     if body.messages is not None:
         messages = (*messages, *state.decode_messages(body.messages))
-    messages = with_uploads(common.extension, given_messages(common.extension) or messages)
+    messages = with_uploads(common.extension, messages_of(common.extension) or messages)
     messages = await resolve_own_files(common.hub, common.who, messages)
     # langgraph-api 0.16.7 ignores this member for a run on a thread.
     if body.on_completion not in (None, "delete", "keep") and (thread_id is None or common.dialect == "agent-protocol"):

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from babelgate.adapters.kit.extension import Request, Slice, answer_message, given_config, with_uploads
+from babelgate.adapters.kit.extension import Request, Slice, answer_message, config_of, with_uploads
 from babelgate.adapters.kit.json import validate
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.adapters.kit.server.disconnect import accept, task_canceller
@@ -45,6 +45,7 @@ from babelgate.canonical import (
     Task,
     TaskState,
 )
+from babelgate.canonical.fault import INSUFFICIENT_SCOPE
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
@@ -148,6 +149,18 @@ class ToolCalls:
         tools = self._tools(who)
         return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
 
+    def check(self, who: Caller, name: object) -> None:
+        """Check a call before its response begins: the status of the response to a token that needs more scopes is 403
+        (SPEC/basic/authorization, Scope Challenge Handling). Raises forbidden."""
+        tool = self._tools(who).get(name) if isinstance(name, str) and who.principal.issuer else None
+        if tool is None:
+            return
+        try:
+            self._hub.check_submit(who.principal, tool.info.name)
+        except FaultError as error:
+            if error.fault.details.get("reason") == INSUFFICIENT_SCOPE:
+                raise
+
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
     ) -> JsonObject:
@@ -215,7 +228,7 @@ class ToolCalls:
         run_input = run_input.replace(
             messages=with_uploads(extras, run_input.messages),
             uploaded=len(extras.uploads),
-            config={**run_input.config, **given_config(extras)},
+            config={**run_input.config, **config_of(extras)},
             metadata={**run_input.metadata, **(extras.metadata or {})},
             headers=who.headers,
         )
@@ -299,7 +312,7 @@ class ToolCalls:
             if form is None:
                 return
             forms.append((question, form))
-        receipt = await self._submit_responses(who, writer.task, forms, given_config(peer.extras))
+        receipt = await self._submit_responses(who, writer.task, forms, config_of(peer.extras))
         writer.resume(None if receipt is None else receipt.run_id)
 
     async def _submit_responses(
@@ -361,7 +374,7 @@ class ToolCalls:
                 FaultCode.INVALID,
                 f"answers: It must have answers by the ids of questions, which are {', '.join(open_ids)}.",
             )
-        config = given_config(peer.extras)
+        config = config_of(peer.extras)
         receipt = await accept(self._hub, who.principal, self._answer(who, task, values, config, declines=declines))
         return await self._conclude(who, tool, _writer(receipt.task, receipt.seq, receipt.run_id, peer), peer)
 
@@ -375,7 +388,7 @@ class ToolCalls:
         receipt: Receipt | None = None
         if forms:
             receipt = await accept(
-                self._hub, who.principal, self._submit_responses(who, task, forms, given_config(peer.extras))
+                self._hub, who.principal, self._submit_responses(who, task, forms, config_of(peer.extras))
             )
             if receipt is None:
                 return await self._end(who, task, peer)

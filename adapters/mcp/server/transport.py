@@ -66,7 +66,7 @@ class TransportHandlers(Handlers):
         """Active calls in stateless sessions, so that they can be cancelled."""
 
     async def post(self, request: AnyRequest) -> Response[Any]:
-        """Serve one JSON-RPC message. Raises too_large."""
+        """Serve one JSON-RPC message. Raises too_large, and forbidden for a token that needs more scopes."""
         raw = await read_bytes(request)
         try:
             value = await parse(raw, most_values(request))
@@ -78,6 +78,8 @@ class TransportHandlers(Handlers):
             return _refuse(error.fault, INVALID_REQUEST)
         if message.method in _METHODS:
             note_operation(request, message.method)
+        if message.method == "tools/call":
+            self._calls.check(caller(request), (message.params or {}).get("name"))
         subject, session_id = caller(request).principal.subject, request.headers.get(SESSION)
         if session_id is not None and is_stateless(session_id):
             if not is_session_of(session_id, subject):

@@ -245,7 +245,7 @@ class ResponseReader:
     def _reasoning(self, item: w.Item, index: int) -> None:
         for form, thoughts in (("", item.summary), ("reasoning_text", item.content)):
             for number, thought in enumerate(thoughts or ()):
-                self._say_of(ReasoningPart, thought.text or "", index, (index, number, form), form=form)
+                self._add_text_of(ReasoningPart, thought.text or "", index, (index, number, form), form=form)
 
     def _end_item(self, item: w.Item, index: int) -> None:
         """Emit the members of an item that canonical events do not hold."""
@@ -269,9 +269,9 @@ class ResponseReader:
             self._decoder.begin(_phase(item))
         for number, content in enumerate(item.content or ()):
             if not is_emitted:
-                self._say_of(TextPart, content.text or "", index, (index, number, ""))
+                self._add_text_of(TextPart, content.text or "", index, (index, number, ""))
                 self._attach_logprobs(content.model_extra)
-                self._say_of(RefusalPart, content.refusal or "", index, (index, number, ""))
+                self._add_text_of(RefusalPart, content.refusal or "", index, (index, number, ""))
             if index not in self._cited_items:
                 for annotation in content.annotations or ():
                     self._cite(annotation, (index, number, ""))
@@ -343,23 +343,23 @@ class ResponseReader:
 
     def _delta(self, kind: Growing, event: w.Event) -> None:
         if isinstance(event.delta, str):
-            self._say(kind, event.delta, event)
+            self._add_text(kind, event.delta, event)
 
     def _whole(self, kind: Growing, event: w.Event) -> None:
         """Emit the text of a part that has ended, unless its deltas have been emitted."""
         if (kind, event.output_index, _number(event), _form(event)) not in self._emitted_parts:
-            self._say(kind, event.text or event.refusal or "", event)
+            self._add_text(kind, event.text or event.refusal or "", event)
 
-    def _say(self, kind: Growing, text: str, event: w.Event) -> None:
+    def _add_text(self, kind: Growing, text: str, event: w.Event) -> None:
         number, form = _number(event), _form(event)
         self._read_items.add(event.output_index)
         if event.item_id is not None:
             self._read_items.add(event.item_id)
         self._emitted_parts.add((kind, event.output_index, number, form))
-        self._say_of(kind, text, event.output_index, (event.output_index, number, form), form=form)
+        self._add_text_of(kind, text, event.output_index, (event.output_index, number, form), form=form)
         self._attach_logprobs(event.model_extra)
 
-    def _say_of(self, kind: Growing, text: str, index: int, key: tuple[object, ...], *, form: str = "") -> None:
+    def _add_text_of(self, kind: Growing, text: str, index: int, key: tuple[object, ...], *, form: str = "") -> None:
         if text:
             self._items_with_text.add(index)
         head = self._heads.get(index, ItemHead())

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from litestar import Request, Response
 
-from babelgate.adapters.kit.extension import decode_request, given_messages, with_uploads
+from babelgate.adapters.kit.extension import decode_request, messages_of, with_uploads
 from babelgate.adapters.kit.json import read_json, validate
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
@@ -163,7 +163,7 @@ class ChatCompletions(Handlers):
                 who,
                 body,
                 agent,
-                with_uploads(extension, given_messages(extension) or sent.new_messages),
+                with_uploads(extension, messages_of(extension) or sent.new_messages),
                 members,
                 len(extension.uploads),
             ),

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from litestar import Request, Response
 
 from babelgate.adapters.kit.extension import Request as ExtensionRequest
-from babelgate.adapters.kit.extension import decode_request, given_messages, with_uploads
+from babelgate.adapters.kit.extension import decode_request, messages_of, with_uploads
 from babelgate.adapters.kit.server.caller import Caller, caller, run_headers
 from babelgate.adapters.kit.server.disconnect import DisconnectNotifier, canceller, end_or_leave
 from babelgate.adapters.kit.server.extended import confirm, is_activated
@@ -234,7 +234,7 @@ class CreateResponse(Handlers):
                 version=RESPONSES_VERSION,
                 input=await self._input(
                     checked,
-                    with_uploads(checked.extension, given_messages(checked.extension) or checked.sent.new_messages),
+                    with_uploads(checked.extension, messages_of(checked.extension) or checked.sent.new_messages),
                     await self._checkpoint(checked),
                     len(checked.extension.uploads),
                 ),

@@ -253,19 +253,19 @@ class CompletionWriter:
             self._losses.note(Feature.METADATA)
         match part:
             case TextPart():
-                self._say(part.text, message_id)
+                self._add_text(part.text, message_id)
             case RefusalPart():
-                self._say(part.text, message_id, REFUSAL)
+                self._add_text(part.text, message_id, REFUSAL)
             case ReasoningPart():
                 extra: JsonObject = part.extra.get("openai") or {}
                 if "field" not in extra:
                     self._losses.note(Feature.REASONING)
                 field = self._reasoning_members[message_id, event.index or 0] = extra.get("field", _REASONING)
-                self._say(part.text, message_id, field)
+                self._add_text(part.text, message_id, field)
             case DataPart():
                 self._losses.note(Feature.DATA)
                 self._tracker.add_data(message_id, part.data)
-                self._say(json_text(part.data), message_id)
+                self._add_text(json_text(part.data), message_id)
             case AnnotationPart():
                 self._cite(part, message_id)
             case FilePart():
@@ -277,12 +277,12 @@ class CompletionWriter:
         message_id = event.message_id or ""
         match self._tracker.open_kinds.get((message_id, event.index or 0)):
             case kind if kind is TextPart:
-                self._say(event.text, message_id)
+                self._add_text(event.text, message_id)
             case kind if kind is RefusalPart:
-                self._say(event.text, message_id, REFUSAL)
+                self._add_text(event.text, message_id, REFUSAL)
             case kind if kind is ReasoningPart:
                 field = self._reasoning_members.get((message_id, event.index or 0), _REASONING)
-                self._say(event.text, message_id, field)
+                self._add_text(event.text, message_id, field)
             case _:
                 pass
 
@@ -306,7 +306,7 @@ class CompletionWriter:
     def _part_ended(self, event: PartEnded) -> None:
         self._tracker.end_part(event)
 
-    def _say(self, text: str, message_id: str, member: str = CONTENT) -> None:
+    def _add_text(self, text: str, message_id: str, member: str = CONTENT) -> None:
         if text:
             self._deltas.append(StreamPiece({member: self._text.add(message_id, member, text)}))
 
@@ -369,7 +369,7 @@ class CompletionWriter:
     def _end_with_output(self, output: Json) -> None:
         self._losses.note(Feature.STRUCTURED_OUTPUT)
         if not self.content:
-            self._say(json_text(output), "")
+            self._add_text(json_text(output), "")
 
     def _ask(self) -> None:
         self.is_paused, self.finish = True, "stop"
@@ -379,7 +379,7 @@ class CompletionWriter:
                 for feature in question_losses(question):
                     self._losses.note(feature)
             else:
-                self._say(question_text(question), f"question {question.interrupt_id}")
+                self._add_text(question_text(question), f"question {question.interrupt_id}")
                 self._losses.add(text_losses(question))
 
     def _note_loss(self, event: ArtifactAdded | Custom | LossNoted | StepEnded | StepStarted) -> None:

@@ -108,10 +108,10 @@ class MessageItemWriter:
         if message is None or kind is None or not event.text:
             return
         if kind is TextPart:
-            self._say(message, "output_text", event.text, _logprobs_of(event))
+            self._add_text(message, "output_text", event.text, _logprobs_of(event))
             message.length += len(event.text)
         elif kind is RefusalPart:
-            self._say(message, "refusal", event.text)
+            self._add_text(message, "refusal", event.text)
         elif kind is ReasoningPart:
             if message.item is not None and message.item.open in ("summary_text", "reasoning_text"):
                 self._items.add_text(message.item, event.text)
@@ -176,11 +176,11 @@ class MessageItemWriter:
     def _show_part(self, message: _Message, event: PartAdded) -> None:
         match event.part:
             case TextPart(text=text):
-                self._say(message, "output_text", text, _logprobs_of(event))
+                self._add_text(message, "output_text", text, _logprobs_of(event))
                 message.length += len(text)
             case RefusalPart(text=text):
                 message.has_refused = True
-                self._say(message, "refusal", text)
+                self._add_text(message, "refusal", text)
             case ReasoningPart(text=text):
                 self._think(message, text)
             case DataPart() as part:
@@ -200,7 +200,7 @@ class MessageItemWriter:
         if kind is ToolCallPart and message is not None:
             self._calls.end_arguments(message.call_ids.get(event.index or 0, ""))
 
-    def _say(self, message: _Message, kind: PartKind, text: str, logprobs: list[Any] | None = None) -> None:
+    def _add_text(self, message: _Message, kind: PartKind, text: str, logprobs: list[Any] | None = None) -> None:
         if not text:
             return
         item = self._message_item(message)

@@ -66,7 +66,7 @@ async def run_without_a_mode_is_waited_for(ctx: Ctx) -> None:
 
 
 @probes.add
-async def runs_at_once_are_runs_of_their_own(ctx: Ctx) -> None:
+async def runs_at_once_are_separate_runs(ctx: Ctx) -> None:
     await ctx.once(run_behaviour, "plain")
     body = {**trigger_of(ctx, "plain"), "mode": "sync"}
     answers = await asyncio.gather(*(ctx.target.create(body) for _ in range(5)))

@@ -125,7 +125,7 @@ async def step_after_the_last_is_taken(ctx: Ctx) -> None:
 
 
 @probes.add
-async def steps_have_ids_of_their_own(ctx: Ctx) -> None:
+async def steps_have_unique_ids(ctx: Ctx) -> None:
     several = await ctx.once(play_task, "steps" if "steps" in ctx.triggers else "plain")
     other = await ctx.once(execute_step)
     ids = [str(dig(each, "step_id")) for each in (*several.steps, other.step)]

@@ -50,7 +50,7 @@ async def task_keeps_its_additional_input(ctx: Ctx) -> None:
 
 
 @probes.add
-async def tasks_have_ids_of_their_own(ctx: Ctx) -> None:
+async def tasks_have_unique_ids(ctx: Ctx) -> None:
     first = dig((await ctx.once(create_task)).json, "task_id")
     second = await new_task(ctx.target, "Hello")
     check(first != second, "two tasks have two ids", [first, second])

@@ -176,7 +176,7 @@ class YieldEncoder:
         Everything that is open is closed before a question.
         """
         if type(item) is not str:
-            return self._say(item)
+            return self._convert(item)
         if not item.isascii():
             check_text(item)
         if self._part:
@@ -199,7 +199,7 @@ class YieldEncoder:
             events = [event for item in cast("Sequence[object]", value) for event in self.encode(item)]
             return [*events, *self.close()]
         if isinstance(value, _OF_THE_GATEWAY):
-            self._say_json(value)
+            self._convert_json(value)
         output = as_json(value)
         whole = PartAdded(part=DataPart(data=output))
         return [*self.close(), MessageStarted(), whole, MessageEnded(), RunEnded(output=output)]
@@ -243,30 +243,30 @@ class YieldEncoder:
             events.append(MessageEnded())
         return events
 
-    def _say(self, item: object) -> Sequence[Event]:
+    def _convert(self, item: object) -> Sequence[Event]:
         if isinstance(item, Value):
             _check_value(item)
         match item:
             case Message():
-                return self._say_message(item)
+                return self._convert_message(item)
             case Artifact():
-                return self._say_artifact(item)
+                return self._convert_artifact(item)
             case Step():
-                return self._say_step(item)
+                return self._convert_step(item)
             case ToolCall():
-                return self._say_tool_call(item)
+                return self._convert_tool_call(item)
             case Ask():
                 return self._ask(item)
             case UseTool():
                 return self._use_tool(item)
             case _ if isinstance(item, _RAW):
-                return self._say_raw(item)
+                return self._convert_raw(item)
             case _ if isinstance(item, _PARTS):
                 return self._add(cast("Part", item))
             case _:
-                return self._say_json(item)
+                return self._convert_json(item)
 
-    def _say_json(self, item: object) -> Sequence[Event]:
+    def _convert_json(self, item: object) -> Sequence[Event]:
         if item is None:
             return ()
         if isinstance(item, _OF_THE_GATEWAY):
@@ -274,18 +274,18 @@ class YieldEncoder:
         if isinstance(item, str):
             return self._token(check_text(str(item)))
         if _all(item, _QUESTION_TYPES):
-            return [event for question in cast("Sequence[object]", item) for event in self._say(question)]
+            return [event for question in cast("Sequence[object]", item) for event in self._convert(question)]
         return self._add(DataPart(data=as_json(item)))
 
     def _add(self, part: Part) -> list[Event]:
         return [*self._end_part(), *self._start_message(), PartAdded(part=part)]
 
-    def _say_message(self, message: Message) -> list[Event]:
+    def _convert_message(self, message: Message) -> list[Event]:
         # An empty id counts as no id. Otherwise the hub would assign one, and the parts would not refer to it.
         named = message if message.message_id else message.replace(message_id=None)
         return [*self._end_message(), *whole_message(named)]
 
-    def _say_artifact(self, artifact: Artifact) -> list[Event]:
+    def _convert_artifact(self, artifact: Artifact) -> list[Event]:
         if not artifact.parts:
             raise _invalid("an Artifact without parts")
         last = len(artifact.parts) - 1
@@ -308,13 +308,13 @@ class YieldEncoder:
             for index, part in enumerate(artifact.parts)
         ]
 
-    def _say_step(self, step: Step) -> list[Event]:
+    def _convert_step(self, step: Step) -> list[Event]:
         ended: list[Event] = [] if self._step is None else [StepEnded(name=self._step)]
         started = _check_value(StepStarted(name=step.name, input=as_json(step.input)))
         self._step = step.name
         return [*ended, started]
 
-    def _say_tool_call(self, call: ToolCall) -> list[Event]:
+    def _convert_tool_call(self, call: ToolCall) -> list[Event]:
         started = _check_value(ToolStarted(name=call.name, input=as_json(call.input)))
         return [started, ToolEnded(name=call.name, output=as_json(call.output))]
 
@@ -340,7 +340,7 @@ class YieldEncoder:
         )
         return [*self.close(), _check_value(raised)]
 
-    def _say_raw(self, event: Event) -> list[Event]:
+    def _convert_raw(self, event: Event) -> list[Event]:
         """Return the events for an event that the author has created.
 
         Tokens may continue a part that it opens, and the encoder closes that part like any other. An author who numbers

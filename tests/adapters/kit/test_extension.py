@@ -17,8 +17,8 @@ from babelgate.adapters.kit.extension import (
     encode_request,
     encode_uploads,
     envelope,
-    given_messages,
     is_named,
+    messages_of,
     named_question,
     params,
     schema,
@@ -232,7 +232,7 @@ def test_an_encoded_invocation_is_decoded_unchanged() -> None:
     call = make(Invocation, **IDS, messages=(message,), config={"tools": tools}, metadata={"b": 2})
     request = decode_request(encode_request(call, messages=call.messages))
     assert (request.tools, request.metadata) == (tools, {"b": 2})
-    assert given_messages(request) == (message.replace(message_id=None),)
+    assert messages_of(request) == (message.replace(message_id=None),)
 
 
 def test_answers_have_the_question_ids_of_the_upstream() -> None:

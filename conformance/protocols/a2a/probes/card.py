@@ -49,7 +49,7 @@ async def card_is_json(ctx: Ctx) -> None:
 
 
 @probes.add
-async def card_skills_have_ids_of_their_own(ctx: Ctx) -> None:
+async def card_skills_have_unique_ids(ctx: Ctx) -> None:
     ids = [str(dig(each, "id")) for each in as_list(dig(card_of(ctx), "skills"))]
     check(len(ids) == len(set(ids)), "no two skills have the same id", ids, ctx.target.found.exchange)
 

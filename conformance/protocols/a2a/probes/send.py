@@ -85,7 +85,7 @@ async def send_goes_on_in_a_context(ctx: Ctx, binding: str) -> None:
 
 @probes.add
 @each_binding
-async def tasks_have_ids_of_their_own(ctx: Ctx, binding: str) -> None:
+async def tasks_have_unique_ids(ctx: Ctx, binding: str) -> None:
     first = await ctx.once(plain_task, binding)
     agent = await agent_for(ctx, "plain")
     sent = await agent[binding].call("SendMessage", {"message": message(ctx.triggers["plain"].text)})
@@ -230,7 +230,7 @@ async def the_user_is_in_the_history_as_user(ctx: Ctx, binding: str) -> None:
 
 @probes.add
 @each_binding
-async def artifacts_have_ids_of_their_own(ctx: Ctx, binding: str) -> None:
+async def artifacts_have_unique_ids(ctx: Ctx, binding: str) -> None:
     sent = await ctx.once(plain_task, binding)
     ids = [str(dig(each, "artifactId")) for each in as_list(dig(sent.task, "artifacts"))]
     check(len(ids) == len(set(ids)), "unique artifact ids in the task", ids, sent.exchange)

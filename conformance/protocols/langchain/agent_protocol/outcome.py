@@ -65,7 +65,7 @@ async def busy_thread_is_a_conflict(ctx: Ctx) -> None:
 
 
 @probes.add
-async def thread_of_its_own_is_deleted(ctx: Ctx) -> None:
+async def created_thread_is_deleted(ctx: Ctx) -> None:
     """Check that `on_completion=delete` deletes the thread of a run without a thread."""
     thread_id = await _run_alone(ctx, "delete")
     exchange = await ctx.target.thread(thread_id)
@@ -79,7 +79,7 @@ async def thread_of_its_own_is_deleted(ctx: Ctx) -> None:
 
 
 @probes.add
-async def thread_of_its_own_is_kept(ctx: Ctx) -> None:
+async def created_thread_is_kept(ctx: Ctx) -> None:
     thread_id = await _run_alone(ctx, "keep")
     exchange = await ctx.target.thread(thread_id)
     check(exchange.status == 200, "the thread of the run is there", exchange.status, exchange)

@@ -28,7 +28,7 @@ async def thread_keeps_its_metadata(ctx: Ctx) -> None:
 
 
 @probes.add
-async def threads_have_ids_of_their_own(ctx: Ctx) -> None:
+async def threads_have_unique_ids(ctx: Ctx) -> None:
     new = await ctx.once(create_thread)
     other = await ctx.target.new_thread()
     check(other != new.thread_id, "two threads have two ids", [new.thread_id, other])
@@ -164,7 +164,7 @@ async def search_has_bounds(ctx: Ctx) -> None:
 
 
 @probes.add
-async def copy_is_a_thread_of_its_own(ctx: Ctx) -> None:
+async def copy_has_a_new_id(ctx: Ctx) -> None:
     new = await ctx.once(create_thread)
     exchange = await ctx.target.ask("POST", f"/threads/{new.thread_id}/copy", receives="Thread")
     check(exchange.status == 200, "a copy is answered with 200", exchange.status, exchange)

@@ -51,7 +51,7 @@ async def answer_stops(ctx: Ctx) -> None:
 
 
 @probes.add
-async def answers_have_ids_of_their_own(ctx: Ctx) -> None:
+async def answers_have_unique_ids(ctx: Ctx) -> None:
     first, second = await ctx.once(answer_plainly), await complete(ctx, body_of(ctx))
     ids = [dig(each.json, "id") for each in (first, second)]
     check(ids[0] != ids[1] and all(ids), "two answers with two ids", ids, second)
@@ -80,7 +80,7 @@ async def total_is_the_sum(ctx: Ctx) -> None:
 
 
 @probes.add
-async def answers_at_once_are_answers_of_their_own(ctx: Ctx) -> None:
+async def answers_at_once_are_separate_answers(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     found = await asyncio.gather(*(complete(ctx, body_of(ctx)) for _ in range(5)))
     ids = {str(dig(each.json, "id")) for each in found}

@@ -48,7 +48,7 @@ async def arguments_are_json(ctx: Ctx) -> None:
 
 
 @probes.add
-async def calls_have_ids_of_their_own(ctx: Ctx) -> None:
+async def calls_have_unique_ids(ctx: Ctx) -> None:
     first, second = await ctx.once(answer_with_call), await complete(ctx, offer(ctx))
     ids = [dig(each, "id") for exchange in (first, second) for each in _calls(exchange)]
     check(bool(ids) and all(ids) and len(ids) == len(set(map(str, ids))), "each call with an id", ids, second)

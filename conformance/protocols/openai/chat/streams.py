@@ -98,7 +98,7 @@ async def choices_are_of_index_0(ctx: Ctx) -> None:
 
 
 @probes.add
-async def usage_comes_in_a_chunk_of_its_own(ctx: Ctx) -> None:
+async def usage_comes_in_a_separate_chunk(ctx: Ctx) -> None:
     done: ChatStream = await ctx.once(stream_plainly, True)
     last = done.chunks[-1]
     check(dig(last, "choices") == [], "a last chunk without choices", last, done.exchange)

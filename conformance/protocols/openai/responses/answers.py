@@ -63,14 +63,14 @@ async def items_are_completed(ctx: Ctx) -> None:
 
 
 @probes.add
-async def responses_have_ids_of_their_own(ctx: Ctx) -> None:
+async def responses_have_unique_ids(ctx: Ctx) -> None:
     first, second = await ctx.once(answer_plainly), await respond(ctx, body_of(ctx))
     ids = [dig(each.json, "id") for each in (first, second)]
     check(ids[0] != ids[1], "two responses with two ids", ids, second)
 
 
 @probes.add
-async def items_have_ids_of_their_own(ctx: Ctx) -> None:
+async def items_have_unique_ids(ctx: Ctx) -> None:
     first, second = await ctx.once(answer_plainly), await respond(ctx, body_of(ctx))
     ids = [dig(item, "id") for each in (first, second) for item in as_list(dig(each.json, "output"))]
     check(bool(ids) and len(ids) == len(set(map(str, ids))), "a unique id for each item", ids, second)
@@ -109,7 +109,7 @@ async def total_is_the_sum(ctx: Ctx) -> None:
 
 
 @probes.add
-async def responses_at_once_are_responses_of_their_own(ctx: Ctx) -> None:
+async def responses_at_once_are_separate_responses(ctx: Ctx) -> None:
     await ctx.once(answer_plainly)
     found = await asyncio.gather(*(respond(ctx, body_of(ctx)) for _ in range(5)))
     ids = {str(dig(each.json, "id")) for each in found}

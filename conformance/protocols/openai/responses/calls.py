@@ -43,7 +43,7 @@ async def arguments_are_json(ctx: Ctx) -> None:
 
 
 @probes.add
-async def calls_have_ids_of_their_own(ctx: Ctx) -> None:
+async def calls_have_unique_ids(ctx: Ctx) -> None:
     first, second = await ctx.once(answer_with_call), await respond(ctx, offer(ctx))
     ids = [dig(each, "call_id") for exchange in (first, second) for each in calls_of(exchange.json)]
     check(bool(ids) and len(ids) == len(set(map(str, ids))), "a unique call_id for each call", ids, second)
