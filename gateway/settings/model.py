@@ -24,7 +24,14 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from babelgate.gateway.settings.access import AccessRule
-from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
+from babelgate.gateway.settings.credentials import (
+    ApiKey,
+    ApiKeys,
+    IssuerName,
+    IssuerSettings,
+    check_distinct,
+    check_owners,
+)
 from babelgate.gateway.settings.fields import (
     TOKEN,
     AgentName,
@@ -461,6 +468,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{names[each.issuer]} and {name} have the same issuer")
             names[each.issuer] = name
         return issuers
+
+    @model_validator(mode="after")
+    def _separate_owners(self) -> "Settings":
+        check_owners(self.keys, self.issuers)
+        return self
 
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":
