@@ -15,6 +15,7 @@ from babelgate.canonical import Agent, Principal
 from babelgate.canonical.principal import Operation
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
@@ -119,6 +120,8 @@ class Generations:
         self._loaded = settings if loaded is None else loaded
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
         self._listeners: list[Callable[[Generation], object]] = []
@@ -145,6 +148,7 @@ class Generations:
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
         self._hub, self.observer = hub, hub.observer
+        self.key_ring.follow(hub.administration, hub.journal)
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
@@ -210,7 +214,7 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(settings, previous=None if before is None else before.front.verifier)
+        verifier = Verifier(settings, self.key_ring, previous=None if before is None else before.front.verifier)
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,

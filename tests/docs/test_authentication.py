@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from babelgate.gateway.cli.keys import make_key
+from babelgate.gateway.api_key import make_key
 from babelgate.gateway.settings.model import Settings
 from tests.docs.test_check import pattern
 from tests.gateway.command import BOUND, PROGRAM, ROOT, served
