@@ -121,12 +121,10 @@ def create_app(
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
     policy = AuditedPolicy(generations.policy, hub.auditor)
-
-    def settings() -> Settings:
-        return generations.current.settings
-
+    port = generations.admin_port()
+    generations.on_reload(lambda report: hub.auditor.note_reload(report.applied, report.mistakes))
     handlers: list[Any] = [*_gateway_routes(hub, GuardedHub(hub, policy, ""))]
-    handlers.append(admin_routes(hub, settings))
+    handlers.append(admin_routes(hub, port))
     for adapter in ADAPTERS:
         handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
     return GatewayMiddleware(
@@ -137,7 +135,7 @@ def create_app(
         instance=lambda: hub.instance,
         streams=generations.streams,
         auditor=hub.auditor,
-        state={GATE: AdminGate(settings, policy)},
+        state={GATE: AdminGate(port.settings, policy)},
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
     )
