@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from babelgate.gateway.access.policy import AllowAll, Policy
+from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.http.app import create_app, open_hub, register
-from babelgate.gateway.http.generations import Generations
+from babelgate.gateway.http.generations import Generations, policy_of_settings
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -44,7 +44,7 @@ async def opened(
     registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
     registry: Registry | None = None,
-    policy: Policy = AllowAll(),  # noqa: B008
+    policy: Policy | None = None,
     observer: GatewayObserver = NO_OBSERVER,
     **settings: Any,
 ) -> AsyncGenerator[Opened]:
@@ -52,7 +52,8 @@ async def opened(
 
     `agents` are Python callables or Agents; the demo agents are the default. `configured` are agents as in
     babelgate.yaml, `settings` its other members. Loopback may be fetched unless the settings forbid it. The test closes
-    a `registry` that it passes. `policy` decides what callers may do.
+    a `registry` that it passes. `policy` decides what callers may do; the default
+    follows from the settings.
     """
     defaults: dict[str, Any] = {"database": database_in(folder), "network": {"allow": ["127.0.0.0/8"]}}
     named = {} if configured is None else {"agents": configured}
@@ -60,7 +61,9 @@ async def opened(
     if loaded.database.startswith("sqlite:"):
         make_database(loaded.database_path)
     used_registry = registry or await _registry(loaded, agents, registered)
-    generations = Generations(loaded, used_registry, make_policy=lambda _: policy)
+    generations = Generations(
+        loaded, used_registry, make_policy=policy_of_settings if policy is None else lambda _: policy
+    )
     hub = open_hub(generations, observer)
     await hub.start()
     try:

@@ -126,6 +126,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
+    "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
     # Rows of things that have a module in runs/: tested with that module.
     "gateway/storage/blob_uses.py": "tests/gateway/runs/test_submission.py",

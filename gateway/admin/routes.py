@@ -17,6 +17,7 @@ from babelgate.gateway.admin.ports import GatewayPort
 from babelgate.gateway.admin.usage import UsageHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.auditor import Auditor
 
 PREFIX: Final = "/admin"
 _OFF: Final = (
@@ -32,16 +33,21 @@ GATE: Final = "admin_gate"
 class AdminGate:
     """Check of every request to the administration API."""
 
-    def __init__(self, settings: Callable[[], Settings], policy: Policy) -> None:
-        """Create the gate. `settings` returns the current settings."""
+    def __init__(self, settings: Callable[[], Settings], policy: Policy, auditor: Auditor) -> None:
+        """Create the gate. `settings` returns the current settings. `auditor` receives the refused calls."""
         self._settings = settings
         self._policy = policy
+        self._auditor = auditor
 
     def check(self, principal: Principal) -> None:
         """Raise not_found if the administration API is off, and forbidden if the policy does not allow it."""
         if not self._settings().has_credentials:
             raise FaultError(FaultCode.NOT_FOUND, _OFF)
-        self._policy.check(principal, "admin", "", "")
+        try:
+            self._policy.check(principal, "admin", "", "")
+        except FaultError as error:
+            self._auditor.note_denial("admin", "", error.fault.message)
+            raise
 
 
 async def _check(request: AnyRequest) -> Response[Any] | None:

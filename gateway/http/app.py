@@ -17,7 +17,6 @@ from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
-from babelgate.gateway.access.audited import AuditedPolicy
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
@@ -83,8 +82,10 @@ async def _submit_cron(
     cron: Cron,
     run_id: str,
 ) -> None:
-    """Submit a run of a cron through the guard. Raises the faults of `submit`."""
-    await submit(GuardedHub(hub, policy, protocol), Principal.of_owner(owner), cron, run_id)
+    """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
+    `submit`."""
+    principal = cron.principal or Principal.of_owner(owner)
+    await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
 
 def node_name(settings: Settings) -> str | None:
@@ -120,22 +121,28 @@ def create_app(
 
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
-    policy = AuditedPolicy(generations.policy, hub.auditor)
-    port = generations.admin_port()
-    generations.on_reload(lambda report: hub.auditor.note_reload(report.applied, report.mistakes))
-    handlers: list[Any] = [*_gateway_routes(hub, GuardedHub(hub, policy, ""))]
-    handlers.append(admin_routes(hub, port))
+    policy, auditor, port = generations.policy, hub.auditor, generations.admin_port()
+    generations.on_reload(lambda report: auditor.note_reload(report.applied, report.mistakes))
+    hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
+    own_hub = GuardedHub(hub, policy, "")
+
+    def can_discover(principal: Principal, agent: str, path: str) -> bool:
+        adapter = _adapter_of(path)
+        return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
+
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), admin_routes(hub, port)]
     for adapter in ADAPTERS:
-        handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
+        handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
         register(handlers),
         generations.front,
+        can_discover=can_discover,
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
         streams=generations.streams,
-        auditor=hub.auditor,
-        state={GATE: AdminGate(port.settings, policy)},
+        auditor=auditor,
+        state={GATE: AdminGate(port.settings, policy, auditor)},
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
     )
@@ -171,7 +178,8 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
         registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
-        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all()}
+        visible = {info.name for info in guarded_hub.agents(caller(request).principal)}
+        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all() if f.info.name in visible}
         journal = "ok" if why is None else why if detailed else "failing"
         body: dict[str, Any] = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
         if hub.cluster is not None:

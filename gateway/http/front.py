@@ -13,6 +13,7 @@ from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.http.host import Hosts
 from babelgate.gateway.http.response import Scope
 from babelgate.gateway.http.verifier import Verifier
+from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import Settings
 
@@ -193,4 +194,6 @@ def _checks_origin(path: str) -> bool:
 
 def _authentication_of(settings: Settings) -> Authentication:
     issuers = [Issuer(name, each.issuer, each.discovery_url, each.audience) for name, each in settings.issuers.items()]
-    return Authentication(accepts_keys=bool(settings.keys), issuers=tuple(issuers))
+    return Authentication(
+        accepts_keys=bool(settings.keys), issuers=tuple(issuers), scopes=tuple(scopes_of(settings.access))
+    )

@@ -13,7 +13,8 @@ from typing import Final
 
 from babelgate.canonical import Agent, FaultError, Principal
 from babelgate.canonical.principal import Operation
-from babelgate.gateway.access.policy import AllowAll, Policy
+from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.access.rules import policy_of
 from babelgate.gateway.admin.agent_specs import merge_agents, resolve_spec
 from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.admin.ports import GatewayPort
@@ -87,19 +88,17 @@ class CurrentPolicy:
     def __init__(self, generations: "Generations") -> None:
         self._generations = generations
 
-    @property
-    def has_rules_by_agent(self) -> bool:
-        """True if a decision can depend on the agent."""
-        return self._generations.current.policy.has_rules_by_agent
+    def has_rules_by_agent(self, principal: Principal, operation: Operation, protocol: str) -> bool:
+        return self._generations.current.policy.has_rules_by_agent(principal, operation, protocol)
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
         """Raise forbidden if the principal may not do this."""
         self._generations.current.policy.check(principal, operation, agent, protocol)
 
 
-def allow_all(_: Settings) -> Policy:
-    """Return the policy of a gateway without rules."""
-    return AllowAll()
+def policy_of_settings(settings: Settings) -> Policy:
+    """Return the policy of the setting `access`."""
+    return policy_of(settings.access)
 
 
 class Generations:
@@ -110,7 +109,7 @@ class Generations:
         settings: Settings,
         registry: Registry,
         *,
-        make_policy: Callable[[Settings], Policy] = allow_all,
+        make_policy: Callable[[Settings], Policy] = policy_of_settings,
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
     ) -> None:

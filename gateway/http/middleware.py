@@ -55,6 +55,7 @@ class GatewayMiddleware:
         app: Any,
         front: Callable[[], Front],
         *,
+        can_discover: Callable[[Principal, str, str], bool],
         encode: Encode,
         version: str,
         instance: Callable[[], str],
@@ -70,6 +71,9 @@ class GatewayMiddleware:
         self.app = app
         """The ASGI application that the middleware wraps."""
         self._front = front
+        self._can_discover = can_discover
+        """Returns True if there is an agent of this name, and the principal can discover it with a call of this
+        path."""
         self._auditor = auditor
         self._state = state
         self._encode = encode
@@ -124,7 +128,9 @@ class GatewayMiddleware:
             principal = await self._verify(front, inner["path"], headers)
             answer.principal = principal
             self._reports.note_caller(answer, principal, agent if match is not None else None)
-            if match is not None and (inner["path"].startswith("/agent/") or not front.registry.has_agent(agent or "")):
+            if agent is not None and not self._can_discover(principal, agent, inner["path"]):
+                agent = None
+            if match is not None and (inner["path"].startswith("/agent/") or agent is None):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
             inner = {**inner, "type": "http", "method": answer.method}

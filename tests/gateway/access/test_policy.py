@@ -11,6 +11,6 @@ def test_a_gateway_without_rules_allows_all_but_admin() -> None:
     policy, alice = AllowAll(), Principal.of_owner("alice")
     for operation in set(OPERATIONS) - {"admin"}:
         policy.check(alice, operation, "echo", "acp")
-    assert not policy.has_rules_by_agent
+        assert not policy.has_rules_by_agent(alice, operation, "acp")
     with pytest.raises(FaultError, match="no rule of access allows it"):
         policy.check(alice, "admin", "", "")

@@ -8,26 +8,19 @@ from typing import Any, Final
 
 import httpx
 
-from babelgate.canonical import FaultCode, FaultError, Principal
-from babelgate.canonical.principal import Operation
+from babelgate.canonical.principal import OPERATIONS
 from tests.gateway.hubs import within
 from tests.running import Running, running
 
 OPS: Final = {"X-Api-Key": "key-of-ops"}
 ALICE: Final = {"X-Api-Key": "key-of-alice"}
 KEYS: Final[Mapping[str, Any]] = {"ops": {"key": "key-of-ops", "groups": ["ops"]}, "alice": "key-of-alice"}
+ACCESS: Final = (
+    {"who": "*", "allow": [operation for operation in OPERATIONS if operation != "admin"]},
+    {"who": "group:ops", "allow": ["admin"]},
+)
 _PAUSE: Final = 0.01
 """Seconds between two checks of another node."""
-
-
-class OpsPolicy:
-    """Policy that allows `admin` only to the group `ops`, and everything else to all."""
-
-    has_rules_by_agent = False
-
-    def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
-        if operation == "admin" and "ops" not in principal.groups:
-            raise FaultError(FaultCode.FORBIDDEN, f"{principal.subject} may not do this: no rule of access allows it.")
 
 
 @asynccontextmanager
@@ -35,7 +28,7 @@ async def administered(
     folder: Path, agents: Mapping[str, Any] | None = None, **settings: Any
 ) -> AsyncGenerator[Running]:
     """Serve a gateway whose owner `ops` may use the administration API."""
-    async with running(folder, agents, policy=OpsPolicy(), **{"keys": KEYS, **settings}) as gateway:
+    async with running(folder, agents, **{"keys": KEYS, "access": ACCESS, **settings}) as gateway:
         yield gateway
 
 

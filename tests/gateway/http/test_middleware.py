@@ -71,6 +71,7 @@ def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **set
     middleware = GatewayMiddleware(
         behind,
         lambda: front,
+        can_discover=lambda _principal, name, _path: name in {"echo", "ask"},
         encode=refusal,
         version="1.2.3",
         instance=lambda: INSTANCE,
