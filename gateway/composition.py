@@ -126,6 +126,7 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
             fetcher,
             limits,
             drain.check,
+            options.observer.traces,
         ),
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, fetcher, deliverer, limits),

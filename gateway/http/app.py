@@ -90,6 +90,8 @@ async def _submit_cron(
     run_id: str,
 ) -> None:
     """Submit a run of a cron through the guard. Raises the faults of `submit`."""
+    if hub.observer.traces is not None:
+        hub.observer.traces.leave()  # that of the request which has created or changed a cron
     await submit(GuardedHub(hub, policy, protocol), Principal.of_owner(owner), cron, run_id)
 
 

@@ -110,7 +110,7 @@ class GatewayMiddleware:
         try:
             await self._pass(scope, headers, receive, answer)
         finally:
-            self._reports.end(answer)
+            self._reports.end(answer, headers)
             answer.end()
 
     async def _pass(self, scope: Scope, headers: Mapping[bytes, bytes], receive: Any, answer: ResponseWrapper) -> None:
@@ -138,7 +138,7 @@ class GatewayMiddleware:
             principal = await self._principal(inner["path"], headers)
             answer.owner = principal.owner
             answer.expires_at = principal.expires_at
-            self._reports.note_caller(answer, principal, agent if match is not None else None)
+            self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
             if match is not None and (inner["path"].startswith("/agent/") or not self._knows(agent or "")):
                 raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {match[1][:100]!r} here.")
         except FaultError as error:
