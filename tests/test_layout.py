@@ -124,7 +124,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/kit/server/tracing.py": "tests/gateway/telemetry/test_traces.py",
     "adapters/kit/tracing.py": "tests/gateway/telemetry/test_traces.py",
     "gateway/runs/attempt_trace.py": "tests/gateway/telemetry/test_traces.py",
-    "gateway/telemetry/exporter.py": "tests/gateway/telemetry/test_traces.py",
+    "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
     # Rows of things that have a module in runs/: tested with that module.
