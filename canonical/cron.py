@@ -35,6 +35,9 @@ class Cron(Value):
     """Time of the next run, in microseconds since 1970, UTC; None if there is no next run."""
     created_at: int = 0
     updated_at: int = 0
+    principal: Principal | None = None
+    """Caller who created the cron or changed it last. The access rules for this caller apply to its runs. None for a
+    cron that an earlier release stored."""
 
 
 CronOrder = Literal["cron_id", "assistant_id", "thread_id", "next_run", "end_time", "created_at", "updated_at"]
@@ -45,6 +48,8 @@ class CronQuery:
     assistant_id: str | None = None
     thread_id: str | None = None
     enabled: bool | None = None
+    agents: frozenset[str] | None = None
+    """Names of the agents whose crons match. None means all. The guard sets it to those that the caller may read."""
     metadata: JsonObject = field(default_factory=dict[str, object])
     """Members that the metadata must have."""
     order: CronOrder = "created_at"
@@ -53,8 +58,11 @@ class CronQuery:
     offset: int = 0
 
 
-CHANGEABLE: Final = frozenset({"request", "schedule", "timezone", "keep", "end_time", "enabled", "metadata"})
-"""Fields of a cron that its owner may change. Members of `request` and `metadata` are added or replaced."""
+CHANGEABLE: Final = frozenset(
+    {"request", "schedule", "timezone", "keep", "end_time", "enabled", "metadata", "principal"}
+)
+"""Fields of a cron that may change: the guard sets `principal`, and callers the others. Members of `request` and
+`metadata` are added or replaced."""
 
 
 class Crons(Protocol):

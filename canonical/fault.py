@@ -14,6 +14,10 @@ BUSY: Final = "busy"
 INVALID_TOKEN: Final = "invalid_token"
 """Value of `details.reason` in `unauthenticated` if a credential was sent, but is not accepted (RFC 6750, 3.1)."""
 
+INSUFFICIENT_SCOPE: Final = "insufficient_scope"
+"""Value of `details.reason` in `forbidden` if a token with one more scope would be allowed (RFC 6750, 3.1).
+`details.scopes` names the scopes."""
+
 
 class FaultCode(StrEnum):
     INVALID = "invalid"

@@ -1,8 +1,9 @@
 """The hub as servers see it: submit, answer, cancel, and `reads` for calls that change nothing. An adapter's
 routes get one: `babelgate.gateway.access.guard` implements it in front of `babelgate.gateway.hub`.
 
-Every method takes the principal of the caller first. It raises forbidden if the principal may not call it. Another
-owner's object is not found. Data that a call acknowledges is committed.
+Every method takes the principal of the caller first. It raises forbidden if the principal may not call it. An agent
+that the principal cannot discover, and another owner's object, are not found. Data that a call acknowledges is
+committed.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
@@ -155,6 +156,8 @@ class TaskFilter:
     states: frozenset[TaskState] | None = None
     changed_after: int | None = None
     """Microseconds since 1970, UTC. Only tasks whose state changed at or after this time match."""
+    agents: frozenset[str] | None = None
+    """Names of the agents whose tasks match. None means all. The guard sets it to those that the caller may read."""
     stateless: bool = True
     """True to include tasks of stateless runs, whose threads are ephemeral."""
 
@@ -193,6 +196,9 @@ class ThreadFilter:
     """Name of an agent that ran on the thread, or for which it was created (`extra[protocol]["agent"]`)."""
     protocol: str | None = None
     """Protocol that stores the agent's name on the thread. Used with `agent`."""
+    agents: frozenset[str] | None = None
+    """Names of agents. Threads on which another agent ran do not match. None means no condition. The guard sets it to
+    those that the caller may read."""
 
 
 ThreadOrder = Literal["thread_id", "status", "created_at", "updated_at"]
@@ -204,6 +210,8 @@ class RunFilter:
     agent: str | None = None
     status: frozenset[RunStatus] | None = None
     metadata: JsonObject = field(default_factory=dict[str, object])
+    agents: frozenset[str] | None = None
+    """Names of the agents whose runs match. None means all. The guard sets it to those that the caller may read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -513,6 +521,13 @@ class Hub(Protocol):
     async def submit(self, principal: Principal, submission: Submission) -> Receipt:
         """Commit a new run. Raises conflict (the thread is busy and the strategy is to reject, or the id is taken),
         queue_full, not_found, task_ended, invalid (a file that is too large, for example)."""
+        ...
+
+    def check_submit(self, principal: Principal, agent: str) -> None:
+        """Check that the caller may start a run of an agent and read it, before a response begins.
+
+        Raises forbidden, with the scopes of both operations, and not_found.
+        """
         ...
 
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:

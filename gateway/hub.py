@@ -18,8 +18,8 @@ from babelgate.canonical.message import FilePart
 from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
-from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
@@ -64,11 +64,11 @@ class Drain:
 class Parts:
     """The wired parts of a hub."""
 
-    registry: Registry
+    generation: Callable[[], HubGeneration]
+    """Function that returns the current generation."""
     journal: Journal
     reads: JournalReads
     blobs: Blobs
-    fetcher: Fetcher
     drain: Drain
     engine: Engine
     submissions: Submissions
@@ -104,8 +104,8 @@ class GatewayHub:
 
     @property
     def registry(self) -> Registry:
-        """The configured agents."""
-        return self._parts.registry
+        """The current agents."""
+        return self._parts.generation().registry
 
     @property
     def journal(self) -> Journal:
@@ -173,9 +173,7 @@ class GatewayHub:
         parts = self._parts
         parts.blobs.secure()
         await parts.journal.open(wait=parts.is_standby)
-        for registered in parts.registry.all():
-            if isinstance(registered.agent, Attached):
-                registered.agent.attach(parts.journal, parts.store)
+        self.attach(self.registry)
         try:
             self.instance = await parts.journal.write(_load_instance)
             await parts.assistants.start()
@@ -193,6 +191,17 @@ class GatewayHub:
         parts.crons.start(submits)
         parts.retention.start()
         parts.sweeper.start()
+
+    def attach(self, registry: Registry) -> None:
+        """Connect agents that store their state in the gateway's database, before their first run."""
+        for agent in registry.all_agents():
+            if isinstance(agent, Attached):
+                agent.attach(self._parts.journal, self._parts.store)
+
+    def handle_reload(self) -> None:
+        """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
+        self._parts.blobs.limit = self._parts.generation().limits.artifact
+        self.engine.slots.refresh()
 
     async def _recover(self) -> None:
         parts = self._parts
@@ -338,7 +347,7 @@ class GatewayHub:
         return await find_schema_error(schema, value)
 
     async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
-        return await self._parts.fetcher.get(url, received)
+        return await self._parts.generation().delivery.fetcher.get(url, received)
 
 
 def _load_instance(tx: Transaction) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import httpx
 
 from babelgate.gateway.http.connection import protocol_options
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -24,6 +25,7 @@ class Running:
     http: httpx.AsyncClient
     """Client with the gateway as its base URL and a timeout of 30 s."""
     settings: Settings
+    generations: Generations
 
 
 @asynccontextmanager
@@ -42,6 +44,6 @@ async def running(
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
     ):
         try:
-            yield Running(url, gateway.hub, http, gateway.settings)
+            yield Running(url, gateway.hub, http, gateway.settings, gateway.generations)
         finally:
             gateway.hub.close_readers()

@@ -117,6 +117,9 @@ RAISES_BY_KIND: Final[Mapping[str, str]] = {
 TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
+    "gateway/generation.py": "tests/gateway/http/test_generations.py",
+    "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
+    "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     # Traces cross all layers.
@@ -126,6 +129,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/runs/attempt_trace.py": "tests/gateway/telemetry/test_traces.py",
     "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
+    "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
     # Rows of things that have a module in runs/: tested with that module.
     "gateway/storage/blob_uses.py": "tests/gateway/runs/test_submission.py",

@@ -1,293 +1,45 @@
 """Guard: the hub as adapters get it. It checks each call against a policy before it passes the call to the hub.
 
 Methods of `babelgate.canonical.hub.Hub` take a principal; those of `babelgate.gateway.hub.GatewayHub` take an owner.
-Only the guard passes calls from one to the other, so no adapter can skip the check.
-
-The policy gets the name of the agent where the arguments or the result of a call contain it. If the policy depends on
-agents, the guard also reads the agent of a task or run that a call changes. Calls that concern a whole thread, a log, a
-file or a list without a filter on agents have an empty agent.
+Only the guard passes calls from one to the other, so no adapter can skip the check. `babelgate.gateway.access.gate`
+describes what rules for some agents mean for each kind of call.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from babelgate.canonical.agent import AgentInfo, Introspectable
 from babelgate.canonical.assistant import Assistant, AssistantChange, AssistantQuery
 from babelgate.canonical.cron import Cron, CronQuery
-from babelgate.canonical.event import Record, RunCreated
-from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.fault import FaultError
 from babelgate.canonical.hub import (
     Answers,
     Receipt,
-    RunFilter,
-    RunPage,
-    S,
-    Scope,
     StateUpdate,
     Submission,
-    TaskFilter,
-    TaskPage,
     ThreadChange,
-    ThreadFilter,
-    ThreadOrder,
-    Turn,
     Webhook,
 )
 from babelgate.canonical.listed import Listed
 from babelgate.canonical.message import FilePart
 from babelgate.canonical.principal import Principal
 from babelgate.canonical.store import Item, ItemQuery, Namespace, NamespaceQuery
-from babelgate.canonical.thread import Artifact, Interrupt, Run, Task, Thread, ThreadView
+from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
+from babelgate.gateway.access.gate import Gate
+from babelgate.gateway.access.guarded_reads import GuardedReads
 from babelgate.gateway.access.operations import OPERATION_OF, Operations, Part
 from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.access.rules import merge_challenges
 from babelgate.gateway.agents.registry import unknown_agent
 from babelgate.gateway.hub import GatewayHub
-
-
-class _Gate:
-    """Check of the calls to one part of the port."""
-
-    def __init__(self, part: Part, hub: GatewayHub, policy: Policy, protocol: str, operations: Operations) -> None:
-        self._part = part
-        self._hub = hub
-        self._policy = policy
-        self._protocol = protocol
-        self._operations = operations.get(part, {})
-
-    def check(self, principal: Principal, method: str, agent: str | None = None) -> None:
-        """Check a call to a method. Raises forbidden."""
-        operation = self._operations.get(method)
-        if operation is None:
-            raise FaultError(
-                FaultCode.FORBIDDEN, f"The gateway permits no call of {self._part}.{method}: it has no operation."
-            )
-        self._policy.check(principal, operation, agent or "", self._protocol)
-
-    def is_allowed(self, principal: Principal, method: str, agent: str) -> bool:
-        """Return whether the policy allows a call to a method. Raises forbidden if the method has no operation."""
-        if method not in self._operations:
-            self.check(principal, method)
-        try:
-            self.check(principal, method, agent)
-        except FaultError as error:
-            if error.fault.code is not FaultCode.FORBIDDEN:
-                raise
-            return False
-        return True
-
-    async def check_task(self, principal: Principal, task_id: str, *methods: str) -> None:
-        """Check a call of these methods on a task. Raises forbidden. If the policy depends on agents, also raises
-        not_found."""
-        agent = ""
-        if self._policy.has_rules_by_agent:
-            agent = (await self._hub.reads.task(principal.owner, task_id)).agent
-        for method in methods:
-            self.check(principal, method, agent)
-
-    async def check_run(self, principal: Principal, run_id: str, *methods: str) -> None:
-        """Check a call of these methods on a run. Raises forbidden. If the policy depends on agents, also raises
-        not_found."""
-        agent = ""
-        if self._policy.has_rules_by_agent:
-            agent = (await self._hub.reads.run(principal.owner, run_id)).agent
-        for method in methods:
-            self.check(principal, method, agent)
-
-    async def check_cron(self, principal: Principal, cron_id: str, method: str) -> None:
-        """Check a call of a method on a cron. Raises forbidden."""
-        agent = ""
-        if self._policy.has_rules_by_agent:
-            cron = await self._hub.crons.get(principal.owner, cron_id)
-            agent = "" if cron is None else cron.agent
-        self.check(principal, method, agent)
-
-    async def check_assistant(self, principal: Principal, assistant_id: str, method: str) -> None:
-        """Check a call of a method on an assistant. Raises forbidden."""
-        agent = ""
-        if self._policy.has_rules_by_agent:
-            assistant = await self._hub.assistants.get(principal.owner, assistant_id)
-            agent = "" if assistant is None else assistant.agent
-        self.check(principal, method, agent)
-
-
-class GuardedReads:
-    """Guarded `babelgate.canonical.hub.Reads`."""
-
-    def __init__(self, hub: GatewayHub, gate: _Gate) -> None:
-        self._hub = hub
-        self._gate = gate
-
-    async def task(self, principal: Principal, task_id: str) -> Task:
-        task = await self._hub.reads.task(principal.owner, task_id)
-        self._gate.check(principal, "task", task.agent)
-        return task
-
-    async def run(self, principal: Principal, run_id: str) -> Run:
-        run = await self._hub.reads.run(principal.owner, run_id)
-        self._gate.check(principal, "run", run.agent)
-        return run
-
-    async def run_input(self, principal: Principal, run: Run) -> RunCreated:
-        self._gate.check(principal, "run_input", run.agent)
-        return await self._hub.reads.run_input(principal.owner, run)
-
-    async def runs(self, principal: Principal, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
-        self._gate.check(principal, "runs", where.agent)
-        return await self._hub.reads.runs(principal.owner, where, limit=limit, offset=offset)
-
-    async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
-        run = await self._hub.reads.last_begun(principal.owner, thread_id, ended_before=ended_before)
-        self._gate.check(principal, "last_begun", None if run is None else run.agent)
-        return run
-
-    async def run_page(
-        self, principal: Principal, thread_id: str, agent: str, *, limit: int, offset: int = 0
-    ) -> RunPage | None:
-        self._gate.check(principal, "run_page", agent)
-        return await self._hub.reads.run_page(principal.owner, thread_id, agent, limit=limit, offset=offset)
-
-    async def turns(
-        self,
-        principal: Principal,
-        thread_id: str,
-        *,
-        limit: int,
-        beyond: int | None = None,
-        descending: bool = True,
-    ) -> Sequence[Turn]:
-        self._gate.check(principal, "turns")
-        return await self._hub.reads.turns(
-            principal.owner, thread_id, limit=limit, beyond=beyond, descending=descending
-        )
-
-    def turn_log(
-        self, principal: Principal, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
-    ) -> AsyncGenerator[Sequence[Record]]:
-        self._gate.check(principal, "turn_log")
-        return self._hub.reads.turn_log(principal.owner, thread_id, turns, inline=inline)
-
-    async def removed_messages(self, principal: Principal, thread_id: str) -> Set[str]:
-        self._gate.check(principal, "removed_messages")
-        return await self._hub.reads.removed_messages(principal.owner, thread_id)
-
-    async def thread(self, principal: Principal, thread_id: str) -> Thread:
-        self._gate.check(principal, "thread")
-        return await self._hub.reads.thread(principal.owner, thread_id)
-
-    async def thread_view(self, principal: Principal, thread_id: str) -> ThreadView:
-        self._gate.check(principal, "thread_view")
-        return await self._hub.reads.thread_view(principal.owner, thread_id)
-
-    async def threads(
-        self,
-        principal: Principal,
-        where: ThreadFilter,
-        *,
-        limit: int,
-        offset: int = 0,
-        order: ThreadOrder = "created_at",
-        descending: bool = True,
-    ) -> Listed[ThreadView]:
-        self._gate.check(principal, "threads", where.agent)
-        return await self._hub.reads.threads(
-            principal.owner, where, limit=limit, offset=offset, order=order, descending=descending
-        )
-
-    async def count_threads(self, principal: Principal, where: ThreadFilter) -> int:
-        self._gate.check(principal, "count_threads", where.agent)
-        return await self._hub.reads.count_threads(principal.owner, where)
-
-    async def thread_of(self, principal: Principal, protocol: str, agent: str, alias: str) -> str | None:
-        self._gate.check(principal, "thread_of", agent)
-        return await self._hub.reads.thread_of(principal.owner, protocol, agent, alias)
-
-    async def aliases(self, principal: Principal, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
-        self._gate.check(principal, "aliases")
-        return await self._hub.reads.aliases(principal.owner, protocol, thread_ids)
-
-    async def open_interrupts(self, principal: Principal, task_id: str) -> Sequence[Interrupt]:
-        self._gate.check(principal, "open_interrupts")
-        return await self._hub.reads.open_interrupts(principal.owner, task_id)
-
-    async def known_interrupts(self, principal: Principal, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
-        self._gate.check(principal, "known_interrupts")
-        return await self._hub.reads.known_interrupts(principal.owner, thread_id, interrupt_ids)
-
-    async def tasks(
-        self, principal: Principal, where: TaskFilter, *, limit: int, cursor: str | None = None
-    ) -> TaskPage:
-        self._gate.check(principal, "tasks", where.agent)
-        return await self._hub.reads.tasks(principal.owner, where, limit=limit, cursor=cursor)
-
-    async def tasks_active_at(self, principal: Principal, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
-        self._gate.check(principal, "tasks_active_at")
-        return await self._hub.reads.tasks_active_at(principal.owner, moment, slack=slack, limit=limit)
-
-    async def chain(self, principal: Principal, task_id: str) -> Sequence[Task]:
-        tasks = await self._hub.reads.chain(principal.owner, task_id)
-        for agent in {task.agent for task in tasks}:
-            self._gate.check(principal, "chain", agent)
-        return tasks
-
-    async def records(
-        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
-    ) -> Sequence[Record]:
-        self._gate.check(principal, "records")
-        return await self._hub.reads.records(principal.owner, scope, after, inline=inline)
-
-    def log(
-        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
-    ) -> AsyncGenerator[Sequence[Record]]:
-        self._gate.check(principal, "log")
-        return self._hub.reads.log(principal.owner, scope, after, inline=inline)
-
-    async def logs(
-        self, principal: Principal, task_ids: Sequence[str], *, inline: bool = False
-    ) -> Mapping[str, Sequence[Record]]:
-        self._gate.check(principal, "logs")
-        return await self._hub.reads.logs(principal.owner, task_ids, inline=inline)
-
-    async def snapshot(
-        self,
-        principal: Principal,
-        thread_id: str,
-        name: Hashable,
-        empty: Callable[[], S],
-        *,
-        until: int | None = None,
-        inline: bool = False,
-    ) -> S:
-        self._gate.check(principal, "snapshot")
-        return await self._hub.reads.snapshot(principal.owner, thread_id, name, empty, until=until, inline=inline)
-
-    def follow(
-        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
-    ) -> AsyncGenerator[Sequence[Record]]:
-        self._gate.check(principal, "follow")
-        return self._hub.reads.follow(principal.owner, scope, after, inline=inline)
-
-    async def await_thread(self, principal: Principal, thread_id: str) -> bool:
-        self._gate.check(principal, "await_thread")
-        return await self._hub.reads.await_thread(principal.owner, thread_id)
-
-    async def file(self, principal: Principal, blob: str) -> FilePart:
-        self._gate.check(principal, "file")
-        return await self._hub.reads.file(principal.owner, blob)
-
-    async def file_pieces(self, principal: Principal, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        self._gate.check(principal, "file_pieces")
-        return await self._hub.reads.file_pieces(principal.owner, blob)
-
-    async def webhooks(self, principal: Principal, task_id: str) -> Sequence[Webhook]:
-        await self._gate.check_task(principal, task_id, "webhooks")
-        return await self._hub.reads.webhooks(principal.owner, task_id)
 
 
 class GuardedStore:
     """Guarded `babelgate.canonical.store.Store`."""
 
-    def __init__(self, hub: GatewayHub, gate: _Gate) -> None:
+    def __init__(self, hub: GatewayHub, gate: Gate) -> None:
         self._hub = hub
         self._gate = gate
 
@@ -317,103 +69,144 @@ class GuardedStore:
 class GuardedAssistants:
     """Guarded `babelgate.canonical.assistant.Assistants`."""
 
-    def __init__(self, hub: GatewayHub, gate: _Gate) -> None:
+    def __init__(self, hub: GatewayHub, gate: Gate) -> None:
         self._hub = hub
         self._gate = gate
 
     async def create(self, principal: Principal, assistant: Assistant) -> Assistant:
-        self._gate.check(principal, "create", assistant.agent)
+        self._gate.check_agent(principal, "create", assistant.agent)
         return await self._hub.assistants.create(principal.owner, assistant)
 
     async def get(self, principal: Principal, assistant_id: str) -> Assistant | None:
         assistant = await self._hub.assistants.get(principal.owner, assistant_id)
-        self._gate.check(principal, "get", None if assistant is None else assistant.agent)
-        return assistant
+        return assistant if self._is_visible(principal, "get", assistant) else None
 
     async def change(
         self, principal: Principal, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
-        await self._gate.check_assistant(principal, assistant_id, "change")
-        if change.agent is not None:
-            self._gate.check(principal, "change", change.agent)
+        await self._check(principal, assistant_id, "change")
+        for agent in (change.agent, None if default is None else default.agent):
+            if agent is not None:
+                self._gate.check_agent(principal, "change", agent)
         return await self._hub.assistants.change(principal.owner, assistant_id, change, default)
 
     async def use_version(self, principal: Principal, assistant_id: str, version: int) -> Assistant:
-        await self._gate.check_assistant(principal, assistant_id, "use_version")
+        await self._check(principal, assistant_id, "use_version")
         return await self._hub.assistants.use_version(principal.owner, assistant_id, version)
 
     async def delete(self, principal: Principal, assistant_id: str) -> bool:
-        await self._gate.check_assistant(principal, assistant_id, "delete")
+        await self._check(principal, assistant_id, "delete")
         return await self._hub.assistants.delete(principal.owner, assistant_id)
 
     async def search(self, principal: Principal, query: AssistantQuery) -> Listed[Assistant]:
-        self._gate.check(principal, "search")
-        return await self._hub.assistants.search(principal.owner, query)
+        return await self._hub.assistants.search(principal.owner, self._limit(principal, "search", query))
 
     async def count(self, principal: Principal, query: AssistantQuery) -> int:
-        self._gate.check(principal, "count")
-        return await self._hub.assistants.count(principal.owner, query)
+        return await self._hub.assistants.count(principal.owner, self._limit(principal, "count", query))
+
+    def _limit(self, principal: Principal, method: str, query: AssistantQuery) -> AssistantQuery:
+        """Return a query for the assistants that the caller may read. Raises forbidden."""
+        agents = self._gate.agents(principal, method)
+        if agents is None:
+            return query
+        return replace(query, agents=agents if query.agents is None else agents & query.agents)
 
     async def versions(self, principal: Principal, assistant_id: str) -> Sequence[int]:
-        await self._gate.check_assistant(principal, assistant_id, "versions")
+        await self._check(principal, assistant_id, "versions")
         return await self._hub.assistants.versions(principal.owner, assistant_id)
 
     async def version(self, principal: Principal, assistant_id: str, version: int) -> Assistant | None:
         assistant = await self._hub.assistants.version(principal.owner, assistant_id, version)
-        self._gate.check(principal, "version", None if assistant is None else assistant.agent)
-        return assistant
+        return assistant if self._is_visible(principal, "version", assistant) else None
+
+    def _is_visible(self, principal: Principal, method: str, assistant: Assistant | None) -> bool:
+        """Return False for an assistant whose agent the caller cannot discover. Raises forbidden."""
+        agent, assistant_id = ("", "") if assistant is None else (assistant.agent, assistant.assistant_id)
+        return self._gate.is_visible(principal, method, agent, _missing_assistant(assistant_id))
+
+    async def _check(self, principal: Principal, assistant_id: str, method: str) -> None:
+        """Check a call of a method on an assistant. Raises forbidden, and not_found if the caller cannot discover its
+        agent."""
+        agent = ""
+        if self._gate.has_rules_by_agent(principal, method):
+            assistant = await self._hub.assistants.get(principal.owner, assistant_id)
+            agent = "" if assistant is None else assistant.agent
+        self._gate.check_object(principal, method, agent, _missing_assistant(assistant_id))
+
+
+def _missing_assistant(assistant_id: str) -> str:
+    return f"Assistant with ID {assistant_id} not found"
 
 
 class GuardedCrons:
     """Guarded `babelgate.canonical.cron.Crons`."""
 
-    def __init__(self, hub: GatewayHub, gate: _Gate, hub_gate: _Gate) -> None:
+    def __init__(self, hub: GatewayHub, gate: Gate, hub_gate: Gate) -> None:
         self._hub = hub
         self._gate = gate
         self._hub_gate = hub_gate
 
     async def create(self, principal: Principal, cron: Cron, webhook: str | None = None) -> Cron:
-        self._gate.check(principal, "create", cron.agent)
+        agent = self._gate.check_agent(principal, "create", cron.agent)
+        if cron.thread_id is not None:
+            await self._gate.check_thread(principal, cron.thread_id, "create")
         if webhook is not None:
-            self._hub_gate.check(principal, "set_webhook", cron.agent)
-        return await self._hub.crons.create(principal.owner, cron, webhook)
+            self._hub_gate.check(principal, "set_webhook", agent)
+        return await self._hub.crons.create(principal.owner, cron.replace(principal=principal), webhook)
 
     async def get(self, principal: Principal, cron_id: str) -> Cron | None:
         cron = await self._hub.crons.get(principal.owner, cron_id)
-        self._gate.check(principal, "get", None if cron is None else cron.agent)
-        return cron
+        agent = "" if cron is None else cron.agent
+        return cron if self._gate.is_visible(principal, "get", agent, _missing_cron(cron_id)) else None
 
     async def change(
         self, principal: Principal, cron_id: str, changes: Mapping[str, Any], webhook: str | None = None
     ) -> Cron:
-        await self._gate.check_cron(principal, cron_id, "change")
+        await self._check(self._gate, principal, cron_id, "change")
         if webhook is not None:
-            await self._hub_gate.check_cron(principal, cron_id, "set_webhook")
-        return await self._hub.crons.change(principal.owner, cron_id, changes, webhook)
+            await self._check(self._hub_gate, principal, cron_id, "set_webhook")
+        return await self._hub.crons.change(principal.owner, cron_id, {**changes, "principal": principal}, webhook)
 
     async def delete(self, principal: Principal, cron_id: str) -> bool:
-        await self._gate.check_cron(principal, cron_id, "delete")
+        await self._check(self._gate, principal, cron_id, "delete")
         return await self._hub.crons.delete(principal.owner, cron_id)
 
     async def search(self, principal: Principal, query: CronQuery) -> Listed[Cron]:
-        self._gate.check(principal, "search")
-        return await self._hub.crons.search(principal.owner, query)
+        return await self._hub.crons.search(principal.owner, self._limit(principal, "search", query))
 
     async def count(self, principal: Principal, query: CronQuery) -> int:
-        self._gate.check(principal, "count")
-        return await self._hub.crons.count(principal.owner, query)
+        return await self._hub.crons.count(principal.owner, self._limit(principal, "count", query))
+
+    def _limit(self, principal: Principal, method: str, query: CronQuery) -> CronQuery:
+        """Return a query for the crons that the caller may read. Raises forbidden."""
+        agents = self._gate.agents(principal, method)
+        return query if agents is None else replace(query, agents=agents)
+
+    async def _check(self, gate: Gate, principal: Principal, cron_id: str, method: str) -> None:
+        """Check a call of a method on a cron. Raises forbidden, and not_found if the caller cannot discover its
+        agent."""
+        agent = ""
+        if gate.has_rules_by_agent(principal, method):
+            cron = await self._hub.crons.get(principal.owner, cron_id)
+            agent = "" if cron is None else cron.agent
+        gate.check_object(principal, method, agent, _missing_cron(cron_id))
+
+
+def _missing_cron(cron_id: str) -> str:
+    return f"Cron with ID {cron_id} not found"
 
 
 class GuardedHub:
     """Guarded `babelgate.canonical.hub.Hub`, for the calls of one protocol."""
 
     def __init__(self, hub: GatewayHub, policy: Policy, protocol: str, operations: Operations = OPERATION_OF) -> None:
-        def gate(part: Part) -> _Gate:
-            return _Gate(part, hub, policy, protocol, operations)
+        def gate(part: Part) -> Gate:
+            return Gate(part, hub, policy, protocol, operations)
 
         self._hub = hub
         self._gate = gate("hub")
-        self.reads = GuardedReads(hub, gate("reads"))
+        self._reads_gate = gate("reads")
+        self.reads = GuardedReads(hub, self._reads_gate)
         self.store = GuardedStore(hub, gate("store"))
         self.assistants = GuardedAssistants(hub, gate("assistants"))
         self.crons = GuardedCrons(hub, gate("crons"), self._gate)
@@ -436,6 +229,10 @@ class GuardedHub:
             raise unknown_agent(name)
         return info
 
+    def can_discover(self, principal: Principal, name: str) -> bool:
+        """Return True if there is an agent of exactly this name, and the caller can discover it."""
+        return self._hub.registry.has_agent(name) and self._gate.is_allowed(principal, "agent", name)
+
     def introspectable_agent(self, principal: Principal, name: str) -> Introspectable | None:
         """Return an agent that can describe its graph, or None if it cannot. Raises not_found, also for an agent that
         the caller cannot discover."""
@@ -455,18 +252,23 @@ class GuardedHub:
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
         self._gate.check(principal, "create_thread")
-        return await self._hub.create_thread(principal.owner, change, thread_id=thread_id, if_exists=if_exists)
+        thread = await self._hub.create_thread(principal.owner, change, thread_id=thread_id, if_exists=if_exists)
+        if thread_id is not None:  # it may have existed
+            await self._gate.check_thread(principal, thread_id, "create_thread")
+        return thread
 
     async def change_thread(self, principal: Principal, thread_id: str, change: ThreadChange) -> Thread:
-        self._gate.check(principal, "change_thread")
+        await self._gate.check_thread(principal, thread_id, "change_thread")
         return await self._hub.change_thread(principal.owner, thread_id, change)
 
     async def copy_thread(self, principal: Principal, thread_id: str) -> Thread:
-        self._gate.check(principal, "copy_thread")
+        await self._gate.check_thread(principal, thread_id, "copy_thread")
         return await self._hub.copy_thread(principal.owner, thread_id)
 
     async def update_state(self, principal: Principal, update: StateUpdate) -> str:
-        self._gate.check(principal, "update_state", update.agent)
+        await self._gate.check_thread(principal, update.thread_id, "update_state")
+        if update.agent is not None:
+            self._gate.check_agent(principal, "update_state", update.agent)
         return await self._hub.update_state(principal.owner, update)
 
     async def upload(
@@ -478,15 +280,15 @@ class GuardedHub:
         *,
         key: str | None = None,
     ) -> Artifact:
-        self._gate.check(principal, "upload")
+        await self._gate.check_thread(principal, thread_id, "upload")
         return await self._hub.upload(principal.owner, thread_id, file, folder, key=key)
 
     async def delete_thread(self, principal: Principal, thread_id: str) -> None:
-        self._gate.check(principal, "delete_thread")
+        await self._gate.check_thread(principal, thread_id, "delete_thread")
         await self._hub.delete_thread(principal.owner, thread_id)
 
     async def prune_thread(self, principal: Principal, thread_id: str) -> None:
-        self._gate.check(principal, "prune_thread")
+        await self._gate.check_thread(principal, thread_id, "prune_thread")
         await self._hub.prune_thread(principal.owner, thread_id)
 
     async def change_run(self, principal: Principal, run_id: str, metadata: JsonObject) -> Run:
@@ -500,11 +302,41 @@ class GuardedHub:
     # Runs
 
     async def submit(self, principal: Principal, submission: Submission) -> Receipt:
-        agent = self._hub.agent(submission.agent).name
-        self._gate.check(principal, "submit", agent)
+        agent = self._gate.check_agent(principal, "submit", submission.agent)
         if submission.webhook is not None:
             self._gate.check(principal, "set_webhook", agent)
+        if self._reads_gate.has_rules_by_agent(principal, "thread"):
+            await self._check_context(principal, submission, agent)
         return await self._hub.submit(principal.owner, submission)
+
+    def check_submit(self, principal: Principal, agent: str) -> None:
+        """Implement `babelgate.canonical.hub.Hub.check_submit`. Raises forbidden, not_found."""
+        refusals: list[FaultError] = []
+        for gate, method in ((self._gate, "check_submit"), (self._reads_gate, "run")):
+            try:
+                gate.check_agent(principal, method, agent)
+            except FaultError as error:
+                refusals.append(error)
+        if refusals:
+            raise merge_challenges(refusals)
+
+    async def _check_context(self, principal: Principal, submission: Submission, agent: str) -> None:
+        """Check that the caller may read what other agents said in the threads that a run begins with, because the
+        agent of the run gets it. Raises forbidden, not_found."""
+        fork = submission.fork
+        thread_ids = [submission.thread_id, None if fork is None else fork.thread_id]
+        if submission.alias is not None:
+            thread_ids.append(
+                await self._hub.reads.thread_of(principal.owner, submission.protocol, agent, submission.alias)
+            )
+        tasks = [submission.follow_up, submission.continues]
+        tasks.append(None if fork is None else fork.task_id)
+        if fork is not None and fork.run_id is not None:
+            tasks.append((await self._hub.reads.run(principal.owner, fork.run_id)).task_id)
+        for task_id in dict.fromkeys(task_id for task_id in tasks if task_id is not None):
+            thread_ids.append((await self._hub.reads.task(principal.owner, task_id)).thread_id)
+        for thread_id in dict.fromkeys(thread_id for thread_id in thread_ids if thread_id is not None):
+            await self._reads_gate.check_thread(principal, thread_id, "thread", besides=(agent,))
 
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")

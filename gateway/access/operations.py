@@ -21,6 +21,7 @@ _HUB: Final[Mapping[str, Operation]] = {
     "update_state": "write",
     "upload": "write",
     "submit": "run",
+    "check_submit": "run",
     "answer": "answer",
     "cancel": "cancel",
     "cancel_run": "cancel",

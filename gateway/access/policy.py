@@ -8,18 +8,17 @@ from babelgate.canonical.principal import Operation, Principal
 class Policy(Protocol):
     """Decisions on calls to the hub."""
 
-    @property
-    def has_rules_by_agent(self) -> bool:
-        """True if a decision can depend on the agent. The guard then reads the agent of a task or run before a call
-        that has only its id."""
+    def has_rules_by_agent(self, principal: Principal, operation: Operation, protocol: str) -> bool:
+        """Return True if the decision can depend on the agent. The guard then reads the agents of a thread, task or
+        run before a call that has only its id."""
         ...
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
         """Raise forbidden if the principal may not do this.
 
-        `agent` is the agent's name. It is empty if the call concerns no agent or several agents, or if the guard does
-        not know the agent. `protocol` is the name of the adapter that makes the call, and empty for the gateway's own
-        pages.
+        `agent` is the agent's name, and empty if the call concerns no agent. Before a call that concerns several
+        agents, the guard asks for each. `protocol` is the name of the adapter that makes the call, and empty for the
+        gateway's own pages.
         """
         ...
 
@@ -27,7 +26,8 @@ class Policy(Protocol):
 class AllowAll:
     """Policy of a gateway without rules: every caller may do everything with the data of its owner."""
 
-    has_rules_by_agent = False
+    def has_rules_by_agent(self, principal: Principal, operation: Operation, protocol: str) -> bool:
+        return False
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
         pass

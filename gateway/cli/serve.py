@@ -27,10 +27,10 @@ from babelgate.gateway.cli.stop import ShutdownController
 from babelgate.gateway.cli.target import read_targets
 from babelgate.gateway.cli.workers import serve_by_workers
 from babelgate.gateway.http.app import create_app, node_name, open_hub
-from babelgate.gateway.http.connection import HttpConnection, make_table, protocol_options, raise_open_files
+from babelgate.gateway.http.connection import ConnectionTable, HttpConnection, protocol_options, raise_open_files
+from babelgate.gateway.http.generations import Generation, Generations, connect_patience
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.load import ConfigError, advise, load
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.database import DatabaseError
@@ -49,10 +49,6 @@ _POLL_INTERVAL: Final = 0.02
 """Seconds between checks for responses that have not ended."""
 _HUB_GRACE: Final = 20.0
 """Maximum seconds for the hub to stop, even if the grace is longer. Chosen, not measured."""
-_START: Final = 3.0
-"""Seconds that the start waits for servers to list their agents. Chosen: a running server answers in less than one."""
-_START_PER_SERVER: Final = 0.1
-"""Additional seconds for each server: one process asks all of them at once."""
 _CLOSE_GRACE: Final = 5.0
 """Seconds that connections to agents' servers have to close. Chosen, not measured."""
 
@@ -175,8 +171,13 @@ class Gateway:
 
     settings: Settings
     url: str
-    registry: Registry
     hub: GatewayHub
+    generations: Generations
+
+    @property
+    def registry(self) -> Registry:
+        """The current agents."""
+        return self.hub.registry
 
 
 async def _serve(
@@ -210,7 +211,7 @@ async def open_gateway(
     observer: GatewayObserver = NO_OBSERVER,
 ) -> AsyncGenerator[Gateway]:
     """Start the hub and its agents, without listening yet. `stop` bounds the time of the shutdown. Raises CliError."""
-    patience = _START + _START_PER_SERVER * (len(settings.agents) + len(servers))
+    patience = connect_patience(len(settings.agents) + len(servers))
     registry = await connect(settings, servers, more, headers=headers, patience=patience)
     if strict and all(each.broken is not None for each in registry.all()):
         await registry.settle()
@@ -219,39 +220,39 @@ async def open_gateway(
         raise CliError(f"no agent works: {'; '.join(broken)}")
     for line in broken:
         log.warning("broken agent %s", line)
-    fetcher = Fetcher(settings.network.allow)
+    generations = Generations(settings, registry)
     try:
-        hub = _open_hub(settings, registry, fetcher, observer)
+        hub = _open_hub(generations, observer)
         await _start(hub, settings)
         try:
             registry.disown(hub.instance)
-            yield Gateway(settings, settings.public_url or base_url(listener), registry, hub)
+            yield Gateway(settings, settings.public_url or base_url(listener), hub, generations)
         finally:
             await (hub.stop() if stop is None else hub.stop(min(_HUB_GRACE, 0.9 * stop.remaining())))
     finally:
         with suppress(TimeoutError):  # an agent's server may not let its connections close
             async with asyncio.timeout(_CLOSE_GRACE if stop is None else min(_CLOSE_GRACE, stop.remaining())):
-                await registry.aclose()
+                await generations.aclose()
 
 
 def server_of(
     gateway: Gateway, listener: socket.socket, ready: Callable[[], None], stop: ShutdownController | None = None
 ) -> "GatewayServer":
     """Return the gateway as a server, and start listening. Raises CliError."""
-    app = create_app(gateway.hub, gateway.registry, gateway.settings)
+    app = create_app(gateway.generations, gateway.hub)
     listen(listener)
     return GatewayServer(
         app,
-        gateway.settings,
+        gateway.generations,
         ready=ready,
         hub=gateway.hub,
         stop=stop or ShutdownController(gateway.settings.shutdown.grace),
     )
 
 
-def _open_hub(settings: Settings, registry: Registry, fetcher: Fetcher, observer: GatewayObserver) -> GatewayHub:
+def _open_hub(generations: Generations, observer: GatewayObserver) -> GatewayHub:
     try:
-        return open_hub(settings, registry, fetcher, observer=observer)
+        return open_hub(generations, observer)
     except FaultError as error:
         raise CliError(error.fault.message, code=USAGE) from None
 
@@ -271,9 +272,16 @@ class GatewayServer(uvicorn.Server):
     """Server of uvicorn with the shutdown of a gateway, and without its ten wake-ups per second."""
 
     def __init__(
-        self, app: Any, settings: Settings, *, ready: Callable[[], None], hub: GatewayHub, stop: ShutdownController
+        self,
+        app: Any,
+        generations: Generations,
+        *,
+        ready: Callable[[], None],
+        hub: GatewayHub,
+        stop: ShutdownController,
     ) -> None:
-        self.connections = make_table(settings, hub.observer)
+        settings = generations.current.settings
+        self.connections = ConnectionTable(settings, observer=hub.observer)
         super().__init__(
             uvicorn.Config(
                 app,
@@ -286,9 +294,14 @@ class GatewayServer(uvicorn.Server):
                 **protocol_options(settings, table=self.connections),
             )
         )
+        generations.on_change(self._apply)
         self._ready = ready
         self._hub = hub
         self._stop = stop
+
+    def _apply(self, generation: Generation) -> None:
+        self.connections.apply(generation.settings)
+        self.config.ws_max_size = generation.settings.limits.body
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -18,23 +18,20 @@ from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
-from babelgate.gateway.access.policy import AllowAll, Policy
+from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.agents.failover import ServerPool
-from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http.direct import DirectApp
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.blob_store import open_blobs
 
 log = logging.getLogger("babelgate")
 
-ALLOW_ALL: Final = AllowAll()
-"""Policy of a gateway without rules."""
 _VERSION: Final = version("babelgate")
 _STATUS: Final = {
     FaultCode.NOT_FOUND: 404,
@@ -49,19 +46,11 @@ _STATUS: Final = {
 _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
 
 
-def open_hub(
-    settings: Settings,
-    registry: Registry,
-    fetcher: Fetcher,
-    policy: Policy = ALLOW_ALL,
-    observer: GatewayObserver = NO_OBSERVER,
-) -> GatewayHub:
-    """Return a hub with the given settings, which is not started yet. `policy` decides on the runs of crons."""
+def open_hub(generations: Generations, observer: GatewayObserver = NO_OBSERVER) -> GatewayHub:
+    """Return a hub that is not started yet, and works with the current generation."""
+    settings, policy = generations.current.settings, generations.policy
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
-        limits=settings.limits,
-        retention=settings.retention,
-        patience=settings.recovery.patience,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
         crons={
@@ -69,15 +58,15 @@ def open_hub(
             for adapter in ADAPTERS
             for dialect, submit in adapter.crons.items()
         },
-        webhook_secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
-        webhook_retries=settings.webhooks.retries,
         power=settings.durability == "power",
         pooler=settings.pooler,
         standby=settings.standby,
         cluster=node_name(settings) if settings.is_shared else None,
         observer=observer,
     )
-    return create_hub(registry, settings.database, blobs, fetcher, options)
+    hub = create_hub(generations.hub_generation, settings.database, blobs, options)
+    generations.attach(hub)
+    return hub
 
 
 async def _submit_cron(
@@ -89,10 +78,12 @@ async def _submit_cron(
     cron: Cron,
     run_id: str,
 ) -> None:
-    """Submit a run of a cron through the guard. Raises the faults of `submit`."""
+    """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
+    `submit`."""
     if hub.observer.traces is not None:
         hub.observer.traces.leave()  # that of the request which has created or changed a cron
-    await submit(GuardedHub(hub, policy, protocol), Principal.of_owner(owner), cron, run_id)
+    principal = cron.principal or Principal.of_owner(owner)
+    await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
 
 def node_name(settings: Settings) -> str | None:
@@ -122,33 +113,37 @@ def register(handlers: Sequence[Any]) -> Litestar:
 
 
 def create_app(
-    hub: GatewayHub,
-    registry: Registry,
-    settings: Settings,
-    register: Callable[[Sequence[Any]], Litestar] = register,
-    policy: Policy = ALLOW_ALL,
+    generations: Generations, hub: GatewayHub, register: Callable[[Sequence[Any]], Litestar] = register
 ) -> GatewayMiddleware:
     """Return the gateway as an ASGI application. The caller starts and stops the hub.
 
-    Most of the time is spent in `register`, so tests that create many applications can replace it. `policy` decides
-    what each caller may do.
+    Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
-    handlers: list[Any] = [*_gateway_routes(hub, registry, GuardedHub(hub, policy, ""))]
+    policy = generations.policy
+    hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
+    own_hub = GuardedHub(hub, policy, "")
+
+    def can_discover(principal: Principal, agent: str, path: str) -> bool:
+        adapter = _adapter_of(path)
+        return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
+
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub)]
     for adapter in ADAPTERS:
-        handlers += adapter.routes(GuardedHub(hub, policy, adapter.name))
+        handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
         register(handlers),
-        settings,
-        default_agent=registry.default,
-        knows=registry.has_agent,
+        generations.front,
+        can_discover=can_discover,
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
-        observer=hub.observer,
+        streams=generations.streams,
+        has_context=generations.current.settings.log_format == "json",
+        observer=generations.observer,
     )
 
 
-def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub) -> Sequence[Any]:
+def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
     """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
 
     @get("/")
@@ -174,10 +169,12 @@ def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub
 
     @get("/readyz")
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+        registry = hub.registry
         registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
-        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all()}
+        visible = {info.name for info in guarded_hub.agents(caller(request).principal)}
+        agents = {f.info.name: _health(f, detailed=detailed) for f in registry.all() if f.info.name in visible}
         journal = "ok" if why is None else why if detailed else "failing"
         body: dict[str, Any] = {"status": "ok" if why is None else "failing", "journal": journal, "agents": agents}
         if hub.cluster is not None:

@@ -39,8 +39,12 @@ class Verifier:
         *,
         clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
+        previous: "Verifier | None" = None,
     ) -> None:
-        """Create the verifier. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
+        """Create the verifier. `clock` is the time since 1970, and `now` a steady clock, both in seconds.
+
+        Issuers whose settings are those of the `previous` verifier are taken from it, with their keys.
+        """
         self._clock = clock
         self._keys: dict[bytes, Principal] = {}
         for owner, keys in settings.keys.items():
@@ -53,8 +57,12 @@ class Verifier:
                     credential_id=key.digest.hex()[:8],
                     expires_at=key.expires_at,
                 )
-        self._issuers = {
-            each.issuer: TrustedIssuer(name, each, clock=clock, now=now) for name, each in settings.issuers.items()
+        earlier = dict[str, TrustedIssuer]() if previous is None else previous._issuers
+        self._issuers: dict[str, TrustedIssuer] = {
+            each.issuer: earlier[each.issuer]
+            if each.issuer in earlier and earlier[each.issuer].has_settings(name, each)
+            else TrustedIssuer(name, each, clock=clock, now=now)
+            for name, each in settings.issuers.items()
         }
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
         self.is_required = settings.has_credentials
@@ -81,6 +89,23 @@ class Verifier:
                 FaultCode.UNAUTHENTICATED, "The API key is not accepted: it has expired.", reason=INVALID_TOKEN
             )
         return principal
+
+    def find_current(self, principal: Principal, previous: "Verifier") -> Principal | None:
+        """Return the principal that a credential has now which the `previous` verifier has accepted.
+
+        Return None if the credential is no longer accepted. A token of an issuer whose settings have changed is not
+        accepted without another verification.
+        """
+        if principal.issuer:
+            is_same = self._find_issuer(principal.issuer) is previous._find_issuer(principal.issuer)
+            return principal if is_same else None
+        if not principal.credential_id:
+            return None if self.is_required else principal
+        same = (principal.subject, principal.credential_id)
+        return next((each for each in self._keys.values() if (each.subject, each.credential_id) == same), None)
+
+    def _find_issuer(self, name: str) -> TrustedIssuer | None:
+        return next((each for each in self._issuers.values() if each.name == name), None)
 
     def _refusal(self, *, is_sent: bool) -> FaultError:
         if not self._issuers:
@@ -118,7 +143,9 @@ class Verifier:
         keys = verified.issuer.keys
         return is_valid and keys.is_usable and verified.revision == keys.revision
 
-    async def aclose(self) -> None:
-        """Cancel the fetches of keys."""
+    async def aclose(self, successor: "Verifier | None" = None) -> None:
+        """Cancel the fetches of keys. The issuers that a `successor` has taken over stay open."""
+        used_ids = set[int]() if successor is None else {id(each) for each in successor._issuers.values()}
         for issuer in self._issuers.values():
-            await issuer.keys.aclose()
+            if id(issuer) not in used_ids:
+                await issuer.keys.aclose()

@@ -18,6 +18,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.listed import Listed
 from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.runs.schedule import find_next
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.cron_rows import (
@@ -55,14 +56,14 @@ class CronScheduler:
         self,
         journal: Journal,
         clock: Clock,
-        limits: Limits,
-        check_url: Callable[[str], Awaitable[object]],
+        limits: Callable[[], Limits],
+        check_url: CheckUrl,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create the scheduler.
 
-        `leads` returns True on the node of a cluster
-        that checks for due crons. If two nodes lead for a moment, a cron still runs only once.
+        `limits` returns the current limits. `leads` returns True on the node of a cluster that checks for due crons. If
+        two nodes lead for a moment, a cron still runs only once.
         """
         self._journal = journal
         self._clock = clock
@@ -193,8 +194,8 @@ class CronScheduler:
         return self._schedule(changed) if timed else changed
 
     async def _check(self, cron: Cron, webhook: str | None) -> None:
-        check_size(self._limits.metadata, cron.metadata)
-        check_size(self._limits.input, cron.request)
+        check_size(self._limits().metadata, cron.metadata)
+        check_size(self._limits().input, cron.request)
         if webhook is not None:
             await self._check_url(webhook)
 

@@ -93,6 +93,12 @@ class Slots:
         for agent, slots in [] if on else list(self._by_agent.items()):
             self._serve(agent, slots)
 
+    def refresh(self) -> None:
+        """Read the limits of all agents again, and start the runs for which there is room now."""
+        for agent, slots in list(self._by_agent.items()):
+            slots.limit = self._limit_of(agent)
+            self._serve(agent, slots)
+
     def close(self) -> None:
         """Stop starting runs permanently."""
         self._is_closed = True
@@ -114,9 +120,11 @@ class Slots:
     def _of(self, agent: str) -> _AgentSlots:
         slots = self._by_agent.get(agent)
         if slots is None:
-            try:
-                limit = self._find(agent).concurrency
-            except FaultError:  # removed from the configuration: its runs fail when they start
-                limit = None
-            slots = self._by_agent[agent] = _AgentSlots(limit)
+            slots = self._by_agent[agent] = _AgentSlots(self._limit_of(agent))
         return slots
+
+    def _limit_of(self, agent: str) -> int | None:
+        try:
+            return self._find(agent).concurrency
+        except FaultError:  # removed from the configuration: its runs fail when they start
+            return None

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final, cast
 
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.settings.access import find_access_doubts
 from babelgate.gateway.settings.model import Settings
 
 _KEY_LENGTH: Final = 16
@@ -28,6 +29,9 @@ def find_doubts(settings: Settings, written: JsonObject) -> Iterator[Advice]:
                 f"the key of entry {number} has {length} character{'s' if length > 1 else ''} and can be guessed: take "
                 f"{_KEY_LENGTH} or more, such as the output of `openssl rand -hex 32`",
             )
+    yield from find_access_doubts(
+        settings.access, agents=list(settings.agents), keys=list(settings.keys), issuers=list(settings.issuers)
+    )
     retention = written.get("retention")
     for name, value in cast("JsonObject", retention).items() if isinstance(retention, dict) else ():
         seconds = getattr(settings.retention, name, None)

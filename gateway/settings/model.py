@@ -23,6 +23,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
+from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
 from babelgate.gateway.settings.fields import (
     TOKEN,
@@ -407,6 +408,9 @@ class Settings(BaseSettings):
     both while you replace a key. Without `keys` and `issuers`, every caller is the owner `default`."""
     issuers: dict[IssuerName, IssuerSettings] = {}
     """Issuers of tokens (OpenID Connect, OAuth 2), by a name of your choice. A caller sends the token as a bearer."""
+    access: tuple[AccessRule, ...] = ()
+    """Rules that say which callers may do what. Without rules, every caller may do everything with its own data. With
+    rules, a caller may do only what one of them allows and none denies."""
     allow_anonymous: bool = False
     """True to listen on an address that other machines can reach although no API keys are configured."""
     hosts: Annotated[tuple[HostName, ...], NoDecode, BeforeValidator(parse_list)] = ()
@@ -431,6 +435,9 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    drain: Period = 300.0
+    """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
+    `5m`. Then they fail, and the connections to the agent are closed."""
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
 

@@ -5,6 +5,8 @@ Values are never shown. A member's name is replaced by its number if it may be a
 - a name in `keys`, because key and owner are easily swapped;
 - a name that does not look like one: `{Authorization:Bearer x}` lacks a space, and is one name without a value;
 - a name without a value.
+
+Rules of `access` are numbered, as in `access, rule 2`.
 """
 
 import os
@@ -12,7 +14,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, cast, get_args, get_origin
 
 from pydantic import BaseModel
 
@@ -52,9 +54,11 @@ def format_location(loc: Sequence[str], source: object, *, variable: bool = Fals
     for step in loc:
         members = [str(name) for name in cast("JsonObject", source)] if isinstance(source, dict) else []
         inner = _member(cast("object", source), step)
-        if _is_shown(step, above, inner, listed=isinstance(source, (list, tuple))):
-            between = "__" if variable else "."
-            text += (between if text else "") + (step.upper() if variable else step)
+        if above == "access" and step.isdigit():
+            text += f", rule {int(step) + 1}"
+        elif _is_shown(step, above, inner, listed=isinstance(source, (list, tuple))):
+            between = ", " if ", rule " in text else "__" if variable else "."
+            text += (between if text else "") + (step.upper() if variable and between == "__" else step)
         else:
             text += f"{', ' if text else ''}entry {members.index(step) + 1 if step in members else '?'}"
         source, above = inner, step
@@ -98,8 +102,9 @@ def keys_of(loc: Sequence[str]) -> Sequence[str]:
     model: Any = Settings
     for step in loc:
         fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
-        annotation = fields[step].annotation if step in fields else next(iter(get_args(model)[1:]), None)
-        model = annotation
+        arguments = get_args(model)
+        item = arguments[0] if get_origin(model) is tuple else next(iter(arguments[1:]), None)
+        model = fields[step].annotation if step in fields else item
     return tuple(model.model_fields) if isinstance(model, type) and issubclass(model, BaseModel) else ()
 
 

@@ -1,6 +1,6 @@
 """Assistants in the database: one row per assistant with the version in use, and one row per version."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -28,7 +28,8 @@ _ROW, _VERSION = table_of(AssistantRow), table_of(AssistantVersionRow)
 
 
 class AssistantStore:
-    def __init__(self, journal: Journal, clock: Clock, limits: Limits) -> None:
+    def __init__(self, journal: Journal, clock: Clock, limits: Callable[[], Limits]) -> None:
+        """Create a store over a journal. `limits` returns the current limits."""
         self._journal = journal
         self._clock = clock
         self._limits = limits
@@ -105,9 +106,10 @@ class AssistantStore:
         return await self._journal.query(_get_version, owner, assistant_id, version)
 
     def _check(self, assistant: Assistant) -> None:
-        check_size(self._limits.metadata, assistant.metadata)
+        limits = self._limits()
+        check_size(limits.metadata, assistant.metadata)
         sized = (assistant.name, assistant.description, assistant.config, assistant.context)
-        check_size(self._limits.input, *sized)
+        check_size(limits.input, *sized)
 
 
 def _not_found(assistant_id: str) -> FaultError:

@@ -96,6 +96,8 @@ def _is_match(cron: Cron, query: CronQuery) -> bool:
     filters = {"assistant_id": query.assistant_id, "thread_id": query.thread_id, "enabled": query.enabled}
     if any(wanted is not None and getattr(cron, name) != wanted for name, wanted in filters.items()):
         return False
+    if query.agents is not None and cron.agent not in query.agents:
+        return False
     return has_members(cron.metadata, query.metadata)
 
 

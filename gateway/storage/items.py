@@ -72,8 +72,8 @@ _SWEEP: Final = delete(_ITEM).where(tuple_(*_KEY).in_(_EXPIRED))
 
 
 class ItemStore:
-    def __init__(self, journal: Journal, clock: Clock, limit: int) -> None:
-        """Create a store over a journal. `limit` = maximum size of one value, in bytes."""
+    def __init__(self, journal: Journal, clock: Clock, limit: Callable[[], int]) -> None:
+        """Create a store over a journal. `limit` returns the maximum size of one value, in bytes."""
         self._journal = journal
         self._limit = limit
         self._clock = clock
@@ -92,7 +92,7 @@ class ItemStore:
             raise FaultError(FaultCode.INVALID, "namespace: must have at least one label")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: must not be empty")
-        check_size(self._limit, value)
+        check_size(self._limit(), value)
         if ttl is not None and not 0 < ttl <= _MAX_NUMBER // 1_000_000:
             raise FaultError(FaultCode.INVALID, "ttl: must be positive, and shorter than 100,000 years")
         span = None if ttl is None else ttl * 1_000_000

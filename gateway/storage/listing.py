@@ -34,6 +34,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import RunFilter, TaskFilter, ThreadFilter, ThreadOrder
 from babelgate.canonical.json import has_members
 from babelgate.canonical.listed import Listed
+from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Run, Task, Thread, ThreadStatus, ThreadView
 from babelgate.gateway.storage import queries
@@ -41,7 +42,7 @@ from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.prepared import stream_rows
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import OPEN, PASSING, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.tables import OPEN, PASSING, BlobUseRow, EventRow, RunRow, TallyRow, TaskRow, ThreadRow
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -54,7 +55,7 @@ _ROWS: Final = 100
 """Maximum number of rows of one batch. Chosen."""
 
 _THREAD, _TASK, _RUN, _EVENT = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow), table_of(EventRow)
-_TALLY = table_of(TallyRow)
+_TALLY, _USE = table_of(TallyRow), table_of(BlobUseRow)
 
 _ORDERS: Final[Mapping[ThreadOrder, Sequence[ColumnElement[Any]]]] = {
     "thread_id": (_THREAD.c.thread_id,),
@@ -136,7 +137,14 @@ def _conditions(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
         conditions.append(_THREAD.c.thread_id.in_(where.ids))
     if where.status is not None:
         conditions.append(_THREAD.c.status == where.status)
+    if where.agents is not None:
+        conditions.append(has_only_agents(where.agents))
     return conditions
+
+
+def has_only_agents(agents: Set[str]) -> ColumnElement[bool]:
+    """Return the condition that no other agent ran on a thread."""
+    return ~exists().where(_TASK.c.thread_pk == _THREAD.c.pk, _TASK.c.agent.not_in(sorted(agents)))
 
 
 def _matching(
@@ -185,6 +193,8 @@ def runs(connection: Connection, owner: str, where: RunFilter, *, limit: int, of
     conditions: list[ColumnElement[bool]] = [_RUN.c.removed == false()]
     if where.agent is not None:
         conditions.append(_RUN.c.agent == where.agent)
+    if where.agents is not None:
+        conditions.append(_RUN.c.agent.in_(sorted(where.agents)))
     if where.status is not None:
         conditions.append(_RUN.c.status.in_([str(status) for status in where.status]))
     wanted = select(_RUN.c.run_id, _RUN.c.body if where.metadata else func.length(_RUN.c.body))
@@ -222,6 +232,8 @@ def tasks(
     conditions: list[ColumnElement[bool]] = [_TASK.c.owner == owner]
     if where.agent is not None:
         conditions.append(_TASK.c.agent == where.agent)
+    if where.agents is not None:
+        conditions.append(_TASK.c.agent.in_(sorted(where.agents)))
     if where.thread_id is not None:
         pk = queries.thread_key(connection, owner, where.thread_id)
         conditions.append(_TASK.c.thread_pk == (0 if pk is None else pk))
@@ -235,7 +247,7 @@ def tasks(
     if where.changed_after is not None:
         conditions.append(_TASK.c.changed_at >= where.changed_after)
     is_listed = _TASK.c.thread_pk.not_in(_ephemeral_keys(owner))
-    if len(conditions) == 1 + (where.agent is not None):
+    if where.agents is None and len(conditions) == 1 + (where.agent is not None):
         total = _tally(connection, owner, "task", where.agent)
         if not where.stateless:
             total -= connection.execute(counted.where(*conditions, ~is_listed)).scalar_one()
@@ -261,9 +273,14 @@ def _ephemeral_keys(owner: str) -> Select[tuple[int]]:
     return select(_THREAD.c.pk).where(passing, _THREAD.c.ephemeral, _THREAD.c.owner == owner)
 
 
-def tasks_active_at(connection: Connection, owner: str, moment: int, slack: int, limit: int) -> list[Task]:
-    """Return tasks that existed at a moment and changed after it, the earliest change first."""
-    conditions = (_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack)
+def tasks_active_at(
+    connection: Connection, owner: str, moment: int, slack: int, limit: int, agents: Set[str] | None
+) -> list[Task]:
+    """Return tasks that existed at a moment and changed after it, the earliest change first. `agents` selects those of
+    some agents."""
+    conditions = [_TASK.c.owner == owner, _TASK.c.changed_at >= moment - slack, _TASK.c.created_at <= moment + slack]
+    if agents is not None:
+        conditions.append(_TASK.c.agent.in_(sorted(agents)))
     selected = select(_TASK.c.body).where(*conditions).order_by(_TASK.c.changed_at, _TASK.c.task_id).limit(limit)
     return [decode_row(Task, body) for (body,) in connection.execute(selected)]
 
@@ -271,6 +288,18 @@ def tasks_active_at(connection: Connection, owner: str, moment: int, slack: int,
 def tasks_at(connection: Connection, owner: str, *, keys: Sequence[str]) -> dict[str, Task]:
     selected = select(_TASK.c.task_id, _TASK.c.body).where(_TASK.c.owner == owner, _TASK.c.task_id.in_(keys))
     return {task_id: decode_row(Task, body) for task_id, body in connection.execute(selected)}
+
+
+def file(connection: Connection, owner: str, blob: str, agents: Set[str] | None = None) -> FilePart | None:
+    """Return the description of a stored file by one of the owner's threads that name it, or None. `agents` excludes
+    threads on which other agents ran."""
+    conditions = [_THREAD.c.owner == owner, _USE.c.blob == blob]
+    if agents is not None:
+        conditions.append(has_only_agents(agents))
+    body = connection.execute(
+        select(_USE.c.body).join(_THREAD, _THREAD.c.pk == _USE.c.thread_pk).where(*conditions).limit(1)
+    ).scalar()
+    return None if body is None else decode_row(FilePart, body)
 
 
 def _cursor(text: str) -> tuple[int, str]:

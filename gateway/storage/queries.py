@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, TextClause, exists, false, func, or_, select, text
 
 from babelgate.canonical.hub import Scope, Webhook
-from babelgate.canonical.message import FilePart
 from babelgate.canonical.state import ENDED, WAITING, RunStatus
 from babelgate.canonical.thread import Interrupt, Run, Task, Thread
 from babelgate.gateway.storage.short_form import decode_row
@@ -140,15 +139,12 @@ def aliases(connection: Connection, owner: str, protocol: str, thread_ids: Seque
     return {row.thread_id: row.alias for row in rows}
 
 
-def file(connection: Connection, owner: str, blob: str) -> FilePart | None:
-    """Return the description of a stored file by one of the owner's threads that name it, or None."""
-    body = connection.execute(
-        select(_USE.c.body)
-        .join(_THREAD, _THREAD.c.pk == _USE.c.thread_pk)
-        .where(_THREAD.c.owner == owner, _USE.c.blob == blob)
-        .limit(1)
-    ).scalar()
-    return None if body is None else decode_row(FilePart, body)
+def agents_of(connection: Connection, owner: str, thread_id: str) -> list[str]:
+    """Return the names of the agents that have run on a thread."""
+    pk = thread_key(connection, owner, thread_id)
+    if pk is None:
+        return []
+    return list(connection.execute(select(_TASK.c.agent).where(_TASK.c.thread_pk == pk).distinct()).scalars())
 
 
 def blobs_in_use(connection: Connection) -> set[str]:

@@ -44,8 +44,10 @@ class JournalReads(LogReader):
         tasks = listing.create_listing(self._journal, places, partial(listing.tasks_at, owner=owner))
         return TaskPage(tasks=tasks, next_cursor=next_cursor, total=total)
 
-    async def tasks_active_at(self, owner: str, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
-        return await self._journal.query(listing.tasks_active_at, owner, moment, slack, limit)
+    async def tasks_active_at(
+        self, owner: str, moment: int, *, slack: int, limit: int, agents: Set[str] | None = None
+    ) -> Sequence[Task]:
+        return await self._journal.query(listing.tasks_active_at, owner, moment, slack, limit, agents)
 
     async def chain(self, owner: str, task_id: str) -> Sequence[Task]:
         chain = await self._journal.query(queries.chain, owner, task_id)
@@ -181,12 +183,20 @@ class JournalReads(LogReader):
     async def records(self, owner: str, scope: Scope, after: int = 0, *, inline: bool = False) -> Sequence[Record]:
         return [record async for some in self.log(owner, scope, after, inline=inline) for record in some]
 
-    async def file(self, owner: str, blob: str) -> FilePart:
-        part = await self._journal.query(queries.file, owner, blob)
+    async def agents_of(self, owner: str, thread_id: str) -> Sequence[str]:
+        """Return the names of the agents that have run on a thread, or an empty list if there is no such thread."""
+        return await self._journal.query(queries.agents_of, owner, thread_id)
+
+    async def file(self, owner: str, blob: str, agents: Set[str] | None = None) -> FilePart:
+        """Return a stored file. `agents` excludes threads on which other agents ran. Raises not_found."""
+        part = await self._journal.query(listing.file, owner, blob, agents)
         return await self._blobs.load(_require_found(part, "No such file"))
 
-    async def file_pieces(self, owner: str, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
-        part = _require_found(await self._journal.query(queries.file, owner, blob), "No such file")
+    async def file_pieces(
+        self, owner: str, blob: str, agents: Set[str] | None = None
+    ) -> tuple[FilePart, AsyncGenerator[bytes]]:
+        """Return a stored file and its bytes. `agents` excludes threads on which other agents ran. Raises not_found."""
+        part = _require_found(await self._journal.query(listing.file, owner, blob, agents), "No such file")
         size = await self._blobs.size(blob)
         return part.replace(size=size), self._blobs.pieces(blob)
 

@@ -102,5 +102,5 @@ def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
         run = get_context().get(RUN)
     if run is None:
         return None
-    agent = hub.registry.get(run.agent).agent
+    agent = hub.registry.get_for_run(run.agent).agent
     return None if agent is None or isinstance(agent, ServerPool) else run

@@ -42,9 +42,11 @@ class Switch:
     """Policy that denies one operation."""
 
     denied: Operation | None = None
-    has_rules_by_agent: bool = False
     protocols: set[str] = field(default_factory=set[str])
     """Protocols of the denied calls."""
+
+    def has_rules_by_agent(self, principal: Principal, operation: Operation, protocol: str) -> bool:
+        return False
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
         if operation == self.denied:

@@ -10,6 +10,7 @@ from litestar.routes import HTTPRoute
 
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.http.app import create_app
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.observe import NO_OBSERVER
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.knowledge import prefixed
@@ -150,7 +151,7 @@ def _table() -> tuple[Route, ...]:
     Litestar cannot register a segment such as `{task_id}:cancel`. The adapter parses such segments itself, so those
     routes are added here by hand.
     """
-    app = create_app(UNOPENED_HUB, Registry([]), Settings()).app
+    app = create_app(Generations(Settings(), Registry([])), UNOPENED_HUB).app
     found: set[Route] = set()
     for route in app.routes:
         if not isinstance(route, HTTPRoute):

@@ -1,7 +1,7 @@
 """Headers of error responses in all protocols: the time of a retry, and how to authenticate."""
 
 from babelgate.canonical import Fault, FaultCode
-from babelgate.canonical.fault import INVALID_TOKEN
+from babelgate.canonical.fault import INSUFFICIENT_SCOPE, INVALID_TOKEN
 
 
 def fault_headers(fault: Fault) -> dict[str, str]:
@@ -13,4 +13,7 @@ def fault_headers(fault: Fault) -> dict[str, str]:
         # RFC 6750, 3.1: a request without a credential gets no error code.
         is_invalid = fault.details.get("reason") == INVALID_TOKEN
         headers["WWW-Authenticate"] = f'Bearer error="{INVALID_TOKEN}"' if is_invalid else "Bearer"
+    if fault.code is FaultCode.FORBIDDEN and fault.details.get("reason") == INSUFFICIENT_SCOPE:
+        scopes = " ".join(fault.details["scopes"])
+        headers["WWW-Authenticate"] = f'Bearer error="{INSUFFICIENT_SCOPE}", scope="{scopes}"'
     return headers

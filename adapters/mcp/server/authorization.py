@@ -59,13 +59,13 @@ def _contains(audience: str, url: str) -> bool:
 
 
 def challenge_headers(fault: Fault, request: Request[Any, Any, Any]) -> dict[str, str]:
-    """Return the headers of a refused request: for a missing or invalid credential with the URL of the metadata
-    (SPEC/basic/authorization, Access Token Usage)."""
+    """Return the headers of a refused request: for a missing or invalid credential, and for a token that needs more
+    scopes, with the URL of the metadata (SPEC/basic/authorization, Access Token Usage and Scope Challenge Handling)."""
     headers, accepted = fault_headers(fault), authentication(request)
     is_about_origin = fault.details.get("reason") == ORIGIN
-    if fault.code is FaultCode.UNAUTHENTICATED and accepted.issuers and not is_about_origin:
+    if "WWW-Authenticate" in headers and accepted.issuers and not is_about_origin:
         parameters = [f'resource_metadata="{base_url(request)}{METADATA_PATHS[1]}"']
-        if accepted.scopes:
+        if accepted.scopes and fault.code is FaultCode.UNAUTHENTICATED:
             parameters.append(f'scope="{" ".join(accepted.scopes)}"')
         challenge = headers["WWW-Authenticate"]
         headers["WWW-Authenticate"] = f"{challenge}{',' if '=' in challenge else ''} {', '.join(parameters)}"

@@ -45,6 +45,7 @@ from babelgate.canonical import (
     Task,
     TaskState,
 )
+from babelgate.canonical.fault import INSUFFICIENT_SCOPE
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
@@ -147,6 +148,18 @@ class ToolCalls:
         """Return all tools in their wire form."""
         tools = self._tools(who)
         return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
+
+    def check(self, who: Caller, name: object) -> None:
+        """Check a call before its response begins: the status of the response to a token that needs more scopes is 403
+        (SPEC/basic/authorization, Scope Challenge Handling). Raises forbidden."""
+        tool = self._tools(who).get(name) if isinstance(name, str) and who.principal.issuer else None
+        if tool is None:
+            return
+        try:
+            self._hub.check_submit(who.principal, tool.info.name)
+        except FaultError as error:
+            if error.fault.details.get("reason") == INSUFFICIENT_SCOPE:
+                raise
 
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None

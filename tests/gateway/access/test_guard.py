@@ -20,7 +20,7 @@ from tests.submissions import make
 
 ALICE = Principal(subject="key:alice", owner="alice")
 METHODS: list[Any] = [(part, name) for part, protocol in PORT.items() for name in methods_of(protocol)]
-WITHOUT_OWNER = {"agents", "agent", "introspectable_agent", "find_schema_error", "fetch"}
+WITHOUT_OWNER = {"agents", "agent", "introspectable_agent", "find_schema_error", "fetch", "check_submit"}
 """Methods of the hub that concern the data of no owner."""
 
 
@@ -56,10 +56,13 @@ class Recorder:
     denied: frozenset[Operation] = frozenset()
     agents: frozenset[str] | None = None
     """Names of the agents to which the denial applies; None means all."""
-    has_rules_by_agent: bool = False
+    is_by_agent: bool = False
     checks: list[tuple[Principal, Operation, str, str]] = field(
         default_factory=list[tuple[Principal, Operation, str, str]]
     )
+
+    def has_rules_by_agent(self, principal: Principal, operation: Operation, protocol: str) -> bool:
+        return self.is_by_agent
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
         self.checks.append((principal, operation, agent, protocol))

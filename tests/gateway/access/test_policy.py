@@ -8,4 +8,4 @@ def test_a_gateway_without_rules_allows_every_operation() -> None:
     policy = AllowAll()
     for operation in OPERATIONS:
         policy.check(Principal.of_owner("alice"), operation, "echo", "acp")
-    assert not policy.has_rules_by_agent
+        assert not policy.has_rules_by_agent(Principal.of_owner("alice"), operation, "acp")

@@ -122,7 +122,7 @@ def test_no_query_of_a_reader_scans_a_table(tmp_path: Path) -> None:
         queries.open_interrupts(connection, "o", "t")
         queries.thread_of(connection, "o", "p", "a", "x")
         queries.aliases(connection, "o", "p", ["t"])
-        queries.file(connection, "o", "b")
+        listing.file(connection, "o", "b")
         queries.blobs_in_use(connection)
         queries.live_runs(connection)
         queries.open_tasks(connection)

@@ -1,0 +1,193 @@
+"""Gate: the checks of the calls to one part of the hub's port.
+
+A rule may apply to some agents only. What it means for a call depends on what the call concerns:
+
+- An agent, a task or a run: the operation must be allowed for its agent.
+- A whole thread, such as its log, its state or its metadata: the operation must be allowed for every agent that has
+  run on it.
+- A list: it contains only what the caller may read, and its totals and pages count nothing else.
+- A file: one of the threads that name it must be readable.
+- Anything else, such as an item of the store or a thread without runs: the operation must be allowed for some agent.
+
+An agent that the caller cannot discover looks as if it did not exist. So do its tasks, runs and threads, if the caller
+may not use them.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from babelgate.canonical.event import Record, TaskCreated
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.hub import Scope
+from babelgate.canonical.principal import Operation, Principal
+from babelgate.gateway.access.operations import Operations, Part
+from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.agents.registry import unknown_agent
+from babelgate.gateway.hub import GatewayHub
+
+T = TypeVar("T")
+LogRead = Callable[[str], AsyncGenerator[Sequence[Record]]]
+"""Function that reads the log of a thread of an owner."""
+
+
+class Gate:
+    """Check of the calls to one part of the port."""
+
+    def __init__(self, part: Part, hub: GatewayHub, policy: Policy, protocol: str, operations: Operations) -> None:
+        self._part = part
+        self._hub = hub
+        self._policy = policy
+        self._protocol = protocol
+        self._operations = operations.get(part, {})
+
+    def check(self, principal: Principal, method: str, agent: str = "") -> None:
+        """Check a call to a method. Raises forbidden."""
+        self._policy.check(principal, self._operation(method), agent, self._protocol)
+
+    def _operation(self, method: str) -> Operation:
+        operation = self._operations.get(method)
+        if operation is None:
+            raise FaultError(
+                FaultCode.FORBIDDEN, f"The gateway permits no call of {self._part}.{method}: it has no operation."
+            )
+        return operation
+
+    def has_rules_by_agent(self, principal: Principal, method: str) -> bool:
+        """Return True if the decision on a call can depend on the agent. Raises forbidden if the method has no
+        operation."""
+        return self._policy.has_rules_by_agent(principal, self._operation(method), self._protocol)
+
+    def is_allowed(self, principal: Principal, method: str, agent: str) -> bool:
+        """Return whether the policy allows a call to a method. Raises forbidden if the method has no operation."""
+        return self._is_allowed(principal, self._operation(method), agent)
+
+    def _is_allowed(self, principal: Principal, operation: Operation, agent: str) -> bool:
+        return self._find_refusal(principal, operation, agent) is None
+
+    def _find_refusal(self, principal: Principal, operation: Operation, agent: str) -> FaultError | None:
+        try:
+            self._policy.check(principal, operation, agent, self._protocol)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.FORBIDDEN:
+                raise
+            return error
+        return None
+
+    # Agents
+
+    def check_agent(self, principal: Principal, method: str, name: str) -> str:
+        """Check a call to an agent, and return the name of the agent. Raises forbidden, and not_found for an agent that
+        the caller cannot discover."""
+        agent = self._hub.agent(name).name
+        refusal = self._find_refusal(principal, self._operation(method), agent)
+        if not self._is_allowed(principal, "discover", agent):
+            raise unknown_agent(name)
+        if refusal is not None:
+            raise refusal
+        return agent
+
+    def agents(self, principal: Principal, method: str) -> frozenset[str] | None:
+        """Return the names of the agents for which a call is allowed, or None for all. Raises forbidden."""
+        self.check(principal, method)
+        if not self.has_rules_by_agent(principal, method):
+            return None
+        return frozenset(info.name for info in self._hub.agents() if self.is_allowed(principal, method, info.name))
+
+    def check_object(self, principal: Principal, method: str, agent: str, missing: str) -> None:
+        """Check a call to a method on an object of an agent. Raises forbidden, and not_found with the text `missing` if
+        the caller cannot discover the agent."""
+        try:
+            self.check(principal, method, agent)
+        except FaultError:
+            if agent and not self._is_allowed(principal, "discover", agent):
+                raise FaultError(FaultCode.NOT_FOUND, missing) from None
+            raise
+
+    def is_visible(self, principal: Principal, method: str, agent: str, missing: str) -> bool:
+        """Check a call as `check_object` does, but return False and not an error if the object looks as if it did not
+        exist. Raises forbidden."""
+        try:
+            self.check_object(principal, method, agent, missing)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    # Tasks and runs
+
+    async def check_task(self, principal: Principal, task_id: str, *methods: str) -> None:
+        """Check a call of these methods on a task. Raises forbidden. If the policy depends on agents, also raises
+        not_found."""
+        agent = ""
+        if any(self.has_rules_by_agent(principal, method) for method in methods):
+            agent = (await self._hub.reads.task(principal.owner, task_id)).agent
+        for method in methods:
+            self.check_object(principal, method, agent, f"Task {task_id} not found")
+
+    async def check_run(self, principal: Principal, run_id: str, *methods: str) -> None:
+        """Check a call of these methods on a run. Raises forbidden. If the policy depends on agents, also raises
+        not_found."""
+        agent = ""
+        if any(self.has_rules_by_agent(principal, method) for method in methods):
+            agent = (await self._hub.reads.run(principal.owner, run_id)).agent
+        for method in methods:
+            self.check_object(principal, method, agent, f"Run {run_id} not found")
+
+    # Threads
+
+    async def check_thread(
+        self, principal: Principal, thread_id: str, method: str, besides: Iterable[str] = ()
+    ) -> None:
+        """Check a call of a method on a whole thread. Agents in `besides` need no permission.
+
+        Raises forbidden, and not_found if an agent ran on it that the caller cannot discover.
+        """
+        if not self.has_rules_by_agent(principal, method):
+            self.check(principal, method)
+            return
+        agents = set(await self._hub.reads.agents_of(principal.owner, thread_id)) - set(besides)
+        for agent in sorted(agents) or ("",):
+            self.check_object(principal, method, agent, f"Thread {thread_id} not found")
+
+    async def read_thread(
+        self, principal: Principal, thread_id: str, method: str, read: Callable[[str], Awaitable[T]]
+    ) -> T:
+        """Return what a method reads of a whole thread. Raises the faults of the method, and those of `check_thread`.
+
+        The thread is checked after it was read, because a run of another agent may start meanwhile.
+        """
+        self.check(principal, method)
+        value = await read(principal.owner)
+        await self.check_thread(principal, thread_id, method)
+        return value
+
+    def read_log(
+        self, principal: Principal, scope: Scope, method: str, read: LogRead
+    ) -> AsyncGenerator[Sequence[Record]]:
+        """Return the records that a method reads. Raises forbidden, at once or when the first record is read."""
+        self.check(principal, method)
+        if not self.has_rules_by_agent(principal, method):
+            return read(principal.owner)
+        return self._read_checked(principal, scope, method, read)
+
+    async def _read_checked(
+        self, principal: Principal, scope: Scope, method: str, read: LogRead
+    ) -> AsyncGenerator[Sequence[Record]]:
+        """Yield the records of a scope. The reader of a thread gets an error when an agent begins to run on it that the
+        caller may not read."""
+        match scope.kind, scope.id:
+            case "task", str(task_id):
+                await self.check_task(principal, task_id, method)
+            case "run", str(run_id):
+                await self.check_run(principal, run_id, method)
+            case _:
+                await self.check_thread(principal, scope.thread_id, method)
+        missing = f"Thread {scope.thread_id} not found"
+        async with aclosing(read(principal.owner)) as batches:
+            async for batch in batches:
+                for record in batch:
+                    if type(record.event) is TaskCreated:
+                        self.check_object(principal, method, record.event.agent, missing)
+                yield batch

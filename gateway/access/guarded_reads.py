@@ -1,0 +1,219 @@
+"""Guarded reads of threads, tasks, runs, logs and files."""
+
+from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
+from dataclasses import replace
+from functools import partial
+
+from babelgate.canonical.event import Record, RunCreated
+from babelgate.canonical.hub import (
+    RunFilter,
+    RunPage,
+    S,
+    Scope,
+    TaskFilter,
+    TaskPage,
+    ThreadFilter,
+    ThreadOrder,
+    Turn,
+    Webhook,
+)
+from babelgate.canonical.listed import Listed
+from babelgate.canonical.message import FilePart
+from babelgate.canonical.principal import Principal
+from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadView
+from babelgate.gateway.access.gate import Gate
+from babelgate.gateway.hub import GatewayHub
+
+
+class GuardedReads:
+    """Guarded `babelgate.canonical.hub.Reads`."""
+
+    def __init__(self, hub: GatewayHub, gate: Gate) -> None:
+        self._hub = hub
+        self._gate = gate
+
+    async def task(self, principal: Principal, task_id: str) -> Task:
+        task = await self._hub.reads.task(principal.owner, task_id)
+        self._gate.check_object(principal, "task", task.agent, f"Task {task_id} not found")
+        return task
+
+    async def run(self, principal: Principal, run_id: str) -> Run:
+        run = await self._hub.reads.run(principal.owner, run_id)
+        self._gate.check_object(principal, "run", run.agent, f"Run {run_id} not found")
+        return run
+
+    async def run_input(self, principal: Principal, run: Run) -> RunCreated:
+        self._gate.check_object(principal, "run_input", run.agent, f"Run {run.run_id} not found")
+        return await self._hub.reads.run_input(principal.owner, run)
+
+    async def runs(self, principal: Principal, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
+        if where.agent is not None:
+            self._gate.check(principal, "runs", where.agent)
+        elif (agents := self._gate.agents(principal, "runs")) is not None:
+            where = replace(where, agents=agents)
+        return await self._hub.reads.runs(principal.owner, where, limit=limit, offset=offset)
+
+    async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
+        read = partial(self._hub.reads.last_begun, thread_id=thread_id, ended_before=ended_before)
+        return await self._gate.read_thread(principal, thread_id, "last_begun", read)
+
+    async def run_page(
+        self, principal: Principal, thread_id: str, agent: str, *, limit: int, offset: int = 0
+    ) -> RunPage | None:
+        self._gate.check(principal, "run_page", agent)
+        read = partial(self._hub.reads.run_page, thread_id=thread_id, agent=agent, limit=limit, offset=offset)
+        return await self._gate.read_thread(principal, thread_id, "run_page", read)
+
+    async def turns(
+        self,
+        principal: Principal,
+        thread_id: str,
+        *,
+        limit: int,
+        beyond: int | None = None,
+        descending: bool = True,
+    ) -> Sequence[Turn]:
+        reads = self._hub.reads
+        read = partial(reads.turns, thread_id=thread_id, limit=limit, beyond=beyond, descending=descending)
+        return await self._gate.read_thread(principal, thread_id, "turns", read)
+
+    def turn_log(
+        self, principal: Principal, thread_id: str, turns: Sequence[Turn], *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        read = partial(self._hub.reads.turn_log, thread_id=thread_id, turns=turns, inline=inline)
+        return self._gate.read_log(principal, Scope(thread_id), "turn_log", read)
+
+    async def removed_messages(self, principal: Principal, thread_id: str) -> Set[str]:
+        read = partial(self._hub.reads.removed_messages, thread_id=thread_id)
+        return await self._gate.read_thread(principal, thread_id, "removed_messages", read)
+
+    async def thread(self, principal: Principal, thread_id: str) -> Thread:
+        read = partial(self._hub.reads.thread, thread_id=thread_id)
+        return await self._gate.read_thread(principal, thread_id, "thread", read)
+
+    async def thread_view(self, principal: Principal, thread_id: str) -> ThreadView:
+        read = partial(self._hub.reads.thread_view, thread_id=thread_id)
+        return await self._gate.read_thread(principal, thread_id, "thread_view", read)
+
+    async def threads(
+        self,
+        principal: Principal,
+        where: ThreadFilter,
+        *,
+        limit: int,
+        offset: int = 0,
+        order: ThreadOrder = "created_at",
+        descending: bool = True,
+    ) -> Listed[ThreadView]:
+        where = self._limit_threads(principal, "threads", where)
+        return await self._hub.reads.threads(
+            principal.owner, where, limit=limit, offset=offset, order=order, descending=descending
+        )
+
+    async def count_threads(self, principal: Principal, where: ThreadFilter) -> int:
+        where = self._limit_threads(principal, "count_threads", where)
+        return await self._hub.reads.count_threads(principal.owner, where)
+
+    def _limit_threads(self, principal: Principal, method: str, where: ThreadFilter) -> ThreadFilter:
+        """Return a filter for the threads that the caller may read. Raises forbidden."""
+        if where.agent is not None:
+            self._gate.check(principal, method, where.agent)
+        agents = self._gate.agents(principal, method)
+        return where if agents is None else replace(where, agents=agents)
+
+    async def thread_of(self, principal: Principal, protocol: str, agent: str, alias: str) -> str | None:
+        self._gate.check(principal, "thread_of", agent)
+        return await self._hub.reads.thread_of(principal.owner, protocol, agent, alias)
+
+    async def aliases(self, principal: Principal, protocol: str, thread_ids: Sequence[str]) -> Mapping[str, str]:
+        self._gate.check(principal, "aliases")
+        return await self._hub.reads.aliases(principal.owner, protocol, thread_ids)
+
+    async def open_interrupts(self, principal: Principal, task_id: str) -> Sequence[Interrupt]:
+        await self._gate.check_task(principal, task_id, "open_interrupts")
+        return await self._hub.reads.open_interrupts(principal.owner, task_id)
+
+    async def known_interrupts(self, principal: Principal, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
+        read = partial(self._hub.reads.known_interrupts, thread_id=thread_id, interrupt_ids=interrupt_ids)
+        return await self._gate.read_thread(principal, thread_id, "known_interrupts", read)
+
+    async def tasks(
+        self, principal: Principal, where: TaskFilter, *, limit: int, cursor: str | None = None
+    ) -> TaskPage:
+        if where.agent is not None:
+            self._gate.check(principal, "tasks", where.agent)
+        elif (agents := self._gate.agents(principal, "tasks")) is not None:
+            where = replace(where, agents=agents)
+        return await self._hub.reads.tasks(principal.owner, where, limit=limit, cursor=cursor)
+
+    async def tasks_active_at(self, principal: Principal, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
+        agents = self._gate.agents(principal, "tasks_active_at")
+        return await self._hub.reads.tasks_active_at(principal.owner, moment, slack=slack, limit=limit, agents=agents)
+
+    async def chain(self, principal: Principal, task_id: str) -> Sequence[Task]:
+        tasks = await self._hub.reads.chain(principal.owner, task_id)
+        for agent in {task.agent for task in tasks}:
+            self._gate.check_object(principal, "chain", agent, f"Task {task_id} not found")
+        return tasks
+
+    async def records(
+        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> Sequence[Record]:
+        if not self._gate.has_rules_by_agent(principal, "records"):
+            self._gate.check(principal, "records")
+            return await self._hub.reads.records(principal.owner, scope, after, inline=inline)
+        read = partial(self._hub.reads.log, scope=scope, after=after, inline=inline)
+        batches = self._gate.read_log(principal, scope, "records", read)
+        return [record async for batch in batches for record in batch]
+
+    def log(
+        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        read = partial(self._hub.reads.log, scope=scope, after=after, inline=inline)
+        return self._gate.read_log(principal, scope, "log", read)
+
+    async def logs(
+        self, principal: Principal, task_ids: Sequence[str], *, inline: bool = False
+    ) -> Mapping[str, Sequence[Record]]:
+        self._gate.check(principal, "logs")
+        if self._gate.has_rules_by_agent(principal, "logs"):
+            tasks = [await self._hub.reads.task(principal.owner, task_id) for task_id in task_ids]
+            task_ids = [task.task_id for task in tasks if self._gate.is_allowed(principal, "logs", task.agent)]
+        return await self._hub.reads.logs(principal.owner, task_ids, inline=inline)
+
+    async def snapshot(
+        self,
+        principal: Principal,
+        thread_id: str,
+        name: Hashable,
+        empty: Callable[[], S],
+        *,
+        until: int | None = None,
+        inline: bool = False,
+    ) -> S:
+        async def read(owner: str) -> S:
+            return await self._hub.reads.snapshot(owner, thread_id, name, empty, until=until, inline=inline)
+
+        return await self._gate.read_thread(principal, thread_id, "snapshot", read)
+
+    def follow(
+        self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
+    ) -> AsyncGenerator[Sequence[Record]]:
+        read = partial(self._hub.reads.follow, scope=scope, after=after, inline=inline)
+        return self._gate.read_log(principal, scope, "follow", read)
+
+    async def await_thread(self, principal: Principal, thread_id: str) -> bool:
+        self._gate.check(principal, "await_thread")
+        return await self._hub.reads.await_thread(principal.owner, thread_id)
+
+    async def file(self, principal: Principal, blob: str) -> FilePart:
+        agents = self._gate.agents(principal, "file")
+        return await self._hub.reads.file(principal.owner, blob, agents)
+
+    async def file_pieces(self, principal: Principal, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
+        agents = self._gate.agents(principal, "file_pieces")
+        return await self._hub.reads.file_pieces(principal.owner, blob, agents)
+
+    async def webhooks(self, principal: Principal, task_id: str) -> Sequence[Webhook]:
+        await self._gate.check_task(principal, task_id, "webhooks")
+        return await self._hub.reads.webhooks(principal.owner, task_id)

@@ -1,0 +1,37 @@
+"""Tests of the comparison of settings for a reload."""
+
+import pytest
+
+from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.model import Settings
+
+ECHO = {"python": "babelgate.gateway.demo:echo"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [
+        ({}, {}, []),
+        ({}, {"limits": {"run": 5, "queue": {"agent": 1}}}, ["limits.run", "limits.queue.agent"]),
+        ({"agents": {"a": ECHO}}, {"agents": {"b": ECHO}}, ["agents.a", "agents.b"]),
+        ({"agents": {"a": ECHO, "b": ECHO}}, {"agents": {"b": ECHO, "a": ECHO}}, ["agents"]),
+        ({"agents": {"a": ECHO}}, {"agents": {"a": {**ECHO, "concurrency": 2}}}, ["agents.a"]),
+        ({"keys": {"alice": "one"}}, {"keys": {"alice": "two"}}, ["keys"]),
+        ({"cors": ["http://a.example"]}, {"port": 9000}, ["port", "cors"]),
+        ({}, {"telemetry": {"metrics": {"listen": "127.0.0.1:0"}}}, ["telemetry.metrics.listen"]),
+    ],
+)
+def test_changed_settings_are_named(before: dict[str, object], after: dict[str, object], changes: list[str]) -> None:
+    found = find_changes(Settings.model_validate(before), Settings.model_validate(after))
+    assert [*found] == changes
+
+
+def test_settings_of_the_start_stay_until_a_restart() -> None:
+    before = Settings.model_validate({"port": 8001, "telemetry": {"metrics": {"listen": "127.0.0.1:0"}}})
+    after = Settings.model_validate({"port": 9000, "public_url": "https://agents.example"})
+    applied = without_restart(before, after)
+    assert (applied.port, applied.telemetry, applied.public_url) == (8001, before.telemetry, "https://agents.example")
+    assert [key for key in ("port", "telemetry.metrics.listen", "limits.run") if is_fixed(key)] == [
+        "port",
+        "telemetry.metrics.listen",
+    ]
