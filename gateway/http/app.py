@@ -16,6 +16,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
@@ -220,6 +221,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    note_failure(request.scope, str(fault.code))
     adapter = _adapter_of(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)

@@ -18,6 +18,8 @@ import pytest
 from tests.gateway.command import Served, bound_socket, served
 from tests.interop.peers import peer_python
 
+PAGE: Final = Path(__file__).parents[2] / "docs" / "observability.md"
+KINDS: Final = {1: "internal", 2: "server", 3: "client"}
 BOUND: Final = 30.0
 """Timeout for the next span, in seconds."""
 KEY: Final = "alice-key-1234567890"
@@ -114,6 +116,14 @@ class Trace:
 
     def named(self, name: str) -> list[dict[str, Any]]:
         return [each for each in self.spans if each["name"] == name]
+
+    def draw(self, parent: str = SPAN, depth: int = 0) -> list[str]:
+        """Return the tree of spans below a span, one line each."""
+        lines: list[str] = []
+        below = [each for each in self.spans if each["parentSpanId"] == parent]
+        for each in sorted(below, key=lambda each: int(each["startTimeUnixNano"])):
+            lines += [f"{'  ' * depth}{each['name']} ({KINDS[each['kind']]})", *self.draw(each["spanId"], depth + 1)]
+        return lines
 
     @property
     def roots(self) -> list[str]:
@@ -216,6 +226,16 @@ def test_two_gateways_in_a_row_make_one_trace(tap: Tap, first: Served, front: st
     else:
         assert rest[0] == "POST" and rest[1].startswith("POST /")
     assert rest[-1] == "invoke_agent echo"
+
+
+def test_the_page_shows_what_the_gateways_send(tap: Tap, first: Served):
+    path, body = FRONTS["a2a"]
+    trace = secrets.token_hex(16)
+    for each in (secrets.token_hex(16), trace):  # the first call may read the card
+        post(first, path.replace("{agent}", "a2a"), body("a2a"), each)
+    found = tap.wait(trace, lambda trace: is_whole(trace) and len(trace.roots) == 1)
+    lines = "\n".join(found.draw()).replace("invoke_agent a2a", "invoke_agent planner")
+    assert f"```text\n{lines}\n```" in PAGE.read_text(encoding="utf-8"), lines
 
 
 class Receiver(HTTPServer):

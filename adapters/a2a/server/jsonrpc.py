@@ -158,7 +158,7 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
             # JSON-RPC 2.0, 4.1: a notification is not answered. a2a-sdk 1.3.0 does answer it.
             return Response(b"", status_code=204)
         if reply.fault is not None:
-            note_failure(request, str(reply.fault.code))
+            note_failure(request.scope, str(reply.fault.code))
             return _error(reply, reply.fault, context.version)
         result: Answer | Stream = reply.result
         if isinstance(result, Stream):

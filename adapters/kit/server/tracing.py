@@ -32,8 +32,8 @@ def find_tracer(connection: ASGIConnection[Any, Any, Any, Any]) -> OperationTrac
     return connection.scope["state"].get(TRACER)
 
 
-def note_failure(connection: ASGIConnection[Any, Any, Any, Any], code: str) -> None:
-    """Report the error of an operation whose response may have a status of success."""
-    tracer = find_tracer(connection)
+def note_failure(scope: Mapping[str, Any], code: str) -> None:
+    """Report the error of an operation whose response may have a status of success. `scope` is that of the request."""
+    tracer: OperationTracer | None = scope["state"].get(TRACER)
     if tracer is not None:
         tracer.note_failure(code)

@@ -213,9 +213,16 @@ async def test_a_failed_run_has_its_fault_as_error_type(tmp_path: Path):
         await http.post("/acp/runs", json={**ACP, "agent_name": "fail"})
         missing = call("GetTask", {"id": "01a22600-0960-7071-98f7-7b38a900f19c"})
         await http.post("/a2a/echo", json=missing, headers={"A2A-Version": "1.0"})
-    run, get = spans.one("invoke_agent fail"), spans.one("GetTask")
-    assert (run.has_failed, run.attributes["error.type"]) == (True, "agent_failed")
-    assert (get.has_failed, get.attributes["error.type"]) == (True, "not_found")
+        await http.get(f"/a2a/echo/tasks/{missing['params']['id']}", headers={"A2A-Version": "1.0"})
+        headers = {"Accept": "application/json, text/event-stream"}
+        await http.post(
+            "/mcp", json=call("tools/call", {"name": "fail", "arguments": {"message": "x"}}), headers=headers
+        )
+        await http.post("/mcp", json=call("tools/call", {"name": "nobody", "arguments": {}}), headers=headers)
+    assert [each.attributes["error.type"] for each in spans.named("invoke_agent fail")] == ["agent_failed"] * 2
+    assert [each.attributes["error.type"] for each in spans.named("GetTask")] == ["not_found"] * 2
+    assert spans.one("tools/call fail").attributes["error.type"] == "tool_error"
+    assert spans.one("tools/call nobody").has_failed
 
 
 async def test_a_run_continues_its_trace_after_a_restart(tmp_path: Path):
