@@ -2,8 +2,10 @@
 
 import json
 import secrets
+import socket
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ PAGE: Final = Path(__file__).parents[2] / "docs" / "observability.md"
 KINDS: Final = {1: "internal", 2: "server", 3: "client"}
 BOUND: Final = 30.0
 """Timeout for the next span, in seconds."""
+ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
 KEY: Final = "alice-key-1234567890"
 SPAN: Final = "00f067aa0ba902b7"
 SETTINGS: Final = f"""telemetry: {{traces: otlp}}
@@ -66,7 +69,7 @@ class Tap:
 
     def __init__(self, process: "subprocess.Popen[str]", port: int) -> None:
         self.variables = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            ENDPOINT: f"http://127.0.0.1:{port}",
             "OTEL_TRACES_SAMPLER": "parentbased_always_on",
             "OTEL_BSP_SCHEDULE_DELAY": "50",
         }
@@ -259,6 +262,42 @@ class _Webhook(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
+
+
+def await_port(port: int) -> None:
+    """Wait until a program listens on a port."""
+    end = time.monotonic() + BOUND
+    while time.monotonic() < end:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+    raise AssertionError(f"nothing listens on port {port}")
+
+
+def test_a_collector_accepts_the_last_spans_of_a_gateway(tmp_path: Path):
+    with bound_socket() as http, bound_socket() as grpc:
+        ports = [each.getsockname()[1] for each in (http, grpc)]
+    program = next((peer_python("oteltap").parents[1] / "lib").glob("python*/site-packages/rotel/rotel-agent"))
+    command = [str(program), "start", "--otlp-http-endpoint", f"127.0.0.1:{ports[0]}", "--exporter", "blackhole"]
+    command += ["--otlp-grpc-endpoint", f"127.0.0.1:{ports[1]}", "--debug-log", "traces"]
+    command += ["--debug-log-verbosity", "detailed"]
+    (tmp_path / "babelgate.yaml").write_text(SETTINGS, encoding="utf-8")
+    variables = {ENDPOINT: f"http://127.0.0.1:{ports[0]}", "OTEL_BSP_SCHEDULE_DELAY": "60000"}
+    trace = secrets.token_hex(16)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        await_port(ports[0])
+        with served(tmp_path, **variables) as gateway:
+            path, body = FRONTS["acp"]
+            post(gateway, path, body("echo"), trace)
+            log = gateway.stop()
+    finally:
+        process.terminate()
+        received, _ = process.communicate(timeout=BOUND)
+    assert "not sent" not in log
+    assert trace in received
+    assert "POST /acp/runs" in received
+    assert "invoke_agent echo" in received
 
 
 AGENT: Final = """
