@@ -16,6 +16,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
@@ -84,6 +85,8 @@ async def _submit_cron(
 ) -> None:
     """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
     `submit`."""
+    if hub.observer.traces is not None:
+        hub.observer.traces.leave()  # that of the request which has created or changed a cron
     principal = cron.principal or Principal.of_owner(owner)
     await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
@@ -122,7 +125,6 @@ def create_app(
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
     policy, auditor, port = generations.policy, hub.auditor, generations.admin_port()
-    generations.on_reload(lambda report: auditor.note_reload(report.applied, report.mistakes))
     hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
     own_hub = GuardedHub(hub, policy, "")
 
@@ -228,6 +230,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    note_failure(request.scope, str(fault.code))
     adapter = _adapter_of(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)

@@ -308,6 +308,8 @@ class Generations:
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
         self.observer.note_reload(is_ok=report.is_ok)
+        if self._hub is not None:
+            self._hub.auditor.note_reload(report.applied, report.mistakes)
 
     # Agents of earlier generations
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.background import Tasks
+from babelgate.gateway.http.app import node_name
 from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import RUN, GatewayObserver, RunContext
@@ -23,6 +24,7 @@ from babelgate.gateway.telemetry.stacks import render_stacks
 from babelgate.gateway.telemetry.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from babelgate.gateway.telemetry.exporter import TraceExporter
     from babelgate.gateway.telemetry.metrics import Metrics
 
 log = logging.getLogger("babelgate")
@@ -41,11 +43,18 @@ class Telemetry:
         self._metrics: Metrics | None = None
         if listener is not None:
             self._metrics = _make_metrics(settings, self._watchdog)
+        self._exporter = _make_exporter(settings)
+        self.observer.traces = None if self._exporter is None else self._exporter.traces
 
     @property
     def observer(self) -> GatewayObserver:
         """Receiver of the gateway's reports."""
         return self._watchdog if self._metrics is None else self._metrics
+
+    def close(self) -> None:
+        """Send the last spans, after the hub has stopped."""
+        if self._exporter is not None:
+            self._exporter.stop()
 
     @asynccontextmanager
     async def running(self, hub: GatewayHub, connections: ConnectionTable) -> AsyncGenerator[None]:
@@ -77,6 +86,14 @@ def _make_metrics(settings: Settings, watchdog: Watchdog) -> "Metrics":
     module: Any = import_module("babelgate.gateway.telemetry.metrics")
     kind: type[Metrics] = module.SharedMetrics if is_shared else module.Metrics
     return kind(version("babelgate"), settings.agents, on_run=watchdog.arm)
+
+
+def _make_exporter(settings: Settings) -> "TraceExporter | None":
+    if settings.telemetry.traces is None:
+        return None
+    module: Any = import_module("babelgate.gateway.telemetry.exporter")  # what the extra `otel` installs
+    exporter: TraceExporter = module.TraceExporter(node_name(settings), has_content=settings.telemetry.content)
+    return exporter
 
 
 def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
