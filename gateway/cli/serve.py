@@ -216,7 +216,7 @@ async def open_gateway(
         raise CliError(f"no agent works: {'; '.join(broken)}")
     for line in broken:
         log.warning("broken agent %s", line)
-    generations = Generations(settings, registry)
+    generations = Generations(settings, registry, observer=observer)
     try:
         hub = _open_hub(generations, observer)
         await _start(hub, settings)

@@ -22,7 +22,7 @@ from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
-from babelgate.gateway.observe import NO_OBSERVER
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
@@ -108,6 +108,7 @@ class Generations:
         make_policy: Callable[[Settings], Policy] = policy_of_settings,
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create the first generation.
 
@@ -128,7 +129,7 @@ class Generations:
         """Agents of earlier generations whose runs may not have ended, by the `id` of the object."""
         self._retirements = Tasks()
         self._hub: GatewayHub | None = None
-        self.observer = NO_OBSERVER
+        self.observer = observer
         """Receiver of reports for metrics."""
         self.reloaded_at = time.time()
         """Time of the last successful reload, or of the start, in seconds since 1970."""
@@ -144,7 +145,7 @@ class Generations:
 
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
-        self._hub, self.observer = hub, hub.observer
+        self._hub = hub
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
@@ -210,7 +211,9 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(settings, previous=None if before is None else before.front.verifier)
+        verifier = Verifier(
+            settings, previous=None if before is None else before.front.verifier, observer=self.observer
+        )
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,
@@ -240,6 +243,7 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
+        self.observer.note_reload("success" if report.is_ok else "failed")
         for listener in self._reload_listeners:
             listener(report)
 

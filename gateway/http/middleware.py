@@ -118,7 +118,7 @@ class GatewayMiddleware:
                 await _preflight(answer, headers, is_granted=front.is_granted(headers))
                 return
             front.check_origin(scope, inner["path"], headers)
-            principal = await _principal(front, inner["path"], headers)
+            principal = await self._principal(front, inner["path"], headers)
             answer.principal = principal
             self._reports.note_caller(answer, principal, agent if match is not None else None)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
@@ -141,15 +141,20 @@ class GatewayMiddleware:
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
-
-async def _principal(front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
-    """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
-    try:
-        return await front.verifier.verify(headers)
-    except FaultError:
-        if front.is_open(path):
-            return ANONYMOUS
-        raise
+    async def _principal(self, front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
+        """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
+        verifier = front.verifier
+        try:
+            principal = await verifier.verify(headers)
+        except FaultError as error:
+            if front.is_open(path):
+                return ANONYMOUS
+            result = "unavailable" if error.fault.code is FaultCode.UNAVAILABLE else "refused"
+            self._reports.note_auth(verifier.method_of(headers), result)
+            raise
+        if verifier.is_required:
+            self._reports.note_auth("token" if principal.issuer else "key", "accepted")
+        return principal
 
 
 def _cross_origin(front: Front, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

@@ -214,7 +214,12 @@ class RequestReports:
         """Add the caller to the context. `agent` is the agent in the path, if there is one."""
         if (context := answer.context) is not None:
             context.owner, context.subject, context.agent = caller.owner, caller.subject, agent
+            context.credential = caller.credential_id
             context.protocol = find_protocol(answer.scope["path"])
+
+    def note_auth(self, method: str, result: str) -> None:
+        """Report a check of the caller's credential."""
+        self._observer.note_auth(method, result)
 
     def note_stream(self, answer: ResponseWrapper) -> None:
         """Report that the response is a stream."""

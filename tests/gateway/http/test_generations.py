@@ -8,10 +8,13 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.gateway.http.generations import ReloadReport
-from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.http.generations import Generations, ReloadReport
+from babelgate.gateway.settings.load import ConfigError
+from babelgate.gateway.settings.model import Limits, Settings
 from tests.gateway.hubs import eventually, within
 from tests.gateway.log_capture import capture_log
+from tests.gateway.reports import Recorder
 from tests.running import Running, running
 
 ECHO = {"python": "babelgate.gateway.demo:echo"}
@@ -150,3 +153,21 @@ async def test_a_new_broken_agent_is_listed_with_its_reason(tmp_path: Path) -> N
         (line,) = report.broken
         assert line.startswith("b: cannot import no_such_module")
         assert (await gateway.http.post("/acp/runs", json=run_body("a"))).status_code == 200
+
+
+async def test_each_reload_is_reported() -> None:
+    read: list[Settings] = [Settings(limits=Limits(run=5))]
+
+    def load() -> Settings:
+        if not read:
+            raise ConfigError("port: not a number")
+        return read.pop()
+
+    observer = Recorder()
+    generations = Generations(Settings(), Registry([]), load=load, observer=observer)
+    try:
+        for _ in range(2):
+            await within(generations.reload(), "the reload")
+    finally:
+        await generations.aclose()
+    assert observer.of("reload") == [("reload", "success"), ("reload", "failed")]
