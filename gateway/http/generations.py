@@ -147,7 +147,7 @@ class Generations:
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
         self._hub, self.observer = hub, hub.observer
-        self.observer.note_reload(is_ok=True)
+        self.observer.note_reload(0)
         self._show_config(hub)
 
     def _show_config(self, hub: GatewayHub) -> None:
@@ -251,7 +251,7 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
-        self.observer.note_reload(is_ok=report.is_ok)
+        self.observer.note_reload(len(report.mistakes))
 
     # Agents of earlier generations
 
