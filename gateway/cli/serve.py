@@ -251,13 +251,11 @@ async def open_gateway(
         raise CliError(f"no agent works: {'; '.join(broken)}")
     for line in broken:
         log.warning("broken agent %s", line)
-    if reloading is None:
-        generations = Generations(settings, registry)
-    else:
-        spread = _reload_workers if settings.workers > 1 else None
-        load, loaded = reloading.source.load, reloading.loaded
-        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread)
-        generations.on_change(_apply_log_level)
+    try:
+        generations = _make_generations(settings, registry, reloading)
+    except CliError:
+        await registry.aclose()
+        raise
     try:
         hub = _open_hub(generations, observer)
         await _start(hub, settings)
@@ -270,6 +268,19 @@ async def open_gateway(
         with suppress(TimeoutError):  # an agent's server may not let its connections close
             async with asyncio.timeout(_CLOSE_GRACE if stop is None else min(_CLOSE_GRACE, stop.remaining())):
                 await generations.aclose()
+
+
+def _make_generations(settings: Settings, registry: Registry, reloading: "Reloading | None") -> Generations:
+    try:
+        if reloading is None:
+            return Generations(settings, registry)
+        spread = _reload_workers if settings.workers > 1 else None
+        load, loaded = reloading.source.load, reloading.loaded
+        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread)
+    except FaultError as error:  # a secret that cannot sign
+        raise CliError(error.fault.message, code=USAGE) from None
+    generations.on_change(_apply_log_level)
+    return generations
 
 
 def _reload_workers() -> None:

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from babelgate.canonical import Agent, Principal
+from babelgate.canonical import Agent, FaultError, Principal
 from babelgate.canonical.principal import Operation
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
@@ -122,6 +123,8 @@ class Generations:
         self._loaded = settings if loaded is None else loaded
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
         self._listeners: list[Callable[[Generation], object]] = []
@@ -147,6 +150,7 @@ class Generations:
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
         self._hub, self.observer = hub, hub.observer
+        self.key_ring.follow(hub.administration, hub.journal)
         self.observer.note_reload(0)
         self._show_config(hub)
 
@@ -195,11 +199,14 @@ class Generations:
         earlier = before.hub.registry
         registry = await connect(settings, patience=connect_patience(len(settings.agents)), previous=earlier)
         usable = without_restart(before.settings, settings)
-        after = self._make(usable, registry, before)
+        try:
+            after = self._make(usable, registry, before)
+        except FaultError as error:  # a secret that cannot sign
+            await registry.close_others(earlier)
+            return ReloadReport(mistakes=(error.fault.message,))
         if self._hub is not None:
             self._hub.attach(registry)
-        self.current = after
-        # No await up to here since `current` was read: no request has seen parts of both generations.
+        self.current = after  # everything that follows is without await: nobody sees a part of the reload
         self._loaded = without_restart(self._loaded, settings)
         self.reloaded_at = time.time()
         if self._hub is not None:
@@ -221,7 +228,7 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(settings, previous=None if before is None else before.front.verifier)
+        verifier = Verifier(settings, self.key_ring, previous=None if before is None else before.front.verifier)
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,

@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from babelgate.gateway.settings.access import AccessRule
+from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
 from babelgate.gateway.settings.fields import (
     TOKEN,
@@ -312,6 +313,9 @@ class Retention(SettingsSection):
     """Time until a webhook that has delivered everything is erased, in seconds or as text such as `30d`. It starts at
     the end of the webhook's task, or when its delivery was given up, if that is later."""
 
+    audit: Annotated[Period, Field(ge=31 * 86_400)] = 400 * 86_400.0
+    """Time until a record of the audit log is erased, in seconds or as text such as `400d`; at least `31d`."""
+
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":
         if self.unfinished is not None and (self.threads is None or self.unfinished < self.threads):
@@ -434,6 +438,7 @@ class Settings(BaseSettings):
     drain: Period = 300.0
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""
+    admin: AdminSettings = AdminSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
 
