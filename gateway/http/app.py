@@ -187,6 +187,9 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
         if hub.cluster is not None:
             nodes = hub.cluster.nodes
             body["node"] = nodes.name if detailed else nodes.node_id
+            others = nodes.find_other_configs()
+            comparison = f"differs from {', '.join(others)}" if detailed else "differs"
+            body["configuration"] = comparison if others else "ok"
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)
