@@ -122,7 +122,6 @@ def create_app(
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
     policy, auditor, port = generations.policy, hub.auditor, generations.admin_port()
-    generations.on_reload(lambda report: auditor.note_reload(report.applied, report.mistakes))
     hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
     own_hub = GuardedHub(hub, policy, "")
 

@@ -112,14 +112,17 @@ class Generations:
         make_policy: Callable[[Settings], Policy] = policy_of_settings,
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
+        spread: Callable[[], object] | None = None,
     ) -> None:
         """Create the first generation.
 
         `make_policy` returns the policy of settings. `load` reads the configuration again and raises ConfigError.
-        `loaded` are the settings as they were read at the start, if `settings` differ from them.
+        `loaded` are the settings as they were read at the start, if `settings` differ from them. `spread` makes the
+        other workers on the same port reload, too.
         """
         self._make_policy = make_policy
         self._load = load
+        self._spread = spread
         self._loaded = settings if loaded is None else loaded
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
@@ -128,7 +131,6 @@ class Generations:
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
         self._listeners: list[Callable[[Generation], object]] = []
-        self._reload_listeners: list[Callable[[ReloadReport], object]] = []
         self._reloading = asyncio.Lock()
         self._retired: dict[int, Agent] = {}
         """Agents of earlier generations whose runs may not have ended, by the `id` of the object."""
@@ -161,6 +163,7 @@ class Generations:
         self.key_ring.follow(hub.administration, hub.journal)
         hub.before_recovery = self.refresh_agents
         hub.administration.add_listener(self._follow_agents)
+        self.observer.note_reload(is_ok=True)
 
     def admin_port(self) -> GatewayPort:
         """Return what the administration API needs."""
@@ -173,7 +176,7 @@ class Generations:
         )
 
     async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
-        return asdict(await self.reload())
+        return asdict(await self.reload(everywhere=True))
 
     def _follow_agents(self, administration: Administration) -> None:
         """Apply changes of agents by other nodes."""
@@ -203,12 +206,12 @@ class Generations:
         """Call a function with each new generation, directly after it has become the current one."""
         self._listeners.append(listener)
 
-    def on_reload(self, listener: Callable[[ReloadReport], object]) -> None:
-        """Call a function with the report of each reload, also of one that has changed nothing."""
-        self._reload_listeners.append(listener)
+    async def reload(self, *, everywhere: bool = False) -> ReloadReport:
+        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other.
 
-    async def reload(self) -> ReloadReport:
-        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other."""
+        With `everywhere`, the other workers on the same port reload, too, after this one. Nodes on other machines have
+        their own files.
+        """
         if self._load is None:
             return ReloadReport(mistakes=("this gateway has no configuration to read again",))
         async with self._reloading:
@@ -219,7 +222,9 @@ class Generations:
             else:
                 report = await self._apply(settings)
             self._report(report)
-            return report
+        if everywhere and report.is_ok and self._spread is not None:
+            self._spread()
+        return report
 
     async def apply(self, settings: Settings) -> ReloadReport:
         """Replace the current generation by one with these settings, which are valid.
@@ -284,6 +289,8 @@ class Generations:
         return Generation(settings=settings, front=front, hub=hub, policy=self._make_policy(settings))
 
     def _report(self, report: ReloadReport) -> None:
+        if self._hub is not None:
+            self._hub.auditor.note_reload(report.applied, report.mistakes)
         for mistake in report.mistakes:
             log.error("configuration not reloaded: %s", mistake)
         for key in report.needs_restart:
@@ -296,8 +303,7 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
-        for listener in self._reload_listeners:
-            listener(report)
+        self.observer.note_reload(is_ok=report.is_ok)
 
     # Agents of earlier generations
 

@@ -23,6 +23,7 @@ NEEDS_RESTART: Final = frozenset(
         "shutdown",
         "log_format",
         "telemetry",
+        "watch",
     }
 )
 """Keys of the settings that take effect only at a start."""

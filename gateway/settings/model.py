@@ -124,7 +124,8 @@ class AgentSettings(SettingsSection):
     agent: str | None = None
     """Name of the agent on its server, if the server has several agents."""
     headers: dict[str, SecretStr] = {}
-    """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable."""
+    """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable, and
+    `${file:/run/secrets/name}` by the content of the file, here and in every other text."""
     forward: tuple[str, ...] = ()
     """Names of headers of the caller's request to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
@@ -432,6 +433,8 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    watch: bool = False
+    """True to reload the configuration whenever its file, or a file that it names by `${file:…}`, changes."""
     drain: Period = 300.0
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""

@@ -28,7 +28,8 @@ async def administered(
     folder: Path, agents: Mapping[str, Any] | None = None, **settings: Any
 ) -> AsyncGenerator[Running]:
     """Serve a gateway whose owner `ops` may use the administration API."""
-    async with running(folder, agents, **{"keys": KEYS, "access": ACCESS, **settings}) as gateway:
+    all_settings: dict[str, Any] = {"keys": KEYS, "access": ACCESS, **settings}
+    async with running(folder, agents, **all_settings) as gateway:
         yield gateway
 
 

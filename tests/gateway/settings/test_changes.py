@@ -2,7 +2,7 @@
 
 import pytest
 
-from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.changes import NEEDS_RESTART, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.model import Settings
 
 ECHO = {"python": "babelgate.gateway.demo:echo"}
@@ -24,6 +24,14 @@ ECHO = {"python": "babelgate.gateway.demo:echo"}
 def test_changed_settings_are_named(before: dict[str, object], after: dict[str, object], changes: list[str]) -> None:
     found = find_changes(Settings.model_validate(before), Settings.model_validate(after))
     assert [*found] == changes
+
+
+def test_each_setting_of_the_start_is_fixed() -> None:
+    assert set(Settings.model_fields) >= NEEDS_RESTART
+    for name in ("host", "port", "database", "pooler", "durability", "standby", "cluster", "workers", "node", "blobs"):
+        assert is_fixed(name)
+    for name in ("artifacts", "shutdown.grace", "log_format", "telemetry.metrics.listen", "watch"):
+        assert is_fixed(name)
 
 
 def test_settings_of_the_start_stay_until_a_restart() -> None:
