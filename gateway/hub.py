@@ -226,6 +226,11 @@ class GatewayHub:
             if isinstance(agent, Attached):
                 agent.attach(self._parts.journal, self._parts.store)
 
+    def show_config(self, digest: str) -> None:
+        """Tell the other nodes of the cluster which configuration this one works with."""
+        if self.cluster is not None:
+            self.cluster.nodes.config = digest
+
     def handle_reload(self) -> None:
         """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
         self._parts.blobs.limit = self._parts.generation().limits.artifact

@@ -125,6 +125,12 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
+    # Traces cross all layers.
+    "adapters/a2a/server/trace.py": "tests/gateway/telemetry/test_traces.py",
+    "adapters/kit/server/tracing.py": "tests/gateway/telemetry/test_traces.py",
+    "adapters/kit/tracing.py": "tests/gateway/telemetry/test_traces.py",
+    "gateway/runs/attempt_trace.py": "tests/gateway/telemetry/test_traces.py",
+    "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",

@@ -128,7 +128,9 @@ def serve_until_stopped(
         listener = sockets.enter_context(bind(settings.host, settings.port, shared=settings.workers > 1))
         has_metrics = settings.telemetry.metrics.listen is not None
         metrics_listener = sockets.enter_context(bind_metrics(settings)) if has_metrics else None
-        set_up_logging(settings.log_level, is_json=settings.log_format == "json", node=node_name(settings))
+        is_traced = settings.telemetry.traces is not None
+        is_json = settings.log_format == "json"
+        set_up_logging(settings.log_level, is_json=is_json, node=node_name(settings), is_traced=is_traced)
         raise_open_files()
         telemetry = Telemetry(settings, metrics_listener)
         runner = asyncio.Runner(loop_factory=new_event_loop)
@@ -148,6 +150,8 @@ def serve_until_stopped(
         except BaseException:
             runner.close()
             raise
+        finally:
+            telemetry.close()
 
 
 def leave() -> NoReturn:

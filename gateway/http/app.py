@@ -16,6 +16,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
@@ -84,6 +85,8 @@ async def _submit_cron(
 ) -> None:
     """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
     `submit`."""
+    if hub.observer.traces is not None:
+        hub.observer.traces.leave()  # that of the request which has created or changed a cron
     principal = cron.principal or Principal.of_owner(owner)
     await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
@@ -184,6 +187,9 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
         if hub.cluster is not None:
             nodes = hub.cluster.nodes
             body["node"] = nodes.name if detailed else nodes.node_id
+            others = nodes.find_other_configs()
+            comparison = f"differs from {', '.join(others)}" if detailed else "differs"
+            body["configuration"] = comparison if others else "ok"
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)
@@ -224,6 +230,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    note_failure(request.scope, str(fault.code))
     adapter = _adapter_of(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)

@@ -27,7 +27,7 @@ from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER
 from babelgate.gateway.outbound import Fetcher
-from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import AgentSettings, Settings
 from babelgate.gateway.storage.administration import Administration
@@ -164,6 +164,11 @@ class Generations:
         hub.before_recovery = self.refresh_agents
         hub.administration.add_listener(self._follow_agents)
         self.observer.note_reload(is_ok=True)
+        self._show_config(hub)
+
+    def _show_config(self, hub: GatewayHub) -> None:
+        if hub.cluster is not None:
+            hub.show_config(compute_digest(self._loaded))
 
     def admin_port(self) -> GatewayPort:
         """Return what the administration API needs."""
@@ -255,6 +260,7 @@ class Generations:
         self.reloaded_at = time.time()
         if self._hub is not None:
             self._hub.handle_reload()
+            self._show_config(self._hub)
         for listener in self._listeners:
             listener(after)
         self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
@@ -289,8 +295,6 @@ class Generations:
         return Generation(settings=settings, front=front, hub=hub, policy=self._make_policy(settings))
 
     def _report(self, report: ReloadReport) -> None:
-        if self._hub is not None:
-            self._hub.auditor.note_reload(report.applied, report.mistakes)
         for mistake in report.mistakes:
             log.error("configuration not reloaded: %s", mistake)
         for key in report.needs_restart:
@@ -304,6 +308,8 @@ class Generations:
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
         self.observer.note_reload(is_ok=report.is_ok)
+        if self._hub is not None:
+            self._hub.auditor.note_reload(report.applied, report.mistakes)
 
     # Agents of earlier generations
 

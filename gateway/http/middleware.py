@@ -98,7 +98,7 @@ class GatewayMiddleware:
         try:
             await self._pass(front, scope, headers, receive, answer)
         finally:
-            self._reports.end(answer)
+            self._reports.end(answer, headers)
             answer.end()
 
     async def _pass(
@@ -127,7 +127,7 @@ class GatewayMiddleware:
             front.check_origin(scope, inner["path"], headers)
             principal = await self._verify(front, inner["path"], headers)
             answer.principal = principal
-            self._reports.note_caller(answer, principal, agent if match is not None else None)
+            self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
                 agent = None
             if match is not None and (inner["path"].startswith("/agent/") or agent is None):

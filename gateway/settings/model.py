@@ -25,7 +25,14 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.administration import AdminSettings
-from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
+from babelgate.gateway.settings.credentials import (
+    ApiKey,
+    ApiKeys,
+    IssuerName,
+    IssuerSettings,
+    check_distinct,
+    check_owners,
+)
 from babelgate.gateway.settings.fields import (
     TOKEN,
     AgentName,
@@ -42,6 +49,7 @@ from babelgate.gateway.settings.fields import (
     Size,
     parse_list,
 )
+from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 """Password in the query of a database URL."""
@@ -355,6 +363,12 @@ class TelemetrySettings(SettingsSection):
     """Measurements of the gateway itself."""
 
     metrics: MetricsSettings = MetricsSettings()
+    traces: TraceProtocol = None
+    """Protocol by which the gateway sends traces: `otlp` over HTTP, as the variables of OpenTelemetry say
+    (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`…). By default it sends none. Needs `babelgate[otel]`."""
+    content: bool = False
+    """True if traces contain messages and the data of tools, up to 8 KiB each. Questions that ask for credentials are
+    never in traces."""
 
 
 class Settings(BaseSettings):
@@ -469,6 +483,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{names[each.issuer]} and {name} have the same issuer")
             names[each.issuer] = name
         return issuers
+
+    @model_validator(mode="after")
+    def _separate_owners(self) -> "Settings":
+        check_owners(self.keys, self.issuers)
+        return self
 
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":

@@ -55,6 +55,8 @@ class NodeRow(TableRow, table=True):
     """Name for people, as in the log."""
     seen_at: int = Field(sa_type=BigInteger)
     """Time of the last heartbeat by the database's clock, because the clocks of machines differ."""
+    config: str | None = None
+    """Digest of the configuration that the node works with."""
 
 
 class ThreadRow(TableRow, table=True):

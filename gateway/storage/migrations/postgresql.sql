@@ -210,6 +210,7 @@ CREATE TABLE node (
 	node_id VARCHAR COLLATE "C" NOT NULL,
 	name VARCHAR COLLATE "C" NOT NULL,
 	seen_at BIGINT NOT NULL,
+	config VARCHAR COLLATE "C",
 	PRIMARY KEY (node_id)
 );
 

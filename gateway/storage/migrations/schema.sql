@@ -279,7 +279,7 @@ CREATE INDEX thread_status_updated ON thread (owner, status, updated_at);
 CREATE TABLE node (
 	node_id VARCHAR NOT NULL, 
 	name VARCHAR NOT NULL, 
-	seen_at BIGINT NOT NULL, 
+	seen_at BIGINT NOT NULL, config VARCHAR, 
 	PRIMARY KEY (node_id)
 );
 

@@ -28,8 +28,8 @@ async def administered(
     folder: Path, agents: Mapping[str, Any] | None = None, **settings: Any
 ) -> AsyncGenerator[Running]:
     """Serve a gateway whose owner `ops` may use the administration API."""
-    all_settings: dict[str, Any] = {"keys": KEYS, "access": ACCESS, **settings}
-    async with running(folder, agents, **all_settings) as gateway:
+    used: dict[str, Any] = {"keys": KEYS, "access": ACCESS, **settings}
+    async with running(folder, agents, **used) as gateway:
         yield gateway
 
 

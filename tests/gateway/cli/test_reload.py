@@ -283,3 +283,31 @@ def test_a_reload_cannot_open_the_gateway_to_others(folder: Path) -> None:
             running
         )
         assert httpx.get(f"{running.url}/acp/agents", timeout=BOUND).status_code == 401
+
+
+async def until_configuration(running: Served, expected: str) -> None:
+    """Wait until /readyz of a node compares its configuration in this way."""
+    async with httpx.AsyncClient(base_url=running.url, trust_env=False) as http:
+        while True:
+            if (await http.get("/readyz")).json()["configuration"] == expected:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def test_nodes_tell_of_different_configurations(folder: Path, postgres_tables: str) -> None:
+    empty(postgres_tables)
+    variables = {"BABELGATE_CLUSTER": "true", "BABELGATE_BLOBS": str(folder / "blobs")}
+    write(folder, {"a": ECHO})
+    arguments = ("--database", url_of(postgres_tables))
+    with (
+        serving(folder, *arguments, BABELGATE_NODE="one", **variables) as one,
+        serving(folder, *arguments, BABELGATE_NODE="two", **variables) as two,
+    ):
+        await within(until_configuration(two, "ok"))
+        write(folder, {"a": ECHO, "b": ECHO})
+        reload(one)
+        await within(until_configuration(one, "differs from two"))
+        await within(until_configuration(two, "differs from one"))
+        reload(two)
+        await within(until_configuration(one, "ok"))
+        await within(until_configuration(two, "ok"))

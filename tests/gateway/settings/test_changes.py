@@ -2,7 +2,7 @@
 
 import pytest
 
-from babelgate.gateway.settings.changes import NEEDS_RESTART, find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.changes import NEEDS_RESTART, compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.model import Settings
 
 ECHO = {"python": "babelgate.gateway.demo:echo"}
@@ -43,3 +43,19 @@ def test_settings_of_the_start_stay_until_a_restart() -> None:
         "port",
         "telemetry.metrics.listen",
     ]
+
+
+def test_the_digest_depends_on_every_shared_setting() -> None:
+    base: dict[str, object] = {"agents": {"a": ECHO, "b": ECHO}, "keys": {"alice": "one"}}
+    digest = compute_digest(Settings.model_validate(base))
+    assert len(digest) == 12
+    for same in ({"port": 9000}, {"host": "127.0.0.2"}, {"node": "n1"}):
+        assert compute_digest(Settings.model_validate({**base, **same})) == digest
+    others: list[dict[str, object]] = [
+        {"keys": {"alice": "two"}},
+        {"agents": {"b": ECHO, "a": ECHO}},
+        {"agents": {"a": {**ECHO, "concurrency": 2}, "b": ECHO}},
+        {"limits": {"run": 5}},
+        {"network": {"allow": ["10.0.0.0/8"]}},
+    ]
+    assert len({compute_digest(Settings.model_validate({**base, **other})) for other in others} | {digest}) == 6
