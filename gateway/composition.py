@@ -32,6 +32,7 @@ from babelgate.gateway.settings.model import Limits, Webhooks
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
 from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import JournalReads
 
@@ -139,6 +140,7 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
         sweeper=Sweeper(journal, blobs, store, clock, is_leader),
         readiness=Readiness(journal, blobs, clock),
         store=store,
+        grants=GrantStore(journal, clock),
         assistants=assistants.AssistantStore(journal, clock, limits),
         is_standby=options.standby,
         observer=options.observer,

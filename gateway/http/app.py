@@ -23,6 +23,7 @@ from babelgate.gateway.access.rules import policy_of
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.composition import HubOptions, create_hub
+from babelgate.gateway.http import grants
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.hub import GatewayHub
@@ -41,6 +42,7 @@ _STATUS: Final = {
     FaultCode.UNAUTHENTICATED: 401,
     FaultCode.FORBIDDEN: 403,
     FaultCode.TOO_LARGE: 413,
+    FaultCode.QUEUE_FULL: 429,
     FaultCode.INTERNAL: 500,
     FaultCode.SHUTTING_DOWN: 503,
     FaultCode.UNAVAILABLE: 503,
@@ -142,7 +144,7 @@ def create_app(
         adapter = _adapter_of(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    handlers: list[Any] = [*_gateway_routes(hub, registry, own_hub)]
+    handlers: list[Any] = [*_gateway_routes(hub, registry, own_hub), *grants.routes(own_hub)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(

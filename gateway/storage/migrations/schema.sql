@@ -281,4 +281,16 @@ CREATE TABLE node (
 	name VARCHAR NOT NULL, 
 	seen_at BIGINT NOT NULL, 
 	PRIMARY KEY (node_id)
-)
+);
+
+CREATE TABLE grant (
+	thread_pk BIGINT NOT NULL, 
+	grantee VARCHAR NOT NULL, 
+	level VARCHAR NOT NULL, 
+	"by" VARCHAR NOT NULL, 
+	at BIGINT NOT NULL, 
+	expires BIGINT, 
+	PRIMARY KEY (thread_pk, grantee)
+);
+
+CREATE INDEX grant_grantee ON grant (grantee)
