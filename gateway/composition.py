@@ -1,16 +1,16 @@
 """Composition of the hub: creates all of its parts and wires them."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from babelgate.gateway.agents.python.agent import InProcess
-from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
@@ -19,18 +19,20 @@ from babelgate.gateway.runs.expiry import Expiry
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
-from babelgate.gateway.runs.retry_schedule import RetrySchedule
+from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.run_reports import RunReports
-from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
+from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
-from babelgate.gateway.runs.webhooks import Deliverer, WebhookRegistry, WriterFactory
-from babelgate.gateway.settings.model import Limits, Webhooks
+from babelgate.gateway.runs.webhooks import Deliverer, DeliveryRules, WebhookRegistry, WriterFactory
+from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
+from babelgate.gateway.storage.administered import AdministeredState
+from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
@@ -38,28 +40,16 @@ from babelgate.gateway.storage.reads import JournalReads
 
 _EXPIRY_HEARTBEATS: Final = 30
 """Number of a leader's heartbeats between two checks for threads that expire."""
-_SHARED_WINDOW: Final = 0.005
-"""Seconds for which a node of a cluster collects tokens, unless the settings say otherwise.
-
-Its readers may be at other nodes, which receive what it stores one notice later.
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubOptions:
-    """Settings of a hub, apart from its agents, its database and its store of files."""
+    """Options of a hub that stay the same until it stops."""
 
-    limits: Limits = field(default_factory=Limits)
-    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
-    patience: float = 60.0
-    """Seconds after which a run is lost whose server does not come back (`recovery.patience`)."""
     writers: Mapping[str, WriterFactory] = field(default_factory=dict[str, WriterFactory])
     """Writers of webhooks, by dialect."""
     webhook_protocols: Mapping[str, str] = field(default_factory=dict[str, str])
     """Protocols by the dialect of their webhooks."""
-    webhook_secret: str | None = None
-    webhook_retries: Sequence[float] = field(default_factory=lambda: Webhooks().retries)
-    """Delays between the deliveries of a webhook, in seconds."""
     crons: Mapping[str, CronSubmit] = field(default_factory=dict[str, CronSubmit])
     """Functions that submit a cron's run, by protocol."""
     power: bool = False
@@ -70,31 +60,80 @@ class HubOptions:
     """True if the start waits for the database while another gateway uses it."""
     cluster: str | None = None
     """Name of this node of a cluster that shares the database."""
+    audits: bool = False
+    """True if deletions and refusals are recorded in the audit log."""
     clock: Clock = field(default_factory=Clock)
     observer: GatewayObserver = NO_OBSERVER
     """Receiver of reports about the hub, for metrics."""
 
 
-def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher, options: HubOptions) -> GatewayHub:
-    """Return a hub that is not started yet. `database` is the URL of the database that keeps the log."""
-    limits, clock = options.limits, options.clock
+class Current:
+    """Values of the current generation, for the parts of a hub."""
+
+    def __init__(self, generation: Callable[[], HubGeneration]) -> None:
+        self.generation = generation
+
+    def limits(self) -> Limits:
+        return self.generation().limits
+
+    def retention(self) -> RetentionPolicy:
+        return self.generation().retention
+
+    def rules(self) -> RunRules:
+        return self.generation().rules
+
+    def delivery(self) -> DeliveryRules:
+        return self.generation().delivery
+
+    def in_process(self) -> Sequence[InProcess]:
+        return self.generation().in_process
+
+    def find(self, name: str) -> RegisteredAgent:
+        """Return an agent that callers can use. Raises not_found."""
+        return self.generation().registry.get(name)
+
+    async def reach(self, name: str) -> RegisteredAgent:
+        """Return an agent that callers can use, after its detection. Raises not_found."""
+        return await self.generation().registry.get_reachable(name)
+
+    def find_for_run(self, name: str) -> RegisteredAgent:
+        """Return the agent of a committed run. Raises not_found."""
+        return self.generation().registry.get_for_run(name)
+
+    async def reach_for_run(self, name: str) -> RegisteredAgent:
+        """Return the agent of a committed run, after its detection. Raises not_found."""
+        return await self.generation().registry.get_reachable_for_run(name)
+
+    async def check_url(self, url: str) -> object:
+        """Check that the gateway may call a URL of a caller. Raises invalid."""
+        return await self.generation().delivery.fetcher.check(url)
+
+
+def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Blobs, options: HubOptions) -> GatewayHub:
+    """Return a hub that is not started yet.
+
+    `generation` returns the current generation. `database` is the URL of the database that keeps the log.
+    """
+    clock, current = options.clock, Current(generation)
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = _create_journal(database, commits, options)
-    registry.report_to(options.observer)
+    generation().registry.report_to(options.observer)
     reports = RunReports(options.observer)
-    reads = JournalReads(journal, blobs, limits.inline, limits.thread)
-    engine = _create_engine(journal, blobs, reads, registry, reports, options)
-    threads = _create_threads(journal, reads, engine, blobs, registry, limits, long_thread_erased)
-    deliverer = _create_deliverer(journal, reads, fetcher, options)
-    recovery = RunRecovery(journal, engine, deliverer, registry.get)
-    expiry = Expiry(journal, limits, threads.erase_expired, threads.prune, clock)
+    reads = JournalReads(journal, blobs, current.limits)
+    engine = Engine(
+        journal, blobs, reads, current.find_for_run, current.reach_for_run, rules=current.rules, reports=reports
+    )
+    threads = _create_threads(journal, reads, engine, blobs, current, long_thread_erased)
+    deliverer = _create_deliverer(journal, reads, current, options)
+    recovery = RunRecovery(journal, engine, deliverer, current.find_for_run)
+    expiry = Expiry(journal, current.limits, threads.erase_expired, threads.prune, clock)
     cluster: Cluster | None = None
 
     def is_leader() -> bool:
         # It does no harm if two nodes lead for a moment.
         return cluster is None or cluster.leads
 
-    crons = CronScheduler(journal, clock, limits, fetcher.check, is_leader)
+    crons = CronScheduler(journal, clock, current.limits, current.check_url, is_leader)
     if options.cluster is not None:
         cluster = Cluster(
             journal,
@@ -106,46 +145,64 @@ def create_hub(registry: Registry, database: str, blobs: Blobs, fetcher: Fetcher
             forget_paused=threads.forget_paused,
         )
     commits.connect(reads, expiry, threads, reports, cluster)
-    store = items.ItemStore(journal, clock, limits.input)
+    store = items.ItemStore(journal, clock, lambda: current.limits().input)
+    switches = Switches(engine)
     parts = Parts(
-        registry=registry,
+        generation=generation,
         journal=journal,
         reads=reads,
         blobs=blobs,
-        fetcher=fetcher,
         drain=drain,
         engine=engine,
-        submissions=Submissions(
-            journal,
-            reads,
-            blobs,
-            registry.get,
-            registry.get_reachable,
-            engine,
-            threads,
-            deliverer,
-            fetcher,
-            limits,
-            drain.check,
-        ),
+        submissions=_create_submissions(journal, reads, blobs, current, engine, threads, deliverer, drain, switches),
+        administration=AdministeredState(journal),
+        switches=switches,
+        auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
-        webhooks=WebhookRegistry(journal, reads, fetcher, deliverer, limits),
+        webhooks=WebhookRegistry(journal, reads, current.check_url, deliverer, current.limits),
         deliverer=deliverer,
         recovery=recovery,
         cluster=cluster,
         crons=crons,
         cron_submits=options.crons,
         expiry=expiry,
-        retention=RetentionSweep(journal, options.retention, threads.erase_idle, clock, is_leader, long_thread_erased),
+        retention=RetentionSweep(journal, current.retention, threads.erase_idle, clock, is_leader, long_thread_erased),
         sweeper=Sweeper(journal, blobs, store, clock, is_leader),
         readiness=Readiness(journal, blobs, clock),
         store=store,
         grants=GrantStore(journal, clock),
-        assistants=assistants.AssistantStore(journal, clock, limits),
+        assistants=assistants.AssistantStore(journal, clock, current.limits),
         is_standby=options.standby,
         observer=options.observer,
     )
     return GatewayHub(parts)
+
+
+def _create_submissions(
+    journal: Journal,
+    reads: JournalReads,
+    blobs: Blobs,
+    current: Current,
+    engine: Engine,
+    threads: ThreadCommands,
+    deliverer: Deliverer,
+    drain: Drain,
+    switches: Switches,
+) -> Submissions:
+    return Submissions(
+        journal,
+        reads,
+        blobs,
+        current.find,
+        current.reach,
+        engine,
+        threads,
+        deliverer,
+        current.check_url,
+        current.limits,
+        drain.check,
+        switches.check,
+    )
 
 
 def _create_journal(database: str, commits: CommitHandler, options: HubOptions) -> Journal:
@@ -158,6 +215,7 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
         shared=options.cluster is not None,
         on_remote=commits.handle_remotes,
         observer=options.observer,
+        audits=options.audits,
     )
 
 
@@ -180,47 +238,23 @@ def _create_threads(
     reads: JournalReads,
     engine: Engine,
     blobs: Blobs,
-    registry: Registry,
-    limits: Limits,
+    current: Current,
     long_thread_erased: asyncio.Event,
 ) -> ThreadCommands:
     uploads = Uploads(journal, reads, blobs)
-    state_updates = StateUpdates(journal, reads, blobs, registry.get_reachable)
-    in_process = [registered.agent for registered in registry.all() if isinstance(registered.agent, InProcess)]
-    return ThreadCommands(journal, reads, engine, uploads, state_updates, in_process, limits, long_thread_erased)
-
-
-def _create_engine(
-    journal: Journal, blobs: Blobs, reads: JournalReads, registry: Registry, reports: RunReports, options: HubOptions
-) -> Engine:
-    limits = options.limits
-    has_own_window = options.cluster is None or "window" in limits.model_fields_set
-    return Engine(
-        journal,
-        blobs,
-        reads,
-        registry.get,
-        registry.get_reachable,
-        run_timeout=limits.run,
-        cancel_grace=limits.cancel_grace,
-        event_limit=limits.event,
-        output_limit=limits.output,
-        attempts=limits.attempts,
-        patience=options.patience,
-        window=limits.window if has_own_window else _SHARED_WINDOW,
-        reports=reports,
+    state_updates = StateUpdates(journal, reads, blobs, current.reach)
+    return ThreadCommands(
+        journal, reads, engine, uploads, state_updates, current.in_process, current.limits, long_thread_erased
     )
 
 
-def _create_deliverer(journal: Journal, reads: JournalReads, fetcher: Fetcher, options: HubOptions) -> Deliverer:
+def _create_deliverer(journal: Journal, reads: JournalReads, current: Current, options: HubOptions) -> Deliverer:
     return Deliverer(
         journal,
         reads,
-        fetcher,
+        current.delivery,
         options.writers,
         options.webhook_protocols,
-        RetrySchedule(options.webhook_retries),
         options.clock,
-        None if options.webhook_secret is None else Signer(options.webhook_secret),
         observer=options.observer,
     )

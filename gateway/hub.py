@@ -18,8 +18,8 @@ from babelgate.canonical.message import FilePart
 from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.observe import GatewayObserver
-from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
@@ -30,9 +30,12 @@ from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
+from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.webhooks import Deliverer, WebhookRegistry
 from babelgate.gateway.storage import assistants, items, queries
+from babelgate.gateway.storage.administered import AdministeredState
+from babelgate.gateway.storage.auditor import Auditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.grants import GrantStore
@@ -65,14 +68,17 @@ class Drain:
 class Parts:
     """The wired parts of a hub."""
 
-    registry: Registry
+    generation: Callable[[], HubGeneration]
+    """Function that returns the current generation."""
     journal: Journal
     reads: JournalReads
     blobs: Blobs
-    fetcher: Fetcher
     drain: Drain
     engine: Engine
     submissions: Submissions
+    administration: AdministeredState
+    switches: Switches
+    auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry
     deliverer: Deliverer
@@ -106,8 +112,8 @@ class GatewayHub:
 
     @property
     def registry(self) -> Registry:
-        """The configured agents."""
-        return self._parts.registry
+        """The current agents."""
+        return self._parts.generation().registry
 
     @property
     def journal(self) -> Journal:
@@ -165,6 +171,21 @@ class GatewayHub:
         return self._parts.blobs
 
     @property
+    def administration(self) -> AdministeredState:
+        """The API keys, agents and disabled agents of the administration API."""
+        return self._parts.administration
+
+    @property
+    def switches(self) -> Switches:
+        """The kill switches of agents."""
+        return self._parts.switches
+
+    @property
+    def auditor(self) -> Auditor:
+        """The receiver of refusals for the audit log."""
+        return self._parts.auditor
+
+    @property
     def observer(self) -> GatewayObserver:
         """The receiver of reports for metrics."""
         return self._parts.observer
@@ -180,18 +201,19 @@ class GatewayHub:
         parts = self._parts
         parts.blobs.secure()
         await parts.journal.open(wait=parts.is_standby)
-        for registered in parts.registry.all():
-            if isinstance(registered.agent, Attached):
-                registered.agent.attach(parts.journal, parts.store)
+        self.attach(self.registry)
         try:
             self.instance = await parts.journal.write(_load_instance)
             await parts.assistants.start()
             await parts.grants.start()
+            parts.switches.start(parts.administration, parts.submissions.cancel)
+            await parts.administration.start()
             if parts.cluster is None:
                 await self._recover()
                 await parts.expiry.start()
             else:
                 await parts.cluster.start()
+            parts.switches.cancel_runs()  # those that were continued
         except BaseException:
             if parts.cluster is not None:
                 await parts.cluster.leave()
@@ -201,6 +223,22 @@ class GatewayHub:
         parts.crons.start(submits)
         parts.retention.start()
         parts.sweeper.start()
+
+    def attach(self, registry: Registry) -> None:
+        """Connect agents that store their state in the gateway's database, before their first run."""
+        for agent in registry.all_agents():
+            if isinstance(agent, Attached):
+                agent.attach(self._parts.journal, self._parts.store)
+
+    def show_config(self, digest: str) -> None:
+        """Tell the other nodes of the cluster which configuration this one works with."""
+        if self.cluster is not None:
+            self.cluster.nodes.config = digest
+
+    def handle_reload(self) -> None:
+        """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
+        self._parts.blobs.limit = self._parts.generation().limits.artifact
+        self.engine.slots.refresh()
 
     async def _recover(self) -> None:
         parts = self._parts
@@ -249,7 +287,17 @@ class GatewayHub:
         self.close_readers()
         if parts.cluster is not None:
             parts.cluster.close()
-        background = (parts.crons, parts.expiry, parts.retention, parts.sweeper, parts.readiness, parts.deliverer)
+        background = (
+            parts.auditor,
+            parts.administration,
+            parts.switches,
+            parts.crons,
+            parts.expiry,
+            parts.retention,
+            parts.sweeper,
+            parts.readiness,
+            parts.deliverer,
+        )
         for part in background:
             await part.stop(share(0.1))
         await parts.engine.stop(share(0.5))
@@ -346,7 +394,7 @@ class GatewayHub:
         return await find_schema_error(schema, value)
 
     async def fetch(self, url: str, received: Callable[[int], None]) -> bytes:
-        return await self._parts.fetcher.get(url, received)
+        return await self._parts.generation().delivery.fetcher.get(url, received)
 
 
 def _load_instance(tx: Transaction) -> str:

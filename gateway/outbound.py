@@ -72,6 +72,10 @@ def _ignore_progress(_: int) -> None:
     """Ignore the number of received bytes."""
 
 
+CheckUrl = Callable[[str], Awaitable[object]]
+"""Function like `Fetcher.check`. Raises invalid for a URL that may not be called."""
+
+
 class Fetcher:
     def __init__(
         self,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from babelgate.canonical.agent import Agent, AgentInfo
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.settings.model import Timeout
+from babelgate.gateway.settings.model import AgentSettings, Timeout
 
 log = logging.getLogger("babelgate.registry")
 
@@ -34,6 +34,10 @@ class RegisteredAgent:
     """Result of the detection of the server's protocol, on one line."""
     server: str | None = None
     """URL of the server, if the settings name it without a single agent, so that all its agents are served."""
+    settings: AgentSettings | None = None
+    """Settings of the agent; None if it is not from `agents` of the settings."""
+    described: AgentInfo | None = None
+    """Description of the agent before its settings were applied."""
     detect: "Detect | None" = field(default=None, repr=False)
     """Function that repeats the detection of a broken agent behind a URL."""
     describe: "Describe | None" = field(default=None, repr=False)

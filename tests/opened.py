@@ -13,9 +13,9 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.http.app import create_app, open_hub, register
+from babelgate.gateway.http.generations import Generations, policy_of_settings
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from tests.empty import make_database
@@ -28,6 +28,7 @@ class Opened:
     app: Any
     """The ASGI application."""
     settings: Settings
+    generations: Generations
 
 
 def database_in(folder: Path) -> str:
@@ -60,15 +61,18 @@ async def opened(
     if loaded.database.startswith("sqlite:"):
         make_database(loaded.database_path)
     used_registry = registry or await _registry(loaded, agents, registered)
-    hub = open_hub(loaded, used_registry, Fetcher(loaded.network.allow), policy, observer)
+    generations = Generations(
+        loaded, used_registry, make_policy=policy_of_settings if policy is None else lambda _: policy
+    )
+    hub = open_hub(generations, observer)
     await hub.start()
     try:
         with registering(register) as register_handlers:
-            yield Opened(hub, create_app(hub, used_registry, loaded, register_handlers, policy), loaded)
+            yield Opened(hub, create_app(generations, hub, register_handlers), loaded, generations)
     finally:
         await hub.stop()
         if registry is None:
-            await used_registry.aclose()
+            await generations.aclose()
 
 
 async def _registry(

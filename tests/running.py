@@ -8,7 +8,9 @@ from typing import Any
 
 import httpx
 
+from babelgate.gateway.access.policy import AllowAll, Policy
 from babelgate.gateway.http.connection import protocol_options
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
@@ -24,6 +26,7 @@ class Running:
     http: httpx.AsyncClient
     """Client with the gateway as its base URL and a timeout of 30 s."""
     settings: Settings
+    generations: Generations
 
 
 @asynccontextmanager
@@ -33,15 +36,16 @@ async def running(
     *,
     registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
+    policy: Policy = AllowAll(),  # noqa: B008
     **settings: Any,
 ) -> AsyncGenerator[Running]:
     """Serve the gateway that `opened` opens."""
     async with (
-        opened(folder, agents, registered=registered, configured=configured, **settings) as gateway,
+        opened(folder, agents, registered=registered, configured=configured, policy=policy, **settings) as gateway,
         serving(gateway.app, **protocol_options(gateway.settings)) as url,
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
     ):
         try:
-            yield Running(url, gateway.hub, http, gateway.settings)
+            yield Running(url, gateway.hub, http, gateway.settings, gateway.generations)
         finally:
             gateway.hub.close_readers()

@@ -49,6 +49,8 @@ _DESCRIPTION_DELAYS: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
 """Pause before each attempt to fetch the schemas of a working agent, in seconds. Chosen."""
 _MAX_DESCRIBED: Final = 50
 """Maximum number of agents of one server whose schemas are fetched. Chosen."""
+_CONNECTION: Final = ("python", "graph", "url", "urls", "protocol", "options", "agent", "headers", "replay")
+"""Settings whose change needs a new client of an agent. Others are applied to the client that it has."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
 """Time limit of one attempt to fetch schemas, in seconds. Chosen."""
 
@@ -66,8 +68,14 @@ def unknown_agent(name: str) -> FaultError:
 class Registry:
     """Agents of the gateway, by name."""
 
-    def __init__(self, agents: Iterable[RegisteredAgent], default: str | None = None) -> None:
-        """Create a registry. `default` names the agent of calls without a name; None means the first agent."""
+    def __init__(
+        self, agents: Iterable[RegisteredAgent], default: str | None = None, previous: "Registry | None" = None
+    ) -> None:
+        """Create a registry. `default` names the agent of calls without a name; None means the first agent.
+
+        A registry that replaces a `previous` one takes over other names of agents, and the agents that are gone: their
+        committed runs may still start.
+        """
         self._agents = {each.info.name: each for each in agents}
         self._names = {agent_uuid(name): name for name in self._agents}
         """Current names of agents, by UUID and by the former name of a stand-in that was replaced."""
@@ -79,6 +87,24 @@ class Registry:
         """Time at which the last detection of a broken agent ended, by name, on the monotonic clock."""
         self._describing: set[asyncio.Task[None]] = set()
         self._observer = NO_OBSERVER
+        self._removed: dict[str, RegisteredAgent] = {}
+        """Agents that a reload has removed, by name. Their committed runs may still start."""
+        if previous is not None:
+            self._inherit(previous)
+
+    def _inherit(self, previous: "Registry") -> None:
+        self._instance, self._observer = previous._instance, previous._observer
+        self._names |= {alias: name for alias, name in previous._names.items() if name in self._agents}
+        self._detected_at = dict(previous._detected_at)
+        earlier = {**previous._removed, **previous._agents}
+        self._removed = {name: each for name, each in earlier.items() if name not in self._agents}
+        self._agents = {name: self._reject_loop(each) for name, each in self._agents.items()}
+        self._connect_observer(self.all())
+
+    def forget_removed(self, agents: Iterable[Agent]) -> None:
+        """Start no more runs of agents that a reload has removed."""
+        closed_ids = {id(agent) for agent in agents}
+        self._removed = {name: each for name, each in self._removed.items() if id(each.agent) not in closed_ids}
 
     def report_to(self, observer: GatewayObserver) -> None:
         """Report failures of agents' servers to an observer."""
@@ -100,8 +126,21 @@ class Registry:
             raise unknown_agent(name)
         return registered
 
+    def get_for_run(self, name: str) -> RegisteredAgent:
+        """Return the agent of a committed run: like `get`, but also one that a reload has removed. Raises not_found."""
+        return self._agents.get(name) or self._removed.get(name) or self.get(name)
+
     def all(self) -> Sequence[RegisteredAgent]:
         return tuple(self._agents.values())
+
+    def active_agents(self) -> Sequence[Agent]:
+        """Return the callable agents."""
+        return [each.agent for each in self._agents.values() if each.agent is not None]
+
+    def all_agents(self) -> Sequence[Agent]:
+        """Return the callable agents, with those that a reload has removed and whose runs may not have ended."""
+        removed = [each.agent for each in self._removed.values() if each.agent is not None]
+        return [*self.active_agents(), *removed]
 
     async def get_reachable(self, name: str) -> RegisteredAgent:
         """Return an agent by its name or UUID. An agent that cannot be called is detected on its server first.
@@ -115,6 +154,13 @@ class Registry:
             return registered
         await asyncio.wait((detection,), timeout=registered.timeout.total or _DETECTION_TIMEOUT)
         return self.get(registered.info.name)
+
+    async def get_reachable_for_run(self, name: str) -> RegisteredAgent:
+        """Return the agent of a committed run: like `get_reachable`, but also one that a reload has removed. Raises
+        not_found."""
+        if name not in self._agents and name in self._removed:
+            return self._removed[name]
+        return await self.get_reachable(name)
 
     def detect_broken(self) -> None:
         """Start to detect all broken agents."""
@@ -178,7 +224,7 @@ class Registry:
         if (
             current is not None and len(detected) == 1 and detected[0].agent is not None
         ):  # the stand-in was called meanwhile: its runs continue
-            await _close(detected[0].agent)
+            await close_agent(detected[0].agent)
             detected = [replace(detected[0], agent=current)]
         self._put(name, detected)
 
@@ -213,15 +259,20 @@ class Registry:
 
     async def aclose(self) -> None:
         """Close connections to upstreams, and agents that wait for answers."""
+        await self.stop_detections()
+        for agent in self.all_agents():
+            await close_agent(agent)
+
+    async def stop_detections(self) -> None:
+        """Cancel the detections and descriptions that are running."""
         tasks = [*self._detections.values(), *self._describing]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for each in self._agents.values():
-            await _close(each.agent)
 
 
-async def _close(agent: Agent | None) -> None:
+async def close_agent(agent: Agent | None) -> None:
+    """Close the connections of an agent."""
     aclose = getattr(agent, "aclose", None)
     if aclose is not None:
         await aclose()
@@ -234,45 +285,82 @@ async def connect(
     *,
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     patience: float | None = None,
+    previous: Registry | None = None,
 ) -> Registry:
     """Return a registry of the agents in the settings, all agents of `servers`, and the objects in `more`.
 
     `headers` maps the URL of a server to the headers of requests to it. Servers are queried concurrently. After
     `patience` seconds, a server that has not answered is listed as broken until it does; None waits for all servers.
+
+    With `previous`, the registry replaces that one. Agents whose connection has the same settings are taken from it,
+    and so are all agents of servers and objects.
     """
     if (cwd := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, cwd)
     detector = Detector()
-    named = {name: asyncio.ensure_future(_front(name, each, detector)) for name, each in settings.agents.items()}
+    reused = _keep(previous, settings)
+    named = {
+        name: asyncio.ensure_future(_front(name, each, detector))
+        for name, each in settings.agents.items()
+        if name not in reused
+    }
     listed = [asyncio.ensure_future(_front_all(url, headers.get(url, {}), detector)) for url in servers]
-    imported = [detection for name, detection in named.items() if settings.agents[name].target is not None]
     try:
         if looks := [*named.values(), *listed]:
             await asyncio.wait(looks, timeout=patience)
-        await asyncio.gather(*imported)
+        await asyncio.gather(*(each for name, each in named.items() if settings.agents[name].target is not None))
     except BaseException:
         for detection in (*named.values(), *listed):
             detection.cancel()
         await detector.aclose()
         raise
+    # A detection of the previous registry may have ended meanwhile.
+    reused = {name: each for name, each in _keep(previous, settings).items() if name not in named}
     late = _LateDetections(detector)
     agents_by_name: dict[str, RegisteredAgent] = {}
-    for name, detection in named.items():
-        for each in late.take(detection, partial(_wait_for, name, settings.agents[name])):
-            agents_by_name[each.info.name] = each
+    for name, each in settings.agents.items():
+        found = [reused[name]] if name in reused else late.take(named[name], partial(_wait_for, name, each))
+        agents_by_name |= {agent.info.name: agent for agent in found}
     agents_by_name |= {name: RegisteredAgent(*wrap(target, name)) for name, target in more.items()}
     by_server = [
         late.take(detection, partial(_wait_for_all, url, headers.get(url, {})))
         for url, detection in zip(servers, listed, strict=True)
     ]
     agents_by_name |= _apart((each for agents in by_server for each in agents), agents_by_name)
-    registry = Registry(agents_by_name.values(), settings.default_agent)
+    unconfigured = () if previous is None else [each for each in previous.all() if each.settings is None]
+    agents_by_name |= _apart(unconfigured, agents_by_name)
+    registry = Registry(agents_by_name.values(), settings.default_agent, previous)
     for name, each in agents_by_name.items():
         if each.detect is not None and (detection := late.running.get(id(each.detect))) is not None:
             registry.replace_when_detected(name, partial(late.finish, detection))
     await late.close_when_done()
     registry.describe()
     return registry
+
+
+def _keep(previous: Registry | None, settings: Settings) -> dict[str, RegisteredAgent]:
+    """Return the agents of the settings whose connections can stay, by name, with their new settings.
+
+    An agent in this process that could not be imported is not among them: it is imported again.
+    """
+    reused: dict[str, RegisteredAgent] = {}
+    for old in () if previous is None else previous.all():
+        name, before = old.info.name, old.settings
+        after = settings.agents.get(name)
+        if before is None or after is None or _connection_of(before) != _connection_of(after):
+            continue
+        if old.broken is not None and before.target is not None:
+            continue
+        info = old.info if old.described is None else old.described.replace(schemas=old.info.schemas)
+        detect = None if old.detect is None else _detect_again(name, after)
+        reused[name] = _apply_settings(name, after, replace(old, info=info, detect=detect))
+    return reused
+
+
+def _connection_of(settings: AgentSettings) -> Mapping[str, object]:
+    """Return the settings from which a client of the agent is built."""
+    values = {name: getattr(settings, name) for name in _CONNECTION}
+    return {**values, "timeout": (settings.timeout.connect, settings.timeout.read)}
 
 
 class _LateDetections:
@@ -344,7 +432,7 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
     """Return a broken agent. It can be called if the settings give its protocol and its name."""
     if settings.target is not None:
         return RegisteredAgent(AgentInfo(name=name), None, str(error), instance=error.instance)
-    detect = partial(_with_new_detector, settings.timeout.total or _DETECTION_TIMEOUT, partial(_front, name, settings))
+    detect = _detect_again(name, settings)
     upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
     info, agent = AgentInfo(name=name), None
     if error.may_work and upstream is not None and (assumed := _assume(name, settings)) is not None:
@@ -355,6 +443,10 @@ def _stand_in(name: str, settings: AgentSettings, error: "_Broken") -> Registere
         except _Broken as wrong:
             error = wrong
     return RegisteredAgent(info, agent, str(error), instance=error.instance, detect=detect)
+
+
+def _detect_again(name: str, settings: AgentSettings) -> Detect:
+    return partial(_with_new_detector, settings.timeout.total or _DETECTION_TIMEOUT, partial(_front, name, settings))
 
 
 def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAgent) -> RegisteredAgent:
@@ -369,6 +461,8 @@ def _apply_settings(name: str, settings: AgentSettings, registered: RegisteredAg
         idempotent=settings.idempotent,
         forward=frozenset(settings.forward) - {name.lower() for name in settings.headers},
         replay=settings.replay,
+        settings=settings,
+        described=registered.info,
     )
 
 

@@ -19,16 +19,15 @@ from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
-from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
 from babelgate.gateway.agents.failover import ServerPool
-from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http import grants
 from babelgate.gateway.http.direct import DirectApp
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.blob_store import open_blobs
@@ -41,6 +40,7 @@ _STATUS: Final = {
     FaultCode.METHOD_NOT_ALLOWED: 405,
     FaultCode.UNAUTHENTICATED: 401,
     FaultCode.FORBIDDEN: 403,
+    FaultCode.CONFLICT: 409,
     FaultCode.TOO_LARGE: 413,
     FaultCode.QUEUE_FULL: 429,
     FaultCode.INTERNAL: 500,
@@ -50,37 +50,28 @@ _STATUS: Final = {
 _CODES: Final = {404: FaultCode.NOT_FOUND, 405: FaultCode.METHOD_NOT_ALLOWED, 413: FaultCode.TOO_LARGE}
 
 
-def open_hub(
-    settings: Settings,
-    registry: Registry,
-    fetcher: Fetcher,
-    policy: Policy | None = None,
-    observer: GatewayObserver = NO_OBSERVER,
-) -> GatewayHub:
-    """Return a hub with the given settings, which is not started yet. `policy` decides on the runs of crons. By default
-    it follows from the settings."""
-    cron_policy = policy or policy_of(settings.access)
+def open_hub(generations: Generations, observer: GatewayObserver = NO_OBSERVER) -> GatewayHub:
+    """Return a hub that is not started yet, and works with the current generation."""
+    settings, policy = generations.current.settings, generations.policy
     blobs = open_blobs(settings.artifacts, settings.blobs_path, settings.limits.artifact)
     options = HubOptions(
-        limits=settings.limits,
-        retention=settings.retention,
-        patience=settings.recovery.patience,
         writers={dialect: make for adapter in ADAPTERS for dialect, make in adapter.webhooks.items()},
         webhook_protocols={dialect: adapter.name for adapter in ADAPTERS for dialect in adapter.webhooks},
         crons={
-            dialect: partial(_submit_cron, cron_policy, adapter.name, submit)
+            dialect: partial(_submit_cron, policy, adapter.name, submit)
             for adapter in ADAPTERS
             for dialect, submit in adapter.crons.items()
         },
-        webhook_secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
-        webhook_retries=settings.webhooks.retries,
         power=settings.durability == "power",
         pooler=settings.pooler,
         standby=settings.standby,
         cluster=node_name(settings) if settings.is_shared else None,
+        audits=settings.has_credentials,
         observer=observer,
     )
-    return create_hub(registry, settings.database, blobs, fetcher, options)
+    hub = create_hub(generations.hub_generation, settings.database, blobs, options)
+    generations.attach(hub)
+    return hub
 
 
 async def _submit_cron(
@@ -125,41 +116,43 @@ def register(handlers: Sequence[Any]) -> Litestar:
 
 
 def create_app(
-    hub: GatewayHub,
-    registry: Registry,
-    settings: Settings,
-    register: Callable[[Sequence[Any]], Litestar] = register,
-    policy: Policy | None = None,
+    generations: Generations, hub: GatewayHub, register: Callable[[Sequence[Any]], Litestar] = register
 ) -> GatewayMiddleware:
     """Return the gateway as an ASGI application. The caller starts and stops the hub.
 
-    Most of the time is spent in `register`, so tests that create many applications can replace it. `policy` decides
-    what each caller may do. By default it follows from the settings.
+    Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
-    policy = policy or policy_of(settings.access)
+    policy, auditor = generations.policy, hub.auditor
     hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
     own_hub = GuardedHub(hub, policy, "")
+
+    def settings() -> Settings:
+        return generations.current.settings
 
     def can_discover(principal: Principal, agent: str, path: str) -> bool:
         adapter = _adapter_of(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    handlers: list[Any] = [*_gateway_routes(hub, registry, own_hub), *grants.routes(own_hub)]
+    own_routes = (*_gateway_routes(hub, own_hub), *grants.routes(own_hub))
+    handlers: list[Any] = [*own_routes, admin_routes(hub, settings)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
         register(handlers),
-        settings,
-        default_agent=registry.default,
+        generations.front,
         can_discover=can_discover,
         encode=_encode,
         version=_VERSION,
         instance=lambda: hub.instance,
-        observer=hub.observer,
+        streams=generations.streams,
+        auditor=auditor,
+        state={GATE: AdminGate(settings, policy, auditor)},
+        has_context=generations.current.settings.log_format == "json",
+        observer=generations.observer,
     )
 
 
-def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub) -> Sequence[Any]:
+def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
     """Return the handlers that belong to no protocol: the table of URLs and the health checks."""
 
     @get("/")
@@ -185,6 +178,7 @@ def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub
 
     @get("/readyz")
     async def readyz(request: Request[Any, Any, Any]) -> Response[dict[str, Any]]:
+        registry = hub.registry
         registry.detect_broken()
         why = await hub.ready()
         detailed = caller(request).owner != ""  # reasons name paths and hosts, and this URL needs no key
@@ -195,6 +189,9 @@ def _gateway_routes(hub: GatewayHub, registry: Registry, guarded_hub: GuardedHub
         if hub.cluster is not None:
             nodes = hub.cluster.nodes
             body["node"] = nodes.name if detailed else nodes.node_id
+            others = nodes.find_other_configs()
+            comparison = f"differs from {', '.join(others)}" if detailed else "differs"
+            body["configuration"] = comparison if others else "ok"
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)
@@ -238,7 +235,8 @@ def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
     adapter = _adapter_of(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)
-    status = _STATUS.get(fault.code, 400)
+    is_precondition = fault.details.get("reason") == "revision"  # RFC 9110, 13.1.1
+    status = 412 if is_precondition else _STATUS.get(fault.code, 400)
     body = {"error": {"code": str(fault.code), "message": fault.message}}
     return Response(body, status_code=status, media_type="application/json", headers=fault_headers(fault))
 

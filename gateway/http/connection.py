@@ -84,24 +84,36 @@ class ConnectionLimits:
 class ConnectionTable:
     """Open connections, counted by client address, and those of them that have no request in progress."""
 
-    def __init__(
-        self, total: int, per_address: int, exempt: Sequence[IPNetwork] = (), observer: GatewayObserver = NO_OBSERVER
-    ) -> None:
-        """Create a table.
-
-        `total` is the maximum number of connections, and `per_address` that of one client address. `exempt` are the
-        networks of proxies, which have no limit per address because many callers share them. Loopback has none either.
-        """
-        self.total = total
-        self.per_address = per_address
-        self._exempt = tuple(exempt)
+    def __init__(self, settings: Settings, linger: float = _LINGER, observer: GatewayObserver = NO_OBSERVER) -> None:
+        """Create an empty table. `linger` is the time for which input is discarded after a refusal, in seconds."""
+        self._linger = linger
         self._observer = observer
+        self.limits: ConnectionLimits
+        """Limits of each connection."""
+        self.total: int
+        """Maximum number of connections."""
+        self.per_address: int
+        """Maximum number of connections of one client address."""
+        self._exempt: Sequence[IPNetwork]
+        """Networks of proxies, which have no limit per address because many callers share them. Loopback has none
+        either."""
+        self.apply(settings)
         self._open: dict[asyncio.BaseTransport, str | None] = {}
         self._count: dict[str, int] = {}
         self._idle: dict[asyncio.BaseTransport, None] = {}
         """Connections without a request in progress, longest idle first."""
         self._refused = 0
         self._warned_at = float("-inf")
+
+    def apply(self, settings: Settings) -> None:
+        """Apply the limits of the settings to new connections, and to the next requests of open ones."""
+        limits = settings.limits
+        self.limits = ConnectionLimits(
+            limits.head, limits.head_timeout, limits.body_timeout, limits.send_timeout, self._linger
+        )
+        self.total = max_connections(limits.connections.total)
+        self.per_address = min(limits.connections.address, max(self.total // 2, 1))
+        self._exempt = settings.trusted_proxies
 
     def __len__(self) -> int:
         return len(self._open)
@@ -244,9 +256,9 @@ class HttpConnection(HttpToolsProtocol):
         "_trailers",
     )
 
-    def __init__(self, *args: Any, limits: ConnectionLimits, table: ConnectionTable, **options: Any) -> None:
+    def __init__(self, *args: Any, table: ConnectionTable, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._limits = limits
+        self._limits = table.limits
         self._table = table
         self._reading = "nothing"
         """Part of a request that the parser is reading: "nothing", "head" or "body"."""
@@ -415,6 +427,7 @@ class HttpConnection(HttpToolsProtocol):
             self._timer = None
         self._awaited = what
         if what == "head":
+            self._limits = self._table.limits
             self._timer = self.loop.call_later(self._limits.head_timeout, self._late_head)
         elif what == "body":
             self._timer = self.loop.call_later(self._limits.body_timeout, self._late_body)
@@ -534,9 +547,9 @@ class HttpConnection(HttpToolsProtocol):
 class WebSocketConnection(WebSocketsSansIOProtocol):
     """WebSocket connection, upgraded from an `HttpConnection` that the connection table already counts."""
 
-    def __init__(self, *args: Any, limits: ConnectionLimits, table: ConnectionTable, **options: Any) -> None:
+    def __init__(self, *args: Any, table: ConnectionTable, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._limits = limits
+        self._limits = table.limits
         self._table = table
         self._sending: _SendWatch | None = None
 
@@ -596,13 +609,6 @@ def max_connections(wanted: int) -> int:
     return wanted if soft == resource.RLIM_INFINITY else min(wanted, max((soft - _RESERVE) // 2, 16))
 
 
-def make_table(settings: Settings, observer: GatewayObserver = NO_OBSERVER) -> ConnectionTable:
-    """Return an empty table of connections with the limits of the settings."""
-    connections = settings.limits.connections
-    total = max_connections(connections.total)
-    return ConnectionTable(total, min(connections.address, max(total // 2, 1)), settings.trusted_proxies, observer)
-
-
 def protocol_options(
     settings: Settings, linger: float = _LINGER, table: ConnectionTable | None = None
 ) -> dict[str, Any]:
@@ -610,13 +616,11 @@ def protocol_options(
 
     `table` counts the connections; the default is a new one.
     """
-    limits = settings.limits
-    bounds = ConnectionLimits(limits.head, limits.head_timeout, limits.body_timeout, limits.send_timeout, linger)
-    table = make_table(settings) if table is None else table
+    table = ConnectionTable(settings, linger) if table is None else table
     return {
-        "http": partial(HttpConnection, limits=bounds, table=table),
-        "ws": partial(WebSocketConnection, limits=bounds, table=table),
-        "ws_max_size": limits.body,
+        "http": partial(HttpConnection, table=table),
+        "ws": partial(WebSocketConnection, table=table),
+        "ws_max_size": settings.limits.body,
         "ws_per_message_deflate": False,  # 64 KB can be 64 MB
         "timeout_keep_alive": _KEEP_ALIVE,
     }

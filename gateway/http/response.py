@@ -10,9 +10,10 @@ from uuid import uuid4
 from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
 from babelgate.gateway.background import Tasks
-from babelgate.gateway.exchange import SCOPE_KEY
-from babelgate.gateway.http.expiry import CredentialTimer
+from babelgate.gateway.exchange import SCOPE_KEY, ActOrigin
+from babelgate.gateway.http.expiry import CredentialTimer, OpenStreams
 from babelgate.gateway.http.operations import Operations, find_protocol
+from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.observe import REQUEST, GatewayObserver, RequestContext, parse_traceparent
 
 Scope = MutableMapping[str, Any]
@@ -51,10 +52,10 @@ class ResponseWrapper:
         banner: bytes,
         cross_origin: list[tuple[bytes, bytes]],
         reports: "RequestReports",
+        streams: OpenStreams,
     ) -> None:
-        self.owner = ""
-        self.expires_at: float | None = None
-        """Time at which the caller's credential expires, in seconds since 1970, UTC."""
+        self.principal: Principal | None = None
+        """The caller; None until its credential is verified."""
         self.scope = scope
         """Scope of the request as the application gets it."""
         self.stream_of: str | None = None
@@ -62,8 +63,12 @@ class ResponseWrapper:
         self.context: RequestContext | None = None
         """Context of the log lines of the request, if the log has a use for it."""
         self._reports = reports
+        self._streams = streams
         self._send = send
         self._hang_up: Callable[[], None] | None = scope.get(SCOPE_KEY)
+        self._end_stream: Callable[[], None] | None = None
+        """Function that ends the open stream; None if the response is no stream."""
+        self._close_reason = "The credential has expired."
         self._expiry: CredentialTimer | None = None
         self._began = time.perf_counter()
         self._status = 0
@@ -90,8 +95,8 @@ class ResponseWrapper:
         self._status = 101
         self._reports.note_stream(self)
         await self._send({**message, "headers": [*message.get("headers", ()), *self._response_headers()]})
-        if self.expires_at is not None:
-            self._expiry = CredentialTimer(self.expires_at, self._close_socket)
+        self._end_stream = self._close_socket
+        self._follow_credential()
 
     async def _start(self, message: Message) -> None:
         status, headers = message["status"], list(message.get("headers", ()))
@@ -111,8 +116,9 @@ class ResponseWrapper:
         if is_stream and not self._bodiless:
             self._reports.note_stream(self)
         await self._send({**message, "status": status, "headers": headers})
-        if is_stream and self.expires_at is not None and self._hang_up is not None:
-            self._expiry = CredentialTimer(self.expires_at, self._hang_up)
+        if is_stream and self._hang_up is not None:
+            self._end_stream = self._hang_up
+            self._follow_credential()
         if self._bodiless:  # a stream would otherwise stay open until the run ends
             await self._send({"type": "http.response.body", "body": b""})
 
@@ -135,9 +141,43 @@ class ResponseWrapper:
         """Ids in the headers of the response: of the thread, the task and the run."""
         return self._ids
 
+    def describe_origin(self) -> ActOrigin:
+        """Return the request and its caller, for the audit log."""
+        caller, scope = self.principal or ANONYMOUS, self.scope
+        ids = parse_traceparent(next((value for name, value in scope["headers"] if name == b"traceparent"), b""))
+        return ActOrigin(
+            request_id=self.request_id,
+            trace_id="" if ids is None else ids[0],
+            protocol=find_protocol(scope["path"]),
+            address=(scope.get("client") or ("",))[0],
+            subject=caller.subject,
+            owner=caller.owner,
+            issuer=caller.issuer,
+            credential=caller.credential_id,
+        )
+
+    def _follow_credential(self) -> None:
+        """End the stream when the credential of its caller expires or is revoked."""
+        if self.principal is not None:
+            self._streams.add(self)
+            self.change_expiry(self.principal.expires_at)
+
+    def change_expiry(self, expires_at: float | None) -> None:
+        """Set the time at which the credential expires, in seconds since 1970, UTC."""
+        if self._expiry is not None:
+            self._expiry.stop()
+        end = self._end_stream
+        self._expiry = None if expires_at is None or end is None else CredentialTimer(expires_at, end)
+
+    def revoke(self) -> None:
+        """End the stream, because the credential of its caller is no longer accepted."""
+        self._close_reason = "The credential was revoked."
+        if self._end_stream is not None:
+            self._end_stream()
+
     def _close_socket(self) -> None:
-        close = {"type": "websocket.close", "code": GOING_AWAY, "reason": "The credential has expired."}
-        _CLOSING.spawn(self._close(close), "close of an expired WebSocket")
+        close = {"type": "websocket.close", "code": GOING_AWAY, "reason": self._close_reason}
+        _CLOSING.spawn(self._close(close), "close of a WebSocket without a credential")
 
     async def _close(self, message: Message) -> None:
         with suppress(OSError, RuntimeError):  # the socket is closed
@@ -147,6 +187,7 @@ class ResponseWrapper:
         """Stop the timer of the response, and write its log line."""
         if self._expiry is not None:
             self._expiry.stop()
+        self._streams.discard(self)
         self.log()
 
     def log(self) -> None:
@@ -161,7 +202,7 @@ class ResponseWrapper:
                 self._path,
                 self._status,
                 milliseconds,
-                self.owner or "-",
+                "-" if self.principal is None else self.principal.owner or "-",
                 ids,
             )
 

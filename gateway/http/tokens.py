@@ -49,13 +49,25 @@ def read_unverified(token: bytes) -> tuple[JsonObject, JsonObject]:
     parts = token.split(b".")
     if len(parts) != 3:
         raise refusal("it is not a JSON Web Token")
-    return _decode(parts[0]), _decode(parts[1])
+    header, claims, _ = (_decode(part) for part in parts)
+    return _parse(header), _parse(claims)
 
 
-def _decode(part: bytes) -> JsonObject:
+def _decode(part: bytes) -> bytes:
+    """Decode base64url without padding (RFC 7515, 2). Raises unauthenticated."""
     try:
-        value: Any = json.loads(base64.b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True))
-    except (binascii.Error, ValueError, RecursionError):
+        content = base64.b64decode(part + b"=" * (-len(part) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        content = None
+    if content is None or base64.urlsafe_b64encode(content).rstrip(b"=") != part:
+        raise refusal("it is not a JSON Web Token")
+    return content
+
+
+def _parse(content: bytes) -> JsonObject:
+    try:
+        value: Any = json.loads(content)
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise refusal("it is not a JSON Web Token")
@@ -86,6 +98,10 @@ class TrustedIssuer:
             for audience in settings.audience
             for form in ((audience.rstrip("/"), f"{audience.rstrip('/')}/") if "://" in audience else (audience,))
         ]
+
+    def has_settings(self, name: str, settings: IssuerSettings) -> bool:
+        """Return True if the issuer was created with this name and these settings."""
+        return self.name == name and self._settings == settings
 
     async def verify(self, token: bytes, header: JsonObject, unverified: JsonObject) -> Principal:
         """Verify a token whose `iss` names this issuer, and return its principal.

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
+from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
 from babelgate.gateway.settings.model import Settings
 
@@ -36,12 +37,19 @@ class Verifier:
     def __init__(
         self,
         settings: Settings,
+        key_ring: KeyRing | None = None,
         *,
         clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
+        previous: "Verifier | None" = None,
     ) -> None:
-        """Create the verifier. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
+        """Create the verifier. `key_ring` has the keys of the administration API.
+
+        `clock` is the time since 1970, and `now` a steady clock, both in seconds.
+        Issuers whose settings are those of the `previous` verifier are taken from it, with their keys.
+        """
         self._clock = clock
+        self._key_ring = key_ring
         self._keys: dict[bytes, Principal] = {}
         for owner, keys in settings.keys.items():
             for key in keys:
@@ -53,8 +61,12 @@ class Verifier:
                     credential_id=key.digest.hex()[:8],
                     expires_at=key.expires_at,
                 )
-        self._issuers = {
-            each.issuer: TrustedIssuer(name, each, clock=clock, now=now) for name, each in settings.issuers.items()
+        earlier = dict[str, TrustedIssuer]() if previous is None else previous._issuers
+        self._issuers: dict[str, TrustedIssuer] = {
+            each.issuer: earlier[each.issuer]
+            if each.issuer in earlier and earlier[each.issuer].has_settings(name, each)
+            else TrustedIssuer(name, each, clock=clock, now=now)
+            for name, each in settings.issuers.items()
         }
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
         self.is_required = settings.has_credentials
@@ -71,7 +83,10 @@ class Verifier:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer":
             credential = token.strip()
-        principal = self._keys.get(hashlib.sha256(credential).digest())
+        digest = hashlib.sha256(credential).digest()
+        principal = self._keys.get(digest)
+        if principal is None and self._key_ring is not None:
+            principal = self._key_ring.find(digest)
         if principal is None:
             if self._issuers and scheme.lower() == b"bearer" and credential.count(b".") == 2:
                 return await self._verify_token(credential)
@@ -81,6 +96,25 @@ class Verifier:
                 FaultCode.UNAUTHENTICATED, "The API key is not accepted: it has expired.", reason=INVALID_TOKEN
             )
         return principal
+
+    def find_current(self, principal: Principal, previous: "Verifier") -> Principal | None:
+        """Return the principal that a credential has now which the `previous` verifier has accepted.
+
+        Return None if the credential is no longer accepted. A token of an issuer whose settings have changed is not
+        accepted without another verification.
+        """
+        if principal.issuer:
+            is_same = self._find_issuer(principal.issuer) is previous._find_issuer(principal.issuer)
+            return principal if is_same else None
+        if not principal.credential_id:
+            return None if self.is_required else principal
+        if self._key_ring is not None and self._key_ring.has_principal(principal):
+            return principal
+        same = (principal.subject, principal.credential_id)
+        return next((each for each in self._keys.values() if (each.subject, each.credential_id) == same), None)
+
+    def _find_issuer(self, name: str) -> TrustedIssuer | None:
+        return next((each for each in self._issuers.values() if each.name == name), None)
 
     def _refusal(self, *, is_sent: bool) -> FaultError:
         if not self._issuers:
@@ -118,7 +152,9 @@ class Verifier:
         keys = verified.issuer.keys
         return is_valid and keys.is_usable and verified.revision == keys.revision
 
-    async def aclose(self) -> None:
-        """Cancel the fetches of keys."""
+    async def aclose(self, successor: "Verifier | None" = None) -> None:
+        """Cancel the fetches of keys. The issuers that a `successor` has taken over stay open."""
+        used_ids = set[int]() if successor is None else {id(each) for each in successor._issuers.values()}
         for issuer in self._issuers.values():
-            await issuer.keys.aclose()
+            if id(issuer) not in used_ids:
+                await issuer.keys.aclose()

@@ -18,8 +18,10 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.listed import Listed
 from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.runs.schedule import find_next
 from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.cron_rows import (
     count_crons,
     create_cron,
@@ -55,14 +57,14 @@ class CronScheduler:
         self,
         journal: Journal,
         clock: Clock,
-        limits: Limits,
-        check_url: Callable[[str], Awaitable[object]],
+        limits: Callable[[], Limits],
+        check_url: CheckUrl,
         leads: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create the scheduler.
 
-        `leads` returns True on the node of a cluster
-        that checks for due crons. If two nodes lead for a moment, a cron still runs only once.
+        `limits` returns the current limits. `leads` returns True on the node of a cluster that checks for due crons. If
+        two nodes lead for a moment, a cron still runs only once.
         """
         self._journal = journal
         self._clock = clock
@@ -193,13 +195,13 @@ class CronScheduler:
         return self._schedule(changed) if timed else changed
 
     async def _check(self, cron: Cron, webhook: str | None) -> None:
-        check_size(self._limits.metadata, cron.metadata)
-        check_size(self._limits.input, cron.request)
+        check_size(self._limits().metadata, cron.metadata)
+        check_size(self._limits().input, cron.request)
         if webhook is not None:
             await self._check_url(webhook)
 
     async def delete(self, owner: str, cron_id: str) -> bool:
-        return await self._journal.write(delete_cron, owner, cron_id)
+        return await self._journal.write_deletion(deletion("cron", cron_id, owner), delete_cron, owner, cron_id)
 
     async def search(self, owner: str, query: CronQuery) -> Listed[Cron]:
         places = await self._journal.query(search_crons, owner, query)

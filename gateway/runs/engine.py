@@ -11,7 +11,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 
 from msgspec.structs import replace
 
-from babelgate.canonical.agent import DETACH, Reattachable
+from babelgate.canonical.agent import DETACH, Agent, Reattachable
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.state import RunReason, RunStatus, TaskState
 from babelgate.gateway.background import STOPPING, Tasks
@@ -24,9 +24,9 @@ from babelgate.gateway.runs.invocation import Invocations
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
 from babelgate.gateway.runs.output_schema import schema_error
 from babelgate.gateway.runs.pump import Pump, RunKey, close_events
+from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.slots import Slots
-from babelgate.gateway.runs.window import Window
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.subscription import LogReader
@@ -62,33 +62,16 @@ class Engine:
         reader: LogReader,
         find: Callable[[str], RegisteredAgent],
         reach: Callable[[str], Awaitable[RegisteredAgent]],
-        *,
-        run_timeout: float = 3600,
-        cancel_grace: float = 5,
-        event_limit: int = 8 * 2**20,
-        output_limit: int = 64 * 2**20,
-        window: float = 0,
-        attempts: int = 3,
-        patience: float = 60,
+        rules: Callable[[], RunRules],
         reports: RunReports | None = None,
     ) -> None:
-        """Create the engine.
-
-        `attempts` and `patience` are `limits.attempts` and `recovery.patience` of the settings. Times are in seconds,
-        limits of sizes in bytes.
-        """
+        """Create the engine. `rules` returns the rules of the current generation."""
         self._journal = journal
         self._blobs = blobs
         self._invocations = Invocations(journal, blobs, reader)
         self._find = find
         self._reach = reach
-        self._run_timeout = run_timeout
-        self._grace = cancel_grace
-        self._event_limit = event_limit
-        self._output_limit = output_limit
-        self._window = Window(window)
-        self._attempts = attempts
-        self._patience = patience
+        self._rules = rules
         self._reports = reports or RunReports(NO_OBSERVER)
         self.slots = Slots(find, self._start_next)
         self._pumps: dict[RunKey, Pump] = {}
@@ -147,7 +130,7 @@ class Engine:
             )
             return
         self._reports.begin(start)
-        pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk))
+        pump = Pump(self._journal, self._blobs, start, self._journal.channels.get(start.pk), self._rules())
         pump.channel.pin()
         self._pumps[pump.key] = self._by_thread[start.pk] = pump
         task = asyncio.get_running_loop().create_task(self._drive(pump, past), name=f"run {start.run.run_id}")
@@ -168,7 +151,7 @@ class Engine:
         if pump.timer is not None:
             pump.timer.cancel()
         outcome = RunOutcome(RunStatus.CANCELLED, reason)
-        pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, outcome)
+        pump.timer = asyncio.get_running_loop().call_later(pump.rules.cancel_grace, self._abandon, pump, outcome)
 
     def forget_run(self, pk: int, run_id: str) -> None:
         """Stop the agent of a run that was erased with its thread, without storing an end."""
@@ -216,7 +199,7 @@ class Engine:
         """Store the agent's events until it ends, and return the outcome of the run."""
         start = pump.start
         RUN.set(_context_of(start))
-        pump.attempt = self._make_attempt(start, past)
+        pump.attempt = _make_attempt(pump, past)
         try:
             registered = await (self._take_events(pump, None) if past is None else self._take_up(pump, past))
         except FaultError as error:
@@ -239,9 +222,6 @@ class Engine:
             return RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault)
         return RunOutcome(ended.status, ended.reason, ended.fault, ended.output, ended.usage)
 
-    def _make_attempt(self, start: StartedRun, past: Past | None) -> AttemptFilter:
-        return AttemptFilter(start, self._event_limit, self._output_limit, past)
-
     async def _take_events(self, pump: Pump, past: Past | None) -> RegisteredAgent:
         """Run the agent, or reattach to its server, and store its events.
 
@@ -251,16 +231,17 @@ class Engine:
         registered = await self._reach(start.task.agent)
         if registered.agent is None:
             raise registered.refuse(start.run.run_id)
+        pump.agent = registered.agent
         if past is not None:
             attaches = past.reattached and isinstance(registered.agent, Reattachable)
             if past.reattached and not (attaches or registered.idempotent):
                 raise FaultError(FaultCode.GATEWAY_RESTARTED, _restart_message())
             past = Past(past.records, reattached=attaches, stateful=registered.info.stateful)
-        attempt = pump.attempt = self._make_attempt(start, past)
+        attempt = pump.attempt = _make_attempt(pump, past)
         if not registered.info.stateful:  # a stateful agent may save state before its events are in the log
-            pump.window = self._window
+            pump.window = pump.rules.window
         if pump.timer is None:
-            seconds = registered.timeout.total or self._run_timeout
+            seconds = registered.timeout.total or pump.rules.timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
         call = await self._invocations.make(start, registered.info)
         if past is not None and past.reattached:
@@ -280,7 +261,7 @@ class Engine:
         the same faults as `_take_events`.
         """
         loop = asyncio.get_running_loop()
-        pause, until = _MIN_RETRY_DELAY, loop.time() + self._patience
+        pause, until = _MIN_RETRY_DELAY, loop.time() + pump.rules.patience
         while True:
             try:
                 return await self._take_events(pump, past)
@@ -295,16 +276,33 @@ class Engine:
             pause = min(2 * pause, _MAX_RETRY_DELAY)
 
     def _expire(self, pump: Pump, seconds: float) -> None:
-        """Cancel a run that exceeded its time limit.
+        """Cancel a run that exceeded its time limit."""
+        fault = Fault(code=FaultCode.AGENT_TIMEOUT, message=f"The agent did not end within {seconds:g} seconds")
+        self._cut_off(pump, RunOutcome(RunStatus.TIMEOUT, RunReason.FAULT, fault))
+
+    def _cut_off(self, pump: Pump, outcome: RunOutcome) -> None:
+        """Cancel a run that ends with this outcome, unless it is being cancelled.
 
         If its agent does not end within the grace period, the run ends without it.
         """
-        if pump.reason is not None or pump.task is None:
+        if pump.reason is not None or pump.expired is not None or pump.task is None:
             return
-        fault = Fault(code=FaultCode.AGENT_TIMEOUT, message=f"The agent did not end within {seconds:g} seconds")
-        pump.expired = RunOutcome(RunStatus.TIMEOUT, RunReason.FAULT, fault)
+        pump.expired = outcome
+        if pump.timer is not None:
+            pump.timer.cancel()
         pump.task.cancel()
-        pump.timer = asyncio.get_running_loop().call_later(self._grace, self._abandon, pump, pump.expired)
+        pump.timer = asyncio.get_running_loop().call_later(pump.rules.cancel_grace, self._abandon, pump, pump.expired)
+
+    async def end_runs_of(self, agents: Sequence[Agent], drain: float) -> None:
+        """End the runs of agents that are about to be closed, because a reload has removed them `drain` seconds ago."""
+        closing = {id(agent) for agent in agents}
+        pumps = [pump for pump in self.pumps() if id(pump.agent) in closing and pump.task is not None]
+        text = f"The agent was removed from the configuration, and the run did not end within {drain:g} seconds"
+        fault = Fault(code=FaultCode.AGENT_UNREACHABLE, message=text)
+        for pump in pumps:
+            self._cut_off(pump, RunOutcome(RunStatus.ERROR, RunReason.FAULT, fault))
+        if running := [pump.task for pump in pumps if pump.task is not None]:
+            await asyncio.wait(running, timeout=self._rules().cancel_grace)
 
     def _cancel_outcome(self, pump: Pump) -> RunOutcome:
         """Return the outcome of a run whose agent raised `CancelledError`.
@@ -370,7 +368,7 @@ class Engine:
 
     async def _close_log(self, start: StartedRun) -> list[Entry]:
         """Return the events that end all messages, parts, tools and steps that are open in the log."""
-        validator = EventValidator(start.task.agent, self._event_limit)
+        validator = EventValidator(start.task.agent, self._rules().event_limit)
         records, _ = await self._invocations.of_run(start)
         validator.replay(records)
         return validator.close()
@@ -400,7 +398,7 @@ class Engine:
         self.slots.close()
         await self._recoveries.stop(seconds / 10)
         await self._withdrawals.stop(seconds / 10)
-        until = asyncio.get_running_loop().time() + seconds
+        until, grace = asyncio.get_running_loop().time() + seconds, self._rules().cancel_grace
         pumps = list(self._pumps.values())
         for pump in pumps:
             pump.detached = True
@@ -411,9 +409,9 @@ class Engine:
             done = self._journal.write(lifecycle.release, [pump.start for pump in pumps])
             done.add_done_callback(_note_release)
         if running:
-            await asyncio.wait(running, timeout=min(self._grace, seconds / 2))
+            await asyncio.wait(running, timeout=min(grace, seconds / 2))
             await asyncio.sleep(0)  # callbacks queue their ends
-        await self._tasks.drain(min(self._grace, (until - asyncio.get_running_loop().time()) * 0.8))
+        await self._tasks.drain(min(grace, (until - asyncio.get_running_loop().time()) * 0.8))
         for pump in pumps:
             pump.give_up_storing()
         await self._tasks.stop(max(0.1, until - asyncio.get_running_loop().time()))
@@ -435,7 +433,7 @@ class Engine:
         A run that is reattached to a server becomes a suspect only after its second crash.
         """
         registered = self._find_configured(lost)
-        if registered is None or lost.task.state is TaskState.CANCELLING or lost.crashes + 1 >= self._attempts:
+        if registered is None or lost.task.state is TaskState.CANCELLING or lost.crashes + 1 >= self._rules().attempts:
             return False
         if _is_bound(lost) and _may_attach(registered):
             return lost.crashes > 0
@@ -483,7 +481,7 @@ class Engine:
         registered = self._find_configured(lost)
         attaches = _is_bound(lost) and registered is not None and _may_attach(registered)
         message = _restart_message(node)
-        if lost.crashes + 1 >= self._attempts:
+        if lost.crashes + 1 >= self._rules().attempts:
             message = (
                 f"The process of the gateway ended {lost.crashes + 1} times while it ran this, so it is not started "
                 "again. If the run did not cause this, send the request again. limits.attempts is the maximum."
@@ -496,7 +494,7 @@ class Engine:
             await self._resume(lost, seq, Past(records, reattached=attaches, stateful=registered.info.stateful))
             return
         outcome = RunOutcome(RunStatus.ERROR, RunReason.FAULT, Fault(code=FaultCode.GATEWAY_RESTARTED, message=message))
-        validator = EventValidator(lost.task.agent, self._event_limit)
+        validator = EventValidator(lost.task.agent, self._rules().event_limit)
         validator.replay(records)
         closing = validator.close()
         self._reports.track(lost)
@@ -533,7 +531,7 @@ class Engine:
         """Attach to a run on its server again, and cancel it by closing its events."""
         events = cast("Reattachable", registered.agent).reattach(await self._invocations.make(start, registered.info))
         try:
-            async with asyncio.timeout(self._grace):
+            async with asyncio.timeout(self._rules().cancel_grace):
                 await anext(events, None)
         finally:
             await close_events(events, detach=False)
@@ -542,6 +540,10 @@ class Engine:
         start = await self._journal.write(lifecycle.restart, lost, seq)
         self.slots.take(start.task.agent)
         self.begin(start, past)
+
+
+def _make_attempt(pump: Pump, past: Past | None) -> AttemptFilter:
+    return AttemptFilter(pump.start, pump.rules.event_limit, pump.rules.output_limit, past)
 
 
 def _context_of(start: StartedRun) -> RunContext:

@@ -38,19 +38,19 @@ class Expiry:
     def __init__(
         self,
         journal: Journal,
-        limits: Limits,
+        limits: Callable[[], Limits],
         erase: Callable[[Thread, int, int], Awaitable[bool]],
         prune: Callable[[str, str], Awaitable[None]],
         clock: Clock,
     ) -> None:
         """Create the timer.
 
-        `erase` takes a thread, its key, and the seq of its newest record. It returns False and erases nothing if the
-        thread has a newer record by then. `prune` takes an owner and the id of a thread.
+        `limits` returns the current limits; a thread keeps the time with which its timer was set. `erase` takes a
+        thread, its key, and the seq of its newest record. It returns False and erases nothing if the thread has a newer
+        record by then. `prune` takes an owner and the id of a thread.
         """
         self._journal = journal
-        self._ephemeral_ttl = round(limits.ephemeral_ttl * 1e6)
-        self._input_ttl = round(limits.input_ttl * 1e6)
+        self._limits = limits
         self._erase = erase
         self._prune = prune
         self._clock = clock
@@ -66,6 +66,12 @@ class Expiry:
         self._timer: asyncio.TimerHandle | None = None
         self._tasks = Tasks()
         self._failures = Failures("the expiry of threads")
+
+    def _ephemeral_ttl(self) -> int:
+        return round(self._limits().ephemeral_ttl * 1e6)
+
+    def _input_ttl(self) -> int:
+        return round(self._limits().input_ttl * 1e6)
 
     async def start(self) -> None:
         """Check all threads that can expire and are not scheduled yet.
@@ -92,12 +98,12 @@ class Expiry:
             event = record.event
             if type(event) is ThreadChanged and (event.ephemeral or event.ttl is not None):
                 self._changed[pk] = None
-                self._schedule_check(pk, round(event.ttl * 1e6) if event.ttl is not None else self._ephemeral_ttl)
+                self._schedule_check(pk, round(event.ttl * 1e6) if event.ttl is not None else self._ephemeral_ttl())
             elif type(event) is TaskChanged and pk in self._changed:
                 if event.state in TERMINAL:
-                    self._schedule_check(pk, self._ephemeral_ttl)
+                    self._schedule_check(pk, self._ephemeral_ttl())
                 elif event.state in WAITING:
-                    self._schedule_check(pk, self._input_ttl)
+                    self._schedule_check(pk, self._input_ttl())
         if pk in self._changed:
             self._changed[pk] = self._clock.steady()
 
@@ -161,7 +167,7 @@ class Expiry:
         elif view.status == "interrupted" and thread.ephemeral:
             await self._journal.write(_expire, thread.owner, thread.thread_id, pk)
         elif thread.ephemeral and await self._is_used(pk):
-            self._schedule_check(pk, self._ephemeral_ttl)
+            self._schedule_check(pk, self._ephemeral_ttl())
         elif thread.keeps_latest and thread.ttl is not None:
             await self._prune(thread.owner, thread.thread_id)
             self._schedule_check(pk, round(thread.ttl * 1e6))
@@ -192,7 +198,7 @@ class Expiry:
             changed = self._changed[pk] = stored if changed is None else max(changed, stored)
         if view.status == "busy":
             return None
-        lifetime = self._input_ttl if view.status == "interrupted" else self._ephemeral_ttl
+        lifetime = self._input_ttl() if view.status == "interrupted" else self._ephemeral_ttl()
         if view.thread.ttl is not None and not view.thread.ephemeral:
             lifetime = round(view.thread.ttl * 1e6)
         return changed + lifetime - now

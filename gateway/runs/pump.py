@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from babelgate.canonical.agent import DETACH
+from babelgate.canonical.agent import DETACH, Agent
 from babelgate.canonical.event import ArtifactAdded, Event, InterruptRaised, PartAdded, PartDelta, files_of
 from babelgate.canonical.fault import Fault, FaultCode, FaultError
 from babelgate.canonical.message import FilePart
@@ -20,6 +20,7 @@ from babelgate.canonical.state import RunReason, RunStatus
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry
 from babelgate.gateway.runs.lifecycle import RunOutcome, StartedRun, TakenOver
+from babelgate.gateway.runs.rules import RunRules
 from babelgate.gateway.runs.window import Window
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
@@ -54,6 +55,9 @@ class Pump:
     blobs: Blobs
     start: StartedRun
     channel: Channel
+    rules: RunRules = field(default_factory=RunRules)
+    agent: Agent | None = None
+    """Agent that executes the run; None until it was found."""
     task: "asyncio.Task[RunOutcome] | None" = None
     attempt: AttemptFilter | None = None
     reason: RunReason | None = None

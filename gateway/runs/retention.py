@@ -15,6 +15,7 @@ from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.settings.model import Retention as Policy
 from babelgate.gateway.storage import deletion
+from babelgate.gateway.storage.audit import prune_records
 from babelgate.gateway.storage.idle import Idle, idle_threads
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import Transaction
@@ -37,7 +38,7 @@ class RetentionSweep:
     def __init__(
         self,
         journal: Journal,
-        policy: Policy,
+        policy: Callable[[], Policy],
         erase: Callable[[Idle], Awaitable[bool]],
         clock: Clock,
         leads: Callable[[], bool] = lambda: True,
@@ -45,8 +46,9 @@ class RetentionSweep:
     ) -> None:
         """Create the sweep.
 
-        `woken` is set when the log of a long thread is left to erase. `erase` returns False if the thread was used
-        meanwhile, and is therefore not erased. `leads` returns True on the node of a cluster that does the sweep.
+        `policy` returns the current policy. `woken` is set when the log of a long thread is left to erase. `erase`
+        returns False if the thread was used meanwhile, and is therefore not erased. `leads` returns True on the node of
+        a cluster that does the sweep.
         """
         self._journal = journal
         self._policy = policy
@@ -92,9 +94,11 @@ class RetentionSweep:
         erased = await self._erase_idle()
         if erased:
             log.info("idle threads erased count=%d", erased)
-        if self._policy.webhooks is not None:
-            while await self._step(forget_webhooks, self._cutoff(self._policy.webhooks)):
+        if (lifetime := self._policy().webhooks) is not None:
+            while await self._step(forget_webhooks, self._cutoff(lifetime)):
                 pass
+        while await self._step(prune_records, self._cutoff(self._policy().audit)):
+            pass
         await self.erase_remnants()
         return erased
 
@@ -115,7 +119,7 @@ class RetentionSweep:
         return self._journal.database.give_back(tx.connection)
 
     async def _erase_idle(self) -> int:
-        policy = self._policy
+        policy = self._policy()
         if policy.threads is None:
             return 0
         finished = self._cutoff(policy.threads)

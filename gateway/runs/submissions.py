@@ -16,7 +16,7 @@ from babelgate.canonical.message import Message
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.thread import Run, Task
 from babelgate.gateway.ids import new_id
-from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import submission as command
 from babelgate.gateway.runs.engine import Engine
@@ -75,14 +75,17 @@ class Submissions:
         engine: Engine,
         threads: ThreadCommands,
         deliverer: Deliverer,
-        fetcher: Fetcher,
-        limits: Limits,
+        check_url: CheckUrl,
+        limits: Callable[[], Limits],
         check_accepting: Callable[[], None],
+        check_enabled: Callable[[str], None],
     ) -> None:
         """Create the commands.
 
         `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
-        `check_accepting` raises shutting_down once the gateway drains.
+        `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
+        `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
+        of an agent that is disabled.
         """
         self._journal = journal
         self._reads = reads
@@ -92,15 +95,18 @@ class Submissions:
         self._engine = engine
         self._threads = threads
         self._deliverer = deliverer
-        self._fetcher = fetcher
+        self._check_url = check_url
         self._limits = limits
         self._check_accepting = check_accepting
+        self._check_enabled = check_enabled
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down."""
+        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down, unavailable."""
         self._check_accepting()
-        check_input(self._limits, submission.input, history=submission.history)
-        check_size(self._limits.metadata, submission.thread_metadata)
+        limits = self._limits()
+        check_input(limits, submission.input, history=submission.history)
+        check_size(limits.metadata, submission.thread_metadata)
+        self._check_enabled(self._find(submission.agent).info.name)
         registered = await self._reach(submission.agent)
         if registered.agent is None:
             raise registered.refuse()
@@ -108,8 +114,8 @@ class Submissions:
         if submission.start_in is not None and not 0 <= submission.start_in <= _MAX_DELAY:
             raise FaultError(FaultCode.INVALID, "The delay before the start is negative or too long")
         if submission.webhook is not None:
-            await self._fetcher.check(submission.webhook.url)
-        check_size(self._limits.input, submission.state)
+            await self._check_url(submission.webhook.url)
+        check_size(limits.input, submission.state)
         if submission.input.checkpoint is not None:
             await self._reads.need_revision(owner, submission.thread_id, submission.input.checkpoint)
         run_input = await self._store_input(registered, submission.input)
@@ -128,7 +134,7 @@ class Submissions:
             owner,
             submission,
             ids,
-            self._limits,
+            limits,
             may_start=is_reserved,
             stateful=info.stateful,
             base=base,
@@ -176,16 +182,18 @@ class Submissions:
         return True
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down."""
+        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down, unavailable."""
         self._check_accepting()
-        check_input(self._limits, answers.input, values=[answers.values, answers.bare])
+        limits = self._limits()
+        check_input(limits, answers.input, values=[answers.values, answers.bare])
         task = await self._reads.task(owner, answers.task_id)
+        self._check_enabled(task.agent)
         if answers.webhook is not None:
-            await self._fetcher.check(answers.webhook.url)
+            await self._check_url(answers.webhook.url)
         run_input = await self._store_input(self._find_agent(task.agent), answers.input)
         answers = replace(answers, input=run_input)
         is_reserved = self._engine.slots.reserve(task.agent)
-        commit = self._journal.write(command.answer, owner, answers, _ids(), self._limits, may_start=is_reserved)
+        commit = self._journal.write(command.answer, owner, answers, _ids(), limits, may_start=is_reserved)
         return await self._await_dispatch(owner, task.agent, answers.webhook, is_reserved, commit)
 
     def _find_agent(self, name: str) -> RegisteredAgent | None:

@@ -1,7 +1,7 @@
 """Commands on threads: create, change, copy, upload, prune and erase."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Literal, Protocol
 
@@ -17,7 +17,7 @@ from babelgate.gateway.runs.retention import Idle
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.settings.model import Limits
-from babelgate.gateway.storage import deletion, pruning
+from babelgate.gateway.storage import audit, deletion, pruning
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.size import check_size
@@ -40,11 +40,15 @@ class ThreadCommands:
         engine: Engine,
         uploads: Uploads,
         state_updates: StateUpdates,
-        in_process_agents: Sequence[PausedCalls],
-        limits: Limits,
+        in_process_agents: Callable[[], Sequence[PausedCalls]],
+        limits: Callable[[], Limits],
         long_thread_erased: asyncio.Event,
     ) -> None:
-        """Create the commands. `long_thread_erased` is set when a thread's log is left for the sweep of retention."""
+        """Create the commands.
+
+        `in_process_agents` and `limits` return those of the current generation. `long_thread_erased` is set when a
+        thread's log is left for the sweep of retention.
+        """
         self._journal = journal
         self._reads = reads
         self._engine = engine
@@ -64,11 +68,11 @@ class ThreadCommands:
     async def change(self, owner: str, thread_id: str, change: ThreadChange) -> Thread:
         """Implement `babelgate.canonical.hub.Hub.change_thread`."""
         self._check_change(change)
-        return await self._journal.write(thread_commands.change, owner, thread_id, change, self._limits.metadata)
+        return await self._journal.write(thread_commands.change, owner, thread_id, change, self._limits().metadata)
 
     def _check_change(self, change: ThreadChange) -> None:
-        check_size(self._limits.metadata, change.metadata)
-        check_size(self._limits.input, change.config, change.extra)
+        check_size(self._limits().metadata, change.metadata)
+        check_size(self._limits().input, change.config, change.extra)
 
     async def copy(self, owner: str, thread_id: str) -> Thread:
         """Implement `babelgate.canonical.hub.Hub.copy_thread`."""
@@ -79,7 +83,7 @@ class ThreadCommands:
 
     async def update_state(self, owner: str, update: StateUpdate) -> str:
         """Implement `babelgate.canonical.hub.Hub.update_state`."""
-        check_size(self._limits.input, update.values, update.messages)
+        check_size(self._limits().input, update.values, update.messages)
         return await self._state_updates.apply(owner, update)
 
     async def upload(self, owner: str, thread_id: str, file: FilePart, folder: str | None, key: str | None) -> Artifact:
@@ -88,7 +92,13 @@ class ThreadCommands:
 
     async def delete(self, owner: str, thread_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.delete_thread`."""
-        await self._erase(owner, thread_id, self._journal.write(deletion.erase_thread, owner, thread_id))
+        await self._erase(
+            owner,
+            thread_id,
+            self._journal.write_deletion(
+                audit.deletion("thread", thread_id, owner), deletion.erase_thread, owner, thread_id
+            ),
+        )
 
     async def erase_expired(self, thread: Thread, pk: int, seq: int) -> bool:
         """Erase a thread whose newest record is still `seq`. Return True if it is gone."""
@@ -124,29 +134,31 @@ class ThreadCommands:
     @property
     def has_in_process_agents(self) -> bool:
         """True if any agent runs in this process."""
-        return bool(self._in_process_agents)
+        return bool(self._in_process_agents())
 
     def forget_paused(self, owner: str, task_id: str) -> None:
         """Drop the paused calls of a task that has ended."""
-        for agent in self._in_process_agents:
+        for agent in self._in_process_agents():
             agent.forget(owner, task_id)
 
     async def prune(self, owner: str, thread_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.prune_thread`."""
         while (plan := await pruning.make_plan(self._reads, owner, thread_id)) is not None:
-            commit = self._journal.write(pruning.prune, owner, thread_id, plan)
+            commit = self._journal.write_deletion(
+                audit.deletion("state", thread_id, owner), pruning.prune, owner, thread_id, plan
+            )
             commit.add_done_callback(self._drop_cached_log)
             if await asyncio.shield(commit) is not None:
                 return
 
     async def change_run(self, owner: str, run_id: str, metadata: JsonObject) -> Run:
         """Implement `babelgate.canonical.hub.Hub.change_run`."""
-        check_size(self._limits.metadata, metadata)
+        check_size(self._limits().metadata, metadata)
         return await self._journal.write(thread_commands.change_run, owner, run_id, metadata)
 
     async def remove_run(self, owner: str, run_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.remove_run`."""
-        commit = self._journal.write(deletion.remove_run, owner, run_id)
+        commit = self._journal.write_deletion(audit.deletion("run", run_id, owner), deletion.remove_run, owner, run_id)
         commit.add_done_callback(self._drop_cached_log)
         await asyncio.shield(commit)
 

@@ -29,7 +29,7 @@ from babelgate.canonical.thread import Task
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.outbound import CheckUrl, Fetcher
 from babelgate.gateway.runs.retry_schedule import RetrySchedule, parse_retry_after, shorten_reason
 from babelgate.gateway.runs.signature import Signer
 from babelgate.gateway.settings.model import Limits
@@ -68,6 +68,16 @@ _OVER: Final = inf
 
 
 WriterFactory = Callable[[Webhook, Task, str], WebhookWriter]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryRules:
+    """Settings of one generation for deliveries."""
+
+    fetcher: Fetcher
+    schedule: RetrySchedule
+    signer: Signer | None = None
+    """Signer of the bodies; None if they are not signed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -116,27 +126,23 @@ class Deliverer:
         self,
         journal: Journal,
         reads: JournalReads,
-        fetcher: Fetcher,
+        rules: Callable[[], DeliveryRules],
         writers: Mapping[str, WriterFactory],
         protocols: Mapping[str, str],
-        schedule: RetrySchedule,
         clock: Clock,
-        signer: Signer | None = None,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create the deliverer.
 
-        `writers` maps a dialect to the factory of its encoder. `protocols` maps it to the protocol whose alias names
-        the thread, if that protocol has aliases.
+        `rules` returns the rules of the current generation. `writers` maps a dialect to the factory of its encoder.
+        `protocols` maps it to the protocol whose alias names the thread, if that protocol has aliases.
         """
         self._journal = journal
         self._reads = reads
-        self._fetcher = fetcher
+        self._rules = rules
         self._writers = writers
         self._protocols = protocols
-        self._schedule = schedule
         self._clock = clock
-        self._signer = signer
         self._observer = observer
         self._error_delays = _ERROR_DELAYS
         self._tasks = Tasks()
@@ -212,7 +218,9 @@ class Deliverer:
         loop = asyncio.get_running_loop()
         if delivery.next_try != next_try:
             delivery.next_try = next_try
-            delivery.until = loop.time() + min(max(0.0, (next_try - self._clock.now()) / 1e6), self._schedule.longest)
+            delivery.until = loop.time() + min(
+                max(0.0, (next_try - self._clock.now()) / 1e6), self._rules().schedule.longest
+            )
         return max(0.0, delivery.until - loop.time())
 
     def _arm(self, delivery: _Delivery, pause: float) -> None:
@@ -354,12 +362,13 @@ class Deliverer:
     async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> _Failure | None:
         """Post a body once, and return the failure, if any. `place` identifies the body within the webhook."""
         turn = self._posting.setdefault(due.owner, asyncio.Semaphore(_MAX_POSTS))
-        if self._signer is not None:
+        rules = self._rules()
+        if rules.signer is not None:
             body = await as_bytes(body)
         try:
             async with turn:
-                signed = self._sign(due, body, place)
-                response = await self._fetcher.post(due.webhook.url, {**headers, **signed}, body)
+                signed = _sign(rules.signer, due, body, place)
+                response = await rules.fetcher.post(due.webhook.url, {**headers, **signed}, body)
         except FaultError as error:
             return _Failure(error.fault.message)
         except OSError as error:
@@ -368,14 +377,6 @@ class Deliverer:
             return None
         retry_after = parse_retry_after(response.retry_after, self._clock.now())
         return _Failure(f"status {response.status}", retry_after, is_gone=response.status == _GONE)
-
-    def _sign(self, due: Due, body: bytes | LargeJson, place: str) -> Mapping[str, str]:
-        if self._signer is None or not isinstance(body, bytes):
-            return {}
-        webhook = due.webhook
-        # The id is the same for each try, also after a restart, so that a receiver can detect duplicates.
-        message_id = uuid5(NAMESPACE_OID, f"{due.pk}/{webhook.task_id}/{webhook.webhook_id}/{place}")
-        return self._signer.headers(str(message_id), body)
 
     # Rows of the database
 
@@ -394,7 +395,7 @@ class Deliverer:
         due.failures += 1
         reason, now = shorten_reason(failure.reason), self._clock.now()
         names = (due.webhook.webhook_id, due.webhook.task_id)
-        pause = None if failure.is_gone else self._schedule.pause_after(due.failures, failure.retry_after)
+        pause = None if failure.is_gone else self._rules().schedule.pause_after(due.failures, failure.retry_after)
         if pause is not None:
             next_try = now + round(pause * 1e6)
             delivery.next_try = next_try
@@ -433,23 +434,38 @@ class Deliverer:
         return await keep_trying(write, Unstored, longest=_DATABASE_RETRY_DELAY, note=note)
 
 
+def _sign(signer: Signer | None, due: Due, body: bytes | LargeJson, place: str) -> Mapping[str, str]:
+    if signer is None or not isinstance(body, bytes):
+        return {}
+    webhook = due.webhook
+    # The id is the same for each try, also after a restart, so that a receiver can detect duplicates.
+    message_id = uuid5(NAMESPACE_OID, f"{due.pk}/{webhook.task_id}/{webhook.webhook_id}/{place}")
+    return signer.headers(str(message_id), body)
+
+
 class WebhookRegistry:
     """Commands of callers on the webhooks of a task."""
 
     def __init__(
-        self, journal: Journal, reads: JournalReads, fetcher: Fetcher, deliverer: Deliverer, limits: Limits
+        self,
+        journal: Journal,
+        reads: JournalReads,
+        check_url: CheckUrl,
+        deliverer: Deliverer,
+        limits: Callable[[], Limits],
     ) -> None:
+        """Create the commands. `limits` returns the current limits."""
         self._journal = journal
         self._reads = reads
-        self._fetcher = fetcher
+        self._check_url = check_url
         self._deliverer = deliverer
         self._limits = limits
 
     async def set(self, owner: str, webhook: Webhook) -> None:
         """Implement `babelgate.canonical.hub.Hub.set_webhook`. Deliver to it even if the caller disconnects."""
         task = await self._reads.task(owner, webhook.task_id)
-        await self._fetcher.check(webhook.url)
-        commit = self._journal.write(register, owner, task, webhook, self._limits)
+        await self._check_url(webhook.url)
+        commit = self._journal.write(register, owner, task, webhook, self._limits())
         commit.add_done_callback(partial(self._follow, owner, webhook))
         await asyncio.shield(commit)
 

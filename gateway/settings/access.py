@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import translate
-from functools import cached_property
+from fnmatch import fnmatchcase
 from typing import Annotated, Final
 
 from pydantic import AfterValidator, WithJsonSchema, model_validator
@@ -81,13 +80,9 @@ class AccessRule(SettingsSection):
         """True if the rule applies to every agent, and to calls that concern no agent."""
         return ALL in self.agents
 
-    @cached_property
-    def _patterns(self) -> re.Pattern[str]:
-        return re.compile("|".join(translate(pattern) for pattern in self.agents))
-
     def has_agent(self, name: str) -> bool:
         """Return True if the rule applies to an agent of this name."""
-        return self._patterns.match(name) is not None
+        return any(fnmatchcase(name, pattern) for pattern in self.agents)
 
     def names_of(self, kind: str) -> Sequence[str]:
         """Return the names of one kind in `who`, without the kind."""
@@ -105,8 +100,7 @@ def find_access_doubts(
     """Yield location and text for each rule that probably does not apply to what it was written for."""
     for number, rule in enumerate(rules):
         for pattern in rule.agents:
-            matcher = re.compile(translate(pattern))
-            if not any(matcher.match(agent) for agent in agents):
+            if not any(fnmatchcase(agent, pattern) for agent in agents):
                 yield ("access", str(number)), f"no agent matches {pattern}"
         for name in rule.names_of("key"):
             if name not in keys:

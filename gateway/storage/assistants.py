@@ -1,6 +1,6 @@
 """Assistants in the database: one row per assistant with the version in use, and one row per version."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -16,6 +16,7 @@ from babelgate.canonical.stored import decode_snapshot, encode_snapshot
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import create_listing
 from babelgate.gateway.storage.prepared import stream_rows
@@ -28,7 +29,8 @@ _ROW, _VERSION = table_of(AssistantRow), table_of(AssistantVersionRow)
 
 
 class AssistantStore:
-    def __init__(self, journal: Journal, clock: Clock, limits: Limits) -> None:
+    def __init__(self, journal: Journal, clock: Clock, limits: Callable[[], Limits]) -> None:
+        """Create a store over a journal. `limits` returns the current limits."""
         self._journal = journal
         self._clock = clock
         self._limits = limits
@@ -88,7 +90,9 @@ class AssistantStore:
         return assistant
 
     async def delete(self, owner: str, assistant_id: str) -> bool:
-        return await self._journal.write(_delete, owner, assistant_id)
+        return await self._journal.write_deletion(
+            deletion("assistant", assistant_id, owner), _delete, owner, assistant_id
+        )
 
     async def search(self, owner: str, query: AssistantQuery) -> Listed[Assistant]:
         places = await self._journal.query(_search, owner, query)
@@ -105,9 +109,10 @@ class AssistantStore:
         return await self._journal.query(_get_version, owner, assistant_id, version)
 
     def _check(self, assistant: Assistant) -> None:
-        check_size(self._limits.metadata, assistant.metadata)
+        limits = self._limits()
+        check_size(limits.metadata, assistant.metadata)
         sized = (assistant.name, assistant.description, assistant.config, assistant.context)
-        check_size(self._limits.input, *sized)
+        check_size(limits.input, *sized)
 
 
 def _not_found(assistant_id: str) -> FaultError:

@@ -28,11 +28,13 @@ _EARLIER: Final = "earlier"
 class SnapshotCache:
     """Cache of snapshots, bounded by their total size in bytes. The least recently used are dropped first."""
 
-    def __init__(self, largest: int, most: int = _MAX_BYTES, rewrites: tuple[type[Event], ...] = ()) -> None:
+    def __init__(
+        self, largest: Callable[[], int], most: int = _MAX_BYTES, rewrites: tuple[type[Event], ...] = ()
+    ) -> None:
         """Create an empty cache.
 
-        `largest` = maximum size of one snapshot, cached or not, in bytes. `most` = maximum size of all, in bytes.
-        `rewrites` = events that change earlier records, if other gateways may write them.
+        `largest` returns the maximum size of one snapshot, cached or not, in bytes. `most` = maximum size of all, in
+        bytes. `rewrites` = events that change earlier records, if other gateways may write them.
         """
         self._largest = largest
         self._most = most
@@ -70,10 +72,10 @@ class SnapshotCache:
                 snapshot.apply(record)
                 if time_slice.is_used_up:
                     await time_slice.pause()
-            if snapshot.size > self._largest:
+            if snapshot.size > (largest := self._largest()):
                 raise FaultError(
                     FaultCode.TOO_LARGE,
-                    f"The thread is larger than {self._largest} bytes (limits.thread), so it cannot be read as a whole "
+                    f"The thread is larger than {largest} bytes (limits.thread), so it cannot be read as a whole "
                     "or sent to an agent. Read its runs one by one.",
                     limit=self._largest,
                 )

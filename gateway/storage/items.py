@@ -34,6 +34,7 @@ from babelgate.canonical.listed import Listed
 from babelgate.canonical.store import Item, ItemQuery, NamespaceQuery
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import create_listing
 from babelgate.gateway.storage.prepared import stream_rows
@@ -72,8 +73,8 @@ _SWEEP: Final = delete(_ITEM).where(tuple_(*_KEY).in_(_EXPIRED))
 
 
 class ItemStore:
-    def __init__(self, journal: Journal, clock: Clock, limit: int) -> None:
-        """Create a store over a journal. `limit` = maximum size of one value, in bytes."""
+    def __init__(self, journal: Journal, clock: Clock, limit: Callable[[], int]) -> None:
+        """Create a store over a journal. `limit` returns the maximum size of one value, in bytes."""
         self._journal = journal
         self._limit = limit
         self._clock = clock
@@ -92,7 +93,7 @@ class ItemStore:
             raise FaultError(FaultCode.INVALID, "namespace: must have at least one label")
         if not key:
             raise FaultError(FaultCode.INVALID, "key: must not be empty")
-        check_size(self._limit, value)
+        check_size(self._limit(), value)
         if ttl is not None and not 0 < ttl <= _MAX_NUMBER // 1_000_000:
             raise FaultError(FaultCode.INVALID, "ttl: must be positive, and shorter than 100,000 years")
         span = None if ttl is None else ttl * 1_000_000
@@ -123,7 +124,9 @@ class ItemStore:
         tx.connection.execute(_REFRESH, [{**each, "now": now} for each in at])
 
     async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
-        return await self._journal.write(self._delete, at=_at(owner, namespace, key))
+        return await self._journal.write_deletion(
+            deletion("item", f"{'.'.join(namespace)}:{key}", owner), self._delete, at=_at(owner, namespace, key)
+        )
 
     def _delete(self, tx: Transaction, at: Mapping[str, str]) -> bool:
         return tx.connection.execute(_DELETE, {**at, "now": self._now()}).rowcount > 0

@@ -24,6 +24,7 @@ from babelgate.canonical.message import FilePart, Message, Part
 from babelgate.canonical.state import TERMINAL
 from babelgate.canonical.thread import Task
 from babelgate.gateway.exchange import hang_up
+from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage import queries
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.fold_cache import SnapshotCache
@@ -65,11 +66,11 @@ _OPENS_OR_ENDS: Final = frozenset((TaskCreated, RunCreated, RunEnded, TaskChange
 class LogReader:
     """Reader of logs, for all callers of this gateway."""
 
-    def __init__(self, journal: Journal, blobs: Blobs, inline: int, largest: int) -> None:
+    def __init__(self, journal: Journal, blobs: Blobs, limits: Callable[[], Limits]) -> None:
+        """Create a reader. `limits` returns the current limits."""
         self._journal = journal
         self._blobs = blobs
-        self._most = inline
-        """Maximum size of a file that is sent inside a message, in bytes."""
+        self._limits = limits
         self._keys: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._erasures = 0
         """Number of erased threads. If it changes during a query, the key that was read may be of an erased thread."""
@@ -81,7 +82,7 @@ class LogReader:
         self._shared = journal.is_shared
         """True if other gateways write to the same threads. Open tasks and keys are read from the database then."""
         self._pages = PageCache(journal.sized_page)
-        self.snapshots = SnapshotCache(largest, rewrites=REWRITES if self._shared else ())
+        self.snapshots = SnapshotCache(lambda: limits().thread, rewrites=REWRITES if self._shared else ())
         if self._shared:
             journal.add_listener(self._handle_remotes)
 
@@ -443,7 +444,7 @@ class LogReader:
                 return record
 
     async def _inline(self, part: Part) -> Part:
-        return await self._blobs.load(part, self._most) if isinstance(part, FilePart) else part
+        return await self._blobs.load(part, self._limits().inline) if isinstance(part, FilePart) else part
 
     async def _inline_message(self, message: Message) -> Message:
         if not any(isinstance(part, FilePart) and part.blob for part in message.parts):

@@ -19,6 +19,7 @@ from babelgate.gateway.observe import RUN, GatewayObserver, RunContext
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.telemetry.folder import clear_variable
 from babelgate.gateway.telemetry.listener import PATH, MetricsListener
+from babelgate.gateway.telemetry.stacks import render_stacks
 from babelgate.gateway.telemetry.watchdog import Watchdog
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class Telemetry:
                 module: Any = import_module("babelgate.gateway.telemetry.sampler")
                 sampler = module.Sampler(self._metrics, hub, connections)
                 tasks.spawn(sampler.run(), "sampler of metrics")
-                server = MetricsListener(self._listener, sampler.render, self._metrics.content_type)
+                stacks = partial(render_stacks, asyncio.get_running_loop())
+                server = MetricsListener(self._listener, sampler.render, self._metrics.content_type, stacks)
                 server.start()
                 host, port = self._listener.getsockname()[:2]
                 log.info("metrics served url=http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
@@ -85,5 +87,5 @@ def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
         run = get_context().get(RUN)
     if run is None:
         return None
-    agent = hub.registry.get(run.agent).agent
+    agent = hub.registry.get_for_run(run.agent).agent
     return None if agent is None or isinstance(agent, ServerPool) else run

@@ -252,7 +252,7 @@ CREATING_CALLS: Final = {"create_thread", "store.put", "assistants.create", "cro
 ELSEWHERE: Final = {"aliases", "await_thread"}
 """Calls tested elsewhere: `aliases` below, `await_thread` in `test_same_ids`."""
 
-WITHOUT_OWNER: Final = {"agents", "agent", "introspectable_agent", "find_schema_error", "fetch"}
+WITHOUT_OWNER: Final = {"agents", "agent", "introspectable_agent", "find_schema_error", "fetch", "check_submit"}
 """Calls that concern the data of no owner."""
 
 

@@ -68,4 +68,4 @@ async def test_a_run_removed_on_one_node_is_hidden_on_others(cluster: Nodes) -> 
 async def test_tokens_are_batched_for_five_milliseconds_by_default(cluster: Nodes) -> None:
     by_default = await cluster.start("a", registered("s", Scripted()))
     configured = await cluster.start("b", registered("s", Scripted()), limits=Limits(window=0.01))
-    assert [hub.engine._window.seconds for hub in (by_default, configured)] == [0.005, 0.01]  # pyright: ignore[reportPrivateUsage]
+    assert [hub.engine._rules().window.seconds for hub in (by_default, configured)] == [0.005, 0.01]  # pyright: ignore[reportPrivateUsage]

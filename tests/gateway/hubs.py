@@ -47,6 +47,7 @@ from babelgate.gateway.access.policy import AllowAll
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.composition import HubOptions, create_hub
+from babelgate.gateway.generation import HubGeneration, HubSettings
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -251,22 +252,24 @@ class HubFactory:
         if self._postgres is None:
             make_database(self.folder / name)
         self._agents |= {each.agent for each in agents if isinstance(each.agent, Scripted)}
-        options = HubOptions(
+        settings = HubSettings(
             limits=limits or Limits(),
+            retention=retention or Retention(),
+            webhook_secret=webhook_secret,
+            webhook_retries=Webhooks().retries if webhook_retries is None else webhook_retries,
+            is_shared=cluster is not None,
+        )
+        generation = HubGeneration.of(Registry(agents), Fetcher(["127.0.0.0/8"]), settings)
+        options = HubOptions(
             writers=writers or {},
             webhook_protocols=webhook_protocols or {},
             crons=crons or {},
-            webhook_secret=webhook_secret,
-            webhook_retries=Webhooks().retries if webhook_retries is None else webhook_retries,
-            retention=retention or Retention(),
             pooler=pooler or self._pooler,
             cluster=cluster,
             clock=clock or Clock(),
         )
         url = database or self._postgres or f"sqlite:///{self.folder / name}"
-        hub = create_hub(
-            Registry(agents), url, FolderBlobs(self.folder / "blobs", 2**28), Fetcher(["127.0.0.0/8"]), options
-        )
+        hub = create_hub(lambda: generation, url, FolderBlobs(self.folder / "blobs", 2**28), options)
         self._hubs.append(hub)
         return hub
 

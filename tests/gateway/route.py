@@ -10,8 +10,10 @@ from litestar.routes import HTTPRoute
 
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.http.app import create_app
+from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.observe import NO_OBSERVER
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.auditor import NO_AUDITOR
 from tests.gateway.knowledge import prefixed
 
 Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "own"] | str
@@ -140,7 +142,7 @@ def is_waiting(method: str, path: str) -> bool:
     return method == "POST" and streams is not None
 
 
-UNOPENED_HUB: Final = cast("Any", SimpleNamespace(observer=NO_OBSERVER))
+UNOPENED_HUB: Final = cast("Any", SimpleNamespace(observer=NO_OBSERVER, auditor=NO_AUDITOR))
 """Hub for an application whose routes are only listed."""
 
 
@@ -150,7 +152,7 @@ def _table() -> tuple[Route, ...]:
     Litestar cannot register a segment such as `{task_id}:cancel`. The adapter parses such segments itself, so those
     routes are added here by hand.
     """
-    app = create_app(UNOPENED_HUB, Registry([]), Settings()).app
+    app = create_app(Generations(Settings(), Registry([])), UNOPENED_HUB).app
     found: set[Route] = set()
     for route in app.routes:
         if not isinstance(route, HTTPRoute):

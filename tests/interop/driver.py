@@ -214,10 +214,10 @@ async def _started(peer: str, program: str, options: Line) -> AsyncGenerator[Pro
 
 
 @asynccontextmanager
-async def start_client(peer: str, **options: Any) -> AsyncGenerator[OfficialClient]:
+async def start_client(peer: str, *, program: str | None = None, **options: Any) -> AsyncGenerator[OfficialClient]:
     """Start the peer's official client. Options: base_url, headers, and those of its program."""
-    async with _started(peer, CLIENTS[peer], options) as program:
-        yield OfficialClient(program)
+    async with _started(peer, program or CLIENTS[peer], options) as started:
+        yield OfficialClient(started)
 
 
 @asynccontextmanager

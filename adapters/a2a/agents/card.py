@@ -148,6 +148,11 @@ def _schemes_0_3(access: Authentication) -> JsonObject:
     return schemes
 
 
+def _scopes_of(scheme: str, access: Authentication) -> list[str]:
+    """Return the scopes that a client requests by a scheme. Only issuers give scopes to their tokens on request."""
+    return list(access.scopes) if scheme.startswith(f"{_ISSUER}-") else []
+
+
 def _connection_1_0(agent: AgentInfo, base_url: str, access: Authentication) -> JsonObject:
     url = _url(agent, base_url)
     connection: JsonObject = {
@@ -162,7 +167,9 @@ def _connection_1_0(agent: AgentInfo, base_url: str, access: Authentication) -> 
     if schemes := _schemes_1_0(access):
         connection["securitySchemes"] = schemes
         # One scheme is enough: the list is an OR (specification 1.0, 4.5).
-        connection["securityRequirements"] = [{"schemes": {name: {"list": []}}} for name in schemes]
+        connection["securityRequirements"] = [
+            {"schemes": {name: {"list": _scopes_of(name, access)}}} for name in schemes
+        ]
     return connection
 
 
@@ -180,7 +187,7 @@ def _connection_0_3(agent: AgentInfo, base_url: str, access: Authentication) -> 
     }
     if schemes := _schemes_0_3(access):
         connection["securitySchemes"] = schemes
-        connection["security"] = [{name: []} for name in schemes]
+        connection["security"] = [{name: _scopes_of(name, access)} for name in schemes]
     return connection
 
 

@@ -1,5 +1,5 @@
 """Stateless session ids with a checksum (SHA-256, without a key). A session is the scope of its client's request ids.
-Every process can verify that a session id belongs to an owner."""
+Every process can verify that a session id belongs to a subject: the caller who opened the session."""
 
 from hashlib import sha256
 from typing import Final
@@ -11,10 +11,10 @@ _LENGTH: Final = 32
 """Length of the random part, and of the checksum, in characters."""
 
 
-def make_session_id(owner: str) -> str:
-    """Return a new session id for an owner."""
+def make_session_id(subject: str) -> str:
+    """Return a new session id for a subject."""
     random = uuid4().hex
-    return random + _digest(random, owner)
+    return random + _digest(random, subject)
 
 
 def is_stateless(session_id: str) -> bool:
@@ -22,11 +22,11 @@ def is_stateless(session_id: str) -> bool:
     return len(session_id) == 2 * _LENGTH
 
 
-def is_session_of(session_id: str, owner: str) -> bool:
-    """Return True if the session belongs to the owner."""
+def is_session_of(session_id: str, subject: str) -> bool:
+    """Return True if the session belongs to the subject."""
     random, digest = session_id[:_LENGTH], session_id[_LENGTH:]
-    return is_stateless(session_id) and digest == _digest(random, owner)
+    return is_stateless(session_id) and digest == _digest(random, subject)
 
 
-def _digest(random: str, owner: str) -> str:
-    return sha256(f"{random} {owner}".encode("utf-8", "surrogatepass")).hexdigest()[:_LENGTH]
+def _digest(random: str, subject: str) -> str:
+    return sha256(f"{random} {subject}".encode("utf-8", "surrogatepass")).hexdigest()[:_LENGTH]

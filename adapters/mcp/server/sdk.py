@@ -66,8 +66,10 @@ class Endpoint:
         """Serve one request. `in_session` is True if it belongs to a session of the SDK, and `streams` if the caller
         accepts a stream of events."""
         who: Caller = scope["state"]["caller"]
-        # The SDK binds a session to the user who opened it.
-        token = AccessToken(token="", client_id=who.owner, scopes=[])
+        # The SDK binds a session to the client, issuer and subject that opened it.
+        principal = who.principal
+        claims = {"iss": principal.issuer}
+        token = AccessToken(token="", client_id=who.owner, scopes=[], subject=principal.subject, claims=claims)
         scope["user"] = AuthenticatedUser(token)
         if in_session and _era(scope) == "handshake":
             await (await self._open_sessions()).handle_request(scope, receive, send)

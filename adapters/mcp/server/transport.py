@@ -32,7 +32,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 _Call = tuple[str, str, Any]
-"""Key of a call: owner, session id, request id."""
+"""Key of a call: subject, session id, request id."""
 
 
 _JSON: Final = "application/json"
@@ -80,22 +80,22 @@ class TransportHandlers(Handlers):
             note_operation(request, message.method)
         if message.method == "tools/call":
             self._calls.check(caller(request), (message.params or {}).get("name"))
-        owner, session_id = caller(request).owner, request.headers.get(SESSION)
+        subject, session_id = caller(request).principal.subject, request.headers.get(SESSION)
         if session_id is not None and is_stateless(session_id):
-            if not is_session_of(session_id, owner):
+            if not is_session_of(session_id, subject):
                 return _refuse(
                     Fault(
                         code=FaultCode.NOT_FOUND, message="There is no such session: send initialize to open a new one."
                     ),
                     INVALID_REQUEST,
                 )
-            call = (owner, session_id, message.id)
+            call = (subject, session_id, message.id)
             if message.method == "notifications/cancelled":
-                self._cancel((owner, session_id, (message.params or {}).get("requestId")))
+                self._cancel((subject, session_id, (message.params or {}).get("requestId")))
             return _SdkResponse(await self._load(), raw, calls=self._open, call=call if message.method else None)
         opens = message.method == "initialize"
         needs_session = opens and not has_siblings(request) and _can_be_asked(message.params or {})
-        session = make_session_id(owner) if opens and not needs_session else None
+        session = make_session_id(subject) if opens and not needs_session else None
         return _SdkResponse(
             await self._load(), raw, in_session=needs_session or session_id is not None, new_session=session
         )

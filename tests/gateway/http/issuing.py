@@ -16,9 +16,13 @@ from tests.serving import listen, serving
 AUDIENCE: Final = "https://agents.example.com"
 
 
-@cache
 def private_key(algorithm: str, number: int = 0) -> Any:
     """Return a private key for an algorithm. Keys with different numbers are different."""
+    return _make_key(algorithm, number)
+
+
+@cache
+def _make_key(algorithm: str, number: int) -> Any:
     match algorithm[:2]:
         case "ES":
             return ec.generate_private_key(ec.SECP256R1() if algorithm == "ES256" else ec.SECP384R1())

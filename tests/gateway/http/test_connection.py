@@ -12,7 +12,6 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
@@ -472,12 +471,17 @@ class Held(asyncio.Transport):
         return 0
 
 
+def limited(address: int, **settings: Any) -> ConnectionTable:
+    connections = {"total": 100, "address": address}
+    return ConnectionTable(Settings.model_validate({"limits": {"connections": connections}, **settings}))
+
+
 def entering(table: ConnectionTable, *addresses: str) -> list[bool]:
     return [table.enter(Held(), address, 0.0) for address in addresses]
 
 
 def test_each_address_has_a_connection_limit() -> None:
-    table = ConnectionTable(100, 2)
+    table = limited(2)
     assert entering(table, *["192.0.2.1"] * 3, "192.0.2.2", "::ffff:192.0.2.1") == [True, True, False, True, False]
     last = Held()
     assert table.enter(last, "192.0.2.2", 0.0)
@@ -488,12 +492,12 @@ def test_each_address_has_a_connection_limit() -> None:
 
 
 def test_an_ipv6_network_counts_as_one_address() -> None:
-    table = ConnectionTable(100, 2)
+    table = limited(2)
     assert entering(table, "2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1") == [True, True, False, True]
 
 
 def test_loopback_and_trusted_proxies_have_no_limit_per_address() -> None:
-    table = ConnectionTable(100, 1, [ip_network("10.0.0.0/8")])
+    table = limited(1, trusted_proxies=["10.0.0.0/8"])
     assert all(entering(table, *["127.0.0.1"] * 20, *["::1"] * 20, *["10.1.2.3"] * 20, *["::ffff:10.1.2.3"] * 20))
     assert entering(table, "192.0.2.1", "192.0.2.1") == [True, False]
 

@@ -84,6 +84,49 @@ async def test_a_stream_ends_with_its_token(tmp_path: Path) -> None:
         assert "last" in rest.text
 
 
+MESSAGE = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hi"}]}
+OLD_MESSAGE = {"messageId": "m", "role": "user", "kind": "message", "parts": [{"kind": "text", "text": "Hi"}]}
+REST_0_3 = {**MESSAGE, "content": MESSAGE["parts"]}
+MESSAGES = {"messages": [{"role": "user", "content": "Hi"}]}
+STREAMS: dict[str, tuple[str, Any]] = {
+    "A2A 1.0 JSON-RPC": ("/a2a/patient", {"method": "SendStreamingMessage", "params": {"message": MESSAGE}}),
+    "A2A 1.0 REST": ("/a2a/patient/message:stream", {"message": MESSAGE}),
+    "A2A 0.3 JSON-RPC": ("/a2a/patient", {"method": "message/stream", "params": {"message": OLD_MESSAGE}}),
+    "A2A 0.3 REST": ("/a2a/patient/v1/message:stream", {"message": REST_0_3}),
+    "ACP": ("/acp/runs", {"agent_name": "patient", "input": [{"parts": [{"content": "Hi"}]}], "mode": "stream"}),
+    "LangGraph": ("/runs/stream", {"assistant_id": "patient", "input": MESSAGES}),
+    "Agent Protocol": ("/agent-protocol/runs/stream", {"agent_id": "patient", "input": MESSAGES}),
+    "minimal runtime": ("/v1/runs/stream", {"assistant_id": "patient", "input": {"message": "Hi"}}),
+    "Chat Completions": ("/v1/chat/completions", {"model": "patient", **MESSAGES, "stream": True}),
+    "Responses": ("/v1/responses", {"model": "patient", "input": "Hi", "stream": True}),
+    "MCP": ("/mcp", {"method": "tools/call", "params": {"name": "patient", "arguments": {"message": "Hi"}}}),
+}
+"""Calls that open a stream, as path and body."""
+
+
+async def test_streams_of_every_protocol_end_with_their_token(tmp_path: Path) -> None:
+    async def patient(text: str) -> AsyncGenerator[str]:
+        yield "first "
+        await asyncio.Event().wait()
+
+    async with running(tmp_path, {"patient": patient}, issuers=ISSUERS) as gateway:
+        headers = {**expiring(), "Accept": "application/json, text/event-stream"}
+
+        async def follow(name: str) -> None:
+            path, body = STREAMS[name]
+            if "method" in body:
+                body = {"jsonrpc": "2.0", "id": 1, **body}
+            version = {"A2A-Version": "1.0"} if name.startswith("A2A 1.0") else {}
+            async with gateway.http.stream("POST", path, json=body, headers={**headers, **version}) as response:
+                assert response.status_code == 200, (name, await response.aread())
+                assert response.headers["content-type"].startswith("text/event-stream"), name
+                with pytest.raises(httpx.RemoteProtocolError):
+                    await response.aread()
+
+        await asyncio.wait_for(asyncio.gather(*map(follow, STREAMS)), 30)
+        assert (await gateway.http.get("/acp/agents", headers=headers)).status_code == 401
+
+
 async def test_a_response_that_is_no_stream_outlives_its_token(tmp_path: Path) -> None:
     headers = expiring()
 

@@ -14,8 +14,12 @@ from litestar import Request, Response
 
 from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, Principal
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.middleware import GatewayMiddleware
+from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.settings.model import Settings
+from tests.gateway.hubs import registered
 from tests.gateway.log_capture import capture_log
 
 INSTANCE = "5d0b2c6a-8f0e-4f7e-9c39-0d3f3a1f7a10"
@@ -62,14 +66,16 @@ class Call:
 @contextmanager
 def calling(behind: Behind | None = None, *, client: str = "198.51.100.9", **settings: Any) -> Generator[Call]:
     behind = behind or Behind()
+    loaded, registry = Settings.model_validate(settings), Registry([registered("echo", None), registered("ask", None)])
+    front = Front.of(loaded, registry, Verifier(loaded))
     middleware = GatewayMiddleware(
         behind,
-        Settings.model_validate(settings),
-        default_agent="echo",
+        lambda: front,
         can_discover=lambda _principal, name, _path: name in {"echo", "ask"},
         encode=refusal,
         version="1.2.3",
         instance=lambda: INSTANCE,
+        has_context=loaded.log_format == "json",
     )
     transport = httpx.ASGITransport(middleware, client=(client, 40000))
     yield Call(behind, httpx.AsyncClient(transport=transport, base_url=SERVER))

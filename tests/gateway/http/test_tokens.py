@@ -154,6 +154,9 @@ REFUSED: Final[dict[str, tuple[Callable[[], str], str]]] = {
     "too long": (lambda: CORP.token(padding="x" * MAX_TOKEN), f"it is longer than {MAX_TOKEN} bytes."),
     "two dots": (lambda: "..", NO_TOKEN),
     "no base64": (lambda: "%.%.%", NO_TOKEN),
+    "a signature that is no base64": (lambda: CORP.token().rpartition(".")[0] + ".%", NO_TOKEN),
+    "a signature with padding": (lambda: f"{CORP.token()}==", NO_TOKEN),
+    "a signature with other spare bits": (lambda: f"{CORP.token().rpartition('.')[0]}.YR", NO_TOKEN),
     "no JSON": (lambda: "YQ.YQ.YQ", NO_TOKEN),
     "no UTF-8": (lambda: "_w._w._w", NO_TOKEN),
     "a list": (lambda: "W10.W10.W10", NO_TOKEN),
@@ -167,6 +170,37 @@ REFUSED: Final[dict[str, tuple[Callable[[], str], str]]] = {
 async def test_a_bad_token_is_refused_with_its_reason(case: str) -> None:
     token, reason = REFUSED[case]
     assert await refusal_of(token()) == reason
+
+
+async def test_the_first_fault_of_a_token_is_reported() -> None:
+    """Check the order: a token has every fault at first, and then one less each time."""
+    claims: dict[str, Any] = {
+        "iss": OTHER.url,
+        "exp": int(time.time()) - 1000,
+        "aud": "https://other.example.com",
+        "sub": "",
+        "cnf": {"jkt": "x"},
+        "padding": "x" * MAX_TOKEN,
+    }
+    headers: dict[str, Any] = {"typ": "logout+jwt", "kid": "other"}
+    state: dict[str, Any] = {"algorithm": "RS512", "number": 1}
+    repairs: list[tuple[str, Callable[[], Any]]] = [
+        (f"it is longer than {MAX_TOKEN} bytes.", lambda: claims.pop("padding")),
+        (ISSUER, lambda: claims.update(iss=CORP.url)),
+        (ALGORITHM, lambda: state.update(algorithm="RS256")),
+        ("it is not an access token.", lambda: headers.update(typ="at+jwt")),
+        (SIGNATURE, lambda: headers.update(kid="RS256-0")),
+        (SIGNATURE, lambda: state.update(number=0)),
+        ("it has expired.", lambda: claims.update(exp=int(time.time()) + 600)),
+        ("it is not for this gateway.", lambda: claims.update(aud=AUDIENCE)),
+        ("it is bound to a key of its sender, which the gateway does not check.", lambda: claims.pop("cnf")),
+        ("it has an invalid claim sub.", lambda: claims.update(sub="alice")),
+    ]
+    for reason, repair in repairs:
+        key = private_key("RS256", state["number"])
+        assert await refusal_of(sign(claims, key, state["algorithm"], headers)) == reason
+        repair()
+    assert (await principal_of(sign(claims, private_key("RS256"), "RS256", headers))).owner == "corp:alice"
 
 
 async def test_a_token_with_a_large_expiry_is_accepted() -> None:

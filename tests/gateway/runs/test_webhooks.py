@@ -15,6 +15,7 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import GatewayHub, Parts
 from babelgate.gateway.runs.retry_schedule import RetrySchedule
 from babelgate.gateway.runs.signature import Signer
+from babelgate.gateway.runs.webhooks import DeliveryRules
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import WebhookRow
@@ -136,7 +137,9 @@ def deliverer(hub: GatewayHub) -> dict[str, Any]:
 
 def quick(hub: GatewayHub, *pauses: float) -> None:
     """Set a retry schedule without jitter, and no pause after unforeseen errors."""
-    deliverer(hub)["_schedule"] = RetrySchedule(pauses, lambda: 0)
+    rules = deliverer(hub)["_rules"]()
+    quick_rules = DeliveryRules(rules.fetcher, RetrySchedule(pauses, lambda: 0), rules.signer)
+    deliverer(hub)["_rules"] = lambda: quick_rules
     deliverer(hub)["_error_delays"] = (0.0, 0.0)
 
 

@@ -25,7 +25,7 @@ async def assistants(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Ass
     make_database(path)
     journal = Journal(postgres or f"sqlite:///{path}", power=False, clock=Clock())
     await journal.open()
-    opened = AssistantStore(journal, Clock(), Limits(metadata=100, input=1000))
+    opened = AssistantStore(journal, Clock(), lambda: Limits(metadata=100, input=1000))
     await opened.start()
     yield opened
     await journal.close()

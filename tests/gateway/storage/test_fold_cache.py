@@ -110,7 +110,7 @@ def fold() -> StateHistory:
 
 
 async def test_a_second_read_loads_only_newer_records() -> None:
-    snapshots, log = SnapshotCache(LARGEST), Log()
+    snapshots, log = SnapshotCache(lambda: LARGEST), Log()
     log.grow(12)
     assert (await snapshots.get(1, "a", fold, log.page, None)).seq == 12
     assert [after for after, _ in log.read] == [0, 5, 10, 12]
@@ -121,7 +121,7 @@ async def test_a_second_read_loads_only_newer_records() -> None:
 
 
 async def test_a_fold_over_the_limit_is_refused_early() -> None:
-    snapshots, log = SnapshotCache(5000), Log()
+    snapshots, log = SnapshotCache(lambda: 5000), Log()
     log.grow(100)
     assert (await snapshots.get(1, "a", fold, log.page, 3)).seq == 3
     log.read.clear()
@@ -133,7 +133,7 @@ async def test_a_fold_over_the_limit_is_refused_early() -> None:
 
 
 async def test_an_earlier_snapshot_is_cached_next_to_the_newest() -> None:
-    snapshots, log = SnapshotCache(LARGEST), Log()
+    snapshots, log = SnapshotCache(lambda: LARGEST), Log()
     log.grow(12)
     await snapshots.get(1, "a", fold, log.page, None)
     assert (await snapshots.get(1, "a", fold, log.page, 7)).seq == 7
@@ -146,7 +146,7 @@ async def test_an_earlier_snapshot_is_cached_next_to_the_newest() -> None:
 
 
 async def test_a_distant_earlier_snapshot_starts_from_the_best_base() -> None:
-    snapshots, log = SnapshotCache(LARGEST), Log()
+    snapshots, log = SnapshotCache(lambda: LARGEST), Log()
     log.grow(300)
     for until, begins in ((1, 0), (299, 1), (298, 1), (297, 0), (298, 297)):
         log.read.clear()
@@ -155,7 +155,7 @@ async def test_a_distant_earlier_snapshot_starts_from_the_best_base() -> None:
 
 
 async def test_the_start_of_a_run_is_found_after_later_records() -> None:
-    snapshots, log = SnapshotCache(LARGEST), Log()
+    snapshots, log = SnapshotCache(lambda: LARGEST), Log()
     log.grow(7)
     await snapshots.get(1, "a", fold, log.page, None)
     await snapshots.get(1, "a", fold, log.page, 7)
@@ -167,7 +167,7 @@ async def test_the_start_of_a_run_is_found_after_later_records() -> None:
 
 
 async def test_each_caller_gets_a_copy() -> None:
-    snapshots, log = SnapshotCache(LARGEST), Log()
+    snapshots, log = SnapshotCache(lambda: LARGEST), Log()
     log.grow(2)
     fold_copy = await snapshots.get(1, "a", fold, log.page, None)
     fold_copy.apply(log.records[0])
@@ -177,7 +177,7 @@ async def test_each_caller_gets_a_copy() -> None:
 
 
 async def test_a_thread_forgotten_during_a_read_is_not_cached() -> None:
-    snapshots, log = SnapshotCache(LARGEST), Log()
+    snapshots, log = SnapshotCache(lambda: LARGEST), Log()
     log.grow(2)
 
     async def page(after: int, until: int | None) -> Sequence[Record]:
@@ -192,7 +192,7 @@ async def test_a_thread_forgotten_during_a_read_is_not_cached() -> None:
 
 
 async def test_the_least_recently_used_snapshots_are_evicted() -> None:
-    snapshots, log = SnapshotCache(LARGEST, most=35_000), Log()
+    snapshots, log = SnapshotCache(lambda: LARGEST, most=35_000), Log()
     log.grow(10)
 
     async def is_kept(pk: int) -> bool:
@@ -209,7 +209,7 @@ async def test_the_least_recently_used_snapshots_are_evicted() -> None:
 
 
 async def test_a_too_large_snapshot_is_not_cached() -> None:
-    snapshots, log, large = SnapshotCache(LARGEST, most=25_000), Log(), Log()
+    snapshots, log, large = SnapshotCache(lambda: LARGEST, most=25_000), Log(), Log()
     log.grow(10)
     large.grow(30)
     await snapshots.get(1, "a", fold, log.page, None)
@@ -220,7 +220,7 @@ async def test_a_too_large_snapshot_is_not_cached() -> None:
 
 
 async def test_the_number_of_small_snapshots_is_bounded() -> None:
-    snapshots = SnapshotCache(LARGEST, most=100_000)
+    snapshots = SnapshotCache(lambda: LARGEST, most=100_000)
     log = Log()
     log.grow(1)
     for pk in range(100):
@@ -321,7 +321,7 @@ async def test_recent_records_are_folded_from_memory(
 
 
 async def test_a_log_rewritten_elsewhere_is_read_again() -> None:
-    cache = SnapshotCache(LARGEST, rewrites=(RunRemoved,))
+    cache = SnapshotCache(lambda: LARGEST, rewrites=(RunRemoved,))
     log = [
         Record(1, 1, None, None, 0, ThreadChanged(metadata={"said": True})),
         Record(2, 2, None, None, 0, ThreadChanged(metadata={"more": True})),

@@ -67,7 +67,7 @@ async def memory(tmp_path: Path, postgres: str | None) -> AsyncGenerator[Memory]
     journal = Journal(url)
     await journal.open()
     try:
-        yield Memory(ItemStore(journal, Clock(clock, clock), 2**20), clock, journal, url)
+        yield Memory(ItemStore(journal, Clock(clock, clock), lambda: 2**20), clock, journal, url)
     finally:
         await journal.close()
 
@@ -115,7 +115,7 @@ async def test_items_survive_a_restart(memory: Memory) -> None:
     await memory.journal.close()
     journal = Journal(memory.url)
     await journal.open()
-    item = await ItemStore(journal, Clock(memory.clock, memory.clock), 2**20).get("alice", ("a",), "x")
+    item = await ItemStore(journal, Clock(memory.clock, memory.clock), lambda: 2**20).get("alice", ("a",), "x")
     assert item is not None and item.value == {"n": 1}
     await journal.close()
 

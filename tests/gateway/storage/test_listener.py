@@ -38,7 +38,7 @@ class Node:
     def __init__(self, url: str, folder: Path) -> None:
         self.heard: list[Remote] = []
         self.journal = Journal(url, shared=True, on_commit=self._commit, on_remote=self.heard.extend)
-        self.reads = JournalReads(self.journal, FolderBlobs(folder, 2**20), 2**20, 2**24)
+        self.reads = JournalReads(self.journal, FolderBlobs(folder, 2**20), Limits)
         self.write = self.journal.write
 
     def _commit(self, published: Sequence[Published]) -> None:

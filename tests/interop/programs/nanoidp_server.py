@@ -1,6 +1,6 @@
 """NanoIDP, an identity provider, on a free port: users `alice` and `bob`, and the client `client` with `secret`.
 
-Options: audience, and settings of NanoIDP's section `oauth`.
+Options: `users`, and settings of NanoIDP's section `oauth` such as `audience`.
 """
 
 import json
@@ -30,16 +30,19 @@ USERS = {
 def main() -> None:
     listener = listen()
     with tempfile.TemporaryDirectory() as folder:
+        settings = options()
+        users = settings.pop("users", USERS)
         oauth = {
             "issuer": url(listener),
             "audience": "http://localhost",
             "clients": [{"client_id": "client", "client_secret": "secret", "description": "A client"}],
-            **options(),
+            **settings,
         }
         home = Path(folder)
         # JSON is YAML.
-        (home / "settings.yaml").write_text(json.dumps({"config_version": 1, "oauth": oauth}))
-        (home / "users.yaml").write_text(json.dumps({"config_version": 1, "users": USERS}))
+        jwt = {"keys_dir": str(home / "keys")}
+        (home / "settings.yaml").write_text(json.dumps({"config_version": 1, "oauth": oauth, "jwt": jwt}))
+        (home / "users.yaml").write_text(json.dumps({"config_version": 1, "users": users}))
         os.environ["NANOIDP_CONFIG_DIR"] = folder
         app = create_app(str(home))
         listener.listen()

@@ -1,5 +1,6 @@
 // oidc-provider on a free port: ES256 access tokens of the type at+jwt, for the client `client` with `secret`.
-// Options: audience.
+// Users log in with any name and password, and clients register themselves.
+// Options: audience, and `lifetime` of access tokens in seconds.
 import { generateKeyPairSync } from "node:crypto";
 import { createServer } from "node:http";
 import { pathToFileURL } from "node:url";
@@ -7,7 +8,7 @@ import { pathToFileURL } from "node:url";
 console.log = console.info = console.warn = console.error; // stdout is for the test
 
 const { Provider } = await import(pathToFileURL(process.env.OIDC_PROVIDER).href);
-const { audience } = JSON.parse(process.argv[2] ?? "{}");
+const { audience, lifetime = 600 } = JSON.parse(process.argv[2] ?? "{}");
 
 const makeKey = (kid) => {
   const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
@@ -30,16 +31,20 @@ server.listen(0, "127.0.0.1", () => {
         id_token_signed_response_alg: "ES256",
       },
     ],
+    clientDefaults: { id_token_signed_response_alg: "ES256" },
+    cookies: { keys: ["a key for tests"] },
+    issueRefreshToken: async (_, client) => client.grantTypeAllowed("refresh_token"),
     features: {
       clientCredentials: { enabled: true },
-      devInteractions: { enabled: false },
+      devInteractions: { enabled: true },
+      registration: { enabled: true },
       resourceIndicators: {
         enabled: true,
         getResourceServerInfo: (_, resource) => ({
           audience: resource,
           scope: "agents:run agents:read",
           accessTokenFormat: "jwt",
-          accessTokenTTL: 600,
+          accessTokenTTL: lifetime,
           jwt: { sign: { alg: "ES256" } },
         }),
         defaultResource: () => audience,

@@ -69,6 +69,21 @@ def test_card_declares_no_security_without_keys() -> None:
     assert merged["supportsAuthenticatedExtendedCard"] is False
 
 
+def test_the_requirement_of_an_issuer_names_its_scopes() -> None:
+    access = Authentication(accepts_keys=True, issuers=(CORP,), scopes=("agents:read", "agents:run"))
+    scopes = ["agents:read", "agents:run"]
+    assert card_1_0(PLAIN, BASE, access)["securityRequirements"] == [
+        {"schemes": {"bearer": {"list": []}}},
+        {"schemes": {"apiKey": {"list": []}}},
+        {"schemes": {"openIdConnect-corp": {"list": scopes}}},
+    ]
+    assert card_0_3(PLAIN, BASE, access)["security"] == [
+        {"bearer": []},
+        {"apiKey": []},
+        {"openIdConnect-corp": scopes},
+    ]
+
+
 def test_a_card_has_a_scheme_for_each_issuer() -> None:
     for card_of_version in (card_1_0, card_0_3, merged_card):
         card = card_of_version(PLAIN, BASE, BOTH)

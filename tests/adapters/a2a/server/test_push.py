@@ -1,5 +1,6 @@
 """Push notification configs, and the posts that receivers get."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,7 +150,8 @@ async def test_abandoned_config_continues_when_it_is_created_again(
     site: Site, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deliverer = vars(site.hub)["_parts"].deliverer
-    monkeypatch.setattr(deliverer, "_schedule", RetrySchedule(()))
+    rules = replace(deliverer._rules(), schedule=RetrySchedule(()))
+    monkeypatch.setattr(deliverer, "_rules", lambda: rules)
     task_id = await waiting(site)
     receiver.status = 503
     config = {"id": "p1", "taskId": task_id, "url": receiver.url}

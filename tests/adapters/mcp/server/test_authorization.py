@@ -8,8 +8,9 @@ import pytest
 
 from babelgate.adapters.kit.server.caller import Authentication, Issuer
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS, resource_metadata
-from tests.gateway.http.issuing import Issuing
+from tests.gateway.http.issuing import Issuing, public_key
 from tests.opened import opened
+from tests.running import running
 
 HOST: Final = "https://agents.example.com"
 CORP: Final = Issuing()
@@ -83,3 +84,41 @@ async def test_without_credentials_there_are_no_metadata(tmp_path: Path) -> None
     without, _, metadata = await responses(tmp_path)
     assert without.status_code == 200
     assert [response.status_code for response in metadata] == [404, 404, 404]
+
+
+# Sessions
+
+
+def _request(method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+
+def _hello(**capabilities: Any) -> dict[str, Any]:
+    client = {"name": "test", "version": "1"}
+    return _request("initialize", protocolVersion="2025-11-25", capabilities=capabilities, clientInfo=client)
+
+
+@pytest.mark.parametrize("capabilities", [{}, {"elicitation": {}}], ids=["stateless", "of the SDK"])
+async def test_a_session_is_bound_to_issuer_and_subject(tmp_path: Path, capabilities: dict[str, Any]) -> None:
+    partner = Issuing("https://id.partner.example")
+    partner.keys = [public_key(number=1)]
+    issuers = {
+        name: each.inline(audience=[HOST], owner="{org}") for name, each in {"corp": CORP, "partner": partner}.items()
+    }
+    async with running(tmp_path, issuers=issuers) as gateway:
+
+        async def call(token: str, session_id: str | None, body: dict[str, Any]) -> httpx.Response:
+            headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
+            if session_id is not None:
+                headers["Mcp-Session-Id"] = session_id
+            return await gateway.http.post("/mcp", json=body, headers=headers)
+
+        def token(issuer: Issuing, sub: str, **claims: Any) -> str:
+            return issuer.token(number=int(issuer is partner), aud=HOST, org="acme", sub=sub, **claims)
+
+        opened = await call(token(CORP, "alice"), None, _hello(**capabilities))
+        session_id = opened.headers["mcp-session-id"]
+        renewed = await call(token(CORP, "alice", jti="2"), session_id, _request("tools/list"))
+        assert (renewed.status_code, "echo" in renewed.text) == (200, True)
+        for other in (token(CORP, "bob"), token(partner, "alice")):
+            assert (await call(other, session_id, _request("tools/list"))).status_code == 404

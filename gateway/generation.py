@@ -1,0 +1,77 @@
+"""Generation of a hub: the agents and settings that a reload can change.
+
+The parts of the hub do not copy them. Each gets a function that returns the value of the current generation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from babelgate.gateway.agents.python.agent import InProcess
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.runs.retry_schedule import RetrySchedule
+from babelgate.gateway.runs.rules import RunRules
+from babelgate.gateway.runs.signature import Signer
+from babelgate.gateway.runs.webhooks import DeliveryRules
+from babelgate.gateway.runs.window import Window
+from babelgate.gateway.settings.model import Limits, Webhooks
+from babelgate.gateway.settings.model import Retention as RetentionPolicy
+
+_SHARED_WINDOW: Final = 0.005
+"""Seconds for which a node of a cluster collects tokens, unless the settings say otherwise.
+
+Its readers may be at other nodes, which receive what it stores one notice later.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubSettings:
+    """Settings of a hub that a reload can change."""
+
+    limits: Limits = field(default_factory=Limits)
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    patience: float = 60.0
+    """Seconds after which a run is lost whose server does not come back (`recovery.patience`)."""
+    webhook_secret: str | None = None
+    webhook_retries: Sequence[float] = field(default_factory=lambda: Webhooks().retries)
+    """Delays between the deliveries of a webhook, in seconds."""
+    is_shared: bool = False
+    """True if other nodes share the database."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubGeneration:
+    """Agents and settings of a hub. A reload replaces all of them together."""
+
+    registry: Registry
+    limits: Limits
+    retention: RetentionPolicy
+    rules: RunRules
+    delivery: DeliveryRules
+    in_process: Sequence[InProcess]
+    """Agents that run in this process."""
+
+    @classmethod
+    def of(cls, registry: Registry, fetcher: Fetcher, settings: HubSettings) -> "HubGeneration":
+        """Return a generation with these agents and settings."""
+        limits, secret = settings.limits, settings.webhook_secret
+        has_own_window = not settings.is_shared or "window" in limits.model_fields_set
+        return cls(
+            registry=registry,
+            limits=limits,
+            retention=settings.retention,
+            rules=RunRules(
+                timeout=limits.run,
+                cancel_grace=limits.cancel_grace,
+                event_limit=limits.event,
+                output_limit=limits.output,
+                attempts=limits.attempts,
+                patience=settings.patience,
+                window=Window(limits.window if has_own_window else _SHARED_WINDOW),
+            ),
+            delivery=DeliveryRules(
+                fetcher, RetrySchedule(settings.webhook_retries), None if secret is None else Signer(secret)
+            ),
+            in_process=[agent for agent in registry.all_agents() if isinstance(agent, InProcess)],
+        )

@@ -1,0 +1,199 @@
+"""Settings of one generation for requests: credentials, host names, origins, and the base URL of responses."""
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Final
+
+from babelgate.adapters import ADAPTERS
+from babelgate.adapters.kit.server.caller import Authentication, Issuer
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.http.host import Hosts
+from babelgate.gateway.http.response import Scope
+from babelgate.gateway.http.verifier import Verifier
+from babelgate.gateway.settings.access import scopes_of
+from babelgate.gateway.settings.fields import IPNetwork
+from babelgate.gateway.settings.model import Settings
+
+_OPEN: Final = tuple(
+    path.split("/") for path in ("/healthz", "/readyz", *(path for adapter in ADAPTERS for path in adapter.open_paths))
+)
+"""Paths that need no credential, split into segments."""
+_LOGIN: Final = tuple(path.split("/") for adapter in ADAPTERS for path in adapter.login_paths)
+"""Paths that need no credential if the gateway accepts tokens."""
+_ORIGIN_CHECKED: Final = tuple(prefix for adapter in ADAPTERS if adapter.checks_origin for prefix in adapter.prefixes)
+_LOOPBACK: Final = re.compile(r"^https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$")
+_LOOPBACK_HOST: Final = re.compile(r"^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$", re.IGNORECASE)
+_PREFIX: Final = re.compile(r"(/[\w.-]+)*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Front:
+    """Checks of requests, by the settings of one generation. A request keeps the one with which it began."""
+
+    registry: Registry
+    verifier: Verifier
+    authentication: Authentication
+    hosts: Hosts
+    origins: Set[str]
+    """Origins whose pages may call the gateway. If empty, these are the origins of this machine."""
+    public_url: str | None
+    public_origin: str | None
+    """Origin of `public_url`."""
+    proxies: Sequence[IPNetwork]
+    open_paths: Sequence[Sequence[str]]
+    forwarded: Set[str]
+    """Names of headers that any agent may get, in lower case."""
+    state: Mapping[str, Any]
+    """State of every request for the adapters."""
+
+    @classmethod
+    def of(cls, settings: Settings, registry: Registry, verifier: Verifier) -> "Front":
+        """Return the front of a gateway with these settings and agents."""
+        public_url = settings.public_url.rstrip("/") if settings.public_url else None
+        authentication = _authentication_of(settings)
+        return cls(
+            registry=registry,
+            verifier=verifier,
+            authentication=authentication,
+            hosts=Hosts.of(settings),
+            origins=frozenset(settings.cors),
+            public_url=public_url,
+            public_origin="/".join(public_url.split("/")[:3]).lower() if public_url else None,
+            proxies=settings.trusted_proxies,
+            open_paths=(*_OPEN, *(_LOGIN if settings.issuers else ())),
+            forwarded=frozenset(name for agent in settings.agents.values() for name in agent.forward),
+            state={
+                "body_limit": settings.limits.body,
+                "values_limit": settings.limits.values,
+                "has_siblings": settings.workers > 1,
+                "authentication": authentication,
+            },
+        )
+
+    def is_open(self, path: str) -> bool:
+        """Return True if a path needs no credential. `{agent}` in an open path matches any name."""
+        segments = path.split("/")
+        return any(
+            len(segments) == len(open_path)
+            and all(
+                part == sent or (part == "{agent}" and sent) for part, sent in zip(open_path, segments, strict=True)
+            )
+            for open_path in self.open_paths
+        )
+
+    def check_host(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Raise forbidden if the gateway does not accept the host names of the request.
+
+        A host that a trusted proxy forwards is checked, too: the proxy may pass on a header of the caller.
+        """
+        local = (scope.get("server") or (None,))[0]
+        for raw_host in self._called_hosts(scope, headers):
+            host = raw_host.decode("latin-1")
+            if not self.hosts.is_permitted(host, local):
+                raise FaultError(
+                    FaultCode.FORBIDDEN,
+                    f"Unknown host {host[:100]!r}: add it to hosts in the settings, or set public_url.",
+                )
+
+    def _called_hosts(self, scope: Scope, headers: Mapping[bytes, bytes]) -> list[bytes]:
+        """Return the host names of the request, with ports: of Host, and of X-Forwarded-Host from a trusted proxy."""
+        hosts = [headers.get(b"host", b"")]
+        if self._is_proxied(scope):
+            hosts.append(headers.get(b"x-forwarded-host", b"").split(b",")[0].strip())
+        return hosts
+
+    def is_foreign(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Return True if the request may come from a page that is not allowed to call the gateway.
+
+        A GET for an image or for a new window has no Origin. But browsers send whether it comes from the same origin
+        (Fetch Metadata §2.3).
+        """
+        if self.verifier.is_required or b"origin" in headers:
+            return False
+        return headers.get(b"sec-fetch-site", b"none") not in (b"none", b"same-origin")
+
+    def check_origin(self, scope: Scope, path: str, headers: Mapping[bytes, bytes]) -> None:
+        """Raise unauthenticated, with the `reason` `origin`, if a page of this origin may not call the gateway.
+
+        Without API keys, every page that is open in a browser on this machine could call the gateway, because a POST of
+        plain text needs no preflight. But browsers send the page's origin.
+
+        With API keys, a page has no key to send. The origin is checked only for protocols that require it. There, pages
+        from the host that they call are allowed, too.
+        """
+        origin = headers.get(b"origin")
+        if origin is None or self._is_permitted(origin.decode("latin-1")):
+            return
+        if self.verifier.is_required and not (_checks_origin(path) and self._is_elsewhere(scope, headers, origin)):
+            return
+        raise FaultError(
+            FaultCode.UNAUTHENTICATED,
+            "Pages of this origin may not call the gateway: add it to cors in the settings.",
+            reason="origin",
+        )
+
+    def _is_elsewhere(self, scope: Scope, headers: Mapping[bytes, bytes], origin: bytes) -> bool:
+        """Return True if an origin has another host than the request."""
+        host = origin.partition(b"://")[2].lower()
+        return not host or host not in (called.lower() for called in self._called_hosts(scope, headers))
+
+    def base_url(self, scope: Scope, headers: Mapping[bytes, bytes]) -> str:
+        """Return the base URL under which the caller reaches the gateway.
+
+        The Host header is trusted only if it names loopback, or comes through a trusted proxy: responses must not
+        contain addresses that an untrusted client chose.
+        """
+        if self.public_url is not None:
+            return self.public_url
+        scheme = scope.get("scheme", "http")
+        host = headers.get(b"host", b"").decode("latin-1")
+        if self._is_proxied(scope):
+            proto = headers.get(b"x-forwarded-proto", scheme.encode()).decode("latin-1").split(",")[0].strip()
+            forwarded = headers.get(b"x-forwarded-host", host.encode("latin-1")).decode("latin-1").split(",")[0].strip()
+            prefix = headers.get(b"x-forwarded-prefix", b"").decode("latin-1").rstrip("/")
+            if proto in ("http", "https") and re.fullmatch(r"[\w.\-\[\]:]+", forwarded):
+                return f"{proto}://{forwarded}{prefix if _PREFIX.fullmatch(prefix) else ''}"
+        if _LOOPBACK_HOST.match(host):
+            return f"{scheme}://{host}"
+        address, port = scope.get("server") or ("127.0.0.1", None)
+        return f"{scheme}://{f'[{address}]' if ':' in address else address}{f':{port}' if port else ''}"
+
+    def _is_proxied(self, scope: Scope) -> bool:
+        client = scope.get("client")
+        return bool(self.proxies and client and _within(client[0], self.proxies))
+
+    def is_granted(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Return True if the request comes from a page that may call the gateway."""
+        origin = headers.get(b"origin")
+        return origin is not None and self._is_permitted(origin.decode("latin-1"))
+
+    def _is_permitted(self, origin: str) -> bool:
+        if origin == self.public_origin:
+            return True
+        if self.origins:
+            return origin in self.origins or "*" in self.origins
+        return _LOOPBACK.fullmatch(origin) is not None
+
+
+def _within(address: str, networks: Sequence[IPNetwork]) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address):  # a dual-stack socket reports 10.0.0.1 as ::ffff:10.0.0.1
+        parsed = parsed.ipv4_mapped or parsed
+    return any(parsed in network for network in networks)
+
+
+def _checks_origin(path: str) -> bool:
+    return any(path == prefix or path.startswith(f"{prefix}/") for prefix in _ORIGIN_CHECKED)
+
+
+def _authentication_of(settings: Settings) -> Authentication:
+    issuers = [Issuer(name, each.issuer, each.discovery_url, each.audience) for name, each in settings.issuers.items()]
+    return Authentication(
+        accepts_keys=bool(settings.keys), issuers=tuple(issuers), scopes=tuple(scopes_of(settings.access))
+    )

@@ -1,0 +1,290 @@
+"""Generations: the settings and agents with which the gateway works, and their replacement by a reload.
+
+`Generations.current` is the only reference to them. A reload prepares everything that is new, and then replaces the
+reference by one assignment. Requests and runs that have begun keep what they have read from the generation before.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from babelgate.canonical import Agent, Principal
+from babelgate.canonical.principal import Operation
+from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.admin.key_ring import KeyRing
+from babelgate.gateway.agents.registry import Registry, close_agent, connect
+from babelgate.gateway.background import Tasks
+from babelgate.gateway.generation import HubGeneration, HubSettings
+from babelgate.gateway.http.expiry import OpenStreams
+from babelgate.gateway.http.front import Front
+from babelgate.gateway.http.verifier import Verifier
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.observe import NO_OBSERVER
+from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.load import ConfigError
+from babelgate.gateway.settings.model import Settings
+
+log = logging.getLogger("babelgate.reload")
+
+_CONNECT: Final = 3.0
+"""Seconds that a reload waits for servers to list their agents. Chosen: a running server answers in less than one."""
+_CONNECT_PER_SERVER: Final = 0.1
+"""Additional seconds for each server: one process asks all of them at once."""
+
+
+def connect_patience(servers: int) -> float:
+    """Return the seconds to wait until this many servers have listed their agents."""
+    return _CONNECT + _CONNECT_PER_SERVER * servers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """Settings of a gateway, its agents, and the objects that are built from both."""
+
+    settings: Settings
+    front: Front
+    """Checks of requests."""
+    hub: HubGeneration
+    policy: Policy
+    """Rules for what callers may do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReloadReport:
+    """Result of a reload."""
+
+    applied: Sequence[str] = ()
+    """Keys of the settings that were changed, such as `limits.run`."""
+    needs_restart: Sequence[str] = ()
+    """Keys that were changed in the configuration, and take effect at the next start."""
+    broken: Sequence[str] = ()
+    """Agents that are new or changed and cannot be called, each with the reason."""
+    mistakes: Sequence[str] = ()
+    """Mistakes in the configuration, as `babelgate validate` prints them. With any, nothing was changed."""
+
+    @property
+    def is_ok(self) -> bool:
+        """True if the configuration has no mistakes."""
+        return not self.mistakes
+
+
+def _list_newly_broken(before: Registry, after: Registry) -> Sequence[str]:
+    reasons = {each.info.name: each.broken for each in before.all()}
+    broken = [each for each in after.all() if each.broken is not None]
+    return [f"{each.info.name}: {each.broken}" for each in broken if reasons.get(each.info.name) != each.broken]
+
+
+class CurrentPolicy:
+    """Policy of the current generation."""
+
+    def __init__(self, generations: "Generations") -> None:
+        self._generations = generations
+
+    def has_rules_by_agent(self, principal: Principal, operation: Operation, protocol: str) -> bool:
+        return self._generations.current.policy.has_rules_by_agent(principal, operation, protocol)
+
+    def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
+        """Raise forbidden if the principal may not do this."""
+        self._generations.current.policy.check(principal, operation, agent, protocol)
+
+
+def policy_of_settings(settings: Settings) -> Policy:
+    """Return the policy of the setting `access`."""
+    return policy_of(settings.access)
+
+
+class Generations:
+    """Holder of the current generation."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        registry: Registry,
+        *,
+        make_policy: Callable[[Settings], Policy] = policy_of_settings,
+        load: Callable[[], Settings] | None = None,
+        loaded: Settings | None = None,
+        spread: Callable[[], object] | None = None,
+    ) -> None:
+        """Create the first generation.
+
+        `make_policy` returns the policy of settings. `load` reads the configuration again and raises ConfigError.
+        `loaded` are the settings as they were read at the start, if `settings` differ from them. `spread` makes the
+        other workers on the same port reload, too.
+        """
+        self._make_policy = make_policy
+        self._load = load
+        self._spread = spread
+        self._loaded = settings if loaded is None else loaded
+        self.streams = OpenStreams()
+        """Open streams of callers. A reload ends those whose credential is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        """Keys of the administration API, which all generations share."""
+        self.policy: Policy = CurrentPolicy(self)
+        """Policy that asks the one of the current generation."""
+        self._listeners: list[Callable[[Generation], object]] = []
+        self._reloading = asyncio.Lock()
+        self._retired: dict[int, Agent] = {}
+        """Agents of earlier generations whose runs may not have ended, by the `id` of the object."""
+        self._retirements = Tasks()
+        self._hub: GatewayHub | None = None
+        self.observer = NO_OBSERVER
+        """Receiver of reports for metrics."""
+        self.reloaded_at = time.time()
+        """Time of the last successful reload, or of the start, in seconds since 1970."""
+        self.current = self._make(settings, registry, None)
+
+    def hub_generation(self) -> HubGeneration:
+        """Return what the hub works with now."""
+        return self.current.hub
+
+    def front(self) -> Front:
+        """Return what requests are checked against now."""
+        return self.current.front
+
+    def attach(self, hub: GatewayHub) -> None:
+        """Set the hub that works with the generations."""
+        self._hub, self.observer = hub, hub.observer
+        self.key_ring.follow(hub.administration, hub.journal)
+        self.observer.note_reload(is_ok=True)
+        self._show_config(hub)
+
+    def _show_config(self, hub: GatewayHub) -> None:
+        if hub.cluster is not None:
+            hub.show_config(compute_digest(self._loaded))
+
+    def on_change(self, listener: Callable[[Generation], object]) -> None:
+        """Call a function with each new generation, directly after it has become the current one."""
+        self._listeners.append(listener)
+
+    async def reload(self, *, everywhere: bool = False) -> ReloadReport:
+        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other.
+
+        With `everywhere`, the other workers on the same port reload, too, after this one. Nodes on other machines have
+        their own files.
+        """
+        if self._load is None:
+            return ReloadReport(mistakes=("this gateway has no configuration to read again",))
+        async with self._reloading:
+            try:
+                settings = await asyncio.to_thread(self._load)
+            except ConfigError as error:
+                report = ReloadReport(mistakes=tuple(error.problems))
+            else:
+                report = await self._apply(settings)
+            self._report(report)
+        if everywhere and report.is_ok and self._spread is not None:
+            self._spread()
+        return report
+
+    async def apply(self, settings: Settings) -> ReloadReport:
+        """Replace the current generation by one with these settings, which are valid.
+
+        New and changed agents are connected first; meanwhile the current generation serves. Settings that only a start
+        can change keep their values, and are named in the report. The agents that are no longer used are closed after
+        `drain` seconds.
+        """
+        async with self._reloading:
+            report = await self._apply(settings)
+            self._report(report)
+            return report
+
+    async def _apply(self, settings: Settings) -> ReloadReport:
+        before, changes = self.current, [*find_changes(self._loaded, settings)]
+        earlier = before.hub.registry
+        registry = await connect(settings, patience=connect_patience(len(settings.agents)), previous=earlier)
+        usable = without_restart(before.settings, settings)
+        after = self._make(usable, registry, before)
+        if self._hub is not None:
+            self._hub.attach(registry)
+        self.current = after
+        # No await up to here since `current` was read: no request has seen parts of both generations.
+        self._loaded = without_restart(self._loaded, settings)
+        self.reloaded_at = time.time()
+        if self._hub is not None:
+            self._hub.handle_reload()
+            self._show_config(self._hub)
+        for listener in self._listeners:
+            listener(after)
+        self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
+        registry.detect_broken()
+        self._retire(before, after)
+        return ReloadReport(
+            applied=tuple(key for key in changes if not is_fixed(key)),
+            needs_restart=tuple(key for key in changes if is_fixed(key)),
+            broken=_list_newly_broken(earlier, registry),
+        )
+
+    def _make(self, settings: Settings, registry: Registry, before: Generation | None) -> Generation:
+        if before is not None and before.settings.network == settings.network:
+            fetcher = before.hub.delivery.fetcher
+        else:
+            fetcher = Fetcher(settings.network.allow)
+        verifier = Verifier(settings, self.key_ring, previous=None if before is None else before.front.verifier)
+        secret = settings.webhook_secret
+        hub = HubGeneration.of(
+            registry,
+            fetcher,
+            HubSettings(
+                limits=settings.limits,
+                retention=settings.retention,
+                patience=settings.recovery.patience,
+                webhook_secret=None if secret is None else secret.get_secret_value(),
+                webhook_retries=settings.webhooks.retries,
+                is_shared=settings.is_shared,
+            ),
+        )
+        front = Front.of(settings, registry, verifier)
+        return Generation(settings=settings, front=front, hub=hub, policy=self._make_policy(settings))
+
+    def _report(self, report: ReloadReport) -> None:
+        for mistake in report.mistakes:
+            log.error("configuration not reloaded: %s", mistake)
+        for key in report.needs_restart:
+            log.warning("%s: needs a restart", key)
+        for line in report.broken:
+            log.warning("broken agent %s", line)
+        for key in report.applied:
+            log.info("%s: applied", key)
+        if report.is_ok:
+            log.info(
+                "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
+            )
+        self.observer.note_reload(is_ok=report.is_ok)
+
+    # Agents of earlier generations
+
+    def _retire(self, before: Generation, after: Generation) -> None:
+        """Close what the new generation does not use, after the runs of the earlier one had time to end."""
+        used_ids = frozenset(id(each.agent) for each in after.hub.registry.all())
+        self._retired |= {id(each): each for each in before.hub.registry.active_agents() if id(each) not in used_ids}
+        self._retirements.spawn(self._close_later(before, after, used_ids), "drain of removed agents")
+
+    async def _close_later(self, before: Generation, after: Generation, used_ids: frozenset[int]) -> None:
+        drain = after.settings.drain
+        await asyncio.sleep(drain)
+        earlier = before.hub.registry
+        await earlier.stop_detections()  # they may have found agents that only the earlier generation has
+        unused = [agent for agent in earlier.active_agents() if id(agent) not in used_ids]
+        self.current.hub.registry.forget_removed(unused)
+        if self._hub is not None and unused:
+            await self._hub.engine.end_runs_of(unused, drain)
+        for agent in unused:
+            self._retired.pop(id(agent), None)
+            await close_agent(agent)
+        await before.front.verifier.aclose(after.front.verifier)
+
+    async def aclose(self) -> None:
+        """Close the agents of all generations, and end the fetches of keys."""
+        await self._retirements.stop()
+        retired, self._retired = [*self._retired.values()], {}
+        self.current.hub.registry.forget_removed(retired)
+        for agent in retired:
+            await close_agent(agent)
+        await self.current.hub.registry.aclose()
+        await self.current.front.verifier.aclose()

@@ -1,0 +1,88 @@
+"""Comparison of settings: what a reload applies, and what needs a restart."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, SecretStr
+
+from babelgate.gateway.settings.model import Settings
+
+NEEDS_RESTART: Final = frozenset(
+    {
+        "host",
+        "port",
+        "database",
+        "pooler",
+        "durability",
+        "standby",
+        "cluster",
+        "workers",
+        "node",
+        "blobs",
+        "artifacts",
+        "shutdown",
+        "log_format",
+        "telemetry",
+        "watch",
+    }
+)
+"""Keys of the settings that take effect only at a start."""
+_OF_ONE_NODE: Final = frozenset({"host", "port", "node"})
+"""Keys of the settings that differ between the nodes of a cluster."""
+_BY_NAME: Final = frozenset({"agents", "issuers"})
+"""Keys whose members are named one by one. The names in `keys` are not, because a key may be written as a name."""
+
+
+def compute_digest(settings: Settings) -> str:
+    """Return a digest of the settings that all nodes of a cluster should share.
+
+    It is stored in the database. So it is short and slow to compute, and cannot be used to guess the secrets in it.
+    """
+    values = {name: getattr(settings, name) for name in Settings.model_fields if name not in _OF_ONE_NODE}
+    text = json.dumps([[*settings.agents], _plain(values)], sort_keys=True)
+    return hashlib.scrypt(text.encode(), salt=b"babelgate configuration", n=2**12, r=8, p=1, dklen=6).hex()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON, with its secrets."""
+    if isinstance(value, BaseModel):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in cast("Sequence[Any]", value)]
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return value if isinstance(value, (int, float, str, NoneType)) else str(value)
+
+
+def find_changes(before: Settings, after: Settings) -> Iterator[str]:
+    """Yield the keys that differ, such as `limits.run` or `agents.planner`, in the order of the settings."""
+    for name in Settings.model_fields:
+        yield from _compare(name, getattr(before, name), getattr(after, name))
+
+
+def _compare(name: str, before: object, after: object) -> Iterator[str]:
+    if name in _BY_NAME:
+        old, new = cast("Mapping[str, Any]", before), cast("Mapping[str, Any]", after)
+        yield from (f"{name}.{each}" for each in {**old, **new} if old.get(each) != new.get(each))
+        if [*old] != [*new] and {*old} == {*new}:  # the first agent is the default one
+            yield name
+    elif isinstance(before, BaseModel) and type(before) is type(after):
+        for field in type(before).model_fields:
+            yield from _compare(f"{name}.{field}", getattr(before, field), getattr(after, field))
+    elif before != after:
+        yield name
+
+
+def is_fixed(key: str) -> bool:
+    """Return True if the change of a key takes effect only at a start."""
+    return key.partition(".")[0] in NEEDS_RESTART
+
+
+def without_restart(before: Settings, after: Settings) -> Settings:
+    """Return the settings that apply without a restart: those of `after`, apart from what only a start can change."""
+    return after.model_copy(update={name: getattr(before, name) for name in NEEDS_RESTART})
