@@ -133,6 +133,10 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
+    # Sharing is one subject: the port, the routes and the rows.
+    "canonical/grant.py": "tests/behaviour/test_sharing.py",
+    "gateway/http/grants.py": "tests/behaviour/test_sharing.py",
+    "gateway/storage/grants.py": "tests/behaviour/test_sharing.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
     # Rows of things that have a module in runs/: tested with that module.
     "gateway/storage/blob_uses.py": "tests/gateway/runs/test_submission.py",
