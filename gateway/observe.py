@@ -177,8 +177,8 @@ class GatewayObserver:
 
     # Configuration
 
-    def note_reload(self, *, is_ok: bool) -> None:
-        """Report the start, or a reload of the configuration. A reload with mistakes changes nothing."""
+    def note_reload(self, mistakes: int) -> None:
+        """Report the start, or a reload of the configuration. One with mistakes changed nothing."""
 
 
 NO_OBSERVER: Final = GatewayObserver()

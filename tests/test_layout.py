@@ -275,7 +275,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/subscription.py": "tests/gateway/test_hub.py",
     "gateway/storage/tables.py": "tests/gateway/storage/test_database.py",
     # The administration API: by its own tests, with real gateways.
-    "gateway/access/audited.py": "tests/gateway/admin/test_audit_log.py",
     "gateway/admin/bodies.py": "tests/gateway/admin/test_keys.py",
     "gateway/admin/ports.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",

@@ -164,7 +164,7 @@ class Generations:
         self.key_ring.follow(hub.administration, hub.journal)
         hub.before_recovery = self.refresh_agents
         hub.administration.add_listener(self._follow_agents)
-        self.observer.note_reload(is_ok=True)
+        self.observer.note_reload(0)
         self._show_config(hub)
 
     def _show_config(self, hub: GatewayHub) -> None:
@@ -182,7 +182,7 @@ class Generations:
         )
 
     async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
-        return asdict(await self.reload())
+        return asdict(await self.reload(everywhere=True))
 
     def _follow_agents(self, administration: Administration) -> None:
         """Apply changes of agents by other nodes."""
@@ -245,19 +245,22 @@ class Generations:
             return report
 
     async def _apply(self, settings: Settings) -> ReloadReport:
-        self._configured = settings
+        configured = settings
         if self._added:
             settings = settings.model_copy(update={"agents": merge_agents(settings.agents, self._added)})
         before, changes = self.current, [*find_changes(self._loaded, settings)]
         earlier = before.hub.registry
         registry = await connect(settings, patience=connect_patience(len(settings.agents)), previous=earlier)
         usable = without_restart(before.settings, settings)
-        after = self._make(usable, registry, before)
+        try:
+            after = self._make(usable, registry, before)
+        except FaultError as error:  # a secret that cannot sign
+            await registry.close_others(earlier)
+            return ReloadReport(mistakes=(error.fault.message,))
         if self._hub is not None:
             self._hub.attach(registry)
-        self.current = after
-        # No await up to here since `current` was read: no request has seen parts of both generations.
-        self._loaded = without_restart(self._loaded, settings)
+        self.current = after  # everything that follows is without await: nobody sees a part of the reload
+        self._configured, self._loaded = configured, without_restart(self._loaded, settings)
         self.reloaded_at = time.time()
         if self._hub is not None:
             self._hub.handle_reload()
@@ -313,7 +316,7 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
-        self.observer.note_reload(is_ok=report.is_ok)
+        self.observer.note_reload(len(report.mistakes))
         if self._hub is not None:
             self._hub.auditor.note_reload(report.applied, report.mistakes)
 

@@ -262,9 +262,9 @@ class Metrics(GatewayObserver):
     def note_webhook_post(self, outcome: str) -> None:
         self._posts[outcome].inc()
 
-    def note_reload(self, *, is_ok: bool) -> None:
-        self._reload_ok.set(int(is_ok))
-        if is_ok:
+    def note_reload(self, mistakes: int) -> None:
+        self._reload_ok.set(int(mistakes == 0))
+        if mistakes == 0:
             self._reloaded_at.set_to_current_time()
 
     def note_lag(self, seconds: float) -> None:

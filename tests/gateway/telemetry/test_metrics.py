@@ -25,6 +25,7 @@ ARGUMENTS: dict[str, Any] = {
     "method": "key",
     "result": "failed",
     "issuer": "corp",
+    "mistakes": 0,
 }
 
 
