@@ -168,6 +168,11 @@ class GatewayObserver:
     def note_webhook_post(self, outcome: str) -> None:
         """Report an attempt to deliver to a webhook: `delivered`, `failed`, or `gone` if the receiver ended it."""
 
+    # Configuration
+
+    def note_reload(self, *, is_ok: bool) -> None:
+        """Report the start, or a reload of the configuration. A reload with mistakes changes nothing."""
+
 
 NO_OBSERVER: Final = GatewayObserver()
 

@@ -15,6 +15,7 @@ from babelgate.canonical import Agent, Principal
 from babelgate.canonical.principal import Operation
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
@@ -24,7 +25,7 @@ from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER
 from babelgate.gateway.outbound import Fetcher
-from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import Settings
 
@@ -108,21 +109,25 @@ class Generations:
         make_policy: Callable[[Settings], Policy] = policy_of_settings,
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
+        spread: Callable[[], object] | None = None,
     ) -> None:
         """Create the first generation.
 
         `make_policy` returns the policy of settings. `load` reads the configuration again and raises ConfigError.
-        `loaded` are the settings as they were read at the start, if `settings` differ from them.
+        `loaded` are the settings as they were read at the start, if `settings` differ from them. `spread` makes the
+        other workers on the same port reload, too.
         """
         self._make_policy = make_policy
         self._load = load
+        self._spread = spread
         self._loaded = settings if loaded is None else loaded
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
         self._listeners: list[Callable[[Generation], object]] = []
-        self._reload_listeners: list[Callable[[ReloadReport], object]] = []
         self._reloading = asyncio.Lock()
         self._retired: dict[int, Agent] = {}
         """Agents of earlier generations whose runs may not have ended, by the `id` of the object."""
@@ -145,17 +150,24 @@ class Generations:
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
         self._hub, self.observer = hub, hub.observer
+        self.key_ring.follow(hub.administration, hub.journal)
+        self.observer.note_reload(is_ok=True)
+        self._show_config(hub)
+
+    def _show_config(self, hub: GatewayHub) -> None:
+        if hub.cluster is not None:
+            hub.show_config(compute_digest(self._loaded))
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
         self._listeners.append(listener)
 
-    def on_reload(self, listener: Callable[[ReloadReport], object]) -> None:
-        """Call a function with the report of each reload, also of one that has changed nothing."""
-        self._reload_listeners.append(listener)
+    async def reload(self, *, everywhere: bool = False) -> ReloadReport:
+        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other.
 
-    async def reload(self) -> ReloadReport:
-        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other."""
+        With `everywhere`, the other workers on the same port reload, too, after this one. Nodes on other machines have
+        their own files.
+        """
         if self._load is None:
             return ReloadReport(mistakes=("this gateway has no configuration to read again",))
         async with self._reloading:
@@ -166,7 +178,9 @@ class Generations:
             else:
                 report = await self._apply(settings)
             self._report(report)
-            return report
+        if everywhere and report.is_ok and self._spread is not None:
+            self._spread()
+        return report
 
     async def apply(self, settings: Settings) -> ReloadReport:
         """Replace the current generation by one with these settings, which are valid.
@@ -194,6 +208,7 @@ class Generations:
         self.reloaded_at = time.time()
         if self._hub is not None:
             self._hub.handle_reload()
+            self._show_config(self._hub)
         for listener in self._listeners:
             listener(after)
         self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
@@ -210,7 +225,7 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(settings, previous=None if before is None else before.front.verifier)
+        verifier = Verifier(settings, self.key_ring, previous=None if before is None else before.front.verifier)
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,
@@ -240,8 +255,7 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
-        for listener in self._reload_listeners:
-            listener(report)
+        self.observer.note_reload(is_ok=report.is_ok)
 
     # Agents of earlier generations
 

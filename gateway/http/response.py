@@ -11,7 +11,7 @@ from babelgate.adapters.kit.server.tracing import TRACER
 from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
 from babelgate.gateway.background import Tasks
-from babelgate.gateway.exchange import SCOPE_KEY
+from babelgate.gateway.exchange import SCOPE_KEY, ActOrigin
 from babelgate.gateway.http.expiry import CredentialTimer, OpenStreams
 from babelgate.gateway.http.operations import Operations, find_protocol
 from babelgate.gateway.http.verifier import ANONYMOUS
@@ -168,6 +168,21 @@ class ResponseWrapper:
     def ids(self) -> Mapping[str, str]:
         """Ids in the headers of the response: of the thread, the task and the run."""
         return self._ids
+
+    def describe_origin(self) -> ActOrigin:
+        """Return the request and its caller, for the audit log."""
+        caller, scope = self.principal or ANONYMOUS, self.scope
+        ids = parse_traceparent(next((value for name, value in scope["headers"] if name == b"traceparent"), b""))
+        return ActOrigin(
+            request_id=self.request_id,
+            trace_id="" if ids is None else ids[0],
+            protocol=find_protocol(scope["path"]),
+            address=(scope.get("client") or ("",))[0],
+            subject=caller.subject,
+            owner=caller.owner,
+            issuer=caller.issuer,
+            credential=caller.credential_id,
+        )
 
     def _follow_credential(self) -> None:
         """End the stream when the credential of its caller expires or is revoked."""

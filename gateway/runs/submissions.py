@@ -80,13 +80,15 @@ class Submissions:
         check_url: CheckUrl,
         limits: Callable[[], Limits],
         check_accepting: Callable[[], None],
+        check_enabled: Callable[[str], None],
         traces: GatewayTraces | None = None,
     ) -> None:
         """Create the commands.
 
         `find_agent` and `reach_agent` raise not_found; the second one reconnects to a broken agent first.
         `check_url` raises invalid for a webhook's URL that may not be called. `limits` returns the current limits.
-        `check_accepting` raises shutting_down once the gateway drains.
+        `check_accepting` raises shutting_down once the gateway drains. `check_enabled` raises unavailable for the name
+        of an agent that is disabled.
         """
         self._journal = journal
         self._reads = reads
@@ -99,14 +101,16 @@ class Submissions:
         self._check_url = check_url
         self._limits = limits
         self._check_accepting = check_accepting
+        self._check_enabled = check_enabled
         self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down."""
+        """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down, unavailable."""
         self._check_accepting()
         limits = self._limits()
         check_input(limits, submission.input, history=submission.history)
         check_size(limits.metadata, submission.thread_metadata)
+        self._check_enabled(self._find(submission.agent).info.name)
         registered = await self._reach(submission.agent)
         if registered.agent is None:
             raise registered.refuse()
@@ -182,11 +186,12 @@ class Submissions:
         return True
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
-        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down."""
+        """Implement `babelgate.canonical.hub.Hub.answer`. Raises shutting_down, unavailable."""
         self._check_accepting()
         limits = self._limits()
         check_input(limits, answers.input, values=[answers.values, answers.bare])
         task = await self._reads.task(owner, answers.task_id)
+        self._check_enabled(task.agent)
         if answers.webhook is not None:
             await self._check_url(answers.webhook.url)
         run_input = await self._store_input(self._find_agent(task.agent), answers.input)

@@ -179,6 +179,14 @@ class Metrics(GatewayObserver):
         self.disk_free = self._gauge(
             "disk_free_bytes", "Free space of the disk with the database or the files.", ("folder",), "livemin"
         )
+        self._reloaded_at = self._gauge(
+            "config_reloaded_timestamp_seconds",
+            "Time of the last reload of the configuration without mistakes, or of the start, in seconds since 1970.",
+            mode="livemin",
+        )
+        self._reload_ok = self._gauge(
+            "config_reload_ok", "1 if the configuration had no mistakes when it was last read, else 0.", mode="livemin"
+        )
         self.webhooks_pending = self._gauge("webhooks_pending", "Webhooks that have not received everything.")
 
     def label_of(self, agent: str) -> str:
@@ -238,6 +246,11 @@ class Metrics(GatewayObserver):
 
     def note_webhook_post(self, outcome: str) -> None:
         self._posts[outcome].inc()
+
+    def note_reload(self, *, is_ok: bool) -> None:
+        self._reload_ok.set(int(is_ok))
+        if is_ok:
+            self._reloaded_at.set_to_current_time()
 
     def note_lag(self, seconds: float) -> None:
         """Report by how much a timer of the event loop was late."""

@@ -8,7 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from babelgate.gateway.http.generations import ReloadReport
+from babelgate.gateway.agents.registry import Registry
+from babelgate.gateway.http.generations import Generations, ReloadReport
+from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.hubs import eventually, within
 from tests.gateway.log_capture import capture_log
@@ -150,3 +152,23 @@ async def test_a_new_broken_agent_is_listed_with_its_reason(tmp_path: Path) -> N
         (line,) = report.broken
         assert line.startswith("b: cannot import no_such_module")
         assert (await gateway.http.post("/acp/runs", json=run_body("a"))).status_code == 200
+
+
+async def test_a_reload_everywhere_reaches_the_other_workers() -> None:
+    reloads: list[str] = []
+    settings = Settings.model_validate({"agents": {"a": ECHO}})
+    broken = [ConfigError("babelgate.yaml: port: a mistake")]
+
+    def load() -> Settings:
+        if broken:
+            raise broken.pop()
+        return settings
+
+    generations = Generations(settings, Registry([]), load=load, spread=lambda: reloads.append("others"))
+    assert (await generations.reload(everywhere=True)).mistakes == ("babelgate.yaml: port: a mistake",)
+    assert reloads == []
+    assert (await generations.reload()).is_ok
+    assert reloads == []
+    assert (await generations.reload(everywhere=True)).is_ok
+    assert reloads == ["others"]
+    await generations.aclose()
