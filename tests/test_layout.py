@@ -277,6 +277,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The administration API: by its own tests, with real gateways.
     "gateway/access/audited.py": "tests/gateway/admin/test_audit_log.py",
     "gateway/admin/bodies.py": "tests/gateway/admin/test_keys.py",
+    "gateway/admin/ports.py": "tests/gateway/admin/test_configuration.py",
+    "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/key_ring.py": "tests/gateway/admin/test_keys.py",
     "gateway/api_key.py": "tests/gateway/cli/test_keys.py",
     "gateway/runs/switches.py": "tests/gateway/admin/test_agents.py",

@@ -256,11 +256,11 @@ async def open_gateway(
     for line in broken:
         log.warning("broken agent %s", line)
     if reloading is None:
-        generations = Generations(settings, registry)
+        generations = Generations(settings, registry, observer=observer)
     else:
         spread = _reload_workers if settings.workers > 1 else None
         load, loaded = reloading.source.load, reloading.loaded
-        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread)
+        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread, observer=observer)
         generations.on_change(_apply_log_level)
     try:
         hub = _open_hub(generations, observer)

@@ -124,18 +124,15 @@ def create_app(
 
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
-    policy, auditor = generations.policy, hub.auditor
+    policy, auditor, port = generations.policy, hub.auditor, generations.admin_port()
     hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
     own_hub = GuardedHub(hub, policy, "")
-
-    def settings() -> Settings:
-        return generations.current.settings
 
     def can_discover(principal: Principal, agent: str, path: str) -> bool:
         adapter = _adapter_of(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub), admin_routes(hub, settings)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), admin_routes(hub, port)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
@@ -147,7 +144,7 @@ def create_app(
         instance=lambda: hub.instance,
         streams=generations.streams,
         auditor=auditor,
-        state={GATE: AdminGate(settings, policy, auditor)},
+        state={GATE: AdminGate(port.settings, policy, auditor)},
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
     )

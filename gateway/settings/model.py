@@ -25,7 +25,14 @@ from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource
 
 from babelgate.gateway.settings.access import AccessRule
 from babelgate.gateway.settings.administration import AdminSettings
-from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
+from babelgate.gateway.settings.credentials import (
+    ApiKey,
+    ApiKeys,
+    IssuerName,
+    IssuerSettings,
+    check_distinct,
+    check_owners,
+)
 from babelgate.gateway.settings.fields import (
     TOKEN,
     AgentName,
@@ -476,6 +483,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{names[each.issuer]} and {name} have the same issuer")
             names[each.issuer] = name
         return issuers
+
+    @model_validator(mode="after")
+    def _separate_owners(self) -> "Settings":
+        check_owners(self.keys, self.issuers)
+        return self
 
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":

@@ -175,7 +175,7 @@ async def test_lists_of_agents_have_what_the_caller_can_discover(place: Place) -
 
 
 @pytest.mark.parametrize("path", ["/agent/ask/acp/agents", "/agent/ask/a2a/ask", "/agent/ask/", "/agent/nobody/"])
-async def test_the_url_of_a_hidden_agent_is_that_of_no_agent(place: Place, path: str) -> None:
+async def test_a_hidden_agent_has_the_url_of_no_agent(place: Place, path: str) -> None:
     response = await place.clients["mole"].get(path)
     assert response.status_code == 404
     assert f"There is no agent '{path.split('/')[2]}' here." in response.text

@@ -22,6 +22,9 @@ ARGUMENTS: dict[str, Any] = {
     "count": 3,
     "fault": "agent_failed",
     "commands": 2,
+    "method": "key",
+    "result": "failed",
+    "issuer": "corp",
 }
 
 
