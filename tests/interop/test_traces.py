@@ -325,7 +325,6 @@ from collections.abc import AsyncGenerator
 
 
 async def hold(text: str) -> AsyncGenerator[str]:
-    print("agent has begun", flush=True)
     if "GO" not in os.environ:
         await asyncio.Event().wait()
     yield text
