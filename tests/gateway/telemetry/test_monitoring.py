@@ -14,6 +14,7 @@ import promql_parser
 import pytest
 import yaml
 
+from tests.docs.test_observability import rows
 from tests.gateway.command import bound_socket, served
 from tests.gateway.telemetry.scrape import Metered, Scrape
 from tests.skip import missing
@@ -191,3 +192,9 @@ def promtool(*arguments: str, text: str = "") -> "subprocess.CompletedProcess[st
     if program is None:
         missing("promtool")
     return subprocess.run([program, *arguments], input=text, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_documented_labels_are_those_of_the_scrape(scrape: Scrape) -> None:
+    for name, kind, labels, _ in rows("metric"):
+        sample = name.strip("`") + ("_bucket" if kind == "histogram" else "")
+        assert set(re.findall(r"`(\w+)`", labels)) == scrape.labels[sample] - {"le"}
