@@ -11,6 +11,9 @@ Blame = Literal["caller", "upstream", "us"]
 BUSY: Final = "busy"
 """Value of `details.reason` in a conflict with a run of the thread that has not ended."""
 
+DISABLED: Final = "disabled"
+"""Value of `details.reason` in `unavailable` if an administrator has disabled the agent. A retry does not help."""
+
 INVALID_TOKEN: Final = "invalid_token"
 """Value of `details.reason` in `unauthenticated` if a credential was sent, but is not accepted (RFC 6750, 3.1)."""
 

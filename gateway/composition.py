@@ -9,7 +9,7 @@ from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
-from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, GatewayTraces
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
@@ -24,12 +24,15 @@ from babelgate.gateway.runs.run_reports import RunReports
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
+from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.runs.webhooks import Deliverer, DeliveryRules, WebhookRegistry, WriterFactory
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.settings.model import Retention as RetentionPolicy
 from babelgate.gateway.storage import assistants, items
+from babelgate.gateway.storage.administered import AdministeredState
+from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import JournalReads
@@ -56,6 +59,8 @@ class HubOptions:
     """True if the start waits for the database while another gateway uses it."""
     cluster: str | None = None
     """Name of this node of a cluster that shares the database."""
+    audits: bool = False
+    """True if deletions and refusals are recorded in the audit log."""
     clock: Clock = field(default_factory=Clock)
     observer: GatewayObserver = NO_OBSERVER
     """Receiver of reports about the hub, for metrics."""
@@ -140,6 +145,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         )
     commits.connect(reads, expiry, threads, reports, cluster)
     store = items.ItemStore(journal, clock, lambda: current.limits().input)
+    switches = Switches(engine)
     parts = Parts(
         generation=generation,
         journal=journal,
@@ -147,19 +153,12 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         blobs=blobs,
         drain=drain,
         engine=engine,
-        submissions=Submissions(
-            journal,
-            reads,
-            blobs,
-            current.find,
-            current.reach,
-            engine,
-            threads,
-            deliverer,
-            current.check_url,
-            current.limits,
-            drain.check,
+        submissions=_create_submissions(
+            journal, reads, blobs, current, engine, threads, deliverer, drain, switches, options.observer.traces
         ),
+        administration=AdministeredState(journal),
+        switches=switches,
+        auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
         threads=threads,
         webhooks=WebhookRegistry(journal, reads, current.check_url, deliverer, current.limits),
         deliverer=deliverer,
@@ -179,6 +178,35 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     return GatewayHub(parts)
 
 
+def _create_submissions(
+    journal: Journal,
+    reads: JournalReads,
+    blobs: Blobs,
+    current: Current,
+    engine: Engine,
+    threads: ThreadCommands,
+    deliverer: Deliverer,
+    drain: Drain,
+    switches: Switches,
+    traces: GatewayTraces | None,
+) -> Submissions:
+    return Submissions(
+        journal,
+        reads,
+        blobs,
+        current.find,
+        current.reach,
+        engine,
+        threads,
+        deliverer,
+        current.check_url,
+        current.limits,
+        drain.check,
+        switches.check,
+        traces,
+    )
+
+
 def _create_journal(database: str, commits: CommitHandler, options: HubOptions) -> Journal:
     return Journal(
         database,
@@ -189,6 +217,7 @@ def _create_journal(database: str, commits: CommitHandler, options: HubOptions) 
         shared=options.cluster is not None,
         on_remote=commits.handle_remotes,
         observer=options.observer,
+        audits=options.audits,
     )
 
 

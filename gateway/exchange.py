@@ -1,8 +1,10 @@
-"""Connection of the request that the current task handles."""
+"""The request that the current task handles: its connection, and its origin for the audit log."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Final
+
+import msgspec
 
 _HANG_UP: Final[ContextVar[Callable[[], None] | None]] = ContextVar("hang_up", default=None)
 
@@ -10,9 +12,36 @@ SCOPE_KEY: Final = "babelgate.hang_up"
 """Key of the function in a request's scope that closes its connection, if the server offers one."""
 
 
-def enter_exchange(scope: Any) -> None:
-    """Store the connection of a request for `hang_up`, also for the tasks that its handler starts."""
+class ActOrigin(msgspec.Struct, frozen=True, kw_only=True):
+    """Request that caused an act, and its caller. All texts are empty for an act of the gateway itself."""
+
+    request_id: str = ""
+    trace_id: str = ""
+    protocol: str = ""
+    address: str = ""
+    """Address of the client, or of the last proxy."""
+    subject: str = ""
+    owner: str = ""
+    issuer: str = ""
+    credential: str = ""
+
+
+_DESCRIBE: Final[ContextVar[Callable[[], ActOrigin] | None]] = ContextVar("describe_origin", default=None)
+
+
+def enter_exchange(scope: Any, describe: Callable[[], ActOrigin] | None = None) -> None:
+    """Store the connection of a request for `hang_up`, also for the tasks that its handler starts.
+
+    `describe` returns the origin of the acts that the request causes. It is called only if there is such an act.
+    """
     _HANG_UP.set(scope.get(SCOPE_KEY))
+    _DESCRIBE.set(describe)
+
+
+def current_origin() -> ActOrigin:
+    """Return the origin of an act that happens now."""
+    describe = _DESCRIBE.get()
+    return ActOrigin(subject="gateway") if describe is None else describe()
 
 
 def hang_up() -> None:

@@ -5,7 +5,7 @@ wires the parts.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
@@ -30,9 +30,12 @@ from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
 from babelgate.gateway.runs.submissions import Submissions
 from babelgate.gateway.runs.sweeper import Sweeper
+from babelgate.gateway.runs.switches import Switches
 from babelgate.gateway.runs.threads import ThreadCommands
 from babelgate.gateway.runs.webhooks import Deliverer, WebhookRegistry
 from babelgate.gateway.storage import assistants, items, queries
+from babelgate.gateway.storage.administered import AdministeredState
+from babelgate.gateway.storage.auditor import Auditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.journal import Journal
@@ -72,6 +75,9 @@ class Parts:
     drain: Drain
     engine: Engine
     submissions: Submissions
+    administration: AdministeredState
+    switches: Switches
+    auditor: Auditor
     threads: ThreadCommands
     webhooks: WebhookRegistry
     deliverer: Deliverer
@@ -99,6 +105,8 @@ class GatewayHub:
         self.instance = ""
         """UUID of the database, created at its first start."""
         self._is_stopping = False
+        self.before_recovery: Callable[[], Awaitable[None]] | None = None
+        """Function that adds the agents of the administration API, before runs are continued."""
 
     # Parts that servers use themselves
 
@@ -158,6 +166,21 @@ class GatewayHub:
         return self._parts.blobs
 
     @property
+    def administration(self) -> AdministeredState:
+        """The API keys, agents and disabled agents of the administration API."""
+        return self._parts.administration
+
+    @property
+    def switches(self) -> Switches:
+        """The kill switches of agents."""
+        return self._parts.switches
+
+    @property
+    def auditor(self) -> Auditor:
+        """The receiver of refusals for the audit log."""
+        return self._parts.auditor
+
+    @property
     def observer(self) -> GatewayObserver:
         """The receiver of reports for metrics."""
         return self._parts.observer
@@ -177,11 +200,16 @@ class GatewayHub:
         try:
             self.instance = await parts.journal.write(_load_instance)
             await parts.assistants.start()
+            parts.switches.start(parts.administration, parts.submissions.cancel)
+            await parts.administration.start()
+            if self.before_recovery is not None:
+                await self.before_recovery()
             if parts.cluster is None:
                 await self._recover()
                 await parts.expiry.start()
             else:
                 await parts.cluster.start()
+            parts.switches.cancel_runs()  # those that were continued
         except BaseException:
             if parts.cluster is not None:
                 await parts.cluster.leave()
@@ -197,6 +225,11 @@ class GatewayHub:
         for agent in registry.all_agents():
             if isinstance(agent, Attached):
                 agent.attach(self._parts.journal, self._parts.store)
+
+    def show_config(self, digest: str) -> None:
+        """Tell the other nodes of the cluster which configuration this one works with."""
+        if self.cluster is not None:
+            self.cluster.nodes.config = digest
 
     def handle_reload(self) -> None:
         """Apply what the parts of the hub keep in memory of a generation, after another one became current."""
@@ -250,7 +283,17 @@ class GatewayHub:
         self.close_readers()
         if parts.cluster is not None:
             parts.cluster.close()
-        background = (parts.crons, parts.expiry, parts.retention, parts.sweeper, parts.readiness, parts.deliverer)
+        background = (
+            parts.auditor,
+            parts.administration,
+            parts.switches,
+            parts.crons,
+            parts.expiry,
+            parts.retention,
+            parts.sweeper,
+            parts.readiness,
+            parts.deliverer,
+        )
         for part in background:
             await part.stop(share(0.1))
         await parts.engine.stop(share(0.5))

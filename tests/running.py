@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+from babelgate.gateway.access.policy import AllowAll, Policy
 from babelgate.gateway.http.connection import protocol_options
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.hub import GatewayHub
@@ -35,11 +36,12 @@ async def running(
     *,
     registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
+    policy: Policy = AllowAll(),  # noqa: B008
     **settings: Any,
 ) -> AsyncGenerator[Running]:
     """Serve the gateway that `opened` opens."""
     async with (
-        opened(folder, agents, registered=registered, configured=configured, **settings) as gateway,
+        opened(folder, agents, registered=registered, configured=configured, policy=policy, **settings) as gateway,
         serving(gateway.app, **protocol_options(gateway.settings)) as url,
         loopback.client(base_url=url, timeout=httpx.Timeout(30)) as http,
     ):

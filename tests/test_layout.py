@@ -60,6 +60,7 @@ PREFIXES: Final = ("is_", "has_", "can_")
 """Prefixes of the names of predicates."""
 BOOLEAN_FUNCTIONS: Final[Mapping[str, str]] = {
     # Actions.
+    "add": "whether all records match",
     "add_texts": "whether it could",
     "advance_cursor": "whether this gateway still delivers to the webhook",
     "await_thread": "whether the thread came before the gateway's end",
@@ -100,6 +101,8 @@ BOOLEAN_FUNCTIONS: Final[Mapping[str, str]] = {
     "flag": "a parameter of a request as a value",
     "should_reconnect": "what a client's loop asks",
     "takes": "the filter of a stream",
+    "enable_agent": "whether it was disabled",
+    "prune_records": "whether there may be more",
 }
 """Public functions that return a bool and have another kind of name."""
 LONG: Final = {"gateway/storage/statements.py: __init__": "one prepared statement after another"}
@@ -122,6 +125,12 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
+    # Traces cross all layers.
+    "adapters/a2a/server/trace.py": "tests/gateway/telemetry/test_traces.py",
+    "adapters/kit/server/tracing.py": "tests/gateway/telemetry/test_traces.py",
+    "adapters/kit/tracing.py": "tests/gateway/telemetry/test_traces.py",
+    "gateway/runs/attempt_trace.py": "tests/gateway/telemetry/test_traces.py",
+    "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
@@ -265,6 +274,19 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/statements.py": "tests/gateway/storage/test_query_plans.py",
     "gateway/storage/subscription.py": "tests/gateway/test_hub.py",
     "gateway/storage/tables.py": "tests/gateway/storage/test_database.py",
+    # The administration API: by its own tests, with real gateways.
+    "gateway/access/audited.py": "tests/gateway/admin/test_audit_log.py",
+    "gateway/admin/bodies.py": "tests/gateway/admin/test_keys.py",
+    "gateway/admin/ports.py": "tests/gateway/admin/test_configuration.py",
+    "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",
+    "gateway/admin/key_ring.py": "tests/gateway/admin/test_keys.py",
+    "gateway/api_key.py": "tests/gateway/cli/test_keys.py",
+    "gateway/runs/switches.py": "tests/gateway/admin/test_agents.py",
+    "gateway/settings/administration.py": "tests/gateway/settings/test_model.py",
+    "gateway/storage/administered.py": "tests/gateway/admin/test_keys.py",
+    "gateway/storage/administration.py": "tests/gateway/admin/test_keys.py",
+    "gateway/storage/audit.py": "tests/gateway/admin/test_audit_log.py",
+    "gateway/storage/auditor.py": "tests/gateway/admin/test_audit_log.py",
 }
 """Modules without a test at the mirrored path, and the test that covers each. The first match counts."""
 

@@ -15,7 +15,7 @@ may not use them.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from babelgate.canonical.event import Record, TaskCreated
 from babelgate.canonical.fault import FaultCode, FaultError
@@ -42,8 +42,14 @@ class Gate:
         self._operations = operations.get(part, {})
 
     def check(self, principal: Principal, method: str, agent: str = "") -> None:
-        """Check a call to a method. Raises forbidden."""
-        self._policy.check(principal, self._operation(method), agent, self._protocol)
+        """Check a call to a method, and report its refusal for the audit log. Raises forbidden."""
+        refusal = self._find_refusal(principal, self._operation(method), agent)
+        if refusal is not None:
+            self._refuse(method, agent, refusal)
+
+    def _refuse(self, method: str, agent: str, refusal: FaultError) -> NoReturn:
+        self._hub.auditor.note_denial(self._operation(method), agent, refusal.fault.message)
+        raise refusal
 
     def _operation(self, method: str) -> Operation:
         operation = self._operations.get(method)
@@ -84,7 +90,7 @@ class Gate:
         if not self._is_allowed(principal, "discover", agent):
             raise unknown_agent(name)
         if refusal is not None:
-            raise refusal
+            self._refuse(method, agent, refusal)
         return agent
 
     def agents(self, principal: Principal, method: str) -> frozenset[str] | None:

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.principal import Operation, Principal
 
 
@@ -24,10 +25,19 @@ class Policy(Protocol):
 
 
 class AllowAll:
-    """Policy of a gateway without rules: every caller may do everything with the data of its owner."""
+    """Policy of a gateway without rules: every caller may do everything with the data of its owner.
+
+    No caller may operate the gateway itself.
+    """
 
     def has_rules_by_agent(self, principal: Principal, operation: Operation, protocol: str) -> bool:
         return False
 
     def check(self, principal: Principal, operation: Operation, agent: str, protocol: str) -> None:
-        pass
+        """Raise forbidden if a caller wants to operate the gateway. Raises forbidden."""
+        if operation == "admin":
+            raise FaultError(
+                FaultCode.FORBIDDEN,
+                f"{principal.subject} may not operate the gateway: no rule of access allows it. Add a rule such as "
+                '{who: "key:ops", allow: [admin]} to access in the settings.',
+            )

@@ -37,6 +37,7 @@ _EXAMPLES: Final = _examples(
     "babelgate replay run.json                      # serve the saved run",
     "babelgate export --out threads.jsonl           # back up all threads",
     "babelgate webhooks                             # failed push notifications",
+    "babelgate support-bundle --out bundle.zip      # diagnostics without secrets",
 )
 _SERVE: Final = _examples(
     "babelgate serve",
@@ -110,6 +111,10 @@ _WEBHOOKS: Final = _examples(
     "babelgate webhooks --database postgresql://user@host/name --retry hook-1",
 )
 
+_SUPPORT: Final = _examples(
+    "babelgate support-bundle --out bundle.zip",
+    "babelgate support-bundle --out bundle.zip --config babelgate.yaml --log /var/log/babelgate.log",
+)
 _KEYS: Final = _examples("babelgate keys new", "babelgate keys new --owner ci")
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -159,7 +164,7 @@ class Protocol(click.ParamType[str]):
 
 
 # The last panel is shown first.
-@command_panel("Manage data", commands=["export", "import", "webhooks"])
+@command_panel("Manage data", commands=["export", "import", "webhooks", "support-bundle"])
 @command_panel("Test agents", commands=["check", "bench", "record", "replay"])
 @command_panel("Call an agent", commands=["run"])
 @command_panel("Serve agents", commands=["serve", "add", "validate", "keys"])
@@ -720,6 +725,29 @@ def webhooks(wanted: str | None, config: Path | None, database: str | None) -> N
         show_webhooks(_settings_file(config), database)
     else:
         retry(wanted, _settings_file(config), database)
+
+
+@babelgate.command("support-bundle", epilog=_SUPPORT)
+@click.option("--out", type=_Path, required=True, metavar="FILE", help="ZIP file to write; it must not exist.")
+@_config
+@_database
+@click.option(
+    "--log", type=_Path, metavar="FILE", help="File with the log of the gateway, to add its last 2,000 lines."
+)
+@click.option("--url", envvar="BABELGATE_URL", help="URL of the running gateway.  [default: host and port]")
+@click.option("--key", envvar="BABELGATE_KEY", help="API key, to add the reasons to the health of the gateway.")
+def support_bundle(
+    out: Path, config: Path | None, database: str | None, log: Path | None, url: str | None, key: str | None
+) -> None:
+    """Collect diagnostics of a gateway in a ZIP file for those who help you.
+
+    The file contains versions, settings, the schema and row counts of the database, and limits of the process. A
+    running gateway adds its health and, if telemetry.metrics.listen is set, its metrics and stacks. The file contains
+    no messages and no secrets. Names of agents and owners can be in it: read it before you send it.
+    """
+    from babelgate.gateway.cli.support_bundle import BundleOptions, write_bundle
+
+    write_bundle(out, _settings_file(config), database, BundleOptions(log=log, url=url, key=key))
 
 
 @babelgate.group(epilog=_KEYS)

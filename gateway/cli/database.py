@@ -9,6 +9,7 @@ from babelgate.gateway.cli.errors import USAGE, CliError
 from babelgate.gateway.settings.load import ConfigError, load
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.database import HEAD, Connection, DatabaseError, open_database
+from babelgate.gateway.storage.row_counts import read_revision
 
 
 def load_settings(config: Path | None, database: str | None) -> Settings:
@@ -21,9 +22,9 @@ def load_settings(config: Path | None, database: str | None) -> Settings:
 
 
 @contextmanager
-def connect_to_read(settings: Settings) -> Generator[Connection]:
-    """Connect to a database that a gateway may be using. Raises CliError for one that is missing, cannot be read, or
-    has another schema than this release."""
+def connect_to_any(settings: Settings) -> Generator[tuple[Connection, str | None]]:
+    """Connect to a database that a gateway may be using, of any release. Yield the connection and the revision of the
+    schema. Raises CliError for a database that is missing or cannot be read."""
     if settings.database.startswith("sqlite:") and not settings.database_path.is_file():
         raise CliError(f"{settings.database}: there is no such database")
     with ExitStack() as stack:
@@ -32,9 +33,17 @@ def connect_to_read(settings: Settings) -> Generator[Connection]:
             stack.callback(engine.dispose)
             connection = stack.enter_context(engine.connect())
             with connection.begin():
-                revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+                revision = read_revision(connection)
         except DatabaseError as error:
             raise CliError(f"{settings.database_shown} cannot be read: {reason_of(error)}") from None
+        yield connection, revision
+
+
+@contextmanager
+def connect_to_read(settings: Settings) -> Generator[Connection]:
+    """Connect to a database that a gateway may be using. Raises CliError for one that is missing, cannot be read, or
+    has another schema than this release."""
+    with connect_to_any(settings) as (connection, revision):
         if revision != HEAD:
             raise CliError(
                 f"{settings.database_shown} belongs to another release (revision {revision}, this release has {HEAD}): "

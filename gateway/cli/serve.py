@@ -4,10 +4,18 @@ import asyncio
 import gc
 import logging
 import os
+import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    ExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,10 +28,11 @@ from babelgate.canonical import FaultError
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.cli.banner import banner
 from babelgate.gateway.cli.errors import USAGE, CliError
-from babelgate.gateway.cli.listener import base_url, bind, bind_metrics, is_loopback, listen
+from babelgate.gateway.cli.listener import base_url, bind, bind_metrics, listen
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.memory import Trimmer, give_back_blocks
-from babelgate.gateway.cli.stop import ShutdownController
+from babelgate.gateway.cli.reload import ConfigSource, Reloader
+from babelgate.gateway.cli.stop import ShutdownController, hold_hang_up
 from babelgate.gateway.cli.target import read_targets
 from babelgate.gateway.cli.workers import serve_by_workers
 from babelgate.gateway.http.app import create_app, node_name, open_hub
@@ -31,7 +40,7 @@ from babelgate.gateway.http.connection import ConnectionTable, HttpConnection, p
 from babelgate.gateway.http.generations import Generation, Generations, connect_patience
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
-from babelgate.gateway.settings.load import ConfigError, advise, load
+from babelgate.gateway.settings.load import ConfigError, advise
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.database import DatabaseError
 from babelgate.gateway.telemetry.process import Telemetry
@@ -57,26 +66,24 @@ def serve(config: Path | None, targets: Sequence[str], flags: Mapping[str, Any])
     """Serve agents until a signal arrives. Raises CliError."""
     wanted = read_targets(targets)
     overrides = {**flags, "agents": wanted.agents} if targets else flags
+    source = ConfigSource(config, overrides)
     try:
-        settings = load(config, overrides)
+        settings = source.load_for_start()
         doubts = advise(config, overrides)
     except ConfigError as error:
         raise CliError(*error.problems, code=USAGE) from None
     for line in doubts:
         click.echo(f"babelgate: warning: {line}", err=True)
-    if not is_loopback(settings.host) and not settings.has_credentials and not settings.allow_anonymous:
-        raise CliError(
-            f"{settings.host} can be reached by others and there are no API keys: set keys in the configuration or in "
-            "BABELGATE_KEYS, or let anyone in with --allow-anonymous",
-            code=USAGE,
-        )
+    loaded = settings
 
-    def work(settings: Settings, tell: Callable[[str], object]) -> None:
+    def work(settings: Settings, tell: Callable[[str], object], is_reloaded: bool = False) -> None:
         def ready(gateway: Gateway) -> None:
             tell("\n".join(banner(settings, gateway.url, gateway.registry)))
 
-        start(settings, wanted.servers, ready, strict=bool(targets))
+        reloading = Reloading(source, loaded, is_due=is_reloaded)
+        start(settings, wanted.servers, ready, strict=bool(targets), reloading=reloading)
 
+    hold_hang_up()
     if settings.workers > 1:
         serve_by_workers(settings, work)
     else:
@@ -90,14 +97,16 @@ def start(
     *,
     strict: bool,
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    reloading: "Reloading | None" = None,
 ) -> NoReturn:
     """Listen, call `ready`, and end the process after a signal.
 
     With `strict`, at least one agent must work. A gateway with a configuration starts without one, too, because callers
-    can still read their earlier runs. `headers` are sent to the server of each URL. Raises CliError.
+    can still read their earlier runs. `headers` are sent to the server of each URL. `reloading` reads the configuration
+    again. Raises CliError.
     """
     stop = ShutdownController(settings.shutdown.grace, expire=leave)
-    serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop)
+    serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop, reloading=reloading)
     leave()
 
 
@@ -110,6 +119,7 @@ def serve_until_stopped(
     more: Mapping[str, object] = MappingProxyType({}),
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     stop: ShutdownController | None = None,
+    reloading: "Reloading | None" = None,
 ) -> None:
     """Listen, call `ready`, and return after a signal. `more` are agents that are objects of this process. Raises
     CliError."""
@@ -118,7 +128,9 @@ def serve_until_stopped(
         listener = sockets.enter_context(bind(settings.host, settings.port, shared=settings.workers > 1))
         has_metrics = settings.telemetry.metrics.listen is not None
         metrics_listener = sockets.enter_context(bind_metrics(settings)) if has_metrics else None
-        set_up_logging(settings.log_level, is_json=settings.log_format == "json", node=node_name(settings))
+        is_traced = settings.telemetry.traces is not None
+        is_json = settings.log_format == "json"
+        set_up_logging(settings.log_level, is_json=is_json, node=node_name(settings), is_traced=is_traced)
         raise_open_files()
         telemetry = Telemetry(settings, metrics_listener)
         runner = asyncio.Runner(loop_factory=new_event_loop)
@@ -132,11 +144,14 @@ def serve_until_stopped(
                 headers=headers,
                 stop=stop,
                 observer=telemetry.observer,
+                reloading=reloading,
             )
-            runner.run(_serve(gateway, listener, ready, stop=stop, telemetry=telemetry))
+            runner.run(_serve(gateway, listener, ready, stop=stop, telemetry=telemetry, reloading=reloading))
         except BaseException:
             runner.close()
             raise
+        finally:
+            telemetry.close()
 
 
 def leave() -> NoReturn:
@@ -176,6 +191,26 @@ class Gateway:
         return self.hub.registry
 
 
+@dataclass(frozen=True, slots=True)
+class Reloading:
+    """Reloads of the configuration of a process."""
+
+    source: ConfigSource
+    loaded: Settings
+    """Settings as they were read at the start. Those of a worker differ from them."""
+    is_due: bool = False
+    """True if the configuration may have changed since it was read."""
+
+    @asynccontextmanager
+    async def running(self, generations: Generations, stop: ShutdownController) -> AsyncGenerator[None]:
+        """Reload on SIGHUP, and with `watch` when a file changes."""
+        reloader = Reloader(self.source, generations)
+        stop.on_hang_up(reloader.request)
+        await reloader.catch_up(is_due=self.is_due)
+        async with reloader.running():
+            yield
+
+
 async def _serve(
     opening: AbstractAsyncContextManager[Gateway],
     listener: socket.socket,
@@ -183,6 +218,7 @@ async def _serve(
     *,
     stop: ShutdownController,
     telemetry: Telemetry,
+    reloading: "Reloading | None",
 ) -> None:
     with ExitStack() as handlers:  # until the very end, because a second signal speeds that up, too
         async with opening as gateway:
@@ -190,7 +226,9 @@ async def _serve(
             _calm_collector()
             give_back_blocks()
             server = server_of(gateway, listener, lambda: ready(gateway), stop)
-            async with telemetry.running(gateway.hub, server.connections):
+            async with telemetry.running(gateway.hub, server.connections), AsyncExitStack() as reloads:
+                if reloading is not None:
+                    await reloads.enter_async_context(reloading.running(gateway.generations, stop))
                 await server.serve(sockets=[listener])
 
 
@@ -205,6 +243,7 @@ async def open_gateway(
     headers: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     stop: ShutdownController | None = None,
     observer: GatewayObserver = NO_OBSERVER,
+    reloading: "Reloading | None" = None,
 ) -> AsyncGenerator[Gateway]:
     """Start the hub and its agents, without listening yet. `stop` bounds the time of the shutdown. Raises CliError."""
     patience = connect_patience(len(settings.agents) + len(servers))
@@ -216,7 +255,13 @@ async def open_gateway(
         raise CliError(f"no agent works: {'; '.join(broken)}")
     for line in broken:
         log.warning("broken agent %s", line)
-    generations = Generations(settings, registry, observer=observer)
+    if reloading is None:
+        generations = Generations(settings, registry, observer=observer)
+    else:
+        spread = _reload_workers if settings.workers > 1 else None
+        load, loaded = reloading.source.load, reloading.loaded
+        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread, observer=observer)
+        generations.on_change(_apply_log_level)
     try:
         hub = _open_hub(generations, observer)
         await _start(hub, settings)
@@ -229,6 +274,15 @@ async def open_gateway(
         with suppress(TimeoutError):  # an agent's server may not let its connections close
             async with asyncio.timeout(_CLOSE_GRACE if stop is None else min(_CLOSE_GRACE, stop.remaining())):
                 await generations.aclose()
+
+
+def _reload_workers() -> None:
+    """Make the process that has started the workers pass SIGHUP to all of them."""
+    os.kill(os.getppid(), signal.SIGHUP)
+
+
+def _apply_log_level(generation: Generation) -> None:
+    log.setLevel(generation.settings.log_level.upper())
 
 
 def server_of(

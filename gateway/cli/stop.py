@@ -40,6 +40,20 @@ class ShutdownController:
         """Deadline in seconds of the monotonic clock; None before the first signal."""
         self._is_hurried = False
         self._changed = asyncio.Event()
+        self._hang_up: Callable[[], object] | None = None
+        self._is_hung_up = False
+        """True if SIGHUP has arrived before there was a listener."""
+
+    def on_hang_up(self, listener: Callable[[], object]) -> None:
+        """Call a function on the event loop after each SIGHUP. Without one, SIGHUP has no effect."""
+        self._hang_up = listener
+        if self._is_hung_up:
+            listener()
+
+    def _handle_hang_up(self) -> None:
+        self._is_hung_up = True
+        if self._hang_up is not None:
+            self._hang_up()
 
     @property
     def is_requested(self) -> bool:
@@ -92,7 +106,7 @@ class ShutdownController:
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Handle SIGTERM and SIGINT, and ignore SIGHUP. Must run in the main thread, on the event loop.
+        """Handle SIGTERM, SIGINT and SIGHUP. Must run in the main thread, on the event loop.
 
         A thread reads the numbers of signals from a descriptor to which Python writes them at once. Python calls its
         own handlers only in the main thread, which an agent may block.
@@ -101,10 +115,11 @@ class ShutdownController:
         wakes.setblocking(False)
         before = {number: signal.signal(number, _do_nothing) for number in _SIGNALS}
         if _HANG_UP is not None:
-            before[_HANG_UP] = signal.signal(_HANG_UP, signal.SIG_IGN)
+            before[_HANG_UP] = signal.signal(_HANG_UP, _do_nothing)
         descriptor = signal.set_wakeup_fd(wakes.fileno(), warn_on_full_buffer=False)
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._watch, args=(reads, loop), name="babelgate-stop", daemon=True).start()
+        release_hang_up()
         try:
             yield
         finally:
@@ -130,7 +145,10 @@ class ShutdownController:
                 for _ in filter(_SIGNALS.__contains__, numbers):
                     self.request()
                 with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(self.notify)
+                    if self.is_requested:
+                        loop.call_soon_threadsafe(self.notify)
+                    if _HANG_UP is not None and _HANG_UP in numbers:
+                        loop.call_soon_threadsafe(self._handle_hang_up)
 
     def _end(self) -> None:
         words = "the second signal" if self._is_hurried else f"shutdown.grace ({self._grace:g} s)"
@@ -146,6 +164,18 @@ class ShutdownController:
         telling.join(_LOGGING)
         assert self._expire is not None
         self._expire()
+
+
+def hold_hang_up() -> None:
+    """Hold back SIGHUP until the gateway has a handler for it. By default it would end the process."""
+    if _HANG_UP is not None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, (_HANG_UP,))
+
+
+def release_hang_up() -> None:
+    """Deliver SIGHUP from now on, and one that was held back."""
+    if _HANG_UP is not None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (_HANG_UP,))
 
 
 def _do_nothing(number: int, frame: object) -> None:

@@ -27,6 +27,7 @@ from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
 from babelgate.gateway.cli.listener import claim, claim_metrics, with_metrics_port
 from babelgate.gateway.cli.log import set_up_logging
+from babelgate.gateway.cli.stop import release_hang_up
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.telemetry.folder import private_folder
 
@@ -44,9 +45,9 @@ _STOPS: Final = (signal.SIGTERM, signal.SIGINT)
 _SET_PDEATHSIG: Final = 1
 """PR_SET_PDEATHSIG in linux/prctl.h."""
 
-Work = Callable[[Settings, Callable[[str], None]], object]
+Work = Callable[[Settings, Callable[[str], None], bool], object]
 """Function that serves until a signal arrives. It passes the text to show to its second argument once callers can
-connect."""
+connect. The third one is true if the configuration must be read again, because the other workers have reloaded it."""
 
 
 def serve_by_workers(settings: Settings, work: Work) -> None:
@@ -108,6 +109,8 @@ class _Supervisor:
         self._selector = selectors.DefaultSelector()
         self._signals: list[int] = []
         self._stopping = False
+        self._is_reloaded = False
+        """True after the first SIGHUP."""
         self._kill_at: float | None = None
         """Time at which workers that have not ended are killed, in seconds of the monotonic clock."""
         self._shown = False
@@ -138,9 +141,9 @@ class _Supervisor:
             wake.setblocking(False)
             self._selector.register(reads, selectors.EVENT_READ)
             signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
-            for number in (*_STOPS, signal.SIGCHLD):
+            for number in (*_STOPS, signal.SIGHUP, signal.SIGCHLD):
                 signal.signal(number, lambda number, _: self._signals.append(number))
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a single gateway does; the workers inherit it
+            release_hang_up()
             try:
                 yield
             finally:
@@ -169,11 +172,20 @@ class _Supervisor:
     def _obey(self) -> None:
         while self._signals:
             number = self._signals.pop(0)
-            if number != signal.SIGCHLD:
+            if number == signal.SIGHUP:
+                self._reload()
+            elif number != signal.SIGCHLD:
                 log.info(
                     "signal received: the workers finish their runs and stop signal=%s", signal.Signals(number).name
                 )
                 self._stop()
+
+    def _reload(self) -> None:
+        """Pass SIGHUP to all workers. Those that start later read the configuration again."""
+        self._is_reloaded = True
+        for worker in self._workers:
+            if worker.pid:
+                os.kill(worker.pid, signal.SIGHUP)
 
     def _stop(self) -> None:
         """Stop all workers. After a second call they end within a second."""
@@ -204,7 +216,7 @@ class _Supervisor:
         worker.due, worker.born, worker.is_ready = None, time.monotonic(), False
         worker.output.clear()
         # Until the child has set its own handlers, the inherited handlers would swallow a signal.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (*_STOPS, signal.SIGHUP))
         pid = os.fork()
         if pid == 0:
             self._become(worker, tells, before)
@@ -221,7 +233,9 @@ class _Supervisor:
             signal.set_wakeup_fd(-1)
             for number in (*_STOPS, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            signal.pthread_sigmask(
+                signal.SIG_SETMASK, {*mask, signal.SIGHUP}
+            )  # the worker has a handler when it serves
             os.setpgid(0, 0)  # Ctrl-C is for the parent process, which forwards it once
             ctypes.CDLL(None).prctl(_SET_PDEATHSIG, signal.SIGTERM)
             if os.getppid() != parent:  # the parent ended before prctl
@@ -232,7 +246,9 @@ class _Supervisor:
                 place.close()
             logging.getLogger().handlers.clear()
             name = self._settings.node and f"{self._settings.node}-{worker.number}"
-            self._work(self._settings.model_copy(update={"node": name}), lambda text: _tell(tells, text))
+            self._work(
+                self._settings.model_copy(update={"node": name}), lambda text: _tell(tells, text), self._is_reloaded
+            )
         except CliError as error:
             for line in error.lines:
                 click.echo(f"babelgate: {one_line(line)}", err=True)

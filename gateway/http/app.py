@@ -16,9 +16,11 @@ from litestar.plugins.core import MsgspecDIPlugin
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http.direct import DirectApp
@@ -38,7 +40,9 @@ _STATUS: Final = {
     FaultCode.METHOD_NOT_ALLOWED: 405,
     FaultCode.UNAUTHENTICATED: 401,
     FaultCode.FORBIDDEN: 403,
+    FaultCode.CONFLICT: 409,
     FaultCode.TOO_LARGE: 413,
+    FaultCode.QUEUE_FULL: 429,
     FaultCode.INTERNAL: 500,
     FaultCode.SHUTTING_DOWN: 503,
     FaultCode.UNAVAILABLE: 503,
@@ -62,6 +66,7 @@ def open_hub(generations: Generations, observer: GatewayObserver = NO_OBSERVER) 
         pooler=settings.pooler,
         standby=settings.standby,
         cluster=node_name(settings) if settings.is_shared else None,
+        audits=settings.has_credentials,
         observer=observer,
     )
     hub = create_hub(generations.hub_generation, settings.database, blobs, options)
@@ -80,6 +85,8 @@ async def _submit_cron(
 ) -> None:
     """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
     `submit`."""
+    if hub.observer.traces is not None:
+        hub.observer.traces.leave()  # that of the request which has created or changed a cron
     principal = cron.principal or Principal.of_owner(owner)
     await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
@@ -117,7 +124,7 @@ def create_app(
 
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
-    policy = generations.policy
+    policy, auditor, port = generations.policy, hub.auditor, generations.admin_port()
     hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
     own_hub = GuardedHub(hub, policy, "")
 
@@ -125,7 +132,7 @@ def create_app(
         adapter = _adapter_of(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), admin_routes(hub, port)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
@@ -136,6 +143,8 @@ def create_app(
         version=_VERSION,
         instance=lambda: hub.instance,
         streams=generations.streams,
+        auditor=auditor,
+        state={GATE: AdminGate(port.settings, policy, auditor)},
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
     )
@@ -178,6 +187,9 @@ def _gateway_routes(hub: GatewayHub, guarded_hub: GuardedHub) -> Sequence[Any]:
         if hub.cluster is not None:
             nodes = hub.cluster.nodes
             body["node"] = nodes.name if detailed else nodes.node_id
+            others = nodes.find_other_configs()
+            comparison = f"differs from {', '.join(others)}" if detailed else "differs"
+            body["configuration"] = comparison if others else "ok"
         return Response(body, status_code=200 if why is None else 503)
 
     return (index, healthz, readyz)
@@ -218,10 +230,12 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    note_failure(request.scope, str(fault.code))
     adapter = _adapter_of(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)
-    status = _STATUS.get(fault.code, 400)
+    is_precondition = fault.details.get("reason") == "revision"  # RFC 9110, 13.1.1
+    status = 412 if is_precondition else _STATUS.get(fault.code, 400)
     body = {"error": {"code": str(fault.code), "message": fault.message}}
     return Response(body, status_code=status, media_type="application/json", headers=fault_headers(fault))
 

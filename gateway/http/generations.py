@@ -7,14 +7,17 @@ reference by one assignment. Requests and runs that have begun keep what they ha
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from babelgate.canonical import Agent, Principal
+from babelgate.canonical import Agent, FaultError, Principal
 from babelgate.canonical.principal import Operation
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.admin.agent_specs import merge_agents, resolve_spec
+from babelgate.gateway.admin.key_ring import KeyRing
+from babelgate.gateway.admin.ports import GatewayPort
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
@@ -24,9 +27,10 @@ from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
-from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
-from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.model import AgentSettings, Settings
+from babelgate.gateway.storage.administration import Administration
 
 log = logging.getLogger("babelgate.reload")
 
@@ -109,26 +113,37 @@ class Generations:
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
         observer: GatewayObserver = NO_OBSERVER,
+        spread: Callable[[], object] | None = None,
     ) -> None:
         """Create the first generation.
 
         `make_policy` returns the policy of settings. `load` reads the configuration again and raises ConfigError.
-        `loaded` are the settings as they were read at the start, if `settings` differ from them.
+        `loaded` are the settings as they were read at the start, if `settings` differ from them. `spread` makes the
+        other workers on the same port reload, too.
         """
         self._make_policy = make_policy
         self._load = load
+        self._spread = spread
         self._loaded = settings if loaded is None else loaded
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
         self._listeners: list[Callable[[Generation], object]] = []
-        self._reload_listeners: list[Callable[[ReloadReport], object]] = []
         self._reloading = asyncio.Lock()
         self._retired: dict[int, Agent] = {}
         """Agents of earlier generations whose runs may not have ended, by the `id` of the object."""
         self._retirements = Tasks()
+        self._refreshes = Tasks()
         self._hub: GatewayHub | None = None
+        self._configured = self._loaded
+        """Settings as they were read last, without the agents of the administration API."""
+        self._added: dict[str, AgentSettings] = {}
+        """Agents of the administration API."""
+        self.find_sources: Callable[[], Mapping[str, str]] = dict
+        """Function that returns the source of each setting that has no default value, by its key."""
         self.observer = observer
         """Receiver of reports for metrics."""
         self.reloaded_at = time.time()
@@ -146,17 +161,63 @@ class Generations:
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
         self._hub = hub
+        self.key_ring.follow(hub.administration, hub.journal)
+        hub.before_recovery = self.refresh_agents
+        hub.administration.add_listener(self._follow_agents)
+        self.observer.note_reload(0)
+        self._show_config(hub)
+
+    def _show_config(self, hub: GatewayHub) -> None:
+        if hub.cluster is not None:
+            hub.show_config(compute_digest(self._loaded))
+
+    def admin_port(self) -> GatewayPort:
+        """Return what the administration API needs."""
+        return GatewayPort(
+            settings=lambda: self.current.settings,
+            sources=lambda: self.find_sources(),
+            reload=self._reload_for_admin,
+            refresh_agents=self.refresh_agents,
+            added_agents=lambda: frozenset(self._added) - frozenset(self._configured.agents),
+        )
+
+    async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
+        return asdict(await self.reload())
+
+    def _follow_agents(self, administration: Administration) -> None:
+        """Apply changes of agents by other nodes."""
+        if self._hub is not None and self._hub.instance and self._resolve(administration) != self._added:
+            self._refreshes.spawn(self.refresh_agents(), "change of agents")
+
+    async def refresh_agents(self) -> None:
+        """Apply the agents of the administration API, if they have changed."""
+        assert self._hub is not None
+        async with self._reloading:
+            added = self._resolve(self._hub.administration.current)
+            if added != self._added:
+                self._added = added
+                self._report(await self._apply(self._configured))
+
+    def _resolve(self, administration: Administration) -> dict[str, AgentSettings]:
+        """Return the agents of the administration API. Those that are not valid here are left out."""
+        agents: dict[str, AgentSettings] = {}
+        for each in administration.agents:
+            try:
+                agents[each.name] = resolve_spec(each.spec, self._configured.admin)
+            except FaultError as error:
+                log.error("agent of the administration API not used agent=%s error=%s", each.name, error)
+        return agents if self._configured.admin.agents else {}
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
         self._listeners.append(listener)
 
-    def on_reload(self, listener: Callable[[ReloadReport], object]) -> None:
-        """Call a function with the report of each reload, also of one that has changed nothing."""
-        self._reload_listeners.append(listener)
+    async def reload(self, *, everywhere: bool = False) -> ReloadReport:
+        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other.
 
-    async def reload(self) -> ReloadReport:
-        """Read the configuration again, and apply it if it has no mistakes. Reloads run one after the other."""
+        With `everywhere`, the other workers on the same port reload, too, after this one. Nodes on other machines have
+        their own files.
+        """
         if self._load is None:
             return ReloadReport(mistakes=("this gateway has no configuration to read again",))
         async with self._reloading:
@@ -167,7 +228,9 @@ class Generations:
             else:
                 report = await self._apply(settings)
             self._report(report)
-            return report
+        if everywhere and report.is_ok and self._spread is not None:
+            self._spread()
+        return report
 
     async def apply(self, settings: Settings) -> ReloadReport:
         """Replace the current generation by one with these settings, which are valid.
@@ -182,6 +245,9 @@ class Generations:
             return report
 
     async def _apply(self, settings: Settings) -> ReloadReport:
+        self._configured = settings
+        if self._added:
+            settings = settings.model_copy(update={"agents": merge_agents(settings.agents, self._added)})
         before, changes = self.current, [*find_changes(self._loaded, settings)]
         earlier = before.hub.registry
         registry = await connect(settings, patience=connect_patience(len(settings.agents)), previous=earlier)
@@ -195,6 +261,7 @@ class Generations:
         self.reloaded_at = time.time()
         if self._hub is not None:
             self._hub.handle_reload()
+            self._show_config(self._hub)
         for listener in self._listeners:
             listener(after)
         self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
@@ -211,9 +278,8 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(
-            settings, previous=None if before is None else before.front.verifier, observer=self.observer
-        )
+        previous = None if before is None else before.front.verifier
+        verifier = Verifier(settings, self.key_ring, previous=previous, observer=self.observer)
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,
@@ -243,9 +309,9 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
-        self.observer.note_reload("success" if report.is_ok else "failed")
-        for listener in self._reload_listeners:
-            listener(report)
+        self.observer.note_reload(len(report.mistakes))
+        if self._hub is not None:
+            self._hub.auditor.note_reload(report.applied, report.mistakes)
 
     # Agents of earlier generations
 
@@ -271,6 +337,7 @@ class Generations:
 
     async def aclose(self) -> None:
         """Close the agents of all generations, and end the fetches of keys."""
+        await self._refreshes.stop()
         await self._retirements.stop()
         retired, self._retired = [*self._retired.values()], {}
         self.current.hub.registry.forget_removed(retired)

@@ -11,6 +11,7 @@ It answers CORS preflights, refuses requests without a valid credential, and wri
 
 import re
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from litestar import Request, Response
@@ -24,6 +25,7 @@ from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.response import Handshake, RequestReports, ResponseWrapper, Scope
 from babelgate.gateway.http.verifier import ANONYMOUS
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.storage.auditor import NO_AUDITOR, Auditor
 
 Encode = Callable[[Fault, Request[Any, Any, Any]], Response[Any]]
 
@@ -59,16 +61,21 @@ class GatewayMiddleware:
         instance: Callable[[], str],
         streams: OpenStreams | None = None,
         has_context: bool = False,
+        auditor: Auditor = NO_AUDITOR,
+        state: Mapping[str, Any] = MappingProxyType({}),
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Wrap an application. `front` returns the settings of the current generation. `streams` collects the open
-        streams. `has_context` is true if log lines name the request during which they were written."""
+        streams. `has_context` is true if log lines name the request during which they were written. `auditor` receives
+        failed logins. `state` is added to the state of each request."""
         self.app = app
         """The ASGI application that the middleware wraps."""
         self._front = front
         self._can_discover = can_discover
         """Returns True if there is an agent of this name, and the principal can discover it with a call of this
         path."""
+        self._auditor = auditor
+        self._state = state
         self._encode = encode
         self._banner = lambda: f"{version}; instance={instance()}".encode()
         self._streams = OpenStreams() if streams is None else streams
@@ -81,17 +88,17 @@ class GatewayMiddleware:
             return
         if scope["type"] == "websocket":
             send = Handshake(send, scope)
-        enter_exchange(scope)
         headers = combine_lines(scope["headers"])
         front = self._front()
         answer = ResponseWrapper(
             send, scope, self._banner(), _cross_origin(front, headers), self._reports, self._streams
         )
+        enter_exchange(scope, answer.describe_origin)
         self._reports.begin(answer, headers)
         try:
             await self._pass(front, scope, headers, receive, answer)
         finally:
-            self._reports.end(answer)
+            self._reports.end(answer, headers)
             answer.end()
 
     async def _pass(
@@ -99,7 +106,7 @@ class GatewayMiddleware:
     ) -> None:
         inner: Scope = {**scope, "state": dict(scope.get("state") or {})}
         answer.scope = inner
-        inner["state"] |= front.state
+        inner["state"] |= {**front.state, **self._state}
         try:
             if len(headers) < len(scope["headers"]) and (repeated := find_repeated(scope["headers"])) is not None:
                 raise FaultError(FaultCode.INVALID, f"The header {repeated} has two different values. Send it once.")
@@ -118,9 +125,9 @@ class GatewayMiddleware:
                 await _preflight(answer, headers, is_granted=front.is_granted(headers))
                 return
             front.check_origin(scope, inner["path"], headers)
-            principal = await self._principal(front, inner["path"], headers)
+            principal = await self._verify(front, inner["path"], headers)
             answer.principal = principal
-            self._reports.note_caller(answer, principal, agent if match is not None else None)
+            self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
                 agent = None
             if match is not None and (inner["path"].startswith("/agent/") or agent is None):
@@ -141,7 +148,7 @@ class GatewayMiddleware:
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
-    async def _principal(self, front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
+    async def _verify(self, front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
         """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
         verifier = front.verifier
         try:
@@ -149,8 +156,10 @@ class GatewayMiddleware:
         except FaultError as error:
             if front.is_open(path):
                 return ANONYMOUS
-            result = "unavailable" if error.fault.code is FaultCode.UNAVAILABLE else "refused"
-            self._reports.note_auth(verifier.method_of(headers), result)
+            is_refused = error.fault.code is FaultCode.UNAUTHENTICATED
+            self._reports.note_auth(verifier.method_of(headers), "refused" if is_refused else "unavailable")
+            if is_refused:
+                self._auditor.note_failed_login(error.fault.message)
             raise
         if verifier.is_required:
             self._reports.note_auth("token" if principal.issuer else "key", "accepted")

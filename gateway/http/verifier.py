@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
+from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.model import Settings
@@ -37,17 +38,20 @@ class Verifier:
     def __init__(
         self,
         settings: Settings,
+        key_ring: KeyRing | None = None,
         *,
         clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
         previous: "Verifier | None" = None,
         observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
-        """Create the verifier. `clock` is the time since 1970, and `now` a steady clock, both in seconds.
+        """Create the verifier. `key_ring` has the keys of the administration API.
 
+        `clock` is the time since 1970, and `now` a steady clock, both in seconds.
         Issuers whose settings are those of the `previous` verifier are taken from it, with their keys.
         """
         self._clock = clock
+        self._key_ring = key_ring
         self._keys: dict[bytes, Principal] = {}
         for owner, keys in settings.keys.items():
             for key in keys:
@@ -81,7 +85,10 @@ class Verifier:
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() == b"bearer":
             credential = token.strip()
-        principal = self._keys.get(hashlib.sha256(credential).digest())
+        digest = hashlib.sha256(credential).digest()
+        principal = self._keys.get(digest)
+        if principal is None and self._key_ring is not None:
+            principal = self._key_ring.find(digest)
         if principal is None:
             if self._issuers and scheme.lower() == b"bearer" and credential.count(b".") == 2:
                 return await self._verify_token(credential)
@@ -110,6 +117,8 @@ class Verifier:
             return principal if is_same else None
         if not principal.credential_id:
             return None if self.is_required else principal
+        if self._key_ring is not None and self._key_ring.has_principal(principal):
+            return principal
         same = (principal.subject, principal.credential_id)
         return next((each for each in self._keys.values() if (each.subject, each.credential_id) == same), None)
 

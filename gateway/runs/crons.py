@@ -21,6 +21,7 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.runs.schedule import find_next
 from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.cron_rows import (
     count_crons,
     create_cron,
@@ -200,7 +201,7 @@ class CronScheduler:
             await self._check_url(webhook)
 
     async def delete(self, owner: str, cron_id: str) -> bool:
-        return await self._journal.write(delete_cron, owner, cron_id)
+        return await self._journal.write_deletion(deletion("cron", cron_id, owner), delete_cron, owner, cron_id)
 
     async def search(self, owner: str, query: CronQuery) -> Listed[Cron]:
         places = await self._journal.query(search_crons, owner, query)

@@ -15,6 +15,7 @@ from babelgate.gateway.background import STOPPING, Failures, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.settings.model import Retention as Policy
 from babelgate.gateway.storage import deletion
+from babelgate.gateway.storage.audit import prune_records
 from babelgate.gateway.storage.idle import Idle, idle_threads
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.transaction import Transaction
@@ -96,6 +97,8 @@ class RetentionSweep:
         if (lifetime := self._policy().webhooks) is not None:
             while await self._step(forget_webhooks, self._cutoff(lifetime)):
                 pass
+        while await self._step(prune_records, self._cutoff(self._policy().audit)):
+            pass
         await self.erase_remnants()
         return erased
 

@@ -43,11 +43,13 @@ class Slots:
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_closed = False
         self._is_paused = False
+        self._held: set[str] = set()
+        """Agents that start no runs."""
 
     def reserve(self, agent: str) -> bool:
         """Take a slot of the agent if one is free and no thread waits for it. Return True if it was taken."""
         slots = self._of(agent)
-        if self._is_closed or self._is_paused or slots.waiting or not slots.has_room:
+        if self._is_closed or self._is_paused or agent in self._held or slots.waiting or not slots.has_room:
             return False
         slots.used += 1
         return True
@@ -93,6 +95,16 @@ class Slots:
         for agent, slots in [] if on else list(self._by_agent.items()):
             self._serve(agent, slots)
 
+    def hold(self, agent: str) -> None:
+        """Stop starting runs of an agent. They wait."""
+        self._held.add(agent)
+
+    def unhold(self, agent: str) -> None:
+        """Start runs of an agent again."""
+        self._held.discard(agent)
+        if (slots := self._by_agent.get(agent)) is not None:
+            self._serve(agent, slots)
+
     def refresh(self) -> None:
         """Read the limits of all agents again, and start the runs for which there is room now."""
         for agent, slots in list(self._by_agent.items()):
@@ -107,6 +119,8 @@ class Slots:
 
     def _serve(self, agent: str, slots: _AgentSlots) -> None:
         """Give free slots to the owners in turn, one each."""
+        if agent in self._held:
+            return
         while slots.waiting and not (self._is_closed or self._is_paused) and slots.has_room:
             owner = next(iter(slots.waiting))
             threads = slots.waiting.pop(owner)

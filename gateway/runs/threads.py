@@ -17,7 +17,7 @@ from babelgate.gateway.runs.retention import Idle
 from babelgate.gateway.runs.state_updates import StateUpdates
 from babelgate.gateway.runs.uploads import Uploads
 from babelgate.gateway.settings.model import Limits
-from babelgate.gateway.storage import deletion, pruning
+from babelgate.gateway.storage import audit, deletion, pruning
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.size import check_size
@@ -92,7 +92,13 @@ class ThreadCommands:
 
     async def delete(self, owner: str, thread_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.delete_thread`."""
-        await self._erase(owner, thread_id, self._journal.write(deletion.erase_thread, owner, thread_id))
+        await self._erase(
+            owner,
+            thread_id,
+            self._journal.write_deletion(
+                audit.deletion("thread", thread_id, owner), deletion.erase_thread, owner, thread_id
+            ),
+        )
 
     async def erase_expired(self, thread: Thread, pk: int, seq: int) -> bool:
         """Erase a thread whose newest record is still `seq`. Return True if it is gone."""
@@ -138,7 +144,9 @@ class ThreadCommands:
     async def prune(self, owner: str, thread_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.prune_thread`."""
         while (plan := await pruning.make_plan(self._reads, owner, thread_id)) is not None:
-            commit = self._journal.write(pruning.prune, owner, thread_id, plan)
+            commit = self._journal.write_deletion(
+                audit.deletion("state", thread_id, owner), pruning.prune, owner, thread_id, plan
+            )
             commit.add_done_callback(self._drop_cached_log)
             if await asyncio.shield(commit) is not None:
                 return
@@ -150,7 +158,7 @@ class ThreadCommands:
 
     async def remove_run(self, owner: str, run_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.remove_run`."""
-        commit = self._journal.write(deletion.remove_run, owner, run_id)
+        commit = self._journal.write_deletion(audit.deletion("run", run_id, owner), deletion.remove_run, owner, run_id)
         commit.add_done_callback(self._drop_cached_log)
         await asyncio.shield(commit)
 

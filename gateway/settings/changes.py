@@ -1,9 +1,12 @@
 """Comparison of settings: what a reload applies, and what needs a restart."""
 
-from collections.abc import Iterator, Mapping
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any, Final, cast
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from babelgate.gateway.settings.model import Settings
 
@@ -23,11 +26,37 @@ NEEDS_RESTART: Final = frozenset(
         "shutdown",
         "log_format",
         "telemetry",
+        "watch",
     }
 )
 """Keys of the settings that take effect only at a start."""
+_OF_ONE_NODE: Final = frozenset({"host", "port", "node"})
+"""Keys of the settings that differ between the nodes of a cluster."""
 _BY_NAME: Final = frozenset({"agents", "issuers"})
 """Keys whose members are named one by one. The names in `keys` are not, because a key may be written as a name."""
+
+
+def compute_digest(settings: Settings) -> str:
+    """Return a digest of the settings that all nodes of a cluster should share.
+
+    It is stored in the database. So it is short and slow to compute, and cannot be used to guess the secrets in it.
+    """
+    values = {name: getattr(settings, name) for name in Settings.model_fields if name not in _OF_ONE_NODE}
+    text = json.dumps([[*settings.agents], _plain(values)], sort_keys=True)
+    return hashlib.scrypt(text.encode(), salt=b"babelgate configuration", n=2**12, r=8, p=1, dklen=6).hex()
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON, with its secrets."""
+    if isinstance(value, BaseModel):
+        return {name: _plain(getattr(value, name)) for name in type(value).model_fields}
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in cast("Mapping[Any, Any]", value).items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(each) for each in cast("Sequence[Any]", value)]
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return value if isinstance(value, (int, float, str, NoneType)) else str(value)
 
 
 def find_changes(before: Settings, after: Settings) -> Iterator[str]:

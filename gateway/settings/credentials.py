@@ -256,3 +256,15 @@ class IssuerSettings(SettingsSection):
     def claims_of_owner(self) -> Sequence[str]:
         """Names of the claims in `owner`."""
         return _CLAIM.findall(self.owner or "")
+
+
+def check_owners(keys: Mapping[str, object], issuers: Mapping[str, IssuerSettings]) -> None:
+    """Raise ValueError if the owner of an API key may also be the default owner of a caller with a token. With `owner`
+    in the settings of the issuer, it is the operator's decision who shares data."""
+    for number, owner in enumerate(keys, 1):
+        name, mark, _ = owner.partition(":")
+        if mark and name in issuers and issuers[name].owner is None:
+            raise ValueError(
+                f"keys, entry {number}: owners that begin with {name}: are callers of the issuer {name}; take another "
+                f"name, or set issuers.{name}.owner"
+            )

@@ -7,7 +7,8 @@ printed, because it may be a key.
 
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -20,6 +21,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.advice import find_doubts, find_missing_files
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.place import SourceFinder, format_location, keys_of
+from babelgate.gateway.settings.secret_files import SecretFileError, file_variables, locate, read_secret, read_variables
 
 FILE: Final = Path("babelgate.yaml")
 """Default path of the file, in the working directory."""
@@ -30,7 +32,7 @@ _UNREADABLE: Final = (
     "the value is not valid for the type that its YAML syntax gives it, such as a date or a number: put it in quotes"
 )
 _QUOTED: Final = re.compile(r"""'(?:[^'\\]|\\.)+'|"(?:[^"\\]|\\.)+\"""")
-_VARIABLE: Final = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE: Final = re.compile(r"\$\$\{|\$\{file:([^}]*)\}|\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class ConfigError(Exception):
@@ -64,6 +66,25 @@ def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> 
     """Return a line for each setting that is valid but probably wrong. Raises ConfigError as `load` does."""
     merged, place = _read(path, flags)
     return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
+
+
+def find_sources(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return the source of each setting that has no default value, by its key: a flag, a variable, or the file.
+
+    Raises ConfigError as `load` does.
+    """
+    merged, place = _read(path, flags)
+    return {".".join(loc): place.of(loc) for loc in _leaves(merged, ())}
+
+
+def _leaves(value: object, loc: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the location of each value that is no section. An owner of keys, an issuer and an agent are values."""
+    is_value = len(loc) > (1 if loc[:1] in (("agents",), ("keys",), ("issuers",)) else 4)
+    if isinstance(value, dict) and not is_value:
+        for name, each in cast("JsonObject", value).items():
+            yield from _leaves(each, (*loc, str(name)))
+    else:
+        yield loc
 
 
 def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
@@ -112,7 +133,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def read_file(path: Path) -> JsonObject:
-    """Return the content of a file with its `${VAR}` filled in. Raises ConfigError."""
+    """Return the content of a file with its `${VAR}` and `${file:…}` filled in. Raises ConfigError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -134,15 +155,14 @@ def read_file(path: Path) -> JsonObject:
         return {}
     if not isinstance(read, dict):
         raise ConfigError(f"{path}: the file is a mapping of keys, such as agents: …")
-    content, unset = cast("JsonObject", read), list[_Unset]()
+    content, missing = cast("JsonObject", read), list[_Missing]()
     try:
         _check_aliases(content)
     except ValueError as error:
         raise ConfigError(f"{path}: {error}") from None
-    filled = _fill_variables(content, (), unset)
-    if unset:
-        places = [(format_location(loc, content), name) for loc, name in unset]
-        raise ConfigError(*(f"{path}: {place}: the variable {name} is not set" for place, name in places))
+    filled = _fill_variables(content, (), missing)
+    if missing:
+        raise ConfigError(*(f"{path}: {format_location(loc, content)}: {reason}" for loc, reason in missing))
     return cast("JsonObject", filled)
 
 
@@ -178,36 +198,70 @@ def _check_aliases(content: JsonObject) -> None:
         left += [(each, True) for each in inner]
 
 
-_Unset = tuple[tuple[str, ...], str]
-"""Location and name of a variable that is not set."""
+_Missing = tuple[tuple[str, ...], str]
+"""Location of a value that cannot be filled in, and the reason."""
 
 
-def _fill_variables(value: Any, path: tuple[str, ...], unset: list[_Unset]) -> Any:
+def _fill_variables(value: Any, path: tuple[str, ...], missing: list[_Missing]) -> Any:
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
-        return {key: _fill_variables(each, (*path, str(key)), unset) for key, each in items}
+        return {key: _fill_variables(each, (*path, str(key)), missing) for key, each in items}
     if isinstance(value, list):
         each = enumerate(cast("list[Any]", value))
-        return [_fill_variables(item, (*path, str(index)), unset) for index, item in each]
+        return [_fill_variables(item, (*path, str(index)), missing) for index, item in each]
     if not isinstance(value, str) or "${" not in value:
         return value
 
     def fill(match: re.Match[str]) -> str:
-        if match[1] is None:  # $${ is an escaped ${
+        file, variable = match.groups()
+        if file is not None:
+            try:
+                return read_secret(file)
+            except SecretFileError as error:
+                missing.append((path, str(error)))
+                return ""
+        if variable is None:  # $${ is an escaped ${
             return "${"
-        if match[1] not in os.environ:
-            unset.append((path, match[1]))
-        return os.environ.get(match[1], "")
+        if variable not in os.environ:
+            missing.append((path, f"the variable {variable} is not set"))
+        return os.environ.get(variable, "")
 
     return _VARIABLE.sub(fill, value)
+
+
+def list_files(path: Path | None) -> Sequence[Path]:
+    """Return the files that the settings are read from: the file at `path`, and those that it and variables name.
+
+    Files that cannot be located are left out.
+    """
+    names = [name for _, _, name in file_variables(Settings.model_fields)]
+    if path is not None:
+        with suppress(OSError, UnicodeDecodeError):
+            names += [match[1] for match in _VARIABLE.finditer(path.read_text(encoding="utf-8")) if match[1]]
+    files = [] if path is None else [path]
+    for name in names:
+        with suppress(SecretFileError):
+            files.append(locate(name))
+    return files
 
 
 # The environment
 
 
+class _Variables(EnvSettingsSource):
+    """Variables, and those whose values are in files."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        files = {name.lower() for name, _, _ in file_variables(Settings.model_fields)}
+        values = {name: value for name, value in super()._load_env_vars().items() if name.lower() not in files}
+        return {**values, **read_variables(Settings.model_fields)}
+
+
 def _variables() -> JsonObject:
     try:
-        values: JsonObject = EnvSettingsSource(Settings)()
+        values: JsonObject = _Variables(Settings)()
+    except SecretFileError as error:
+        raise ConfigError(str(error)) from None
     except SettingsError as error:
         match = re.search(r'field "(\w+)"', str(error))
         name = f"BABELGATE_{match[1].upper()}" if match else "a BABELGATE_ variable"

@@ -24,7 +24,15 @@ from pydantic_core import CoreSchema, PydanticKnownError
 from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from babelgate.gateway.settings.access import AccessRule
-from babelgate.gateway.settings.credentials import ApiKey, ApiKeys, IssuerName, IssuerSettings, check_distinct
+from babelgate.gateway.settings.administration import AdminSettings
+from babelgate.gateway.settings.credentials import (
+    ApiKey,
+    ApiKeys,
+    IssuerName,
+    IssuerSettings,
+    check_distinct,
+    check_owners,
+)
 from babelgate.gateway.settings.fields import (
     TOKEN,
     AgentName,
@@ -41,6 +49,7 @@ from babelgate.gateway.settings.fields import (
     Size,
     parse_list,
 )
+from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 """Password in the query of a database URL."""
@@ -123,7 +132,8 @@ class AgentSettings(SettingsSection):
     agent: str | None = None
     """Name of the agent on its server, if the server has several agents."""
     headers: dict[str, SecretStr] = {}
-    """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable."""
+    """Headers to send with every request to the server. `${VAR}` is replaced by the environment variable, and
+    `${file:/run/secrets/name}` by the content of the file, here and in every other text."""
     forward: tuple[str, ...] = ()
     """Names of headers of the caller's request to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
@@ -311,6 +321,9 @@ class Retention(SettingsSection):
     """Time until a webhook that has delivered everything is erased, in seconds or as text such as `30d`. It starts at
     the end of the webhook's task, or when its delivery was given up, if that is later."""
 
+    audit: Annotated[Period, Field(ge=31 * 86_400)] = 400 * 86_400.0
+    """Time until a record of the audit log is erased, in seconds or as text such as `400d`; at least `31d`."""
+
     @model_validator(mode="after")
     def _in_order(self) -> "Retention":
         if self.unfinished is not None and (self.threads is None or self.unfinished < self.threads):
@@ -350,6 +363,12 @@ class TelemetrySettings(SettingsSection):
     """Measurements of the gateway itself."""
 
     metrics: MetricsSettings = MetricsSettings()
+    traces: TraceProtocol = None
+    """Protocol by which the gateway sends traces: `otlp` over HTTP, as the variables of OpenTelemetry say
+    (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`…). By default it sends none. Needs `babelgate[otel]`."""
+    content: bool = False
+    """True if traces contain messages and the data of tools, up to 8 KiB each. Questions that ask for credentials are
+    never in traces."""
 
 
 class Settings(BaseSettings):
@@ -428,9 +447,12 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = "text"
     """Format of log lines on stderr: `text`, or `json` with one object per line."""
     telemetry: TelemetrySettings = TelemetrySettings()
+    watch: bool = False
+    """True to reload the configuration whenever its file, or a file that it names by `${file:…}`, changes."""
     drain: Period = 300.0
     """Maximum time for which runs continue whose agent a reload has removed or changed, in seconds or as text such as
     `5m`. Then they fail, and the connections to the agent are closed."""
+    admin: AdminSettings = AdminSettings()
     agents: dict[AgentName, AgentSettings] = Field(default_factory=_demo)
     """Agents by name. Without agents, the gateway serves its ten demo agents."""
 
@@ -461,6 +483,11 @@ class Settings(BaseSettings):
                 raise ValueError(f"{names[each.issuer]} and {name} have the same issuer")
             names[each.issuer] = name
         return issuers
+
+    @model_validator(mode="after")
+    def _separate_owners(self) -> "Settings":
+        check_owners(self.keys, self.issuers)
+        return self
 
     @model_validator(mode="after")
     def _one_store(self) -> "Settings":

@@ -39,7 +39,8 @@ class SourceFinder:
         if _depth(self._variables, loc) == len(loc) and loc:
             if loc == ("port",) and "BABELGATE_PORT" not in os.environ:
                 return "PORT"
-            return "BABELGATE_" + format_location(loc, self._variables, variable=True)
+            name = "BABELGATE_" + format_location(loc, self._variables, variable=True)
+            return f"{name}_FILE" if f"{name}_FILE" in os.environ else name
         where = format_location(loc, self._file)
         if _depth(self._file, loc) > 0 or self._path is not None:
             return f"{self._path}: {where}" if where else str(self._path)

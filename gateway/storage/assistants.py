@@ -16,6 +16,7 @@ from babelgate.canonical.stored import decode_snapshot, encode_snapshot
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.settings.model import Limits
+from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import create_listing
 from babelgate.gateway.storage.prepared import stream_rows
@@ -89,7 +90,9 @@ class AssistantStore:
         return assistant
 
     async def delete(self, owner: str, assistant_id: str) -> bool:
-        return await self._journal.write(_delete, owner, assistant_id)
+        return await self._journal.write_deletion(
+            deletion("assistant", assistant_id, owner), _delete, owner, assistant_id
+        )
 
     async def search(self, owner: str, query: AssistantQuery) -> Listed[Assistant]:
         places = await self._journal.query(_search, owner, query)

@@ -34,6 +34,7 @@ from babelgate.canonical.listed import Listed
 from babelgate.canonical.store import Item, ItemQuery, NamespaceQuery
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.audit import deletion
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import create_listing
 from babelgate.gateway.storage.prepared import stream_rows
@@ -123,7 +124,9 @@ class ItemStore:
         tx.connection.execute(_REFRESH, [{**each, "now": now} for each in at])
 
     async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
-        return await self._journal.write(self._delete, at=_at(owner, namespace, key))
+        return await self._journal.write_deletion(
+            deletion("item", f"{'.'.join(namespace)}:{key}", owner), self._delete, at=_at(owner, namespace, key)
+        )
 
     def _delete(self, tx: Transaction, at: Mapping[str, str]) -> bool:
         return tx.connection.execute(_DELETE, {**at, "now": self._now()}).rowcount > 0

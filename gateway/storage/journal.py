@@ -29,6 +29,7 @@ from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.storage import queries, unavailable, writer
+from babelgate.gateway.storage.audit import Act, record_act, with_origin
 from babelgate.gateway.storage.database import open_database
 from babelgate.gateway.storage.live import Channels
 from babelgate.gateway.storage.locked import Locked
@@ -88,14 +89,16 @@ class Journal:
         node: str = "",
         on_remote: Callable[[Sequence[Remote]], None] | None = None,
         observer: GatewayObserver = NO_OBSERVER,
+        audits: bool = False,
     ) -> None:
         """Create a journal for the database at a URL. `open` connects it.
 
         `power` and `pooler` are options of `open_database`. `shared` = other gateways use the database at the same
         time, each with a different `node` id. `on_commit` receives the records of each commit of this gateway on the
         event loop. `on_remote` receives notices of the commits of other gateways there, in order of commit for each
-        thread.
+        thread. `audits` = record what callers delete in the audit log.
         """
+        self._audits = audits
         self.database = open_database(url, power=power, shared=shared, pooler=pooler)
         self.is_shared = shared
         self.node = node or (new_id() if shared else "")
@@ -220,6 +223,25 @@ class Journal:
         else:
             self._writer.put(QueuedCommand(command, args, named, done))
         return done
+
+    def write_deletion(
+        self, act: Act, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
+    ) -> "asyncio.Future[T]":
+        """Queue a command like `write`, and record it in the audit log in the same transaction.
+
+        A command that returns False or None has deleted nothing, and is not recorded.
+        """
+        if not self._audits:
+            return self.write(command, *args, **named)
+        act = with_origin(act)
+
+        def delete_and_record(tx: Transaction) -> T:
+            result = command(tx, *args, **named)
+            if not (result is False or result is None):
+                record_act(tx, act)
+            return cast("T", result)
+
+        return self.write(delete_and_record)
 
     async def write_patiently(
         self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, Final
@@ -128,6 +128,10 @@ class Nodes:
         self.name = name
         self._database = database
         self._on_heartbeat = on_heartbeat
+        self.config: str | None = None
+        """Digest of this node's configuration, which its next heartbeat stores."""
+        self.other_configs: Mapping[str, str | None] = {}
+        """Digests of the configurations of the other living nodes, by the name of the node."""
         self.adopts = True
         """True if heartbeats take over runs without a living node. False for a node that is about to leave."""
         self._watch = Watch()
@@ -149,6 +153,10 @@ class Nodes:
         """Time at which a heartbeat last succeeded."""
         self._aborted_at = 0.0
         """Time at which the connection of a hanging heartbeat was last aborted."""
+
+    def find_other_configs(self) -> Sequence[str]:
+        """Return the names of the living nodes that work with another configuration than this one."""
+        return [name for name, config in self.other_configs.items() if config not in (None, self.config)]
 
     async def join(self) -> Adopted:
         """Join the cluster with a first heartbeat, and return all that this node has taken over.
@@ -254,12 +262,16 @@ class Nodes:
         connection = self.connect()
         with connection.begin():
             mine = _NODE.c.node_id == self.node_id
-            updated = connection.execute(update(_NODE).where(mine).values(seen_at=_NOW)).rowcount
+            values = {"seen_at": _NOW, "config": self.config}
+            updated = connection.execute(update(_NODE).where(mine).values(**values)).rowcount
             if not updated:
-                connection.execute(insert(_NODE).values(node_id=self.node_id, name=self.name, seen_at=_NOW))
+                connection.execute(insert(_NODE).values(node_id=self.node_id, name=self.name, **values))
             age = (_NOW.self_group() - _NODE.c.seen_at).label("age")
-            nodes = connection.execute(select(_NODE.c.node_id, _NODE.c.name, _NODE.c.seen_at, age)).all()
+            columns = (_NODE.c.node_id, _NODE.c.name, _NODE.c.seen_at, _NODE.c.config, age)
+            nodes = connection.execute(select(*columns)).all()
         self._names |= {node.node_id: node.name for node in nodes}
+        living = [node for node in nodes if node.age <= DEAD_AFTER * 1e6 and node.node_id != self.node_id]
+        self.other_configs = {node.name: node.config for node in living}
         others = [(node.node_id, node.seen_at, node.age) for node in nodes if node.node_id != self.node_id]
         missing = self._watch.find_dead(monotonic(), others)
         adopted, names = self.take_over(connection, missing) if self.adopts else (Adopted(), ())

@@ -9,6 +9,10 @@ _THREADS_PER_NOTICE: Final = 100
 """Maximum number of threads in one notice. The limit of PostgreSQL is 8,000 bytes."""
 
 
+ADMINISTRATION: Final = 0
+"""Key in notices of changes of the administration: keys, agents and disabled agents. No thread has it."""
+
+
 class Remote(msgspec.Struct, frozen=True, array_like=True):
     """Summary of the commits of another gateway to one thread."""
 

@@ -55,6 +55,8 @@ class NodeRow(TableRow, table=True):
     """Name for people, as in the log."""
     seen_at: int = Field(sa_type=BigInteger)
     """Time of the last heartbeat by the database's clock, because the clocks of machines differ."""
+    config: str | None = None
+    """Digest of the configuration that the node works with."""
 
 
 class ThreadRow(TableRow, table=True):
@@ -370,3 +372,85 @@ class ThreadValueRow(TableRow, table=True):
     seq: int
     body: bytes | None = Field(sa_type=LargeBinary)
     """JSON of the values. None if it is too large for a row."""
+
+
+class ApiKeyRow(TableRow, table=True):
+    """An API key of the administration API. The key itself is not stored."""
+
+    key_id: str = Field(primary_key=True)
+    owner: str
+    created_at: int = Field(sa_type=BigInteger)
+    created_by: str
+    """Subject of the caller that created the key."""
+    digest: str = Field(unique=True)
+    """SHA-256 digest of the key, in hex digits."""
+    expires_at: int | None = Field(default=None, sa_type=BigInteger)
+    revoked_at: int | None = Field(default=None, sa_type=BigInteger)
+    last_used_at: int | None = Field(default=None, sa_type=BigInteger)
+    """Time of a recent use. It is written once per minute and node at most."""
+    previous_digest: str | None = None
+    """Digest of the key before the last rotation. None if it is not accepted any more."""
+    previous_until: int | None = Field(default=None, sa_type=BigInteger)
+    """Time until which the key before the last rotation is accepted."""
+    body: bytes = Field(sa_type=LargeBinary)
+    """JSON object with the groups and scopes of the caller."""
+
+
+class AgentRow(TableRow, table=True):
+    """An agent of the administration API."""
+
+    name: str = Field(primary_key=True)
+    revision: int
+    changed_at: int = Field(sa_type=BigInteger)
+    changed_by: str
+    """Subject of the caller that changed it last."""
+    spec: bytes = Field(sa_type=LargeBinary)
+    """JSON object as in `agents` of babelgate.yaml. Secrets are references."""
+
+
+class DisabledAgentRow(TableRow, table=True):
+    """An agent that the administration API has disabled. It starts no runs, also if the settings have it."""
+
+    name: str = Field(primary_key=True)
+    running: str
+    """`drain` if its running runs may end, `cancel` if they were cancelled."""
+    reason: str
+    changed_at: int = Field(sa_type=BigInteger)
+    changed_by: str
+
+
+class AuditRow(TableRow, table=True):
+    """A record of the audit log. Triggers refuse every UPDATE, and a DELETE of a record of the last 30 days."""
+
+    __table_args__ = (Index("audit_at", "at"),)
+
+    seq: int = Field(sa_column=Column(_KEY, primary_key=True, autoincrement=False))
+    at: int = Field(sa_type=BigInteger)
+    node: str
+    request_id: str
+    trace_id: str
+    protocol: str
+    address: str
+    subject: str
+    owner: str
+    issuer: str
+    credential: str
+    action: str
+    kind: str
+    """Kind of the target, such as `key`, `agent` or `thread`."""
+    target: str
+    """Id or name of the target."""
+    agent: str
+    """Agent that the act concerned. Empty if there is none."""
+    target_owner: str
+    """Owner of the target. Empty if it has none."""
+    outcome: str
+    """`allow`, `deny` or `error`."""
+    reason: str
+    count: int
+    """Number of equal acts within a minute that the record represents."""
+    before: str
+    """SHA-256 digest of the target before the act, in hex digits. Empty if it did not exist."""
+    after: str
+    previous_hash: str
+    hash: str

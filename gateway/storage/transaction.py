@@ -628,6 +628,10 @@ class Transaction:
             self.connection.execute(update(run).where(*waits).values(node=self.node))
             self.touched += 1
 
+    def announce_administration(self) -> None:
+        """Note a change of the administration. Other gateways on the database are notified after the commit."""
+        self.touched += 1
+
     # Delayed starts
 
     def wait(self, state: ThreadState, run: Run) -> int:

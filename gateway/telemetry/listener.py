@@ -1,5 +1,6 @@
-"""Listener of `/metrics`, on its own port and threads: a blocked event loop can still be measured."""
+"""Listener of `/metrics` and `/stacks`, on its own port and threads: a blocked event loop can still be measured."""
 
+import ipaddress
 import socket
 import threading
 from collections.abc import Callable
@@ -7,6 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 PATH: Final = "/metrics"
+STACKS: Final = "/stacks"
+"""Path of the stacks of the process, which only clients on this machine get."""
 _TIMEOUT: Final = 10.0
 """Seconds that a client may take to send its request, or to receive a part of the response. Chosen."""
 _MAX_CLIENTS: Final = 8
@@ -16,18 +19,25 @@ _POLL: Final = 1.0
 
 
 class MetricsListener(ThreadingHTTPServer):
-    """Server of one page."""
+    """Server of the two pages."""
 
     daemon_threads = True
 
-    def __init__(self, listener: socket.socket, render: Callable[[], bytes], content_type: str) -> None:
-        """Serve the page that `render` returns on a bound socket. `start` listens."""
+    def __init__(
+        self,
+        listener: socket.socket,
+        render: Callable[[], bytes],
+        content_type: str,
+        render_stacks: Callable[[], bytes] | None = None,
+    ) -> None:
+        """Serve the pages that `render` and `render_stacks` return on a bound socket. `start` listens."""
         super().__init__(listener.getsockname()[:2], _Handler, bind_and_activate=False)
         self.socket.close()
         listener.setblocking(True)
         self.socket = listener
         self.render = render
         self.content_type = content_type
+        self.render_stacks = render_stacks
         self._room = threading.BoundedSemaphore(_MAX_CLIENTS)
         self._thread = threading.Thread(target=self.serve_forever, args=(_POLL,), name="babelgate-metrics", daemon=True)
 
@@ -62,7 +72,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _TIMEOUT
 
     def do_GET(self) -> None:
-        if self.path.partition("?")[0] != PATH:
+        path = self.path.partition("?")[0]
+        if path == STACKS and self.server.render_stacks is not None and is_from_this_machine(self.client_address[0]):
+            self._answer(200, self.server.render_stacks(), "text/plain; charset=utf-8")
+            return
+        if path != PATH:
             self._answer(404, b"The metrics are at /metrics.\n", "text/plain; charset=utf-8")
             return
         self._answer(200, self.server.render(), self.server.content_type)
@@ -82,3 +96,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: requests of Prometheus are not those of callers."""
+
+
+def is_from_this_machine(address: str) -> bool:
+    """Return True if a client address is a loopback address."""
+    parsed = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(parsed, ipaddress.IPv6Address):  # a dual-stack socket reports 127.0.0.1 as ::ffff:127.0.0.1
+        parsed = parsed.ipv4_mapped or parsed
+    return parsed.is_loopback

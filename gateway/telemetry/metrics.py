@@ -188,16 +188,14 @@ class Metrics(GatewayObserver):
         self.disk_free = self._gauge(
             "disk_free_bytes", "Free space of the disk with the database or the files.", ("folder",), "livemin"
         )
-        self.reloaded_at = self._gauge(
+        self._reloaded_at = self._gauge(
             "config_reloaded_timestamp_seconds",
-            "Time of the start or of the last successful reload, in seconds since 1970.",
+            "Time of the last reload of the configuration without mistakes, or of the start, in seconds since 1970.",
             mode="livemin",
         )
-        self.reload_ok = self._gauge(
-            "config_reload_ok", "0 if the last reload found mistakes in the configuration, else 1.", mode="livemin"
+        self._reload_ok = self._gauge(
+            "config_reload_ok", "1 if the configuration had no mistakes when it was last read, else 0.", mode="livemin"
         )
-        self.reloaded_at.set_to_current_time()
-        self.reload_ok.set(1)
         self.webhooks_pending = self._gauge("webhooks_pending", "Webhooks that have not received everything.")
 
     def label_of(self, agent: str) -> str:
@@ -229,11 +227,6 @@ class Metrics(GatewayObserver):
 
     def note_jwks_fetch(self, issuer: str, result: str) -> None:
         self._jwks_fetches[self._issuers[issuer], result].inc()
-
-    def note_reload(self, result: str) -> None:
-        self.reload_ok.set(int(result == "success"))
-        if result == "success":
-            self.reloaded_at.set_to_current_time()
 
     def note_run_started(self, agent: str, waited: float | None) -> None:
         if waited is not None:
@@ -268,6 +261,11 @@ class Metrics(GatewayObserver):
 
     def note_webhook_post(self, outcome: str) -> None:
         self._posts[outcome].inc()
+
+    def note_reload(self, mistakes: int) -> None:
+        self._reload_ok.set(int(not mistakes))
+        if not mistakes:
+            self._reloaded_at.set_to_current_time()
 
     def note_lag(self, seconds: float) -> None:
         """Report by how much a timer of the event loop was late."""

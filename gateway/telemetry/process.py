@@ -14,15 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.background import Tasks
+from babelgate.gateway.http.app import node_name
 from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import RUN, GatewayObserver, RunContext
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.telemetry.folder import clear_variable
 from babelgate.gateway.telemetry.listener import PATH, MetricsListener
+from babelgate.gateway.telemetry.stacks import render_stacks
 from babelgate.gateway.telemetry.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from babelgate.gateway.telemetry.exporter import TraceExporter
     from babelgate.gateway.telemetry.metrics import Metrics
 
 log = logging.getLogger("babelgate")
@@ -41,11 +44,18 @@ class Telemetry:
         self._metrics: Metrics | None = None
         if listener is not None:
             self._metrics = _make_metrics(settings, self._watchdog)
+        self._exporter = _make_exporter(settings)
+        self.observer.traces = None if self._exporter is None else self._exporter.traces
 
     @property
     def observer(self) -> GatewayObserver:
         """Receiver of the gateway's reports."""
         return self._watchdog if self._metrics is None else self._metrics
+
+    def close(self) -> None:
+        """Send the last spans, after the hub has stopped."""
+        if self._exporter is not None:
+            self._exporter.stop()
 
     @asynccontextmanager
     async def running(self, hub: GatewayHub, connections: ConnectionTable) -> AsyncGenerator[None]:
@@ -57,7 +67,8 @@ class Telemetry:
                 module: Any = import_module("babelgate.gateway.telemetry.sampler")
                 sampler = module.Sampler(self._metrics, hub, connections)
                 tasks.spawn(sampler.run(), "sampler of metrics")
-                server = MetricsListener(self._listener, sampler.render, self._metrics.content_type)
+                stacks = partial(render_stacks, asyncio.get_running_loop())
+                server = MetricsListener(self._listener, sampler.render, self._metrics.content_type, stacks)
                 server.start()
                 host, port = self._listener.getsockname()[:2]
                 log.info("metrics served url=http://%s:%d%s", f"[{host}]" if ":" in host else host, port, PATH)
@@ -76,6 +87,14 @@ def _make_metrics(settings: Settings, watchdog: Watchdog) -> "Metrics":
     module: Any = import_module("babelgate.gateway.telemetry.metrics")
     kind: type[Metrics] = module.SharedMetrics if is_shared else module.Metrics
     return kind(version("babelgate"), settings.agents, on_run=watchdog.arm)
+
+
+def _make_exporter(settings: Settings) -> "TraceExporter | None":
+    if settings.telemetry.traces is None:
+        return None
+    module: Any = import_module("babelgate.gateway.telemetry.exporter")  # what the extra `otel` installs
+    exporter: TraceExporter = module.TraceExporter(node_name(settings), has_content=settings.telemetry.content)
+    return exporter
 
 
 def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:

@@ -1,7 +1,7 @@
 """Access rules at every route: callers without a rule are refused, and hidden agents look as if they did not exist."""
 
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ RULES: Final = [
 EVENTS: Final = ("", "/events")
 OPEN: Final = {"/healthz", "/readyz", "/ok", "/acp/ping", "/", *METADATA_PATHS}
 """Paths that need no right."""
-QUERIES: Final = dict.fromkeys(("/store/items", "/agent-protocol/store/items"), "?key=k&namespace=a")
+QUERIES: Final[Mapping[str, str]] = dict.fromkeys(("/store/items", "/agent-protocol/store/items"), "?key=k&namespace=a")
 _STREAMS: Final = [f"{path}/threads/{{thread_id}}/stream{end}" for path in ("", "/agent-protocol") for end in EVENTS]
 WITHOUT_REFUSAL: Final[Mapping[str, str]] = {
     **{f"{method} /mcp": '{"jsonrpc":"2.0","id":null,"error":' for method in ("GET", "DELETE")},
@@ -159,7 +159,7 @@ async def test_the_metadata_of_the_gateway_name_its_scopes(place: Place) -> None
 async def test_lists_of_agents_have_what_the_caller_can_discover(place: Place) -> None:
     names: dict[str, set[str]] = {}
     for subject, client in place.clients.items():
-        by_path = {
+        by_path: dict[str, Callable[[Any], list[str]]] = {
             "/": lambda body: body["agents"],
             "/acp/agents": lambda body: [each["name"] for each in body["agents"]],
             "/v1/models": lambda body: [each["id"] for each in body["data"]],
@@ -175,7 +175,7 @@ async def test_lists_of_agents_have_what_the_caller_can_discover(place: Place) -
 
 
 @pytest.mark.parametrize("path", ["/agent/ask/acp/agents", "/agent/ask/a2a/ask", "/agent/ask/", "/agent/nobody/"])
-async def test_the_url_of_a_hidden_agent_is_that_of_no_agent(place: Place, path: str) -> None:
+async def test_a_hidden_agent_has_the_url_of_no_agent(place: Place, path: str) -> None:
     response = await place.clients["mole"].get(path)
     assert response.status_code == 404
     assert f"There is no agent '{path.split('/')[2]}' here." in response.text

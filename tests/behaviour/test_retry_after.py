@@ -68,7 +68,7 @@ async def held(text: str) -> None:
 async def post(http: httpx.AsyncClient, path: str, body: Any, headers: Any) -> httpx.Response:
     answer = await http.post(path, json=body, headers=headers)
     if path.endswith("/tasks"):  # an AIEF task does nothing before its first step
-        answer = await http.post(f"{path}/{answer.json()['task_id']}/steps", json={})
+        answer = await http.post(f"{path}/{answer.json()['task_id']}/steps", json={}, headers=headers)
     return answer
 
 

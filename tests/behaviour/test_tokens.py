@@ -39,7 +39,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if not is_open(route.path)], ids=str)
 async def test_every_route_refuses_bad_tokens_in_its_form(gateway: Running, route: Route) -> None:
-    path = route.at(unknown().slots(protocol_of(route.path)))
+    path = route.at({"key_id": "unknown", **unknown().slots(protocol_of(route.path))})
     refusals = {
         "": NEEDED,
         ISSUER.token(exp=int(time.time()) - 1000): "The token is not accepted: it has expired.",
@@ -60,7 +60,7 @@ async def test_every_route_refuses_bad_tokens_in_its_form(gateway: Running, rout
 
 @pytest.mark.parametrize("route", [route for route in ROUTES if not is_open(route.path)], ids=str)
 async def test_every_route_refuses_tokens_of_an_unreachable_issuer(gateway: Running, route: Route) -> None:
-    path = route.at(unknown().slots(protocol_of(route.path)))
+    path = route.at({"key_id": "unknown", **unknown().slots(protocol_of(route.path))})
     headers = {"Authorization": f"Bearer {DOWN.token()}"}
     response = await gateway.http.request(route.method, path, json={}, headers=headers)
     assert response.status_code == 503

@@ -130,6 +130,11 @@ class Served:
                 return line
 
     @property
+    def log(self) -> str:
+        """Lines of stderr that were waited for, with those before them."""
+        return "".join(self._log)
+
+    @property
     def table(self) -> str:
         return "\n".join(self.lines)
 

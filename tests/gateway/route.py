@@ -13,6 +13,7 @@ from babelgate.gateway.http.app import create_app
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.observe import NO_OBSERVER
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.storage.auditor import NO_AUDITOR
 from tests.gateway.knowledge import prefixed
 
 Protocol = Literal["acp", "a2a", "aief", "langchain", "runtime", "mcp", "openai", "own"] | str
@@ -141,7 +142,7 @@ def is_waiting(method: str, path: str) -> bool:
     return method == "POST" and streams is not None
 
 
-UNOPENED_HUB: Final = cast("Any", SimpleNamespace(observer=NO_OBSERVER))
+UNOPENED_HUB: Final = cast("Any", SimpleNamespace(observer=NO_OBSERVER, auditor=NO_AUDITOR))
 """Hub for an application whose routes are only listed."""
 
 

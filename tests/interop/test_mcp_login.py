@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import httpx
 import pytest
 
 from babelgate.canonical import TaskFilter
@@ -27,20 +28,29 @@ OPTIONS: Final[dict[str, dict[str, Any]]] = {
 
 @asynccontextmanager
 async def logging_in(
-    folder: Path, provider: str, *, lifetime: int | None = None
+    folder: Path, provider: str, *, lifetime: int | None = None, scope: str | None = None, **settings: Any
 ) -> AsyncGenerator[tuple[GatewayHub, OfficialClient]]:
-    """Start a provider, a gateway that accepts its tokens, and a client."""
+    """Start a provider, a gateway that accepts its tokens, and a client. With `scope`, the client has a token with this
+    scope."""
     listener = listen()
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     options = OPTIONS[provider] if lifetime is None else {"lifetime": lifetime}
     async with start_server(provider, audience=url, **options) as issuer:
         issuers = {"corp": {"issuer": issuer.url, "audience": [url]}}
+        more = {} if scope is None else {"tokens": await client_tokens(issuer.url, scope)}
         async with (
-            opened(folder, issuers=issuers) as gateway,
+            opened(folder, issuers=issuers, **settings) as gateway,
             serving(gateway.app, listener, **protocol_options(gateway.settings)),
-            start_client("mcp", program="mcp_login_client.py", base_url=url, username="alice") as client,
+            start_client("mcp", program="mcp_login_client.py", base_url=url, username="alice", **more) as client,
         ):
             yield gateway.hub, client
+
+
+async def client_tokens(provider: str, scope: str) -> Any:
+    """Return the response of the provider to a request for a token by client credentials."""
+    async with httpx.AsyncClient() as http:
+        form = {"grant_type": "client_credentials", "scope": scope}
+        return (await http.post(f"{provider}/token", data=form, auth=("client", "secret"))).json()
 
 
 def text_of(result: Any) -> str:
@@ -74,3 +84,23 @@ async def test_a_client_renews_its_token(tmp_path: Path) -> None:
             requests = await client.call("log")
         # The client renews the token by itself: the gateway never refused it.
         assert set(requests) == {"POST /token refresh_token 200", "POST /mcp 200"}
+
+
+async def test_a_client_logs_in_again_for_a_missing_scope(tmp_path: Path) -> None:
+    access = [
+        {"who": "*", "allow": ["discover", "read"]},
+        {"who": "scope:agents:run", "allow": ["run"]},
+    ]
+    async with logging_in(tmp_path, "oidc-provider", scope="agents:read", access=access) as (hub, client):
+        assert text_of(await client.call("call", name="echo", message="hello")) == "hello"
+        requests = await client.call("log")
+        assert [each for each in requests if not each.startswith("GET")] == [
+            "POST /mcp 200",
+            "POST /mcp 403",
+            "POST /reg 201",
+            "POST /token authorization_code 200",
+            "POST /mcp 200",
+            "POST /mcp 200",
+        ]
+        assert (await client.call("scope") or "").split() == ["agents:read", "agents:run"]
+        assert (await hub.reads.tasks("corp:alice", TaskFilter(), limit=1)).total == 1

@@ -25,14 +25,17 @@ AnyRequest = Request[Any, Any, Any]
 
 
 async def get_extended_card(call: Call, dialect: Dialect, params: JsonObject) -> Answer:
-    """Return the card for authenticated callers, whose key the gateway has already checked.
+    """Return the card for authenticated callers, whose credential the gateway has already checked. It shows
+    only skills that the caller may run, and both versions require at least one.
 
-    Raises UNSUPPORTED_OPERATION if the gateway has no keys, because then no extended card is declared.
+    Raises forbidden. Raises UNSUPPORTED_OPERATION if the gateway needs no credentials, because then no extended card is
+    declared.
     """
     # Specification 1.0, 3.1.11: UNSUPPORTED_OPERATION is for a card that is not declared, and
     # EXTENDED_AGENT_CARD_NOT_CONFIGURED for one that is declared and missing.
     if not call.caller.authentication.is_required:
         raise a2a_error("UNSUPPORTED_OPERATION", "The agent declares no extended card.")
+    call.hub.check_submit(call.principal, call.agent.name)
     return Answer(card(dialect.version, call.agent, call.caller.base_url, call.caller.authentication))
 
 

@@ -6,6 +6,7 @@ from typing import Any, Final, cast
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.openai.wire import replies as w
 from babelgate.canonical import Fault, FaultCode
+from babelgate.canonical.fault import DISABLED
 from babelgate.canonical.value import JsonObject
 
 _REQUEST: Final = "invalid_request_error"
@@ -57,7 +58,8 @@ def encode_fault(fault: Fault) -> tuple[int, w.Error, dict[str, str]]:
     error = w.Error(
         message=fault.message, type=kind, param=param, code=error_code if isinstance(error_code, str) else code
     )
-    return status, error, _headers(fault, can_retry=fault.code in _RETRYABLE)
+    can_retry = fault.code in _RETRYABLE and fault.details.get("reason") != DISABLED
+    return status, error, _headers(fault, can_retry=can_retry)
 
 
 def _encode_upstream_error(fault: Fault, upstream_error: JsonObject) -> tuple[int, w.Error, dict[str, str]]:

@@ -3,6 +3,15 @@ CREATE TABLE alembic_version (
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
 
+CREATE TABLE agent (
+	name VARCHAR COLLATE "C" NOT NULL,
+	revision INTEGER NOT NULL,
+	changed_at BIGINT NOT NULL,
+	changed_by VARCHAR COLLATE "C" NOT NULL,
+	spec BYTEA NOT NULL,
+	PRIMARY KEY (name)
+);
+
 CREATE TABLE alias (
 	owner VARCHAR COLLATE "C" NOT NULL,
 	protocol VARCHAR COLLATE "C" NOT NULL,
@@ -13,6 +22,22 @@ CREATE TABLE alias (
 );
 
 CREATE INDEX alias_thread ON alias (owner, thread_id);
+
+CREATE TABLE api_key (
+	key_id VARCHAR COLLATE "C" NOT NULL,
+	owner VARCHAR COLLATE "C" NOT NULL,
+	created_at BIGINT NOT NULL,
+	created_by VARCHAR COLLATE "C" NOT NULL,
+	digest VARCHAR COLLATE "C" NOT NULL,
+	expires_at BIGINT,
+	revoked_at BIGINT,
+	last_used_at BIGINT,
+	previous_digest VARCHAR COLLATE "C",
+	previous_until BIGINT,
+	body BYTEA NOT NULL,
+	PRIMARY KEY (key_id),
+	UNIQUE (digest)
+);
 
 CREATE TABLE assistant (
 	owner VARCHAR COLLATE "C" NOT NULL,
@@ -28,6 +53,35 @@ CREATE TABLE assistant_version (
 	body BYTEA NOT NULL,
 	PRIMARY KEY (owner, assistant_id, version)
 );
+
+CREATE TABLE audit (
+	seq BIGINT NOT NULL,
+	at BIGINT NOT NULL,
+	node VARCHAR COLLATE "C" NOT NULL,
+	request_id VARCHAR COLLATE "C" NOT NULL,
+	trace_id VARCHAR COLLATE "C" NOT NULL,
+	protocol VARCHAR COLLATE "C" NOT NULL,
+	address VARCHAR COLLATE "C" NOT NULL,
+	subject VARCHAR COLLATE "C" NOT NULL,
+	owner VARCHAR COLLATE "C" NOT NULL,
+	issuer VARCHAR COLLATE "C" NOT NULL,
+	credential VARCHAR COLLATE "C" NOT NULL,
+	action VARCHAR COLLATE "C" NOT NULL,
+	kind VARCHAR COLLATE "C" NOT NULL,
+	target VARCHAR COLLATE "C" NOT NULL,
+	agent VARCHAR COLLATE "C" NOT NULL,
+	target_owner VARCHAR COLLATE "C" NOT NULL,
+	outcome VARCHAR COLLATE "C" NOT NULL,
+	reason VARCHAR COLLATE "C" NOT NULL,
+	count INTEGER NOT NULL,
+	before VARCHAR COLLATE "C" NOT NULL,
+	after VARCHAR COLLATE "C" NOT NULL,
+	previous_hash VARCHAR COLLATE "C" NOT NULL,
+	hash VARCHAR COLLATE "C" NOT NULL,
+	PRIMARY KEY (seq)
+);
+
+CREATE INDEX audit_at ON audit (at);
 
 CREATE TABLE blob_use (
 	thread_pk BIGINT NOT NULL,
@@ -92,6 +146,15 @@ CREATE TABLE cron (
 
 CREATE INDEX cron_due ON cron (next_run) WHERE next_run IS NOT NULL;
 
+CREATE TABLE disabled_agent (
+	name VARCHAR COLLATE "C" NOT NULL,
+	running VARCHAR COLLATE "C" NOT NULL,
+	reason VARCHAR COLLATE "C" NOT NULL,
+	changed_at BIGINT NOT NULL,
+	changed_by VARCHAR COLLATE "C" NOT NULL,
+	PRIMARY KEY (name)
+);
+
 CREATE TABLE event (
 	thread_pk BIGINT NOT NULL,
 	seq INTEGER NOT NULL,
@@ -147,6 +210,7 @@ CREATE TABLE node (
 	node_id VARCHAR COLLATE "C" NOT NULL,
 	name VARCHAR COLLATE "C" NOT NULL,
 	seen_at BIGINT NOT NULL,
+	config VARCHAR COLLATE "C",
 	PRIMARY KEY (node_id)
 );
 
@@ -317,4 +381,16 @@ CREATE TRIGGER thread_hidden AFTER UPDATE OF ephemeral ON thread FOR EACH ROW WH
 
 CREATE TRIGGER task_added AFTER INSERT ON task FOR EACH ROW EXECUTE FUNCTION tally_task_added();
 
-CREATE TRIGGER task_taken AFTER DELETE ON task FOR EACH ROW EXECUTE FUNCTION tally_task_taken()
+CREATE TRIGGER task_taken AFTER DELETE ON task FOR EACH ROW EXECUTE FUNCTION tally_task_taken();
+
+CREATE FUNCTION refuse_audit_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the audit log is append-only' USING ERRCODE = 'insufficient_privilege';
+END
+$$;
+
+CREATE TRIGGER audit_changed BEFORE UPDATE ON audit FOR EACH ROW EXECUTE FUNCTION refuse_audit_change();
+
+CREATE TRIGGER audit_deleted BEFORE DELETE ON audit FOR EACH ROW WHEN (old.at > (extract(epoch FROM clock_timestamp()) - 2592000) * 1000000) EXECUTE FUNCTION refuse_audit_change();
+
+CREATE TRIGGER audit_emptied BEFORE TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION refuse_audit_change()

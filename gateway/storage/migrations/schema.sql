@@ -279,6 +279,73 @@ CREATE INDEX thread_status_updated ON thread (owner, status, updated_at);
 CREATE TABLE node (
 	node_id VARCHAR NOT NULL, 
 	name VARCHAR NOT NULL, 
-	seen_at BIGINT NOT NULL, 
+	seen_at BIGINT NOT NULL, config VARCHAR, 
 	PRIMARY KEY (node_id)
-)
+);
+
+CREATE TABLE api_key (
+	key_id VARCHAR NOT NULL, 
+	owner VARCHAR NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	created_by VARCHAR NOT NULL, 
+	digest VARCHAR NOT NULL, 
+	expires_at BIGINT, 
+	revoked_at BIGINT, 
+	last_used_at BIGINT, 
+	previous_digest VARCHAR, 
+	previous_until BIGINT, 
+	body BLOB NOT NULL, 
+	PRIMARY KEY (key_id), 
+	UNIQUE (digest)
+);
+
+CREATE TABLE agent (
+	name VARCHAR NOT NULL, 
+	revision INTEGER NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	changed_by VARCHAR NOT NULL, 
+	spec BLOB NOT NULL, 
+	PRIMARY KEY (name)
+);
+
+CREATE TABLE disabled_agent (
+	name VARCHAR NOT NULL, 
+	running VARCHAR NOT NULL, 
+	reason VARCHAR NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	changed_by VARCHAR NOT NULL, 
+	PRIMARY KEY (name)
+);
+
+CREATE TABLE audit (
+	seq INTEGER NOT NULL, 
+	at BIGINT NOT NULL, 
+	node VARCHAR NOT NULL, 
+	request_id VARCHAR NOT NULL, 
+	trace_id VARCHAR NOT NULL, 
+	protocol VARCHAR NOT NULL, 
+	address VARCHAR NOT NULL, 
+	subject VARCHAR NOT NULL, 
+	owner VARCHAR NOT NULL, 
+	issuer VARCHAR NOT NULL, 
+	credential VARCHAR NOT NULL, 
+	action VARCHAR NOT NULL, 
+	kind VARCHAR NOT NULL, 
+	target VARCHAR NOT NULL, 
+	agent VARCHAR NOT NULL, 
+	target_owner VARCHAR NOT NULL, 
+	outcome VARCHAR NOT NULL, 
+	reason VARCHAR NOT NULL, 
+	count INTEGER NOT NULL, 
+	"before" VARCHAR NOT NULL, 
+	"after" VARCHAR NOT NULL, 
+	previous_hash VARCHAR NOT NULL, 
+	hash VARCHAR NOT NULL, 
+	PRIMARY KEY (seq)
+);
+
+CREATE INDEX audit_at ON audit (at);
+
+CREATE TRIGGER audit_changed BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+
+CREATE TRIGGER audit_deleted BEFORE DELETE ON audit WHEN old.at > (CAST(strftime('%s', 'now') AS INTEGER) - 2592000) * 1000000 BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END

@@ -583,8 +583,8 @@ def test_help_lists_every_command_with_examples(here: Here) -> None:
     done = here("--help")
     assert done.returncode == 0
     assert "babelgate serve weather=http://127.0.0.1:8333" in done.stdout
-    commands = re.findall(r"^│ ([a-z]+) ", done.stdout, re.MULTILINE)
-    expected = "add bench check export import keys record replay run serve validate webhooks"
+    commands = re.findall(r"^│ ([a-z][a-z-]*) ", done.stdout, re.MULTILINE)
+    expected = "add bench check export import keys record replay run serve support-bundle validate webhooks"
     assert " ".join(sorted(commands)) == expected
     for command in commands:
         assert "Examples:" in here(command, "--help").stdout

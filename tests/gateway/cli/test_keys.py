@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from babelgate.gateway.api_key import make_key
 from babelgate.gateway.cli import babelgate
-from babelgate.gateway.cli.keys import make_key
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.settings.load import load
 from tests.gateway.http.issuing import bearer

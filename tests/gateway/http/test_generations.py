@@ -11,10 +11,9 @@ import pytest
 from babelgate.gateway.agents.registry import Registry
 from babelgate.gateway.http.generations import Generations, ReloadReport
 from babelgate.gateway.settings.load import ConfigError
-from babelgate.gateway.settings.model import Limits, Settings
+from babelgate.gateway.settings.model import Settings
 from tests.gateway.hubs import eventually, within
 from tests.gateway.log_capture import capture_log
-from tests.gateway.reports import Recorder
 from tests.running import Running, running
 
 ECHO = {"python": "babelgate.gateway.demo:echo"}
@@ -155,19 +154,21 @@ async def test_a_new_broken_agent_is_listed_with_its_reason(tmp_path: Path) -> N
         assert (await gateway.http.post("/acp/runs", json=run_body("a"))).status_code == 200
 
 
-async def test_each_reload_is_reported() -> None:
-    read: list[Settings] = [Settings(limits=Limits(run=5))]
+async def test_a_reload_everywhere_reaches_the_other_workers() -> None:
+    reloads: list[str] = []
+    settings = Settings.model_validate({"agents": {"a": ECHO}})
+    broken = [ConfigError("babelgate.yaml: port: a mistake")]
 
     def load() -> Settings:
-        if not read:
-            raise ConfigError("port: not a number")
-        return read.pop()
+        if broken:
+            raise broken.pop()
+        return settings
 
-    observer = Recorder()
-    generations = Generations(Settings(), Registry([]), load=load, observer=observer)
-    try:
-        for _ in range(2):
-            await within(generations.reload(), "the reload")
-    finally:
-        await generations.aclose()
-    assert observer.of("reload") == [("reload", "success"), ("reload", "failed")]
+    generations = Generations(settings, Registry([]), load=load, spread=lambda: reloads.append("others"))
+    assert (await generations.reload(everywhere=True)).mistakes == ("babelgate.yaml: port: a mistake",)
+    assert reloads == []
+    assert (await generations.reload()).is_ok
+    assert reloads == []
+    assert (await generations.reload(everywhere=True)).is_ok
+    assert reloads == ["others"]
+    await generations.aclose()

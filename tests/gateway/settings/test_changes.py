@@ -2,7 +2,7 @@
 
 import pytest
 
-from babelgate.gateway.settings.changes import find_changes, is_fixed, without_restart
+from babelgate.gateway.settings.changes import NEEDS_RESTART, compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.model import Settings
 
 ECHO = {"python": "babelgate.gateway.demo:echo"}
@@ -26,6 +26,14 @@ def test_changed_settings_are_named(before: dict[str, object], after: dict[str, 
     assert [*found] == changes
 
 
+def test_each_setting_of_the_start_is_fixed() -> None:
+    assert set(Settings.model_fields) >= NEEDS_RESTART
+    for name in ("host", "port", "database", "pooler", "durability", "standby", "cluster", "workers", "node", "blobs"):
+        assert is_fixed(name)
+    for name in ("artifacts", "shutdown.grace", "log_format", "telemetry.metrics.listen", "watch"):
+        assert is_fixed(name)
+
+
 def test_settings_of_the_start_stay_until_a_restart() -> None:
     before = Settings.model_validate({"port": 8001, "telemetry": {"metrics": {"listen": "127.0.0.1:0"}}})
     after = Settings.model_validate({"port": 9000, "public_url": "https://agents.example"})
@@ -35,3 +43,19 @@ def test_settings_of_the_start_stay_until_a_restart() -> None:
         "port",
         "telemetry.metrics.listen",
     ]
+
+
+def test_the_digest_depends_on_every_shared_setting() -> None:
+    base: dict[str, object] = {"agents": {"a": ECHO, "b": ECHO}, "keys": {"alice": "one"}}
+    digest = compute_digest(Settings.model_validate(base))
+    assert len(digest) == 12
+    for same in ({"port": 9000}, {"host": "127.0.0.2"}, {"node": "n1"}):
+        assert compute_digest(Settings.model_validate({**base, **same})) == digest
+    others: list[dict[str, object]] = [
+        {"keys": {"alice": "two"}},
+        {"agents": {"b": ECHO, "a": ECHO}},
+        {"agents": {"a": {**ECHO, "concurrency": 2}, "b": ECHO}},
+        {"limits": {"run": 5}},
+        {"network": {"allow": ["10.0.0.0/8"]}},
+    ]
+    assert len({compute_digest(Settings.model_validate({**base, **other})) for other in others} | {digest}) == 6

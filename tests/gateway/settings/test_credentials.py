@@ -165,3 +165,14 @@ def test_keys_or_issuers_require_a_credential() -> None:
 )
 def test_https_and_this_machine_are_trusted(url: str, is_trusted: bool) -> None:
     assert is_trusted_url(url) is is_trusted
+
+
+def test_the_owner_of_a_key_is_no_caller(file: Path) -> None:
+    keys, issuer = "keys: {x: x-key, 'corp:ada': a-key}", f"issuers: {{corp: {{{ISSUER}"
+    assert problem(file, f"{keys}\n{issuer}}}}}") == (
+        "keys, entry 2: owners that begin with corp: are callers of the issuer corp; take another name, or set "
+        "issuers.corp.owner"
+    )
+    for text in (f"{keys}\n{issuer}, owner: '{{org_id}}'}}}}", keys, f"{keys.replace('corp:', 'corp')}\n{issuer}}}}}"):
+        file.write_text(text)
+        assert len(load(file).keys) == 2

@@ -1,6 +1,6 @@
 """The official MCP client with its OAuth client: a scripted browser logs in as a user of the identity provider.
 
-Options: base_url, username.
+Options: base_url, username, and `tokens` from an earlier login.
 """
 
 import asyncio
@@ -85,8 +85,8 @@ class Browser:
 class Storage:
     """Tokens and registration, in memory."""
 
-    def __init__(self) -> None:
-        self._tokens: OAuthToken | None = None
+    def __init__(self, tokens: OAuthToken | None) -> None:
+        self._tokens = tokens
         self._info: OAuthClientInformationFull | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
@@ -105,10 +105,10 @@ class Storage:
 class Calls:
     """Calls of the test, one method each."""
 
-    def __init__(self, base_url: str, username: str) -> None:
+    def __init__(self, base_url: str, username: str, tokens: OAuthToken | None) -> None:
         self._url = f"{base_url}/mcp"
         self._requests: list[str] = []
-        self._storage = Storage()
+        self._storage = Storage(tokens)
         browser = Browser(username)
         metadata = OAuthClientMetadata(redirect_uris=[AnyUrl(REDIRECT)], client_name="test")
         self._auth = OAuthClientProvider(self._url, metadata, self._storage, browser.visit, browser.result)
@@ -139,7 +139,8 @@ class Calls:
 
 async def main() -> None:
     settings = options()
-    calls = Calls(settings["base_url"], settings["username"])
+    tokens = OAuthToken.model_validate(settings["tokens"]) if "tokens" in settings else None
+    calls = Calls(settings["base_url"], settings["username"], tokens)
     methods = {name: getattr(calls, name) for name in ("call", "log", "scope")}
     await answer_calls(methods, lambda error: error.code if isinstance(error, MCPError) else None)
 

@@ -90,6 +90,18 @@ async def test_extended_card_exists_only_with_keys(site: Site, owned: Site, meth
     ]
 
 
+@pytest.mark.parametrize(("method", "form"), EXTENDED)
+async def test_extended_card_is_for_callers_who_may_run_its_skills(tmp_path: Path, method: str, form: Any) -> None:
+    keys = {"alice": "alice-0123456789", "viewer": "viewer-0123456789"}
+    access = [{"who": "key:alice", "allow": "*"}, {"who": "key:viewer", "allow": ["discover", "read"]}]
+    async with opened(tmp_path, keys=keys, access=access) as site:
+        site.client.headers["X-Api-Key"] = keys["alice"]
+        assert check("card", form, await site.result("echo", method))["skills"]
+        site.client.headers["X-Api-Key"] = keys["viewer"]
+        assert "key:viewer may not run echo" in (await site.error("echo", method))["message"]
+        assert (await card(site, CARD))["skills"]
+
+
 async def test_extended_card_has_a_path_in_every_version(owned: Site) -> None:
     check("card", "1.0", await card(owned, "/a2a/echo/extendedAgentCard", **{"A2A-Version": "1.0"}))
     check("card", "0.3", await card(owned, "/a2a/echo/v1/card"))

@@ -1,0 +1,1 @@
+"""Administration API: keys, agents, the audit log and the configuration in force."""

@@ -1,0 +1,110 @@
+"""Bodies of requests to the administration API, and the form of times in its responses."""
+
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+from litestar import Request
+
+from babelgate.adapters.kit.json import ABSENT, read_json
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.settings.fields import parse_period
+
+AnyRequest = Request[Any, Any, Any]
+T = TypeVar("T", bound=msgspec.Struct)
+
+MAX_BODY: Final = 2**20
+"""Maximum size of a body, in bytes. Chosen: the settings of an agent take about 1 KB."""
+_MAX_GRACE: Final = 30 * 86_400.0
+"""Maximum seconds for which the key before a rotation is accepted. Chosen."""
+
+
+class NewKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a request for a new API key."""
+
+    owner: str
+    groups: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    expires: str | None = None
+    """A date or a time in ISO 8601, or a period from now, such as `90d`."""
+
+
+class Rotation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of the rotation of an API key."""
+
+    grace: str | int | float = 0
+    """Period for which the key before is still accepted, such as `1h`."""
+
+
+class Disabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Body of a request that disables an agent."""
+
+    reason: str
+    """Reason, which every caller of the agent gets."""
+    running: Literal["drain", "cancel"] = "drain"
+
+
+async def read_body(request: AnyRequest, kind: type[T]) -> T:
+    """Return the body of a request. A body without members may be missing. Raises invalid."""
+    body = await read_json(request, limit=MAX_BODY)
+    try:
+        return msgspec.convert({} if body is ABSENT else body, kind)
+    except msgspec.ValidationError as error:
+        members = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
+        raise FaultError(FaultCode.INVALID, f"{error}. The members of the body are {members}.") from None
+
+
+def read_grace(value: str | float) -> float:
+    """Return a grace period in seconds. Raises invalid."""
+    seconds = _period(value, "grace")
+    if not 0 <= seconds <= _MAX_GRACE:
+        raise FaultError(FaultCode.INVALID, "grace: expected a period from 0 to 30d, such as 1h")
+    return seconds
+
+
+def read_expiry(value: str | None, now: int) -> int | None:
+    """Return the time at which a key expires, in microseconds since 1970. Raises invalid for a time in the past."""
+    if value is None:
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        expires = now + round(_period(value, "expires") * 1e6)
+    else:
+        expires = round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6)
+    if not now < expires < 2**53:
+        raise FaultError(FaultCode.INVALID, f"expires: {value[:40]!r} is not in the future")
+    return expires
+
+
+def _period(value: object, name: str) -> float:
+    try:
+        seconds = parse_period(value)
+    except (ValueError, OverflowError) as error:
+        raise FaultError(FaultCode.INVALID, f"{name}: {error}") from None
+    if not isinstance(seconds, (int, float)) or isinstance(seconds, bool):
+        raise FaultError(FaultCode.INVALID, f"{name}: expected a period, such as 1h")
+    return float(seconds)
+
+
+def read_time(value: str, name: str) -> int:
+    """Return a time of a query in microseconds since 1970. Raises invalid."""
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        words = f"{name}: expected a date or a time in ISO 8601, such as 2026-11-29T12:00:00Z, got {value[:40]!r}"
+        raise FaultError(FaultCode.INVALID, words) from None
+    return round((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1e6)
+
+
+def read_limit(request: AnyRequest, default: int, most: int) -> int:
+    """Return the parameter `limit` of a request. Raises invalid."""
+    value = request.query_params.get("limit", str(default))
+    if not (value.isascii() and value.isdigit() and len(value) <= 6 and 1 <= int(value) <= most):
+        raise FaultError(FaultCode.INVALID, f"limit: expected a number from 1 to {most}, got {value[:20]!r}")
+    return int(value)
+
+
+def format_time(at: int | None) -> str | None:
+    """Return a time in ISO 8601, in UTC. `at` is in microseconds since 1970."""
+    return None if at is None else datetime.fromtimestamp(at / 1e6, UTC).isoformat().replace("+00:00", "Z")

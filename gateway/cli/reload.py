@@ -1,0 +1,152 @@
+"""Reload of the configuration by `babelgate serve`: on SIGHUP, and when a file changes."""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, cast
+
+import watchfiles
+
+from babelgate.gateway.background import Failures, Tasks
+from babelgate.gateway.cli.listener import is_loopback
+from babelgate.gateway.http.generations import Generations
+from babelgate.gateway.settings.load import ConfigError, check_files, list_files, load
+from babelgate.gateway.settings.model import Settings
+
+log = logging.getLogger("babelgate.reload")
+
+_awatch: Final[Callable[..., AsyncGenerator[Any]]] = cast("Any", watchfiles).awatch
+
+_QUIET: Final = 0.2
+"""Seconds for which changed files must stay the same before they are read. Chosen: programs may write in steps."""
+_DEBOUNCE: Final = 100
+"""Milliseconds for which notices of changes are collected. Chosen, not measured."""
+_LOOK: Final = 5.0
+"""Seconds between two looks at the files without a notice. Network file systems send none. Chosen, not measured."""
+_STOP: Final = 1.0
+"""Seconds that the tasks have to end. Chosen, not measured."""
+
+
+class ConfigSource:
+    """Configuration of a gateway: a file, variables and options."""
+
+    def __init__(self, path: Path | None, flags: Mapping[str, Any]) -> None:
+        """Create the source. `path` is the file; None means no file."""
+        self.path = path
+        self._flags = flags
+        self.digest = b""
+        """Digest of the files when they were last read."""
+
+    def load_for_start(self) -> Settings:
+        """Read and check the settings. Raises ConfigError. An agent whose file is missing is listed as broken later."""
+        self.digest = self.compute_digest()
+        settings = load(self.path, self._flags)
+        check_exposure(settings)
+        return settings
+
+    def load(self) -> Settings:
+        """Read and check the settings as `babelgate validate` does. Raises ConfigError."""
+        settings = self.load_for_start()
+        check_files(self.path, self._flags)
+        return settings
+
+    def compute_digest(self) -> bytes:
+        """Return a digest of the files as they are now. A file that cannot be read is like an empty one."""
+        digest = hashlib.sha256()
+        for path in list_files(self.path):
+            content = b""
+            with suppress(OSError):
+                content = path.read_bytes()
+            digest.update(hashlib.sha256(content).digest())
+        return digest.digest()
+
+    def list_folders(self) -> Sequence[Path]:
+        """Return the folders whose changes can change the files.
+
+        The folder of a file is watched, and not the file: a rename or a new target of a link replaces the file.
+        """
+        folders = {folder for path in list_files(self.path) for folder in (path.parent, path.resolve().parent)}
+        return sorted(folder.absolute() for folder in folders if folder.is_dir())
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raise ConfigError if others can reach the gateway and need no credential."""
+    if settings.has_credentials or settings.allow_anonymous or is_loopback(settings.host):
+        return
+    raise ConfigError(
+        f"{settings.host} can be reached by others and there are no API keys: set keys in the configuration or in "
+        "BABELGATE_KEYS, or let anyone in with --allow-anonymous"
+    )
+
+
+class Reloader:
+    """Reloads of one gateway process. Requests that arrive during a reload cause one more."""
+
+    def __init__(self, source: ConfigSource, generations: Generations) -> None:
+        self._source = source
+        self._generations = generations
+        self._requested = asyncio.Event()
+        self._failures = Failures("the reload of the configuration")
+
+    async def catch_up(self, *, is_due: bool) -> None:
+        """Reload the configuration now if it `is_due`, or if a watched file has changed since it was read."""
+        is_watching = self._generations.current.settings.watch
+        if is_due or (is_watching and await asyncio.to_thread(self._source.compute_digest) != self._source.digest):
+            await self._generations.reload()
+
+    def request(self) -> None:
+        """Reload the configuration soon."""
+        self._requested.set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Reload when it is requested, and with `watch` when a file changes."""
+        tasks = Tasks()
+        tasks.spawn(self._reload_forever(), "reload")
+        if self._generations.current.settings.watch and self._source.list_folders():
+            tasks.spawn(self._watch_forever(), "watch of the configuration")
+        try:
+            yield
+        finally:
+            await tasks.stop(_STOP)
+
+    async def _reload_forever(self) -> None:
+        while True:
+            await self._requested.wait()
+            self._requested.clear()
+            try:
+                await self._generations.reload()
+            except Exception as error:
+                self._failures.note(error)
+
+    async def _watch_forever(self) -> None:
+        while True:
+            folders = await asyncio.to_thread(self._source.list_folders)
+            stop = asyncio.Event()
+            async for _ in _awatch(
+                *folders,
+                watch_filter=None,
+                recursive=False,
+                debounce=_DEBOUNCE,
+                stop_event=stop,
+                rust_timeout=int(_LOOK * 1000),
+                yield_on_timeout=True,
+                ignore_permission_denied=True,
+            ):
+                if await self._has_changed():
+                    self.request()
+                if await asyncio.to_thread(self._source.list_folders) != folders:
+                    stop.set()
+
+    async def _has_changed(self) -> bool:
+        """Return True if the files differ from those that were read last, once they have stopped changing."""
+        digest = await asyncio.to_thread(self._source.compute_digest)
+        while digest != self._source.digest:
+            await asyncio.sleep(_QUIET)
+            before, digest = digest, await asyncio.to_thread(self._source.compute_digest)
+            if digest == before:
+                return digest != self._source.digest
+        return False

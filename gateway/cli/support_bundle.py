@@ -1,0 +1,194 @@
+"""`babelgate support-bundle`: collect what someone needs to help, in one archive without bodies and secrets.
+
+Each part is collected alone. A part that fails is missing, and the manifest says why.
+"""
+
+import json
+import os
+import platform
+import sqlite3
+import sys
+import zipfile
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import distributions, version
+from pathlib import Path
+from typing import Final
+
+import click
+import httpx
+import yaml
+
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.cli.database import connect_to_any, reason_of
+from babelgate.gateway.cli.errors import CliError
+from babelgate.gateway.cli.listener import is_loopback
+from babelgate.gateway.settings.load import ConfigError, load
+from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.redaction import Scrubber, redact
+from babelgate.gateway.storage.database import HEAD, DatabaseError
+from babelgate.gateway.storage.permission import PRIVATE_FILE
+from babelgate.gateway.storage.row_counts import count_rows
+from babelgate.gateway.telemetry.listener import PATH, STACKS
+from babelgate.gateway.telemetry.stacks import read_limits
+
+_LINES: Final = 2000
+"""Maximum number of lines of the log, the newest ones."""
+_LINE_LENGTH: Final = 16 * 1024
+"""Maximum length of one line of the log, in characters, as of lines that the gateway writes."""
+_TIMEOUT: Final = 10.0
+"""Seconds that the running gateway has for one response. Chosen: it may be the reason for the bundle."""
+_NO_METRICS: Final = "telemetry.metrics.listen is not set"
+_NOT_READ: Final = "the configuration could not be read"
+
+
+class MissingPart(Exception):
+    """Raised if a part of the bundle cannot be collected. The message is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class BundleOptions:
+    """Options of the command."""
+
+    log: Path | None = None
+    """File with the log of the gateway."""
+    url: str | None = None
+    """URL of the running gateway. By default the address of the settings."""
+    key: str | None = None
+    """API key for the details of `/readyz`."""
+
+
+def write_bundle(out: Path, config: Path | None, database: str | None, options: BundleOptions) -> None:
+    """Write the archive, and print what it contains. Raises CliError."""
+    flags: JsonObject = {} if database is None else {"database": database}
+    try:
+        settings, problems = load(config, flags), ()
+    except ConfigError as error:
+        settings, problems = None, error.problems
+    scrubber = Scrubber.of(settings, config, options.key or "")
+    texts, missing = _collect(_parts(settings, problems, options), scrubber)
+    manifest = {"created": datetime.now(UTC).isoformat(timespec="seconds"), "missing": missing}
+    texts["manifest.json"] = _json(manifest)
+    try:
+        descriptor = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE)
+    except FileExistsError:
+        raise CliError(f"{out}: the file exists already; give another name") from None
+    except OSError as error:
+        raise CliError(f"{out}: it cannot be written: {error.strerror}") from None
+    with os.fdopen(descriptor, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text.encode("utf-8", "backslashreplace"))
+    click.echo(f"{out}: {', '.join(texts)}")
+    for name, reason in missing.items():
+        click.echo(f"babelgate: {out} has no {name}: {reason}", err=True)
+
+
+Part = Callable[[], str]
+
+
+def _collect(parts: Mapping[str, Part], scrubber: Scrubber) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts of the parts without secrets, and the reasons why others are missing."""
+    texts, missing = dict[str, str](), dict[str, str]()
+    for name, collect in parts.items():
+        try:
+            texts[name] = scrubber.clean(collect())
+        except MissingPart as error:
+            missing[name] = scrubber.clean(str(error))
+        except Exception as error:  # a bug in one part must not cost the others
+            missing[name] = f"{type(error).__name__} in the gateway's own code"
+    return texts, missing
+
+
+def _parts(settings: Settings | None, problems: Sequence[str], options: BundleOptions) -> Mapping[str, Part]:
+    def needing(collect: Callable[[Settings], str]) -> Part:
+        def part() -> str:
+            if settings is None:
+                raise MissingPart(_NOT_READ)
+            return collect(settings)
+
+        return part
+
+    return {
+        "versions.json": lambda: _json(_versions()),
+        "limits.json": lambda: _json(read_limits()),
+        "settings.yaml": lambda: "\n".join(problems) if settings is None else _yaml(redact(settings)),
+        "database.json": needing(_describe_database),
+        "readyz.json": needing(lambda found: _get_readiness(found, options)),
+        "metrics.txt": needing(lambda found: _get_from_metrics(found, PATH)),
+        "stacks.txt": needing(lambda found: _get_from_metrics(found, STACKS)),
+        "log.txt": needing(lambda _: _read_log(options.log)),  # else its secrets are not known
+    }
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2) + "\n"
+
+
+def _yaml(value: JsonObject) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
+def _versions() -> JsonObject:
+    packages = {each.metadata["Name"]: each.version for each in distributions()}
+    return {
+        "babelgate": version("babelgate"),
+        "schema": HEAD,
+        "python": sys.version,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "processors": os.cpu_count(),
+        "sqlite": sqlite3.sqlite_version,
+        "packages": dict(sorted(packages.items())),
+    }
+
+
+def _describe_database(settings: Settings) -> str:
+    try:
+        with connect_to_any(settings) as (connection, revision), connection.begin():
+            return _json({"revision": revision, "expected": HEAD, "rows": dict(count_rows(connection))})
+    except CliError as error:
+        raise MissingPart(str(error)) from None
+    except DatabaseError as error:
+        raise MissingPart(f"{settings.database_shown} cannot be read: {reason_of(error)}") from None
+
+
+def _get_readiness(settings: Settings, options: BundleOptions) -> str:
+    url = options.url or f"http://{_reachable(settings.host)}:{settings.port}"
+    headers = {} if options.key is None else {"X-Api-Key": options.key}
+    return _get(f"{url.rstrip('/')}/readyz", headers, accepted=(200, 503))
+
+
+def _get_from_metrics(settings: Settings, path: str) -> str:
+    metrics = settings.telemetry.metrics
+    if metrics.listen is None:
+        raise MissingPart(_NO_METRICS)
+    return _get(f"http://{_reachable(metrics.host)}:{metrics.port}{path}", {})
+
+
+def _reachable(host: str) -> str:
+    """Return an address of this machine under which a listener on a host is reached."""
+    address = host if is_loopback(host) else {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"[{address}]" if ":" in address else address
+
+
+def _get(url: str, headers: Mapping[str, str], *, accepted: Sequence[int] = (200,)) -> str:
+    try:
+        response = httpx.get(url, headers=headers, timeout=_TIMEOUT, trust_env=False)
+    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
+        raise MissingPart(f"{url} cannot be reached: {str(error) or type(error).__name__}") from None
+    if response.status_code not in accepted:
+        raise MissingPart(f"{url} answered with the status {response.status_code}")
+    return response.text
+
+
+def _read_log(path: Path | None) -> str:
+    if path is None:
+        raise MissingPart("no file was given with --log")
+    try:
+        with path.open(encoding="utf-8", errors="backslashreplace") as file:
+            lines = deque((line[:_LINE_LENGTH].rstrip("\n") for line in file), maxlen=_LINES)
+    except OSError as error:
+        raise MissingPart(f"{path} cannot be read: {error.strerror}") from None
+    return "\n".join(lines) + "\n"

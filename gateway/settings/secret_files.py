@@ -1,0 +1,78 @@
+"""Values in files: `${file:…}` and `BABELGATE_…_FILE`. Docker, Kubernetes and systemd provide secrets in this way."""
+
+import os
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = "BABELGATE_"
+_SUFFIX: Final = "_FILE"
+_LARGEST: Final = 2**20
+"""Maximum size of a file, in bytes. Chosen: a key set of an issuer has at most some KiB."""
+
+
+class SecretFileError(Exception):
+    """A file that cannot be read. The message names the file and the reason, and never its content."""
+
+
+def locate(name: str) -> Path:
+    """Return the path of a file. A relative path starts from the folder of systemd's credentials. Raises
+    SecretFileError."""
+    path = Path(name)
+    if path.is_absolute():
+        return path
+    folder = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not name:
+        raise SecretFileError("a path is expected, such as ${file:/run/secrets/name}")
+    if not folder:
+        raise SecretFileError(
+            f"the file {name} has a relative path, which needs the variable CREDENTIALS_DIRECTORY of systemd: write an "
+            "absolute path"
+        )
+    return Path(folder, path)
+
+
+def read_secret(name: str) -> str:
+    """Return the content of a file without one newline at its end. Raises SecretFileError."""
+    path = locate(name)
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "its name is not valid"
+        raise SecretFileError(f"the file {path} cannot be read: {reason}") from None
+    if len(content) > _LARGEST:
+        raise SecretFileError(f"the file {path} is larger than {_LARGEST} bytes")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise SecretFileError(f"the file {path} cannot be read: it is not UTF-8") from None
+    return text.removesuffix("\n")
+
+
+def file_variables(keys: Collection[str]) -> Iterator[tuple[str, str, str]]:
+    """Yield the variables such as BABELGATE_KEYS_FILE: the name, the name of the variable that it sets, and the path.
+
+    `keys` are the top-level keys of the settings.
+    """
+    for name, path in os.environ.items():
+        upper = name.upper()
+        if not (upper.startswith(_PREFIX) and upper.endswith(_SUFFIX)):
+            continue
+        target = upper.removesuffix(_SUFFIX)
+        if target.removeprefix(_PREFIX).partition("__")[0].lower() in keys:
+            yield name, target, path
+
+
+def read_variables(keys: Collection[str]) -> Mapping[str, str]:
+    """Return the values of the variables that files set, by the lower-case name of the variable. Raises
+    SecretFileError."""
+    values: dict[str, str] = {}
+    for name, target, path in file_variables(keys):
+        if any(each.upper() == target for each in os.environ):
+            raise SecretFileError(f"{name}: {target} is set, too: set one of them")
+        try:
+            values[target.lower()] = read_secret(path)
+        except SecretFileError as error:
+            raise SecretFileError(f"{name}: {error}") from None
+    return values

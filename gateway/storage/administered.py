@@ -1,0 +1,82 @@
+"""Copy of the administration in memory, which follows the database: this gateway's own changes, and those of others."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from babelgate.canonical.fault import FaultError
+from babelgate.gateway.background import STOPPING, Failures, Tasks
+from babelgate.gateway.storage.administration import Administration, read_administration, read_revision
+from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.notices import ADMINISTRATION, Remote
+
+log = logging.getLogger("babelgate.admin")
+
+_CHECK_INTERVAL: Final = 10.0
+"""Seconds between two checks for changes whose notice was lost. Chosen: as for the listener."""
+
+Listener = Callable[[Administration], None]
+"""Function that applies the administration."""
+
+
+class AdministeredState:
+    """The administration as this gateway knows it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._listeners: list[Listener] = []
+        self._tasks = Tasks()
+        self._changed = asyncio.Event()
+        self._lock = asyncio.Lock()
+        self._failures = Failures("the administration")
+        self.current = Administration()
+        if journal.is_shared:
+            journal.add_listener(self._handle_remotes)
+
+    def add_listener(self, listener: Listener) -> None:
+        """Call a function with each later administration, and with the current one now."""
+        self._listeners.append(listener)
+        self._apply(listener)
+
+    async def start(self) -> None:
+        """Read the administration, and follow its changes. Raises the faults of the journal."""
+        await self.refresh()
+        if self._journal.is_shared:
+            self._tasks.spawn(self._follow(), "administration")
+
+    async def stop(self, seconds: float = STOPPING) -> None:
+        await self._tasks.stop(seconds)
+
+    async def refresh(self) -> None:
+        """Read the administration again if it has changed, and apply it. Raises the faults of the journal."""
+        async with self._lock:
+            if await self._journal.query(read_revision) == self.current.revision:
+                return
+            self.current = await self._journal.query(read_administration)
+            for listener in self._listeners:
+                self._apply(listener)
+
+    def _apply(self, listener: Listener) -> None:
+        try:
+            listener(self.current)
+        except Exception as error:  # the failure of one must not keep the others from applying it
+            self._failures.note(error)
+
+    def _handle_remotes(self, remotes: Sequence[Remote]) -> None:
+        if any(remote.pk == ADMINISTRATION for remote in remotes):
+            self._changed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CHECK_INTERVAL):
+                    await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self.refresh()
+            except FaultError as error:  # the next check reads it
+                log.warning("administration not read error=%s", error)
+            except Exception as error:
+                self._failures.note(error)

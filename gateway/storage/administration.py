@@ -1,0 +1,310 @@
+"""Administration in the database: API keys, agents and disabled agents. Each command writes its audit record.
+
+A command raises before it changes anything. It takes the lock of the audit log first, so that no other node changes the
+administration between its reads and its commit. It counts up the revision of the administration. So the other gateways
+on the database find out that they must read it again, also if they miss the notice.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+import msgspec
+from sqlalchemy import Connection, Table, delete, func, insert, select, update
+
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.exchange import ActOrigin
+from babelgate.gateway.storage.audit import Act, ActTarget, digest, lock_audit, record_act
+from babelgate.gateway.storage.statements import table_of
+from babelgate.gateway.storage.tables import AgentRow, ApiKeyRow, DisabledAgentRow
+from babelgate.gateway.storage.transaction import Transaction, read_meta, write_meta
+
+Running = Literal["drain", "cancel"]
+"""Treatment of the running runs of an agent that is disabled."""
+
+_KEY, _AGENT, _DISABLED = table_of(ApiKeyRow), table_of(AgentRow), table_of(DisabledAgentRow)
+_REVISION: Final = "administration"
+"""Name in `meta` of the number of changes of the administration."""
+_MAX_KEYS: Final = 10_000
+"""Maximum number of keys that are not revoked. Chosen: every node holds all of them in memory, 5 MB."""
+_MAX_AGENTS: Final = 1000
+"""Maximum number of agents. Chosen."""
+
+
+class StoredKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An API key. Times are in microseconds since 1970. The key itself is not stored."""
+
+    key_id: str
+    owner: str
+    groups: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    digest: str
+    """SHA-256 digest of the key, in hex digits."""
+    created_at: int
+    created_by: str
+    """Subject of the caller that created it."""
+    expires_at: int | None = None
+    revoked_at: int | None = None
+    last_used_at: int | None = None
+    previous_digest: str | None = None
+    previous_until: int | None = None
+    """Time until which the key before the last rotation is accepted."""
+
+
+class StoredAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent of the administration API."""
+
+    name: str
+    spec: JsonObject
+    """Settings of the agent, as in `agents` of babelgate.yaml."""
+    revision: int
+    changed_at: int
+    changed_by: str
+
+
+class DisabledAgent(msgspec.Struct, frozen=True, kw_only=True):
+    """An agent that starts no runs."""
+
+    name: str
+    running: Running
+    reason: str
+    changed_at: int
+    changed_by: str
+
+
+class Administration(msgspec.Struct, frozen=True, kw_only=True):
+    """API keys, agents and disabled agents, for all nodes."""
+
+    revision: int = 0
+    keys: tuple[StoredKey, ...] = ()
+    """Keys that are not revoked."""
+    agents: tuple[StoredAgent, ...] = ()
+    disabled: tuple[DisabledAgent, ...] = ()
+
+
+# Reading
+
+
+def read_revision(connection: Connection) -> int:
+    """Return the number of changes of the administration."""
+    return int(read_meta(connection, _REVISION) or 0)
+
+
+def read_administration(connection: Connection) -> Administration:
+    """Return the administration, without revoked keys."""
+    keys = connection.execute(select(_KEY).where(_KEY.c.revoked_at.is_(None)).order_by(_KEY.c.key_id)).mappings()
+    agents = connection.execute(select(_AGENT).order_by(_AGENT.c.name)).mappings()
+    disabled = connection.execute(select(_DISABLED).order_by(_DISABLED.c.name)).mappings()
+    return Administration(
+        revision=read_revision(connection),
+        keys=tuple(map(_key_of, keys)),
+        agents=tuple(map(_agent_of, agents)),
+        disabled=tuple(DisabledAgent(**row) for row in disabled),
+    )
+
+
+def read_keys(connection: Connection, limit: int, after: str = "") -> list[StoredKey]:
+    """Return up to `limit` keys after an id, with revoked ones, in order of their ids."""
+    selected = select(_KEY).where(_KEY.c.key_id > after).order_by(_KEY.c.key_id).limit(limit)
+    return list(map(_key_of, connection.execute(selected).mappings()))
+
+
+def read_key(connection: Connection, key_id: str) -> StoredKey:
+    """Return a key, also a revoked one. Raises not_found."""
+    row = connection.execute(select(_KEY).where(_KEY.c.key_id == key_id)).mappings().first()
+    if row is None:
+        raise FaultError(FaultCode.NOT_FOUND, f"There is no API key {key_id[:100]!r}. GET /admin/keys lists them.")
+    return _key_of(row)
+
+
+def _key_of(row: Any) -> StoredKey:
+    values = dict(row)
+    return StoredKey(**msgspec.json.decode(values.pop("body")), **values)
+
+
+def _agent_of(row: Any) -> StoredAgent:
+    return StoredAgent(**{**row, "spec": msgspec.json.decode(row["spec"])})
+
+
+# Keys
+
+
+def create_key(tx: Transaction, key: StoredKey, origin: ActOrigin) -> StoredKey:
+    """Store a new key. Raises queue_full if there are too many."""
+    lock_audit(tx)
+    counted = select(func.count()).select_from(_KEY).where(_KEY.c.revoked_at.is_(None))
+    if tx.connection.execute(counted).scalar_one() >= _MAX_KEYS:
+        raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MAX_KEYS} API keys: revoke some first.")
+    values = msgspec.structs.asdict(key)
+    body = msgspec.json.encode({name: values.pop(name) for name in ("groups", "scopes")})
+    tx.connection.execute(insert(_KEY), {**values, "body": body})
+    _note_key(tx, "key.create", None, key, origin)
+    return key
+
+
+def rotate_key(tx: Transaction, key_id: str, new_digest: str, grace: int, origin: ActOrigin) -> StoredKey:
+    """Replace the secret of a key. The secret before stays valid for `grace` microseconds.
+
+    Raises not_found, and conflict if the key is revoked or has expired.
+    """
+    lock_audit(tx)
+    key = _need_valid(tx, key_id)
+    changed = msgspec.structs.replace(
+        key,
+        digest=new_digest,
+        previous_digest=key.digest if grace else None,
+        previous_until=tx.now() + grace if grace else None,
+    )
+    names = ("digest", "previous_digest", "previous_until")
+    _update(tx, key_id, {name: getattr(changed, name) for name in names})
+    _note_key(tx, "key.rotate", key, changed, origin)
+    return changed
+
+
+def revoke_key(tx: Transaction, key_id: str, origin: ActOrigin) -> StoredKey:
+    """End the validity of a key. Does nothing if it is revoked already. Raises not_found."""
+    lock_audit(tx)
+    key = read_key(tx.connection, key_id)
+    if key.revoked_at is not None:
+        return key
+    changed = msgspec.structs.replace(key, revoked_at=tx.now(), previous_digest=None, previous_until=None)
+    names = ("revoked_at", "previous_digest", "previous_until")
+    _update(tx, key_id, {name: getattr(changed, name) for name in names})
+    _note_key(tx, "key.revoke", key, changed, origin)
+    return changed
+
+
+def note_use(tx: Transaction, key_id: str, at: int) -> None:
+    """Store the time of a use of a key. It is no change of the administration: no node needs to read it."""
+    later = _KEY.c.last_used_at.is_(None) | (_KEY.c.last_used_at < at)
+    tx.touched += 1
+    tx.connection.execute(update(_KEY).where(_KEY.c.key_id == key_id, later).values(last_used_at=at))
+
+
+def _need_valid(tx: Transaction, key_id: str) -> StoredKey:
+    key = read_key(tx.connection, key_id)
+    if key.revoked_at is not None:
+        raise FaultError(FaultCode.CONFLICT, f"The API key {key_id} is revoked: create another one.")
+    if key.expires_at is not None and key.expires_at <= tx.now():
+        raise FaultError(FaultCode.CONFLICT, f"The API key {key_id} has expired: create another one.")
+    return key
+
+
+def _update(tx: Transaction, key_id: str, values: dict[str, Any]) -> None:
+    tx.connection.execute(update(_KEY).where(_KEY.c.key_id == key_id).values(**values))
+
+
+def _note_key(tx: Transaction, action: str, before: StoredKey | None, after: StoredKey, origin: ActOrigin) -> None:
+    target = ActTarget("key", after.key_id, owner=after.owner)
+    _note_change(tx, Act(action=action, target=target, before=_digest(before), after=_digest(after), origin=origin))
+
+
+# Disabled agents
+
+
+def disable_agent(tx: Transaction, disabled: DisabledAgent, origin: ActOrigin) -> None:
+    """Disable an agent, or change how it is disabled."""
+    lock_audit(tx)
+    before = _find(tx, _DISABLED, disabled.name)
+    tx.connection.execute(delete(_DISABLED).where(_DISABLED.c.name == disabled.name))
+    tx.connection.execute(insert(_DISABLED), msgspec.structs.asdict(disabled))
+    target = ActTarget("agent", disabled.name, agent=disabled.name)
+    act = Act(
+        action="agent.disable",
+        target=target,
+        reason=disabled.reason,
+        before=digest(dict(before)) if before is not None else "",
+        after=_digest(disabled),
+        origin=origin,
+    )
+    _note_change(tx, act)
+
+
+def enable_agent(tx: Transaction, name: str, origin: ActOrigin) -> bool:
+    """Enable an agent. Return False if it was not disabled."""
+    lock_audit(tx)
+    before = _find(tx, _DISABLED, name)
+    if before is None:
+        return False
+    tx.connection.execute(delete(_DISABLED).where(_DISABLED.c.name == name))
+    target = ActTarget("agent", name, agent=name)
+    _note_change(tx, Act(action="agent.enable", target=target, before=digest(dict(before)), origin=origin))
+    return True
+
+
+# Agents
+
+
+def put_agent(
+    tx: Transaction, name: str, spec: JsonObject, subject: str, origin: ActOrigin, *, expected: Sequence[int] | None
+) -> StoredAgent:
+    """Create an agent, or replace it. `expected` are the revisions that it may have; 0 means that it must not exist.
+
+    Raises conflict with the reason `revision` if it has another one, and queue_full if there are too many.
+    """
+    lock_audit(tx)
+    row = _find(tx, _AGENT, name)
+    before = None if row is None else _agent_of(row)
+    _check_revision(name, before, expected)
+    if before is None:
+        counted = select(func.count()).select_from(_AGENT)
+        if tx.connection.execute(counted).scalar_one() >= _MAX_AGENTS:
+            raise FaultError(FaultCode.QUEUE_FULL, f"There are {_MAX_AGENTS} agents: delete some first.")
+    # A revision is not used twice, so the ETag of a deleted agent never matches its successor.
+    revision = read_revision(tx.connection) + 1
+    agent = StoredAgent(name=name, spec=spec, revision=revision, changed_at=tx.now(), changed_by=subject)
+    tx.connection.execute(delete(_AGENT).where(_AGENT.c.name == name))
+    values = {**msgspec.structs.asdict(agent), "spec": msgspec.json.encode(spec)}
+    tx.connection.execute(insert(_AGENT), values)
+    action = "agent.create" if before is None else "agent.change"
+    _note_agent(tx, action, name, before, agent, origin)
+    return agent
+
+
+def delete_agent(tx: Transaction, name: str, origin: ActOrigin, *, expected: Sequence[int] | None) -> None:
+    """Delete an agent. Raises not_found, and conflict with the reason `revision`."""
+    lock_audit(tx)
+    row = _find(tx, _AGENT, name)
+    if row is None:
+        raise FaultError(FaultCode.NOT_FOUND, f"There is no agent {name[:100]!r} that the administration API created.")
+    before = _agent_of(row)
+    _check_revision(name, before, expected)
+    tx.connection.execute(delete(_AGENT).where(_AGENT.c.name == name))
+    _note_agent(tx, "agent.delete", name, before, None, origin)
+
+
+def _check_revision(name: str, before: StoredAgent | None, expected: Sequence[int] | None) -> None:
+    revision = 0 if before is None else before.revision
+    if expected is None or revision in expected or (revision and -1 in expected):
+        return
+    what = f"it has the revision {revision}" if revision else "it does not exist"
+    raise FaultError(
+        FaultCode.CONFLICT,
+        f"The agent {name} was changed meanwhile: {what}. Read it again, and send its ETag as If-Match.",
+        reason="revision",
+    )
+
+
+def _note_agent(
+    tx: Transaction, action: str, name: str, before: StoredAgent | None, after: StoredAgent | None, origin: ActOrigin
+) -> None:
+    target = ActTarget("agent", name, agent=name)
+    _note_change(tx, Act(action=action, target=target, before=_digest(before), after=_digest(after), origin=origin))
+
+
+# Changes
+
+
+def _find(tx: Transaction, table: Table, name: str) -> Any:
+    return tx.connection.execute(select(table).where(table.c.name == name)).mappings().first()
+
+
+def _digest(value: msgspec.Struct | None) -> str:
+    return "" if value is None else digest(value)
+
+
+def _note_change(tx: Transaction, act: Act) -> None:
+    """Record an act in the audit log, count up the revision, and announce the change."""
+    record_act(tx, act)
+    write_meta(tx.connection, _REVISION, str(read_revision(tx.connection) + 1))
+    tx.announce_administration()

@@ -1,0 +1,106 @@
+"""Audit of acts without a transaction: refused calls, and failed logins."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from babelgate.canonical.fault import FaultError
+from babelgate.canonical.principal import Operation
+from babelgate.gateway.background import STOPPING, Tasks
+from babelgate.gateway.exchange import ActOrigin, current_origin
+from babelgate.gateway.storage.audit import Act, ActTarget, record_all, with_origin
+from babelgate.gateway.storage.journal import Journal
+
+log = logging.getLogger("babelgate.admin")
+
+_MINUTE: Final = 60.0
+"""Seconds for which equal acts are counted before they are recorded."""
+_MAX_COUNTED: Final = 1000
+"""Maximum number of different acts that are counted at a time. The rest is counted together. Chosen: 1 MB."""
+
+
+class Auditor:
+    """Receiver of refusals. This one ignores them."""
+
+    async def stop(self, seconds: float = STOPPING) -> None:
+        """Record what is not recorded yet."""
+
+    def note_denial(self, operation: Operation, agent: str, reason: str) -> None:
+        """Note that the policy refused a call of the current request."""
+
+    def note_failed_login(self, reason: str) -> None:
+        """Note that the credential of the current request was refused, or that it has none."""
+
+    def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
+        """Note that the configuration was read again. `applied` are the keys of changed settings."""
+
+
+NO_AUDITOR: Final = Auditor()
+
+
+class CountingAuditor(Auditor):
+    """Auditor that records each kind of refusal once per minute, with a count.
+
+    So a caller that is refused in a loop does not fill the database.
+    """
+
+    def __init__(self, journal: Journal, clock: Callable[[], float] = time.monotonic) -> None:
+        """Create the auditor. `clock` is a steady clock, in seconds."""
+        self._journal = journal
+        self._clock = clock
+        self._counts: dict[Act, int] = {}
+        """Counted acts, without what differs between equal requests."""
+        self._tasks = Tasks()
+
+    def note_denial(self, operation: Operation, agent: str, reason: str) -> None:
+        target = ActTarget("agent" if agent else "gateway", agent, agent=agent)
+        self._count(Act(action=f"call.{operation}", target=target, outcome="deny", reason=reason, origin=_origin()))
+
+    def note_failed_login(self, reason: str) -> None:
+        self._count(Act(action="login", target=ActTarget("gateway"), outcome="deny", reason=reason, origin=_origin()))
+
+    def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
+        outcome, reason = ("error", "; ".join(mistakes)) if mistakes else ("allow", ", ".join(applied))
+        act = Act(action="settings.reload", target=ActTarget("settings"), outcome=outcome, reason=reason)
+        self._tasks.spawn(self._record([with_origin(act)]), "audit of a reload")
+
+    def _count(self, act: Act) -> None:
+        if act not in self._counts and len(self._counts) >= _MAX_COUNTED:
+            target, origin = ActTarget("gateway"), ActOrigin()
+            act = Act(action=act.action, target=target, outcome="deny", reason="several", origin=origin)
+        if not self._counts:
+            self._tasks.spawn(self._record_later(), "audit of refusals")
+        self._counts[act] = self._counts.get(act, 0) + 1
+
+    async def _record_later(self) -> None:
+        with suppress(asyncio.CancelledError):  # the gateway stops
+            await asyncio.sleep(_MINUTE)
+        await self.record_now()
+
+    async def record_now(self) -> None:
+        """Record what was counted up to now."""
+        counts, self._counts = self._counts, {}
+        acts = [msgspec.structs.replace(act, count=count) for act, count in counts.items()]
+        if acts:
+            await self._record(acts)
+
+    async def _record(self, acts: Sequence[Act]) -> None:
+        try:
+            await self._journal.write(record_all, acts)
+        except FaultError as error:
+            count = sum(act.count for act in acts)
+            log.warning("acts not recorded in the audit log count=%d error=%s", count, error)
+
+    async def stop(self, seconds: float = STOPPING) -> None:
+        """Record what was counted up to now."""
+        await self._tasks.stop(seconds)
+
+
+def _origin() -> ActOrigin:
+    """Return the origin of the current request, without the ids that differ between equal requests."""
+    return msgspec.structs.replace(current_origin(), request_id="", trace_id="")
