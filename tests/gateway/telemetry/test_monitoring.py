@@ -122,9 +122,9 @@ def test_query_uses_metrics_and_labels_that_exist(name: str, scrape: Scrape) -> 
             labels |= TARGET
             continue
         assert selector.name in scrape.labels, f"{selector.name} is not in the scrape"
-        known = scrape.labels[selector.name] | TARGET
-        assert {matcher.name for matcher in selector.matchers.matchers} <= known
-        labels |= known
+        metric_labels = scrape.labels[selector.name] | TARGET
+        assert {matcher.name for matcher in selector.matchers.matchers} <= metric_labels
+        labels |= metric_labels
     assert grouping(text) <= labels
 
 
