@@ -178,7 +178,8 @@ class GatewayObserver:
     # Configuration
 
     def note_reload(self, mistakes: int) -> None:
-        """Report the start, or a reload of the configuration. One with mistakes changed nothing."""
+        """Report the start, or a reload of the configuration, and the number of its mistakes. With any, nothing was
+        changed."""
 
 
 NO_OBSERVER: Final = GatewayObserver()

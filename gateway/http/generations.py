@@ -281,12 +281,8 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(
-            settings,
-            self.key_ring,
-            previous=None if before is None else before.front.verifier,
-            observer=self.observer,
-        )
+        previous = None if before is None else before.front.verifier
+        verifier = Verifier(settings, self.key_ring, previous=previous, observer=self.observer)
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,

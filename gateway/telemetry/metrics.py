@@ -263,8 +263,8 @@ class Metrics(GatewayObserver):
         self._posts[outcome].inc()
 
     def note_reload(self, mistakes: int) -> None:
-        self._reload_ok.set(int(mistakes == 0))
-        if mistakes == 0:
+        self._reload_ok.set(int(not mistakes))
+        if not mistakes:
             self._reloaded_at.set_to_current_time()
 
     def note_lag(self, seconds: float) -> None:

@@ -14,6 +14,7 @@ import promql_parser
 import pytest
 import yaml
 
+from tests.docs.test_observability import rows
 from tests.gateway.command import bound_socket, served
 from tests.gateway.telemetry.scrape import Metered, Scrape
 from tests.skip import missing
@@ -121,9 +122,9 @@ def test_query_uses_metrics_and_labels_that_exist(name: str, scrape: Scrape) -> 
             labels |= TARGET
             continue
         assert selector.name in scrape.labels, f"{selector.name} is not in the scrape"
-        known = scrape.labels[selector.name] | TARGET
-        assert {matcher.name for matcher in selector.matchers.matchers} <= known
-        labels |= known
+        metric_labels = scrape.labels[selector.name] | TARGET
+        assert {matcher.name for matcher in selector.matchers.matchers} <= metric_labels
+        labels |= metric_labels
     assert grouping(text) <= labels
 
 
@@ -191,3 +192,9 @@ def promtool(*arguments: str, text: str = "") -> "subprocess.CompletedProcess[st
     if program is None:
         missing("promtool")
     return subprocess.run([program, *arguments], input=text, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_documented_labels_are_those_of_the_scrape(scrape: Scrape) -> None:
+    for name, kind, labels, _ in rows("metric"):
+        sample = name.strip("`") + ("_bucket" if kind == "histogram" else "")
+        assert set(re.findall(r"`(\w+)`", labels)) == scrape.labels[sample] - {"le"}
