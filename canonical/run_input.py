@@ -26,6 +26,9 @@ class RunInput(Value):
     """Metadata of the run, and of the task if the run begins one."""
     headers: Mapping[str, str] = {}
     """Headers of the caller's request that the agent's settings name. They are passed on to the agent's server."""
+    trace: Mapping[str, str] = {}
+    """Context of the trace in which the run was created, as the headers of W3C Trace Context and Baggage. The hub sets
+    it; it is empty if the gateway sends no traces."""
     assistant: str | None = None
     """Caller's own name of the agent or of a configuration of it."""
     extra: Extra = {}

@@ -9,7 +9,7 @@ from babelgate.gateway.agents.python.agent import InProcess
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.generation import HubGeneration
 from babelgate.gateway.hub import Drain, GatewayHub, Parts
-from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver, GatewayTraces
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs.cluster import Cluster
 from babelgate.gateway.runs.commits import CommitHandler
@@ -154,7 +154,9 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         blobs=blobs,
         drain=drain,
         engine=engine,
-        submissions=_create_submissions(journal, reads, blobs, current, engine, threads, deliverer, drain, switches),
+        submissions=_create_submissions(
+            journal, reads, blobs, current, engine, threads, deliverer, drain, switches, options.observer.traces
+        ),
         administration=AdministeredState(journal),
         switches=switches,
         auditor=CountingAuditor(journal) if options.audits else NO_AUDITOR,
@@ -188,6 +190,7 @@ def _create_submissions(
     deliverer: Deliverer,
     drain: Drain,
     switches: Switches,
+    traces: GatewayTraces | None,
 ) -> Submissions:
     return Submissions(
         journal,
@@ -202,6 +205,7 @@ def _create_submissions(
         current.limits,
         drain.check,
         switches.check,
+        traces,
     )
 
 

@@ -5,7 +5,7 @@ wires the parts.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
@@ -107,6 +107,8 @@ class GatewayHub:
         self.instance = ""
         """UUID of the database, created at its first start."""
         self._is_stopping = False
+        self.before_recovery: Callable[[], Awaitable[None]] | None = None
+        """Function that adds the agents of the administration API, before runs are continued."""
 
     # Parts that servers use themselves
 
@@ -208,6 +210,8 @@ class GatewayHub:
             await parts.grants.start()
             parts.switches.start(parts.administration, parts.submissions.cancel)
             await parts.administration.start()
+            if self.before_recovery is not None:
+                await self.before_recovery()
             if parts.cluster is None:
                 await self._recover()
                 await parts.expiry.start()

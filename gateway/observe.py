@@ -4,14 +4,109 @@ This module imports nothing of Babelgate, so every part may import it.
 """
 
 import re
+from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 _TRACEPARENT: Final = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-[0-9a-f]{2}(-.*)?"
 )
 """`traceparent` of W3C Trace Context, section 3.2. Ids of zeros and the version ff are invalid."""
+
+
+# Traces
+
+
+class RequestSpan(Protocol):
+    """Span of a request."""
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Ids of the trace and of the span."""
+        ...
+
+    def end(self, route: str, status: int, attributes: Mapping[str, str]) -> None:
+        """End the spans of the request and of its operation, after the last byte of the response."""
+        ...
+
+
+class CallSpan(Protocol):
+    """Span of a call to another server."""
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Headers that pass the trace on."""
+        ...
+
+    def end(self, status: int | None = None, error: str | None = None) -> None:
+        """End the span. `error` is the code of a fault. A second call has no effect."""
+        ...
+
+
+class AttemptSpan(Protocol):
+    """Span of one attempt of a run."""
+
+    @property
+    def is_recording(self) -> bool:
+        """True if the span is sampled, so that its details are used."""
+        ...
+
+    @property
+    def has_content(self) -> bool:
+        """True if the span takes messages and the data of tools."""
+        ...
+
+    def note_tool_started(self, call_id: str, name: str, arguments: object) -> None:
+        """Begin the span of a tool."""
+        ...
+
+    def note_tool_ended(self, call_id: str, result: object, error: str | None) -> None:
+        """End the span of a tool."""
+        ...
+
+    def add_output(self, text: str) -> None:
+        """Add text of the agent's answer."""
+        ...
+
+    def end(self, error: str | None, tokens: Mapping[str, float]) -> None:
+        """End the span, and those of its tools that are open."""
+        ...
+
+
+class GatewayTraces(Protocol):
+    """Source of spans. Spans become the current ones of the task that starts them."""
+
+    def start_request(
+        self, method: str, headers: Mapping[bytes, bytes], start_time: int, *, is_trusted: bool
+    ) -> RequestSpan:
+        """Start the span of a request. Only a trusted caller's span is its parent.
+
+        `start_time` is in nanoseconds since 1970, UTC.
+        """
+        ...
+
+    def read_context(self) -> Mapping[str, str]:
+        """Return the headers that describe the current span, as a run keeps them."""
+        ...
+
+    def leave(self) -> None:
+        """Leave the current trace: what follows in this task belongs to none."""
+        ...
+
+    def start_attempt(
+        self, context: Mapping[str, str], agent: str, version: str, attributes: Mapping[str, Any], question: str
+    ) -> AttemptSpan:
+        """Start the span of an attempt of a run. `context` is that of the run, and `question` the text of its input."""
+        ...
+
+    def start_call(self, agent: str, protocol: str, url: str) -> CallSpan:
+        """Start the span of an agent on a server. The requests of the current task become its children."""
+        ...
+
+    def start_post(self, context: Mapping[str, str], url: str) -> CallSpan:
+        """Start the span of a request to a webhook. `context` is that of the run."""
+        ...
 
 
 class GatewayObserver:
@@ -23,6 +118,8 @@ class GatewayObserver:
     __slots__ = ()
     is_active = False
     """True if reports about requests and events are used. Otherwise their senders may skip them."""
+    traces: GatewayTraces | None = None
+    """Source of spans; None if the gateway sends no traces."""
 
     # Callers
 
@@ -37,6 +134,13 @@ class GatewayObserver:
 
     def note_connection_refused(self, reason: str) -> None:
         """Report a connection that was refused. `reason` is the limit: `address` or `total`."""
+
+    def note_auth(self, method: str, result: str) -> None:
+        """Report a check of a caller's credential. `method` is `key`, `token`, or `none` if none was sent. `result` is
+        `accepted`, `refused`, or `unavailable` if the keys of the token's issuer are not known."""
+
+    def note_jwks_fetch(self, issuer: str, result: str) -> None:
+        """Report a fetch of the keys of an issuer. `result` is `success` or `failed`."""
 
     # Runs
 
@@ -73,8 +177,8 @@ class GatewayObserver:
 
     # Configuration
 
-    def note_reload(self, *, is_ok: bool) -> None:
-        """Report the start, or a reload of the configuration. A reload with mistakes changes nothing."""
+    def note_reload(self, mistakes: int) -> None:
+        """Report the start, or a reload of the configuration. One with mistakes changed nothing."""
 
 
 NO_OBSERVER: Final = GatewayObserver()
@@ -92,6 +196,8 @@ class RequestContext:
     span_id: str | None = None
     owner: str | None = None
     subject: str | None = None
+    credential: str | None = None
+    """Identifier of the caller's credential, which is not secret."""
     protocol: str | None = None
     operation: str | None = None
     agent: str | None = None

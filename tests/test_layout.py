@@ -125,6 +125,12 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
+    # Traces cross all layers.
+    "adapters/a2a/server/trace.py": "tests/gateway/telemetry/test_traces.py",
+    "adapters/kit/server/tracing.py": "tests/gateway/telemetry/test_traces.py",
+    "adapters/kit/tracing.py": "tests/gateway/telemetry/test_traces.py",
+    "gateway/runs/attempt_trace.py": "tests/gateway/telemetry/test_traces.py",
+    "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
     # Sharing is one subject: the port, the routes and the rows.
@@ -274,6 +280,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/tables.py": "tests/gateway/storage/test_database.py",
     # The administration API: by its own tests, with real gateways.
     "gateway/admin/bodies.py": "tests/gateway/admin/test_keys.py",
+    "gateway/admin/ports.py": "tests/gateway/admin/test_configuration.py",
+    "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/key_ring.py": "tests/gateway/admin/test_keys.py",
     "gateway/api_key.py": "tests/gateway/cli/test_keys.py",
     "gateway/runs/switches.py": "tests/gateway/admin/test_agents.py",

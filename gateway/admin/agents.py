@@ -1,40 +1,103 @@
-"""Agents over the administration API: their list, their kill switches, and probes of their servers."""
+"""Agents over the administration API: their settings, their kill switches, and probes of their servers."""
 
+import re
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
 
 import msgspec
 from litestar import Response
 from litestar.params import FromPath
 
+from babelgate.adapters.kit.json import read_json
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.handlers import Handlers
 from babelgate.canonical import FaultCode, FaultError
-from babelgate.gateway.admin.bodies import AnyRequest, Disabling, format_time, read_body
+from babelgate.canonical.value import JsonObject
+from babelgate.gateway.admin.agent_specs import check_name, check_spec
+from babelgate.gateway.admin.bodies import MAX_BODY, AnyRequest, Disabling, format_time, read_body
+from babelgate.gateway.admin.ports import GatewayPort
 from babelgate.gateway.agents.detection import Detector, Undetected
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.exchange import current_origin
 from babelgate.gateway.hub import GatewayHub
-from babelgate.gateway.settings.model import AgentSettings, Settings
+from babelgate.gateway.settings.model import AgentSettings
 from babelgate.gateway.storage import administration
-from babelgate.gateway.storage.administration import DisabledAgent
+from babelgate.gateway.storage.administration import DisabledAgent, StoredAgent
 
 _MAX_REASON: Final = 500
 """Maximum length of a reason, in characters. Chosen: it is part of every refusal."""
 
 
+_ETAG: Final = re.compile(r'"[0-9]{1,18}"')
+
+
 class AgentHandlers(Handlers):
     """Handlers of agents."""
 
-    def __init__(self, hub: GatewayHub, settings: Callable[[], Settings], clock: Clock | None = None) -> None:
+    def __init__(self, hub: GatewayHub, port: GatewayPort, clock: Clock | None = None) -> None:
         self._hub = hub
-        self._settings = settings
+        self._port = port
         self._clock = clock or Clock()
 
     async def list_agents(self) -> Response[Any]:
         """List all agents, with their states."""
         return Response({"agents": [self._encode(each.info.name) for each in self._hub.registry.all()]})
+
+    async def get_agent(self, name: FromPath[str]) -> Response[Any]:
+        """Return an agent. The ETag of one that this API created is its revision."""
+        stored = self._find_stored(name)
+        if stored is None:
+            return Response(self._encode(self._need(name)))
+        return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
+
+    async def put_agent(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
+        """Create an agent, or replace its settings. Raises forbidden, conflict, invalid."""
+        settings = self._port.settings()
+        self._check_own(name)
+        check_name(name)
+        body = await read_json(request, limit=MAX_BODY)
+        if not isinstance(body, dict):
+            raise FaultError(FaultCode.INVALID, "The body is an object with the settings of an agent, such as url.")
+        spec = cast("JsonObject", body)
+        await check_spec(spec, settings.admin)
+        stored = await self._hub.journal.write(
+            administration.put_agent,
+            name,
+            spec,
+            caller(request).principal.subject,
+            current_origin(),
+            expected=_expected_revisions(request),
+        )
+        await self._hub.administration.refresh()
+        await self._port.refresh_agents()
+        return Response(self._encode(name) | _encode_spec(stored), headers={"etag": _etag(stored)})
+
+    async def delete_agent(self, request: AnyRequest, name: FromPath[str]) -> None:
+        """Delete an agent. Its running runs may end. Raises forbidden, conflict, not_found."""
+        self._check_own(name)
+        expected = _expected_revisions(request)
+        await self._hub.journal.write(administration.delete_agent, name, current_origin(), expected=expected)
+        await self._hub.administration.refresh()
+        await self._port.refresh_agents()
+
+    def _check_own(self, name: str) -> None:
+        """Raise an error if this API may not change an agent. Raises forbidden, conflict."""
+        settings = self._port.settings()
+        if not settings.admin.agents:
+            raise FaultError(
+                FaultCode.FORBIDDEN,
+                "Agents cannot be changed over the administration API: set admin.agents: true and admin.agent_networks "
+                "in the settings.",
+            )
+        if name in settings.agents and name not in self._port.added_agents():
+            raise FaultError(
+                FaultCode.CONFLICT, f"The configuration has the agent {name}: change it there, or use another name."
+            )
+
+    def _find_stored(self, name: str) -> StoredAgent | None:
+        agents = self._hub.administration.current.agents
+        return next((each for each in agents if each.name == name), None)
 
     async def disable(self, request: AnyRequest, name: FromPath[str]) -> Response[Any]:
         """Let an agent start no more runs, on all nodes. Raises invalid, not_found."""
@@ -66,7 +129,7 @@ class AgentHandlers(Handlers):
     async def probe(self, name: FromPath[str]) -> Response[Any]:
         """Ask the servers of an agent for their agents, and reconnect to a broken one. No run is started."""
         registered = await self._hub.registry.get_reachable(self._need(name))
-        settings = self._settings().agents.get(registered.info.name)
+        settings = self._port.settings().agents.get(registered.info.name)
         servers = [] if settings is None or settings.target is not None else await _probe_all(settings)
         is_ok = registered.broken is None and all(server["ok"] for server in servers)
         return Response({"ok": is_ok, **self._encode(registered.info.name), "servers": servers})
@@ -87,6 +150,29 @@ class AgentHandlers(Handlers):
         if disabled is not None:
             body["disabled"] = _encode_switch(disabled)
         return body
+
+
+def _etag(agent: StoredAgent) -> str:
+    return f'"{agent.revision}"'
+
+
+def _encode_spec(agent: StoredAgent) -> dict[str, Any]:
+    return {"settings": agent.spec, "changed_by": agent.changed_by, "changed_at": format_time(agent.changed_at)}
+
+
+def _expected_revisions(request: AnyRequest) -> Sequence[int] | None:
+    """Return the revisions that an agent may have. 0 is that of none, -1 any. None = no condition. Raises invalid."""
+    if request.headers.get("if-none-match", "").strip() == "*":  # RFC 9110, 13.1.2
+        return (0,)
+    sent = request.headers.get("if-match")
+    if sent is None:
+        return None
+    if sent.strip() == "*":
+        return (-1,)
+    tags = [tag.strip() for tag in sent.split(",")]
+    if not all(_ETAG.fullmatch(tag) for tag in tags):
+        raise FaultError(FaultCode.INVALID, 'If-Match: expected the ETag of an earlier response, such as "3"')
+    return [int(tag.strip('"')) for tag in tags]
 
 
 def _encode_switch(disabled: DisabledAgent) -> Mapping[str, Any]:

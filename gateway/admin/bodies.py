@@ -13,7 +13,7 @@ from babelgate.gateway.settings.fields import parse_period
 AnyRequest = Request[Any, Any, Any]
 T = TypeVar("T", bound=msgspec.Struct)
 
-_MAX_BODY: Final = 2**20
+MAX_BODY: Final = 2**20
 """Maximum size of a body, in bytes. Chosen: the settings of an agent take about 1 KB."""
 _MAX_GRACE: Final = 30 * 86_400.0
 """Maximum seconds for which the key before a rotation is accepted. Chosen."""
@@ -46,7 +46,7 @@ class Disabling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def read_body(request: AnyRequest, kind: type[T]) -> T:
     """Return the body of a request. A body without members may be missing. Raises invalid."""
-    body = await read_json(request, limit=_MAX_BODY)
+    body = await read_json(request, limit=MAX_BODY)
     try:
         return msgspec.convert({} if body is ABSENT else body, kind)
     except msgspec.ValidationError as error:

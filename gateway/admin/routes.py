@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from litestar import Response, Router, delete, get, post
+from litestar import Response, Router, delete, get, post, put
 
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.canonical import FaultCode, FaultError, Principal
@@ -11,7 +11,10 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.agents import AgentHandlers
 from babelgate.gateway.admin.audit_log import AuditHandlers
 from babelgate.gateway.admin.bodies import AnyRequest
+from babelgate.gateway.admin.configuration import ConfigurationHandlers
 from babelgate.gateway.admin.keys import KeyHandlers
+from babelgate.gateway.admin.ports import GatewayPort
+from babelgate.gateway.admin.usage import UsageHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.auditor import Auditor
@@ -53,9 +56,10 @@ async def _check(request: AnyRequest) -> Response[Any] | None:
     return None
 
 
-def admin_routes(hub: GatewayHub, settings: Callable[[], Settings]) -> Router:
-    """Return the routes of the administration API. `settings` returns the current settings."""
-    keys, agents, audit = KeyHandlers(hub), AgentHandlers(hub, settings), AuditHandlers(hub)
+def admin_routes(hub: GatewayHub, port: GatewayPort) -> Router:
+    """Return the routes of the administration API."""
+    keys, agents, audit = KeyHandlers(hub), AgentHandlers(hub, port), AuditHandlers(hub)
+    configuration, usage = ConfigurationHandlers(port), UsageHandlers(hub)
     key, agent = "/keys/{key_id:str}", "/agents/{name:str}"
     return Router(
         PREFIX,
@@ -67,10 +71,16 @@ def admin_routes(hub: GatewayHub, settings: Callable[[], Settings]) -> Router:
             delete(key, status_code=200)(keys.revoke_key),
             post(f"{key}/rotate", status_code=200)(keys.rotate_key),
             get("/agents")(agents.list_agents),
+            get(agent)(agents.get_agent),
+            put(agent)(agents.put_agent),
+            delete(agent)(agents.delete_agent),
             post(f"{agent}/disable", status_code=200)(agents.disable),
             post(f"{agent}/enable", status_code=200)(agents.enable),
             post(f"{agent}/probe", status_code=200)(agents.probe),
             get("/audit")(audit.list_records),
             get("/audit/verify")(audit.verify),
+            get("/config")(configuration.get_config),
+            post("/reload", status_code=200)(configuration.reload),
+            get("/usage")(usage.get_usage),
         ],
     )

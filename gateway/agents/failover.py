@@ -21,7 +21,7 @@ from babelgate.canonical.event import LossNoted, RunEnded, StateSaved, UpstreamB
 from babelgate.canonical.printable import printable
 from babelgate.canonical.state import ERRED
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.observe import NO_OBSERVER, CallSpan, GatewayObserver
 
 _REASON_LENGTH: Final = 500
 """Maximum length of a reason in the log, in characters."""
@@ -211,6 +211,8 @@ class _FailoverRun:
         self._is_probe = False
         """True if this run is the probe of a half-open circuit breaker."""
         self._failed: FaultError | None = None
+        self._span: CallSpan | None = None
+        """Span of the current attempt; None if the gateway sends no traces."""
 
     def __aiter__(self) -> "_FailoverRun":
         return self
@@ -222,8 +224,10 @@ class _FailoverRun:
                 event = await anext(events)
             except StopAsyncIteration:
                 server.breaker.record_success()
+                self._end_span()
                 raise
             except FaultError as error:
+                self._end_span(error.fault)
                 if _is_failing(error.fault, has_events=self._has_events):
                     server.breaker.record_failure()
                 else:
@@ -241,8 +245,14 @@ class _FailoverRun:
             if isinstance(event, UpstreamBound):
                 event = event.replace(ids={**event.ids, "server": server.url})
             elif isinstance(event, RunEnded) and event.status in ERRED:
-                self._log_failure(server, event.fault or Fault(code=FaultCode.AGENT_FAILED, message="no reason given"))
+                fault = event.fault or Fault(code=FaultCode.AGENT_FAILED, message="no reason given")
+                self._log_failure(server, fault)
+                self._end_span(fault)
             return event
+
+    def _end_span(self, fault: Fault | None = None) -> None:
+        if self._span is not None:
+            self._span.end(None, None if fault is None else str(fault.code))
 
     def _log_failure(self, server: FailoverServer, fault: Fault) -> None:
         call, details = self._call, fault.details
@@ -279,6 +289,8 @@ class _FailoverRun:
                 if self._failed is not None and server is not self._server:
                     self._observer.note_failover(self._call.agent)
                 self._is_probe = server.breaker.state == "probing"
+                if self._observer.traces is not None:
+                    self._span = self._observer.traces.start_call(self._call.agent, server.protocol, server.url)
                 self._server, self._events = server, run(self._call)
         return self._server, self._events
 
@@ -297,6 +309,7 @@ class _FailoverRun:
     async def aclose(self) -> None:
         if self._events is not None:
             await self._events.aclose()
+        self._end_span()
         if self._server is not None and self._is_probe:
             self._server.breaker.release_probe()
 

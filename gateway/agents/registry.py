@@ -263,6 +263,14 @@ class Registry:
         for agent in self.all_agents():
             await close_agent(agent)
 
+    async def close_others(self, other: "Registry") -> None:
+        """Close the agents that another registry does not have."""
+        await self.stop_detections()
+        used_ids = {id(agent) for agent in other.all_agents()}
+        for agent in self.active_agents():
+            if id(agent) not in used_ids:
+                await close_agent(agent)
+
     async def stop_detections(self) -> None:
         """Cancel the detections and descriptions that are running."""
         tasks = [*self._detections.values(), *self._describing]

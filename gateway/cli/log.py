@@ -100,14 +100,16 @@ class BufferedHandler(logging.StreamHandler[TextIO]):
                 self._lines.clear()
 
 
-def set_up_logging(level: str, *, buffered: bool = True, is_json: bool = False, node: str | None = None) -> None:
+def set_up_logging(
+    level: str, *, buffered: bool = True, is_json: bool = False, node: str | None = None, is_traced: bool = False
+) -> None:
     """Log the gateway's own lines at this level, and the warnings of libraries. Without `buffered` no thread is needed.
     The last call determines the level.
 
-    With `is_json` each line is a JSON object, with the `node` if it is set.
+    With `is_json` each line is a JSON object, with the `node` if it is set, and with the current span if `is_traced`.
     """
     handler = BufferedHandler(sys.stderr) if buffered else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(node) if is_json else LineFormatter(_TEXT))
+    handler.setFormatter(JsonFormatter(node, is_traced=is_traced) if is_json else LineFormatter(_TEXT))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if level == "debug" else logging.WARNING)
     log.setLevel(level.upper())
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in _CALLERS)

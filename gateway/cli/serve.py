@@ -128,7 +128,9 @@ def serve_until_stopped(
         listener = sockets.enter_context(bind(settings.host, settings.port, shared=settings.workers > 1))
         has_metrics = settings.telemetry.metrics.listen is not None
         metrics_listener = sockets.enter_context(bind_metrics(settings)) if has_metrics else None
-        set_up_logging(settings.log_level, is_json=settings.log_format == "json", node=node_name(settings))
+        is_traced = settings.telemetry.traces is not None
+        is_json = settings.log_format == "json"
+        set_up_logging(settings.log_level, is_json=is_json, node=node_name(settings), is_traced=is_traced)
         raise_open_files()
         telemetry = Telemetry(settings, metrics_listener)
         runner = asyncio.Runner(loop_factory=new_event_loop)
@@ -148,6 +150,8 @@ def serve_until_stopped(
         except BaseException:
             runner.close()
             raise
+        finally:
+            telemetry.close()
 
 
 def leave() -> NoReturn:
@@ -251,13 +255,11 @@ async def open_gateway(
         raise CliError(f"no agent works: {'; '.join(broken)}")
     for line in broken:
         log.warning("broken agent %s", line)
-    if reloading is None:
-        generations = Generations(settings, registry)
-    else:
-        spread = _reload_workers if settings.workers > 1 else None
-        load, loaded = reloading.source.load, reloading.loaded
-        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread)
-        generations.on_change(_apply_log_level)
+    try:
+        generations = _make_generations(settings, registry, reloading, observer)
+    except CliError:
+        await registry.aclose()
+        raise
     try:
         hub = _open_hub(generations, observer)
         await _start(hub, settings)
@@ -270,6 +272,22 @@ async def open_gateway(
         with suppress(TimeoutError):  # an agent's server may not let its connections close
             async with asyncio.timeout(_CLOSE_GRACE if stop is None else min(_CLOSE_GRACE, stop.remaining())):
                 await generations.aclose()
+
+
+def _make_generations(
+    settings: Settings, registry: Registry, reloading: "Reloading | None", observer: GatewayObserver
+) -> Generations:
+    try:
+        if reloading is None:
+            return Generations(settings, registry, observer=observer)
+        spread = _reload_workers if settings.workers > 1 else None
+        load, loaded = reloading.source.load, reloading.loaded
+        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread, observer=observer)
+    except FaultError as error:  # a secret that cannot sign
+        raise CliError(error.fault.message, code=USAGE) from None
+    generations.on_change(_apply_log_level)
+    generations.find_sources = lambda: reloading.source.sources
+    return generations
 
 
 def _reload_workers() -> None:

@@ -16,6 +16,7 @@ from litestar.plugins.core import MsgspecDIPlugin
 from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
+from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.canonical import Cron, Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.policy import Policy
@@ -85,6 +86,8 @@ async def _submit_cron(
 ) -> None:
     """Submit a run of a cron through the guard, with the rights of the caller who changed it last. Raises the faults of
     `submit`."""
+    if hub.observer.traces is not None:
+        hub.observer.traces.leave()  # that of the request which has created or changed a cron
     principal = cron.principal or Principal.of_owner(owner)
     await submit(GuardedHub(hub, policy, protocol), principal, cron, run_id)
 
@@ -122,19 +125,15 @@ def create_app(
 
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
-    policy, auditor = generations.policy, hub.auditor
+    policy, auditor, port = generations.policy, hub.auditor, generations.admin_port()
     hubs = {adapter.name: GuardedHub(hub, policy, adapter.name) for adapter in ADAPTERS}
     own_hub = GuardedHub(hub, policy, "")
-
-    def settings() -> Settings:
-        return generations.current.settings
 
     def can_discover(principal: Principal, agent: str, path: str) -> bool:
         adapter = _adapter_of(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    own_routes = (*_gateway_routes(hub, own_hub), *grants.routes(own_hub))
-    handlers: list[Any] = [*own_routes, admin_routes(hub, settings)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), admin_routes(hub, port)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(
@@ -146,7 +145,7 @@ def create_app(
         instance=lambda: hub.instance,
         streams=generations.streams,
         auditor=auditor,
-        state={GATE: AdminGate(settings, policy, auditor)},
+        state={GATE: AdminGate(port.settings, policy, auditor)},
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
     )
@@ -232,6 +231,7 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 
 def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
+    note_failure(request.scope, str(fault.code))
     adapter = _adapter_of(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)

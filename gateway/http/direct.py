@@ -30,6 +30,8 @@ class _Plain(NamedTuple):
     """Names of the path parameters, in order."""
     arguments: tuple[str, ...]
     """Names of the path parameters that the function accepts."""
+    template: str
+    """Path of the route, with the names of its parameters."""
     before: Callable[[AnyRequest], Awaitable[Response[Any] | None]] | None
     """Hook that is called first. If it returns a response, the handler is skipped."""
 
@@ -87,7 +89,8 @@ class DirectApp(Litestar):
             await asgi(scope, receive, send)
 
     def _find(self, scope: Any) -> _Plain | None:
-        """Return the plain handler of a request, if there is one, and store the path parameters in the scope."""
+        """Return the plain handler of a request, if there is one, and store the path parameters and their path in the
+        scope."""
         if scope.get("root_path") or not _has_legal_host(scope):
             return None
         node, values = self._paths, list[str]()
@@ -102,6 +105,7 @@ class DirectApp(Litestar):
         plain = node.handlers.get(scope["method"])
         if plain is not None:
             scope["path_params"] = dict(zip(plain.names, values, strict=True))
+            scope["path_template"] = plain.template
         return plain
 
 
@@ -194,4 +198,5 @@ def _plain(handler: Any, route: HTTPRoute) -> _Plain | None:
     )
     if any(features):
         return None
-    return _Plain(handler, tuple(part.name for part in parameters), tuple(arguments), handler.resolve_before_request())
+    names = tuple(part.name for part in parameters)
+    return _Plain(handler, names, tuple(arguments), route.path_format, handler.resolve_before_request())

@@ -7,15 +7,17 @@ reference by one assignment. Requests and runs that have begun keep what they ha
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
-from babelgate.canonical import Agent, Principal
+from babelgate.canonical import Agent, FaultError, Principal
 from babelgate.canonical.principal import Operation
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.admin.agent_specs import merge_agents, resolve_spec
 from babelgate.gateway.admin.key_ring import KeyRing
+from babelgate.gateway.admin.ports import GatewayPort
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
@@ -23,11 +25,12 @@ from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
-from babelgate.gateway.observe import NO_OBSERVER
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
-from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.model import AgentSettings, Settings
+from babelgate.gateway.storage.administration import Administration
 
 log = logging.getLogger("babelgate.reload")
 
@@ -110,6 +113,7 @@ class Generations:
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
         spread: Callable[[], object] | None = None,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create the first generation.
 
@@ -132,8 +136,15 @@ class Generations:
         self._retired: dict[int, Agent] = {}
         """Agents of earlier generations whose runs may not have ended, by the `id` of the object."""
         self._retirements = Tasks()
+        self._refreshes = Tasks()
         self._hub: GatewayHub | None = None
-        self.observer = NO_OBSERVER
+        self._configured = self._loaded
+        """Settings as they were read last, without the agents of the administration API."""
+        self._added: dict[str, AgentSettings] = {}
+        """Agents of the administration API."""
+        self.find_sources: Callable[[], Mapping[str, str]] = dict
+        """Function that returns the source of each setting that has no default value, by its key."""
+        self.observer = observer
         """Receiver of reports for metrics."""
         self.reloaded_at = time.time()
         """Time of the last successful reload, or of the start, in seconds since 1970."""
@@ -149,14 +160,53 @@ class Generations:
 
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
-        self._hub, self.observer = hub, hub.observer
+        self._hub = hub
         self.key_ring.follow(hub.administration, hub.journal)
-        self.observer.note_reload(is_ok=True)
+        hub.before_recovery = self.refresh_agents
+        hub.administration.add_listener(self._follow_agents)
+        self.observer.note_reload(0)
         self._show_config(hub)
 
     def _show_config(self, hub: GatewayHub) -> None:
         if hub.cluster is not None:
             hub.show_config(compute_digest(self._loaded))
+
+    def admin_port(self) -> GatewayPort:
+        """Return what the administration API needs."""
+        return GatewayPort(
+            settings=lambda: self.current.settings,
+            sources=lambda: self.find_sources(),
+            reload=self._reload_for_admin,
+            refresh_agents=self.refresh_agents,
+            added_agents=lambda: frozenset(self._added) - frozenset(self._configured.agents),
+        )
+
+    async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
+        return asdict(await self.reload(everywhere=True))
+
+    def _follow_agents(self, administration: Administration) -> None:
+        """Apply changes of agents by other nodes."""
+        if self._hub is not None and self._hub.instance and self._resolve(administration) != self._added:
+            self._refreshes.spawn(self.refresh_agents(), "change of agents")
+
+    async def refresh_agents(self) -> None:
+        """Apply the agents of the administration API, if they have changed."""
+        assert self._hub is not None
+        async with self._reloading:
+            added = self._resolve(self._hub.administration.current)
+            if added != self._added:
+                self._added = added
+                self._report(await self._apply(self._configured))
+
+    def _resolve(self, administration: Administration) -> dict[str, AgentSettings]:
+        """Return the agents of the administration API. Those that are not valid here are left out."""
+        agents: dict[str, AgentSettings] = {}
+        for each in administration.agents:
+            try:
+                agents[each.name] = resolve_spec(each.spec, self._configured.admin)
+            except FaultError as error:
+                log.error("agent of the administration API not used agent=%s error=%s", each.name, error)
+        return agents if self._configured.admin.agents else {}
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
@@ -195,16 +245,22 @@ class Generations:
             return report
 
     async def _apply(self, settings: Settings) -> ReloadReport:
+        configured = settings
+        if self._added:
+            settings = settings.model_copy(update={"agents": merge_agents(settings.agents, self._added)})
         before, changes = self.current, [*find_changes(self._loaded, settings)]
         earlier = before.hub.registry
         registry = await connect(settings, patience=connect_patience(len(settings.agents)), previous=earlier)
         usable = without_restart(before.settings, settings)
-        after = self._make(usable, registry, before)
+        try:
+            after = self._make(usable, registry, before)
+        except FaultError as error:  # a secret that cannot sign
+            await registry.close_others(earlier)
+            return ReloadReport(mistakes=(error.fault.message,))
         if self._hub is not None:
             self._hub.attach(registry)
-        self.current = after
-        # No await up to here since `current` was read: no request has seen parts of both generations.
-        self._loaded = without_restart(self._loaded, settings)
+        self.current = after  # everything that follows is without await: nobody sees a part of the reload
+        self._configured, self._loaded = configured, without_restart(self._loaded, settings)
         self.reloaded_at = time.time()
         if self._hub is not None:
             self._hub.handle_reload()
@@ -225,7 +281,12 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(settings, self.key_ring, previous=None if before is None else before.front.verifier)
+        verifier = Verifier(
+            settings,
+            self.key_ring,
+            previous=None if before is None else before.front.verifier,
+            observer=self.observer,
+        )
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,
@@ -255,7 +316,9 @@ class Generations:
             log.info(
                 "configuration reloaded applied=%d needs_restart=%d", len(report.applied), len(report.needs_restart)
             )
-        self.observer.note_reload(is_ok=report.is_ok)
+        self.observer.note_reload(len(report.mistakes))
+        if self._hub is not None:
+            self._hub.auditor.note_reload(report.applied, report.mistakes)
 
     # Agents of earlier generations
 
@@ -281,6 +344,7 @@ class Generations:
 
     async def aclose(self) -> None:
         """Close the agents of all generations, and end the fetches of keys."""
+        await self._refreshes.stop()
         await self._retirements.stop()
         retired, self._retired = [*self._retired.values()], {}
         self.current.hub.registry.forget_removed(retired)

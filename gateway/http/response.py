@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
+from babelgate.adapters.kit.server.tracing import TRACER
 from babelgate.adapters.kit.server.websocket import GOING_AWAY
 from babelgate.canonical import Principal
 from babelgate.gateway.background import Tasks
@@ -14,7 +15,14 @@ from babelgate.gateway.exchange import SCOPE_KEY, ActOrigin
 from babelgate.gateway.http.expiry import CredentialTimer, OpenStreams
 from babelgate.gateway.http.operations import Operations, find_protocol
 from babelgate.gateway.http.verifier import ANONYMOUS
-from babelgate.gateway.observe import REQUEST, GatewayObserver, RequestContext, parse_traceparent
+from babelgate.gateway.observe import (
+    REQUEST,
+    GatewayObserver,
+    GatewayTraces,
+    RequestContext,
+    RequestSpan,
+    parse_traceparent,
+)
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,6 +31,14 @@ log = logging.getLogger("babelgate.request")
 
 _CLOSING: Final = Tasks()
 """Tasks that close WebSockets."""
+_PROBES: Final = frozenset({"/healthz", "/readyz"})
+"""Paths that are not traced: an orchestrator calls them every few seconds."""
+_ID_ATTRIBUTES: Final = {
+    "thread": "gen_ai.conversation.id",
+    "task": "babelgate.task.id",
+    "run": "babelgate.run.id",
+}
+"""Attributes of a request's span, by the kind of the id."""
 _IDS: Final = {b"babelgate-thread": "thread", b"babelgate-task": "task", b"babelgate-run": "run"}
 
 
@@ -70,6 +86,8 @@ class ResponseWrapper:
         """Function that ends the open stream; None if the response is no stream."""
         self._close_reason = "The credential has expired."
         self._expiry: CredentialTimer | None = None
+        self.span: RequestSpan | None = None
+        """Span of the request, if the gateway sends traces. It starts when the caller is known."""
         self._began = time.perf_counter()
         self._status = 0
         self._ids: dict[str, str] = {}
@@ -125,6 +143,16 @@ class ResponseWrapper:
     def _response_headers(self) -> list[tuple[bytes, bytes]]:
         """Return the headers that every response has."""
         return [*self._headers, (b"x-request-id", self.request_id.encode())] if self.request_id else self._headers
+
+    @property
+    def has_agent_prefix(self) -> bool:
+        """True if the path names an agent before the path of the protocol."""
+        return self._path.startswith("/agent/")
+
+    @property
+    def start_time(self) -> int:
+        """Time at which the request began, in nanoseconds since 1970, UTC."""
+        return time.time_ns() - round(self.seconds * 1e9)
 
     @property
     def seconds(self) -> float:
@@ -214,6 +242,7 @@ class RequestReports:
         self.has_context = has_context
         """True if log lines name the request during which they were written."""
         self._observer = observer
+        self._traces = observer.traces
         self._operations = Operations()
 
     def begin(self, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
@@ -226,11 +255,45 @@ class RequestReports:
             context.trace_id, context.span_id = ids
         REQUEST.set(context)
 
-    def note_caller(self, answer: ResponseWrapper, caller: Principal, agent: str | None) -> None:
-        """Add the caller to the context. `agent` is the agent in the path, if there is one."""
+    def note_caller(
+        self, answer: ResponseWrapper, caller: Principal, agent: str | None, headers: Mapping[bytes, bytes]
+    ) -> None:
+        """Start the span of the request, and add the caller to the context. `agent` is the agent in the path, if there
+        is one."""
+        if self._traces is not None and answer.scope["path"] not in _PROBES:
+            self._start_span(self._traces, answer, headers, is_trusted=caller.subject != ANONYMOUS.subject)
         if (context := answer.context) is not None:
             context.owner, context.subject, context.agent = caller.owner, caller.subject, agent
+            context.credential = caller.credential_id
             context.protocol = find_protocol(answer.scope["path"])
+
+    @staticmethod
+    def _start_span(
+        traces: GatewayTraces, answer: ResponseWrapper, headers: Mapping[bytes, bytes], *, is_trusted: bool
+    ) -> None:
+        span = traces.start_request(answer.method, headers, answer.start_time, is_trusted=is_trusted)
+        answer.span = answer.scope["state"][TRACER] = span
+        if (context := answer.context) is not None:
+            context.trace_id, context.span_id = span.ids
+
+    def _end_span(self, traces: GatewayTraces, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
+        """End the span of a request. A request that was refused gets one, too."""
+        if answer.span is None:
+            self._start_span(traces, answer, headers, is_trusted=False)
+        assert answer.span is not None
+        protocol, operation = self._operations.find(answer.scope)
+        attributes = {"babelgate.protocol": protocol, "babelgate.operation": operation}
+        attributes |= {_ID_ATTRIBUTES[name]: value for name, value in answer.ids.items()}
+        if protocol == "a2a" and "task" in answer.ids:
+            attributes["a2a.task.id"] = answer.ids["task"]
+        route = answer.scope.get("path_template") or ""
+        if route and answer.has_agent_prefix:
+            route = f"/agent/{{agent}}{route}"
+        answer.span.end(route, answer.status, attributes)
+
+    def note_auth(self, method: str, result: str) -> None:
+        """Report a check of the caller's credential."""
+        self._observer.note_auth(method, result)
 
     def note_stream(self, answer: ResponseWrapper) -> None:
         """Report that the response is a stream."""
@@ -238,8 +301,10 @@ class RequestReports:
             answer.stream_of, _ = self._operations.find(answer.scope)
             self._observer.note_stream_opened(answer.stream_of)
 
-    def end(self, answer: ResponseWrapper) -> None:
+    def end(self, answer: ResponseWrapper, headers: Mapping[bytes, bytes]) -> None:
         """Report the end of a request."""
+        if self._traces is not None and answer.scope["path"] not in _PROBES:
+            self._end_span(self._traces, answer, headers)
         if self._observer.is_active:
             protocol, operation = self._operations.find(answer.scope)
             is_stream = answer.stream_of is not None

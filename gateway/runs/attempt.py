@@ -15,6 +15,7 @@ from babelgate.canonical.event import Event, MessageStarted, PartDelta, Record, 
 from babelgate.canonical.replay import Diverged, ReplayCursor, agent_records
 from babelgate.canonical.state import RunStatus
 from babelgate.gateway.ids import new_id
+from babelgate.gateway.runs.attempt_trace import AttemptTrace
 from babelgate.gateway.runs.event_check import AnyEvent, EventValidator
 from babelgate.gateway.runs.lifecycle import StartedRun
 
@@ -48,6 +49,8 @@ class AttemptFilter:
 
         `limit` is the maximum size of one event, and `output_limit` that of all events of the run, as JSON in bytes.
         """
+        self.trace: AttemptTrace | None = None
+        """Trace of the attempt, if it is sampled. It gets every new event, or all but deltas."""
         self._start = start
         self._limit = limit
         self._output_limit = output_limit
@@ -82,7 +85,7 @@ class AttemptFilter:
 
         This is the fast path for most events of a long answer.
         """
-        if self._cursor is not None:
+        if self._cursor is not None or (self.trace is not None and self.trace.takes_text):
             return None
         return self._validator.add_text(self._rename_message(event) if self._names else event)
 
@@ -139,6 +142,8 @@ class AttemptFilter:
             event = self._rename_message(event)
         recorded = self._validator.record(event)
         if recorded is not None:
+            if self.trace is not None:
+                self.trace.note(recorded[0])
             yield recorded
 
     def _rename_message(self, event: AnyEvent) -> AnyEvent:

@@ -19,6 +19,7 @@ from babelgate.gateway.observe import NO_OBSERVER, REQUEST, RUN, RunContext
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs.attempt import AttemptFilter, Entry, Past
+from babelgate.gateway.runs.attempt_trace import trace_attempt
 from babelgate.gateway.runs.event_check import EventValidator
 from babelgate.gateway.runs.invocation import Invocations
 from babelgate.gateway.runs.lifecycle import Later, Moved, RunOutcome, StartedRun
@@ -244,14 +245,15 @@ class Engine:
             seconds = registered.timeout.total or pump.rules.timeout
             pump.timer = asyncio.get_running_loop().call_later(seconds, self._expire, pump, seconds)
         call = await self._invocations.make(start, registered.info)
-        if past is not None and past.reattached:
-            events = cast("Reattachable", registered.agent).reattach(call)
-        else:
-            events = registered.agent.run(call)
-        try:
-            await pump.take(attempt, events)
-        finally:
-            await close_events(events, detach=pump.detached)
+        with trace_attempt(self._reports.traces, attempt, call, registered.info):
+            if past is not None and past.reattached:
+                events = cast("Reattachable", registered.agent).reattach(call)
+            else:
+                events = registered.agent.run(call)
+            try:
+                await pump.take(attempt, events)
+            finally:
+                await close_events(events, detach=pump.detached)
         return registered
 
     async def _take_up(self, pump: Pump, past: Past) -> RegisteredAgent:

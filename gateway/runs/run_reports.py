@@ -53,6 +53,8 @@ class RunReports:
     def __init__(self, observer: GatewayObserver) -> None:
         self._observer = observer
         self._is_active = observer.is_active
+        self.traces = observer.traces
+        """Source of spans; None if the gateway sends no traces."""
         self._tasks: dict[tuple[int, str], tuple[str, str]] = {}
         """Agents and protocols of tasks whose creation was committed here, by key of the thread and task id."""
         self._runs: dict[tuple[int, str], _Tracked] = {}

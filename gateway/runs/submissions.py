@@ -16,6 +16,7 @@ from babelgate.canonical.message import Message
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.thread import Run, Task
 from babelgate.gateway.ids import new_id
+from babelgate.gateway.observe import GatewayTraces
 from babelgate.gateway.outbound import CheckUrl
 from babelgate.gateway.registered_agent import RegisteredAgent
 from babelgate.gateway.runs import submission as command
@@ -41,6 +42,7 @@ UNLIMITED: Final[Mapping[str, str]] = {
     "uploaded": "a number",
     "checkpoint": "an id that is looked up",
     "headers": "limited by the server",
+    "trace": "set by the hub",
     "assistant": "a name that was looked up",
     "extra": "members of the request, whose body is limited",
 }
@@ -79,6 +81,7 @@ class Submissions:
         limits: Callable[[], Limits],
         check_accepting: Callable[[], None],
         check_enabled: Callable[[str], None],
+        traces: GatewayTraces | None = None,
     ) -> None:
         """Create the commands.
 
@@ -99,6 +102,7 @@ class Submissions:
         self._limits = limits
         self._check_accepting = check_accepting
         self._check_enabled = check_enabled
+        self._traces = traces
 
     async def submit(self, owner: str, submission: Submission) -> Receipt:
         """Implement `babelgate.canonical.hub.Hub.submit`. Raises invalid, shutting_down, unavailable."""
@@ -204,9 +208,12 @@ class Submissions:
             return None
 
     async def _store_input(self, registered: RegisteredAgent | None, run_input: RunInput) -> RunInput:
-        """Return the input as the log keeps it: files in the store, and only the headers that the agent may get."""
+        """Return the input as the log keeps it: files in the store, only the headers that the agent may get, and the
+        context of the current trace."""
         headers = _forwarded_headers(registered, run_input.headers)
-        return run_input.replace(headers=headers, messages=await keep_messages(self._blobs, run_input.messages))
+        trace: Mapping[str, str] = {} if self._traces is None else self._traces.read_context()
+        messages = await keep_messages(self._blobs, run_input.messages)
+        return run_input.replace(headers=headers, trace=trace, messages=messages)
 
     async def _await_dispatch(
         self, owner: str, agent: str, webhook: Webhook | None, is_reserved: bool, commit: "asyncio.Future[Submitted]"

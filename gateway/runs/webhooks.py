@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from typing import Concatenate, Final, ParamSpec
@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 
 from babelgate.adapters.kit.adapter import WebhookWriter
 from babelgate.adapters.kit.server.encoding import LargeJson, as_bytes
-from babelgate.canonical.event import Record, TaskChanged
+from babelgate.canonical.event import Record, RunCreated, TaskChanged
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.hub import Scope, Webhook
 from babelgate.canonical.state import TERMINAL
@@ -98,6 +98,8 @@ class _Delivery:
     """Number of unforeseen errors since the last delivery."""
     is_offline: bool = False
     """True if the database could not be read."""
+    trace: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Context of the trace of the newest run."""
     is_outdated: bool = False
     """True if the row may have changed since the asyncio task read it."""
 
@@ -319,6 +321,8 @@ class Deliverer:
         async with aclosing(self._reads.follow(due.owner, *where, inline=True)) as batches:
             async for records in batches:
                 for record in records:
+                    if isinstance(record.event, RunCreated):
+                        delivery.trace = record.event.trace
                     pause = await self._deliver_record(delivery, due, writer, record)
                     if pause is not None:
                         return pause
@@ -342,7 +346,8 @@ class Deliverer:
         for number, body in enumerate(bodies[accepted:], accepted):
             if not await self._is_mine(due):
                 return _OVER
-            failure = await self._post(due, writer.headers(), body, f"{record.seq}.{number}")
+            headers = writer.headers()
+            failure = await self._post_traced(delivery, due, headers, body, f"{record.seq}.{number}")
             outcome = "delivered" if failure is None else "gone" if failure.is_gone else "failed"
             self._observer.note_webhook_post(outcome)
             if failure is not None:
@@ -358,6 +363,20 @@ class Deliverer:
                 return _OVER
             due.delivered_seq, delivery.next_try = reached, None
         return _OVER if done else None
+
+    async def _post_traced(
+        self, delivery: _Delivery, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str
+    ) -> _Failure | None:
+        """Post a body once, in the trace of the newest run. Return the failure, if any."""
+        if self._observer.traces is None:
+            return await self._post(due, headers, body, place)
+        span = self._observer.traces.start_post(delivery.trace, due.webhook.url)
+        failure: _Failure | None = None
+        try:
+            failure = await self._post(due, {**headers, **span.headers}, body, place)
+            return failure
+        finally:
+            span.end(None, None if failure is None else "webhook_failed")
 
     async def _post(self, due: Due, headers: Mapping[str, str], body: bytes | LargeJson, place: str) -> _Failure | None:
         """Post a body once, and return the failure, if any. `place` identifies the body within the webhook."""

@@ -1,6 +1,6 @@
 """Settings of the administration API."""
 
-from babelgate.gateway.settings.fields import Networks, SettingsSection
+from babelgate.gateway.settings.fields import Networks, SettingsSection, Strings
 
 
 class AdminSettings(SettingsSection):
@@ -10,3 +10,5 @@ class AdminSettings(SettingsSection):
     """True if agents can be created and changed over the administration API. Their URLs must be in `agent_networks`."""
     agent_networks: Networks = ()
     """Addresses and networks in which such an agent's server must be, such as `10.0.0.0/8`."""
+    agent_secrets: Strings = ()
+    """Names of the environment variables to which the headers of such an agent may refer."""

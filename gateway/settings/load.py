@@ -68,6 +68,25 @@ def advise(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> 
     return [f"{place.of(loc)}: {text}" for loc, text in find_doubts(load(path, flags), merged)]
 
 
+def find_sources(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Return the source of each setting that has no default value, by its key: a flag, a variable, or the file.
+
+    Raises ConfigError as `load` does.
+    """
+    merged, place = _read(path, flags)
+    return {".".join(loc): place.of(loc) for loc in _leaves(merged, ())}
+
+
+def _leaves(value: object, loc: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the location of each value that is no section. An owner of keys, an issuer and an agent are values."""
+    is_value = len(loc) > (1 if loc[:1] in (("agents",), ("keys",), ("issuers",)) else 4)
+    if isinstance(value, dict) and not is_value:
+        for name, each in cast("JsonObject", value).items():
+            yield from _leaves(each, (*loc, str(name)))
+    else:
+        yield loc
+
+
 def check_files(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> None:
     """Raise ConfigError with a line for each missing file of an agent."""
     place = _read(path, flags)[1]

@@ -49,6 +49,7 @@ from babelgate.gateway.settings.fields import (
     Size,
     parse_list,
 )
+from babelgate.gateway.settings.traces import TraceProtocol
 
 _PASSWORD: Final = re.compile(r"(?<=password=)[^&]*")
 """Password in the query of a database URL."""
@@ -362,6 +363,12 @@ class TelemetrySettings(SettingsSection):
     """Measurements of the gateway itself."""
 
     metrics: MetricsSettings = MetricsSettings()
+    traces: TraceProtocol = None
+    """Protocol by which the gateway sends traces: `otlp` over HTTP, as the variables of OpenTelemetry say
+    (`OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_TRACES_SAMPLER`…). By default it sends none. Needs `babelgate[otel]`."""
+    content: bool = False
+    """True if traces contain messages and the data of tools, up to 8 KiB each. Questions that ask for credentials are
+    never in traces."""
 
 
 class Settings(BaseSettings):

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -13,7 +13,7 @@ from babelgate.canonical.fault import FaultError
 from babelgate.canonical.principal import Operation
 from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.exchange import ActOrigin, current_origin
-from babelgate.gateway.storage.audit import Act, ActTarget, record_all
+from babelgate.gateway.storage.audit import Act, ActTarget, record_all, with_origin
 from babelgate.gateway.storage.journal import Journal
 
 log = logging.getLogger("babelgate.admin")
@@ -35,6 +35,9 @@ class Auditor:
 
     def note_failed_login(self, reason: str) -> None:
         """Note that the credential of the current request was refused, or that it has none."""
+
+    def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
+        """Note that the configuration was read again. `applied` are the keys of changed settings."""
 
 
 NO_AUDITOR: Final = Auditor()
@@ -61,6 +64,11 @@ class CountingAuditor(Auditor):
     def note_failed_login(self, reason: str) -> None:
         self._count(Act(action="login", target=ActTarget("gateway"), outcome="deny", reason=reason, origin=_origin()))
 
+    def note_reload(self, applied: Sequence[str], mistakes: Sequence[str]) -> None:
+        outcome, reason = ("error", "; ".join(mistakes)) if mistakes else ("allow", ", ".join(applied))
+        act = Act(action="settings.reload", target=ActTarget("settings"), outcome=outcome, reason=reason)
+        self._tasks.spawn(self._record([with_origin(act)]), "audit of a reload")
+
     def _count(self, act: Act) -> None:
         if act not in self._counts and len(self._counts) >= _MAX_COUNTED:
             target, origin = ActTarget("gateway"), ActOrigin()
@@ -78,11 +86,15 @@ class CountingAuditor(Auditor):
         """Record what was counted up to now."""
         counts, self._counts = self._counts, {}
         acts = [msgspec.structs.replace(act, count=count) for act, count in counts.items()]
+        if acts:
+            await self._record(acts)
+
+    async def _record(self, acts: Sequence[Act]) -> None:
         try:
-            if acts:
-                await self._journal.write(record_all, acts)
+            await self._journal.write(record_all, acts)
         except FaultError as error:
-            log.warning("refusals not recorded in the audit log count=%d error=%s", sum(counts.values()), error)
+            count = sum(act.count for act in acts)
+            log.warning("acts not recorded in the audit log count=%d error=%s", count, error)
 
     async def stop(self, seconds: float = STOPPING) -> None:
         """Record what was counted up to now."""

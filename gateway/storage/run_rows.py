@@ -1,12 +1,17 @@
-"""Rows of runs: the number of crashes, and the ids of the upstream."""
+"""Rows of runs: the number of crashes, the ids of the upstream, and the use of a period."""
 
-from sqlalchemy import Connection, select, update
+from typing import Final
+
+from sqlalchemy import Connection, select, tuple_, update
 
 from babelgate.canonical.thread import Run
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import RunRow
 from babelgate.gateway.storage.transaction import Transaction
+
+_PAGE: Final = 2000
+"""Number of rows that one query for the use of the gateway reads. Chosen: a few milliseconds."""
 
 
 def count_crashes(tx: Transaction, owner: str, run_id: str, pk: int, crashes: int) -> None:
@@ -26,3 +31,19 @@ def bound_runs(connection: Connection, pk: int, agent: str) -> list[Run]:
         select(run.c.body).where(run.c.thread_pk == pk, run.c.agent == agent).order_by(run.c.first_seq.desc()).limit(20)
     )
     return [decode_row(Run, body) for (body,) in reversed(connection.execute(newest).all())]
+
+
+def read_used_runs(
+    connection: Connection, after: tuple[str, str], since: int, until: int
+) -> tuple[list[tuple[str, Run]], tuple[str, str] | None]:
+    """Return the runs that were created in a period, each with its owner, and where the next page begins.
+
+    A page reads a limited number of rows of any time. `after` is the owner and id of the last row that was read. The
+    next page begins at None after the last one. Times are in microseconds since 1970.
+    """
+    run = table_of(RunRow)
+    key = tuple_(run.c.owner, run.c.run_id)
+    selected = select(run.c.owner, run.c.run_id, run.c.created_at, run.c.body).where(key > after)
+    rows = connection.execute(selected.order_by(run.c.owner, run.c.run_id).limit(_PAGE)).all()
+    found = [(row.owner, decode_row(Run, row.body)) for row in rows if since <= row.created_at < until]
+    return found, (rows[-1].owner, rows[-1].run_id) if len(rows) == _PAGE else None

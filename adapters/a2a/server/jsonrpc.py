@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from litestar import Request, Response, post
 from litestar.params import FromPath
@@ -27,28 +27,17 @@ from babelgate.adapters.kit.server.jsonrpc import (
 )
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.kit.server.sse import LargeFrame, event_stream, frame, frame_of, frames, pieces_of
+from babelgate.adapters.kit.server.tracing import find_tracer, note_failure
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
 from . import card, operation, push
 from .call import Answer, Call, Operation, Stream, check_version, make_call, requested_version
+from .trace import METHODS_1_0, describe
 
 PING: Final = 15.0
 """Seconds between the heartbeats of a stream."""
 
-METHODS_1_0: Final[dict[str, Operation]] = {
-    "SendMessage": operation.send,
-    "SendStreamingMessage": operation.stream,
-    "GetTask": operation.get,
-    "ListTasks": operation.list_tasks,
-    "CancelTask": operation.cancel,
-    "SubscribeToTask": operation.subscribe,
-    "CreateTaskPushNotificationConfig": push.create,
-    "GetTaskPushNotificationConfig": push.get,
-    "ListTaskPushNotificationConfigs": push.list_configs,
-    "DeleteTaskPushNotificationConfig": push.delete,
-    "GetExtendedAgentCard": card.get_extended_card,
-}
 METHODS_0_3: Final[dict[str, Operation]] = {
     "message/send": operation.send,
     "message/stream": operation.stream,
@@ -139,6 +128,19 @@ def _frame_all(reply: JsonRpcReply, head: bytes, events: Sequence[bytes | LargeJ
             yield frame_of(LargeJson(envelope(reply.id, result=event.value)))
 
 
+def trace_operation(request: Request[Any, Any, Any], body: object) -> None:
+    """Start the span of the method that a request calls, if the request is traced."""
+    tracer = find_tracer(request)
+    if tracer is None or not isinstance(body, dict):
+        return
+    message = cast("JsonObject", body)
+    method, params = message.get("method"), message.get("params")
+    operate = METHODS_1_0.get(str(method)) or METHODS_0_3.get(str(method))
+    if operate is not None:
+        version = "1.0" if method in METHODS_1_0 else "0.3"
+        tracer.start_operation(describe(operate, version, params), {})
+
+
 def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
     @post("/a2a/{agent:str}", status_code=200)
     async def call(request: Request[Any, Any, Any], agent: FromPath[str]) -> Response[Any]:
@@ -150,11 +152,13 @@ def routes(hub: Hub, lines: FanoutCache) -> Sequence[ControllerRouterHandler]:
                 raise
             return _error(JsonRpcReply(code=PARSE_ERROR), error.fault, context.version)
         note_method(request, body, METHODS)
+        trace_operation(request, body)
         reply = await dispatch(None if body is ABSENT else body, METHODS, context)
         if reply is None:
             # JSON-RPC 2.0, 4.1: a notification is not answered. a2a-sdk 1.3.0 does answer it.
             return Response(b"", status_code=204)
         if reply.fault is not None:
+            note_failure(request.scope, str(reply.fault.code))
             return _error(reply, reply.fault, context.version)
         result: Answer | Stream = reply.result
         if isinstance(result, Stream):

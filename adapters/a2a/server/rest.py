@@ -23,12 +23,14 @@ from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.fanout import FanoutCache
 from babelgate.adapters.kit.server.listed import list_response
 from babelgate.adapters.kit.server.sse import event_stream, frame, frame_of, pieces_of
+from babelgate.adapters.kit.server.tracing import find_tracer
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
 from . import card, operation, push
 from .call import Answer, Call, Operation, Stream, check_version, make_call
 from .jsonrpc import PING
+from .trace import describe
 
 AnyRequest = Request[Any, Any, Any]
 
@@ -118,6 +120,9 @@ def _routes(hub: Hub, lines: FanoutCache, binding: RestGeneration) -> Sequence[C
     base = f"/a2a/{{agent:str}}{binding.prefix}"
 
     async def run(request: AnyRequest, agent: str, operate: Operation, params: Mapping[str, Any]) -> Response[Any]:
+        tracer = find_tracer(request)
+        if tracer is not None:
+            tracer.start_operation(describe(operate, binding.dialect.version, params), {})
         return await _answer(
             make_call(hub, lines, request, agent), binding, operate, dict(params), _media_type(request)
         )

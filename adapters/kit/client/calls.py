@@ -1,7 +1,7 @@
 """HTTP calls to an agent's server: transport errors become faults, and no response grows beyond its limit."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import MappingProxyType
@@ -11,9 +11,10 @@ from urllib.request import getproxies
 import httpx
 
 from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, ERROR_RESPONSE_LIMIT, read_answer
-from babelgate.adapters.kit.client.error_response import response_error
+from babelgate.adapters.kit.client.error_response import read_excerpt, response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.client.status import fault_code
+from babelgate.adapters.kit.tracing import CALL_TRACER, CallTracer, TracedOperation
 from babelgate.adapters.kit.upstream import FORWARDED
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json
@@ -115,12 +116,19 @@ class Calls:
             self._owned = httpx.AsyncClient(transport=transport, limits=_LIMITS, cookies=jar, event_hooks=hooks)
         return self._owned
 
-    @asynccontextmanager
-    async def request(
-        self, method: str, url: str, headers: Mapping[str, str], *, body: bytes | None = None, **more: Any
-    ) -> AsyncGenerator[httpx.Response]:
+    def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        body: bytes | None = None,
+        operation: TracedOperation | None = None,
+        **more: Any,
+    ) -> AbstractAsyncContextManager[httpx.Response]:
         """Send a request and yield the response, whose body is still to be read. `url` is appended to the base URL.
-        Raises agent_unreachable, agent_timeout, agent_invalid, and the fault of an error response.
+        `operation` names the request in traces. Raises agent_unreachable, agent_timeout, agent_invalid, and the fault
+        of an error response.
 
         A redirect is followed only within the called origin, because the headers hold credentials, and only if it keeps
         the method.
@@ -129,13 +137,50 @@ class Calls:
         if body is not None:
             sent["Content-Type"] = "application/json"
             more["content"] = body
-        target = self._base + url
+        tracer = CALL_TRACER.get()
+        if tracer is None:
+            return self._send(method, self._base + url, {**sent, **headers}, more)
+        return self._send_traced(tracer, method, self._base + url, {**sent, **headers}, more, operation)
+
+    @asynccontextmanager
+    async def _send_traced(
+        self,
+        tracer: CallTracer,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        more: Mapping[str, Any],
+        operation: TracedOperation | None,
+    ) -> AsyncGenerator[httpx.Response]:
+        """Send a request within a span. Raises the faults of `request`."""
+        span = tracer.start_http(method, target, operation)
+        status: int | None = None
+        error: str | None = None
+        try:
+            async with self._send(method, target, {**headers, **span.headers}, more) as response:
+                status = response.status_code
+                yield response
+        except FaultError as failure:
+            error = str(failure.fault.code)
+            status = failure.fault.details.get("status", status)
+            raise
+        finally:
+            span.end(status, error)
+
+    @asynccontextmanager
+    async def _send(
+        self, method: str, target: str, headers: Mapping[str, str], more: Mapping[str, Any]
+    ) -> AsyncGenerator[httpx.Response]:
+        """Send a request to a URL, and follow its redirects.
+
+        Raises agent_timeout, agent_unreachable, and the fault of an error response.
+        """
         try:
             for left in range(_REDIRECTS, -1, -1):
                 async with self._http.stream(
                     method,
                     target,
-                    headers={**sent, **headers},
+                    headers=headers,
                     timeout=self._timeout,
                     follow_redirects=False,
                     **more,
@@ -155,10 +200,12 @@ class Calls:
             ) from error
 
     async def _read_redacted_error(self, response: httpx.Response) -> FaultError:
-        """Return the fault of an error response, without the credentials of the request."""
+        """Return the fault of an error response, without the credentials of the request. Its details get the beginning
+        of the `body`, because frameworks put the reason there."""
         error = await self.read_error_response(response)
         secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values()))
-        error.fault = redact_fault(error.fault, secrets)
+        fault, body = redact_fault(error.fault, secrets), read_excerpt(response, secrets)
+        error.fault = fault.replace(details={**fault.details, "body": body}) if body else fault
         error.args = (error.fault.message,)
         return error
 

@@ -24,6 +24,7 @@ from pydantic import BaseModel, Field, ValidationError
 from babelgate.adapters.kit.extension import Request, decode_request, params
 from babelgate.adapters.kit.headers import read_line
 from babelgate.adapters.kit.server.caller import Caller
+from babelgate.adapters.kit.server.tracing import note_failure
 from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
 from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
@@ -44,6 +45,8 @@ _BODY: Final = 2**40
 """The SDK's limit on a body, in bytes. It is out of reach, because the gateway enforces its own limit first."""
 _LEVEL: Final = "info"
 """Level of all log messages."""
+_TOOL_ERROR: Final = "tool_error"
+"""`error.type` of a tool that failed (semantic conventions, docs/gen-ai/mcp.md)."""
 _INSTRUCTIONS: Final = (
     "Each tool is an agent. A result with the status `input_required` is a question of the agent's: answer it with "
     "the tool resume_run."
@@ -161,8 +164,11 @@ def _server(calls: ToolCalls) -> Server[Any]:
             retry = _retry(ctx, params)
             peer = _Peer(ctx, params.name, levels.is_info_sent(ctx))
             result = await calls.call(_caller(ctx), params.name, params.arguments or {}, peer, retry)
+            if result.get("isError"):
+                _note_failure(ctx, _TOOL_ERROR)
             return {"resultType": "complete", **result}
         except FaultError as error:
+            _note_failure(ctx, str(error.fault.code))
             raise MCPError(INVALID_PARAMS, error.fault.message) from error
         except MissingCapability as error:
             data: JsonObject = {"requiredCapabilities": error.capabilities}
@@ -174,7 +180,7 @@ def _server(calls: ToolCalls) -> Server[Any]:
             raise MCPError(INTERNAL, "The gateway failed to answer this.") from error
 
     server: Server[Any] = Server("babelgate", version=version("babelgate"), instructions=_INSTRUCTIONS)
-    server.middleware.clear()  # remove the SDK's tracing, which is not used
+    server.middleware.clear()  # the SDK's tracing trusts the context of any caller; the gateway has its own
     server.add_request_handler("tools/list", types.PaginatedRequestParams, list_tools)
     server.add_request_handler("tools/call", types.CallToolRequestParams, call_tool)
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, levels.set)
@@ -225,6 +231,7 @@ async def _answer_task_call(ctx: Context, params: _TaskParams, work: Coroutine[A
         try:
             return {"resultType": "complete", **(await work or {})}
         except FaultError as error:
+            _note_failure(ctx, str(error.fault.code))
             raise MCPError(INVALID_PARAMS, error.fault.message) from error
 
 
@@ -240,6 +247,11 @@ def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
         return None
     # Raw responses: several of the SDK's models may match one.
     return Retry(params.request_state, (ctx.params or {}).get("inputResponses") or {})
+
+
+def _note_failure(ctx: Context, code: str) -> None:
+    """Report the error of a method in traces."""
+    note_failure(ctx.request.scope, code)  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def _caller(ctx: Context) -> Caller:

@@ -16,6 +16,8 @@ from babelgate.adapters.kit.json import most_values, parse, read_bytes, validate
 from babelgate.adapters.kit.server.caller import caller, has_siblings, note_operation
 from babelgate.adapters.kit.server.encoding import json_response
 from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.adapters.kit.server.tracing import find_tracer
+from babelgate.adapters.kit.tracing import TracedOperation
 from babelgate.adapters.mcp import wire as w
 from babelgate.adapters.mcp.codec.session_id import SESSION, is_session_of, is_stateless, make_session_id
 from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
@@ -35,6 +37,9 @@ _Call = tuple[str, str, Any]
 """Key of a call: subject, session id, request id."""
 
 
+_ID_LENGTH: Final = 200
+"""Maximum length of an id or a name in a span, in characters. Chosen."""
+_VERSION: Final = "mcp-protocol-version"
 _JSON: Final = "application/json"
 _EVENTS: Final = "text/event-stream"
 _METHODS: Final = frozenset(
@@ -78,6 +83,7 @@ class TransportHandlers(Handlers):
             return _refuse(error.fault, INVALID_REQUEST)
         if message.method in _METHODS:
             note_operation(request, message.method)
+            _trace(request, message.method, value)
         if message.method == "tools/call":
             self._calls.check(caller(request), (message.params or {}).get("name"))
         subject, session_id = caller(request).principal.subject, request.headers.get(SESSION)
@@ -148,6 +154,28 @@ def _check(value: Any) -> w.Envelope:
     if message.method is None and (message.id is None or (message.result is None) == (message.error is None)):
         raise FaultError(FaultCode.INVALID, "The message is not a JSON-RPC request, notification or response.")
     return message
+
+
+def _trace(request: AnyRequest, method: str, message: Any) -> None:
+    """Start the span of a method (semantic conventions, docs/gen-ai/mcp.md), if the request is traced.
+
+    The caller's context is in `_meta` (SEP-414).
+    """
+    tracer = find_tracer(request)
+    if tracer is None:
+        return
+    params: JsonObject = message.get("params") or {}
+    attributes = {"mcp.method.name": method, "jsonrpc.request.id": str(message.get("id", ""))[:_ID_LENGTH]}
+    session_id, version, tool = request.headers.get(SESSION), request.headers.get(_VERSION), params.get("name")
+    attributes |= {"mcp.session.id": session_id} if session_id is not None else {}
+    attributes |= {"mcp.protocol.version": version} if version is not None else {}
+    name = method
+    if method == "tools/call" and isinstance(tool, str):
+        name = f"{method} {tool[:_ID_LENGTH]}"
+        attributes |= {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": tool[:_ID_LENGTH]}
+    meta: Any = params.get("_meta")
+    context = cast("JsonObject", meta) if isinstance(meta, dict) else {}
+    tracer.start_operation(TracedOperation(name, attributes), context)
 
 
 def _can_be_asked(params: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from tests.running import Running, running
 
 def routes_of(gateway: Running) -> list[tuple[str, str]]:
     """Return the method and an example of the path of each route."""
-    router: Router = admin_routes(gateway.hub, lambda: gateway.settings)
+    router: Router = admin_routes(gateway.hub, gateway.generations.admin_port())
     return sorted(
         (method, route.path_format.replace("{key_id}", "k").replace("{name}", "echo"))
         for route in router.routes

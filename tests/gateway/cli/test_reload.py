@@ -311,3 +311,17 @@ async def test_nodes_tell_of_different_configurations(folder: Path, postgres_tab
         reload(two)
         await within(until_configuration(one, "ok"))
         await within(until_configuration(two, "ok"))
+
+
+def test_the_administration_api_reloads_all_workers(folder: Path, postgres_tables: str) -> None:
+    empty(postgres_tables)
+    settings = {"keys": {"alice": KEY}, "access": [{"who": "key:alice", "allow": ["*"]}]}
+    write(folder, {"a": ECHO}, **settings)
+    with serving(folder, "--database", url_of(postgres_tables), "--workers", "2") as running:
+        write(folder, {"a": ECHO, "b": ECHO}, **settings)
+        answer = httpx.post(f"{running.url}/admin/reload", headers={"X-Api-Key": KEY}, timeout=BOUND)
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["applied"] == ["agents.b"]
+        running.logged("configuration reloaded applied=1")
+        running.logged("configuration reloaded applied=1")
+        assert all(names(running, **{"X-Api-Key": KEY}) == ["a", "b"] for _ in range(10))

@@ -172,3 +172,12 @@ async def test_a_reload_everywhere_reaches_the_other_workers() -> None:
     assert (await generations.reload(everywhere=True)).is_ok
     assert reloads == ["others"]
     await generations.aclose()
+
+
+async def test_a_secret_that_cannot_sign_changes_nothing(tmp_path: Path) -> None:
+    async with running(tmp_path, configured={"a": ECHO}) as gateway:
+        before = gateway.generations.current
+        report = await apply(gateway, {"a": ECHO, "b": ECHO}, webhook_secret="whsec_not base64")
+        assert report.mistakes == ("webhook_secret: expected base64 after whsec_",)
+        assert gateway.generations.current is before
+        assert await names(gateway.http) == ["a"]

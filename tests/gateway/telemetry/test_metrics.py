@@ -22,6 +22,10 @@ ARGUMENTS: dict[str, Any] = {
     "count": 3,
     "fault": "agent_failed",
     "commands": 2,
+    "method": "key",
+    "result": "failed",
+    "issuer": "corp",
+    "mistakes": 0,
 }
 
 

@@ -1,0 +1,54 @@
+"""The configuration in force over the administration API, and its reload."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from litestar import Response
+
+from babelgate.adapters.kit.server.handlers import Handlers
+from babelgate.gateway.admin.ports import GatewayPort
+from babelgate.gateway.settings.model import Settings, hide_password
+
+_REDACTED: Final = "**********"
+_SECRET_NAME: Final = re.compile(r"token$|secret$|password$|^authorization$|^key$|^hash$", re.IGNORECASE)
+"""Names of members whose text is not shown, in addition to the fields that are secrets by their type."""
+_SHOWN: Final = frozenset({"token_url"})
+
+
+class ConfigurationHandlers(Handlers):
+    """Handlers of the configuration."""
+
+    def __init__(self, port: GatewayPort) -> None:
+        self._port = port
+
+    async def get_config(self) -> Response[Any]:
+        """Return the settings in force without their secrets, and the source of each that is not a default."""
+        added = {f"agents.{name}": "administration API" for name in sorted(self._port.added_agents())}
+        sources = {**self._port.sources(), **added}
+        return Response({"settings": redact_settings(self._port.settings()), "sources": sources})
+
+    async def reload(self) -> Response[Any]:
+        """Read the configuration again, and apply it if it has no mistakes."""
+        report = await self._port.reload()
+        has_mistakes = bool(report["mistakes"])
+        return Response({"reloaded": not has_mistakes, **report}, status_code=422 if has_mistakes else 200)
+
+
+def redact_settings(settings: Settings) -> dict[str, Any]:
+    """Return settings as JSON values without secrets."""
+    values = settings.model_dump(mode="json")
+    for name in ("database", "pooler"):
+        if isinstance(values.get(name), str):
+            values[name] = hide_password(values[name])
+    return cast("dict[str, Any]", _redact(values))
+
+
+def _redact(value: object, name: str = "") -> object:
+    if isinstance(value, dict):
+        members = cast("Mapping[str, Any]", value)
+        return {member: _redact(each, member) for member, each in members.items()}
+    if isinstance(value, list):
+        return [_redact(each, name) for each in cast("list[Any]", value)]
+    is_secret = isinstance(value, str) and value and name not in _SHOWN and _SECRET_NAME.search(name)
+    return _REDACTED if is_secret else value

@@ -1,0 +1,23 @@
+"""Functions of the gateway that the administration API calls."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from babelgate.gateway.settings.model import Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayPort:
+    """Functions of the gateway that the administration API calls."""
+
+    settings: Callable[[], Settings]
+    """Returns the settings in force."""
+    sources: Callable[[], Mapping[str, str]]
+    """Returns the source of each setting that has no default value, by its key."""
+    reload: Callable[[], Awaitable[Mapping[str, Sequence[str]]]]
+    """Reads the configuration again, and returns the report as lists of texts by name: `applied`, `needs_restart`,
+    `broken` and `mistakes`. With any mistakes, nothing was changed."""
+    refresh_agents: Callable[[], Awaitable[None]]
+    """Applies the agents of the administration API."""
+    added_agents: Callable[[], frozenset[str]]
+    """Returns the names of the agents of the administration API that are in force."""
