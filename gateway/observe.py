@@ -135,6 +135,13 @@ class GatewayObserver:
     def note_connection_refused(self, reason: str) -> None:
         """Report a connection that was refused. `reason` is the limit: `address` or `total`."""
 
+    def note_auth(self, method: str, result: str) -> None:
+        """Report a check of a caller's credential. `method` is `key`, `token`, or `none` if none was sent. `result` is
+        `accepted`, `refused`, or `unavailable` if the keys of the token's issuer are not known."""
+
+    def note_jwks_fetch(self, issuer: str, result: str) -> None:
+        """Report a fetch of the keys of an issuer. `result` is `success` or `failed`."""
+
     # Runs
 
     def note_run_started(self, agent: str, waited: float | None) -> None:
@@ -189,6 +196,8 @@ class RequestContext:
     span_id: str | None = None
     owner: str | None = None
     subject: str | None = None
+    credential: str | None = None
+    """Identifier of the caller's credential, which is not secret."""
     protocol: str | None = None
     operation: str | None = None
     agent: str | None = None

@@ -62,7 +62,10 @@ async def opened(
         make_database(loaded.database_path)
     used_registry = registry or await _registry(loaded, agents, registered)
     generations = Generations(
-        loaded, used_registry, make_policy=policy_of_settings if policy is None else lambda _: policy
+        loaded,
+        used_registry,
+        make_policy=policy_of_settings if policy is None else lambda _: policy,
+        observer=observer,
     )
     hub = open_hub(generations, observer)
     await hub.start()

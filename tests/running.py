@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from babelgate.gateway.access.policy import AllowAll, Policy
+from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.http.connection import protocol_options
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.hub import GatewayHub
@@ -36,7 +36,7 @@ async def running(
     *,
     registered: Mapping[str, RegisteredAgent] | None = None,
     configured: Mapping[str, Any] | None = None,
-    policy: Policy = AllowAll(),  # noqa: B008
+    policy: Policy | None = None,
     **settings: Any,
 ) -> AsyncGenerator[Running]:
     """Serve the gateway that `opened` opens."""

@@ -256,7 +256,7 @@ async def open_gateway(
     for line in broken:
         log.warning("broken agent %s", line)
     try:
-        generations = _make_generations(settings, registry, reloading)
+        generations = _make_generations(settings, registry, reloading, observer)
     except CliError:
         await registry.aclose()
         raise
@@ -274,13 +274,15 @@ async def open_gateway(
                 await generations.aclose()
 
 
-def _make_generations(settings: Settings, registry: Registry, reloading: "Reloading | None") -> Generations:
+def _make_generations(
+    settings: Settings, registry: Registry, reloading: "Reloading | None", observer: GatewayObserver
+) -> Generations:
     try:
         if reloading is None:
-            return Generations(settings, registry)
+            return Generations(settings, registry, observer=observer)
         spread = _reload_workers if settings.workers > 1 else None
         load, loaded = reloading.source.load, reloading.loaded
-        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread)
+        generations = Generations(settings, registry, load=load, loaded=loaded, spread=spread, observer=observer)
     except FaultError as error:  # a secret that cannot sign
         raise CliError(error.fault.message, code=USAGE) from None
     generations.on_change(_apply_log_level)

@@ -25,7 +25,7 @@ from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
-from babelgate.gateway.observe import NO_OBSERVER
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
@@ -113,6 +113,7 @@ class Generations:
         load: Callable[[], Settings] | None = None,
         loaded: Settings | None = None,
         spread: Callable[[], object] | None = None,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create the first generation.
 
@@ -143,7 +144,7 @@ class Generations:
         """Agents of the administration API."""
         self.find_sources: Callable[[], Mapping[str, str]] = dict
         """Function that returns the source of each setting that has no default value, by its key."""
-        self.observer = NO_OBSERVER
+        self.observer = observer
         """Receiver of reports for metrics."""
         self.reloaded_at = time.time()
         """Time of the last successful reload, or of the start, in seconds since 1970."""
@@ -159,7 +160,7 @@ class Generations:
 
     def attach(self, hub: GatewayHub) -> None:
         """Set the hub that works with the generations."""
-        self._hub, self.observer = hub, hub.observer
+        self._hub = hub
         self.key_ring.follow(hub.administration, hub.journal)
         hub.before_recovery = self.refresh_agents
         hub.administration.add_listener(self._follow_agents)
@@ -280,7 +281,12 @@ class Generations:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
-        verifier = Verifier(settings, self.key_ring, previous=None if before is None else before.front.verifier)
+        verifier = Verifier(
+            settings,
+            self.key_ring,
+            previous=None if before is None else before.front.verifier,
+            observer=self.observer,
+        )
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,

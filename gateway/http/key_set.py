@@ -21,6 +21,7 @@ from jwt.algorithms import get_default_algorithms
 
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.background import Tasks
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.credentials import IssuerSettings, is_trusted_url
 
 log = logging.getLogger("babelgate.credentials")
@@ -59,11 +60,19 @@ class _FetchError(Exception):
 class KeySet:
     """The current public keys of one issuer. All methods are called on one event loop."""
 
-    def __init__(self, name: str, settings: IssuerSettings, *, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: IssuerSettings,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        observer: GatewayObserver = NO_OBSERVER,
+    ) -> None:
         """Create the cache. `now` is a steady clock, in seconds. Nothing is fetched before the first token."""
         self._name = name
         self._settings = settings
         self._now = now
+        self._observer = observer
         self._keys: list[JsonObject] = []
         self._prepared: dict[tuple[int, str], Any] = {}
         self._fetched_at = -math.inf
@@ -133,8 +142,10 @@ class KeySet:
                 document = await self._read()
             self._replace(document)
             self._fetched_at = self._now()
+            self._observer.note_jwks_fetch(self._name, "success")
         except (_FetchError, httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, RecursionError) as error:
             reason = str(error) or type(error).__name__
+            self._observer.note_jwks_fetch(self._name, "failed")
             log.warning("issuer keys not fetched issuer=%s reason=%s", self._name, reason)
 
     def _replace(self, document: JsonObject) -> None:

@@ -125,7 +125,7 @@ class GatewayMiddleware:
                 await _preflight(answer, headers, is_granted=front.is_granted(headers))
                 return
             front.check_origin(scope, inner["path"], headers)
-            principal = await self._verify(front, inner["path"], headers)
+            principal = await self._principal(front, inner["path"], headers)
             answer.principal = principal
             self._reports.note_caller(answer, principal, agent if match is not None else None, headers)
             if agent is not None and not self._can_discover(principal, agent, inner["path"]):
@@ -148,16 +148,22 @@ class GatewayMiddleware:
             inner["method"] = _STAND_INS.get(answer.method, answer.method)
         await self.app(inner, receive, answer)
 
-    async def _verify(self, front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
+    async def _principal(self, front: Front, path: str, headers: Mapping[bytes, bytes]) -> Principal:
         """Return the principal of the request's credential. Raises unauthenticated or unavailable."""
+        verifier = front.verifier
         try:
-            return await front.verifier.verify(headers)
+            principal = await verifier.verify(headers)
         except FaultError as error:
             if front.is_open(path):
                 return ANONYMOUS
+            result = "unavailable" if error.fault.code is FaultCode.UNAVAILABLE else "refused"
+            self._reports.note_auth(verifier.method_of(headers), result)
             if error.fault.code is FaultCode.UNAUTHENTICATED:
                 self._auditor.note_failed_login(error.fault.message)
             raise
+        if verifier.is_required:
+            self._reports.note_auth("token" if principal.issuer else "key", "accepted")
+        return principal
 
 
 def _cross_origin(front: Front, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:

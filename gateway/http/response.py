@@ -264,6 +264,7 @@ class RequestReports:
             self._start_span(self._traces, answer, headers, is_trusted=caller.subject != ANONYMOUS.subject)
         if (context := answer.context) is not None:
             context.owner, context.subject, context.agent = caller.owner, caller.subject, agent
+            context.credential = caller.credential_id
             context.protocol = find_protocol(answer.scope["path"])
 
     @staticmethod
@@ -289,6 +290,10 @@ class RequestReports:
         if route and answer.has_agent_prefix:
             route = f"/agent/{{agent}}{route}"
         answer.span.end(route, answer.status, attributes)
+
+    def note_auth(self, method: str, result: str) -> None:
+        """Report a check of the caller's credential."""
+        self._observer.note_auth(method, result)
 
     def note_stream(self, answer: ResponseWrapper) -> None:
         """Report that the response is a stream."""

@@ -16,6 +16,7 @@ from babelgate.canonical import FaultCode, FaultError, Principal
 from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.http.key_set import KeySet, KeysUnavailable
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.credentials import IssuerSettings
 
 log = logging.getLogger("babelgate.credentials")
@@ -84,11 +85,12 @@ class TrustedIssuer:
         *,
         clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create the issuer. `clock` is the time since 1970, and `now` a steady clock, both in seconds."""
         self.name = name
         self.url = settings.issuer
-        self.keys = KeySet(name, settings, now=now)
+        self.keys = KeySet(name, settings, now=now, observer=observer)
         self._settings = settings
         self._clock = clock
         self._warned_of_groups = False

@@ -11,6 +11,7 @@ from babelgate.canonical.agent import DEFAULT_OWNER
 from babelgate.canonical.fault import INVALID_TOKEN
 from babelgate.gateway.admin.key_ring import KeyRing
 from babelgate.gateway.http.tokens import MAX_TOKEN, TrustedIssuer, read_unverified, refusal
+from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.settings.model import Settings
 
 WITHOUT_CREDENTIALS: Final = Principal(subject="anonymous", owner=DEFAULT_OWNER)
@@ -42,6 +43,7 @@ class Verifier:
         clock: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
         previous: "Verifier | None" = None,
+        observer: GatewayObserver = NO_OBSERVER,
     ) -> None:
         """Create the verifier. `key_ring` has the keys of the administration API.
 
@@ -65,7 +67,7 @@ class Verifier:
         self._issuers: dict[str, TrustedIssuer] = {
             each.issuer: earlier[each.issuer]
             if each.issuer in earlier and earlier[each.issuer].has_settings(name, each)
-            else TrustedIssuer(name, each, clock=clock, now=now)
+            else TrustedIssuer(name, each, clock=clock, now=now, observer=observer)
             for name, each in settings.issuers.items()
         }
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
@@ -96,6 +98,13 @@ class Verifier:
                 FaultCode.UNAUTHENTICATED, "The API key is not accepted: it has expired.", reason=INVALID_TOKEN
             )
         return principal
+
+    def method_of(self, headers: Mapping[bytes, bytes]) -> str:
+        """Return the kind of credential in the headers of a request: `key`, `token` or `none`."""
+        scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+        if scheme.lower() == b"bearer":
+            return "token" if self._issuers and token.count(b".") == 2 else "key"
+        return "key" if b"x-api-key" in headers else "none"
 
     def find_current(self, principal: Principal, previous: "Verifier") -> Principal | None:
         """Return the principal that a credential has now which the `previous` verifier has accepted.

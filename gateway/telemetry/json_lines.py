@@ -15,6 +15,8 @@ _LENGTH: Final = 16 * 1024
 """Maximum characters of a message or a stack, as of a line of text. Chosen: Docker cuts lines at 16 KiB."""
 _FAULT_DETAILS: Final = ("status", "body", "reason", "retry_after")
 """Details of a fault in a line: what the server of an agent answered. Its client has redacted and cut them."""
+_CALL: Final = ("trace_id", "span_id", "owner", "subject", "credential", "protocol", "operation", "agent")
+"""Fields of a request in every line that was written during it."""
 REQUESTS: Final = "babelgate.request"
 """Logger of the lines of requests, which have the status and the duration."""
 
@@ -68,7 +70,7 @@ def _add_context(line: dict[str, Any], record: logging.LogRecord) -> None:
     request, run = REQUEST.get(), RUN.get()
     if request is not None:
         line["request_id"] = request.request_id
-        _add(line, request, ("trace_id", "span_id", "owner", "subject", "protocol", "operation", "agent"))
+        _add(line, request, _CALL)
         _add(line, request, ("thread", "task", "run"))
         if record.name == REQUESTS:
             _add(line, request, ("status", "duration_ms"))

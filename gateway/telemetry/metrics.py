@@ -8,6 +8,7 @@ Several workers write their values to files in one folder, and each of them show
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any, Final, cast
 
 from prometheus_client import (
@@ -28,7 +29,8 @@ OTHER: Final = "other"
 MAX_AGENTS: Final = 199
 """Maximum number of agents with their own label. Chosen: a scrape stays below 3,000 lines for 30 active agents, and
 prometheus-client needs 7 ms per 1,000 lines."""
-_MAX_PROTOCOLS: Final = 32
+_MAX_NAMES: Final = 32
+"""Maximum number of protocols, and of issuers, with their own label. Chosen: there are fewer than ten."""
 _PREFIX: Final = "babelgate_"
 
 _REQUEST_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -91,7 +93,7 @@ class Metrics(GatewayObserver):
         self._registry = CollectorRegistry()
         self._on_run = on_run
         self._agents = _Names(MAX_AGENTS)
-        self._protocols = _Names(_MAX_PROTOCOLS)
+        self._protocols, self._issuers = _Names(_MAX_NAMES), _Names(_MAX_NAMES)
         for agent in agents:
             self._agents[agent]
         self._create_counters()
@@ -122,6 +124,12 @@ class Metrics(GatewayObserver):
         self._refused = self._counter(
             "refused_connections_total", "Connections that exceeded a limit of limits.connections.", ("reason",)
         )
+        self._auth = self._counter(
+            "auth_total", "Checks of callers' credentials. Method none: no credential was sent.", ("method", "result")
+        )
+        self._jwks_fetches = self._counter(
+            "jwks_fetches_total", "Fetches of the keys of issuers.", ("issuer", "result")
+        )
         self._runs = self._counter("runs_total", "Ended runs.", ("agent", "protocol", "outcome"))
         self._failures = self._counter(
             "upstream_failures_total", "Failed attempts on the servers of agents.", ("agent", "fault")
@@ -134,6 +142,7 @@ class Metrics(GatewayObserver):
         self._races = self._counter("journal_races_total", "Transactions repeated because another node came first.")
         self._posts = self._counter("webhook_posts_total", "Attempts to deliver to webhooks.", ("outcome",))
         self._refused.create(("address", "total"))
+        self._auth.create(product(("key", "token"), ("accepted", "refused")))
         self._posts.create(("delivered", "failed", "gone"))
 
     def _create_histograms(self) -> None:
@@ -212,6 +221,12 @@ class Metrics(GatewayObserver):
 
     def note_connection_refused(self, reason: str) -> None:
         self._refused[reason].inc()
+
+    def note_auth(self, method: str, result: str) -> None:
+        self._auth[method, result].inc()
+
+    def note_jwks_fetch(self, issuer: str, result: str) -> None:
+        self._jwks_fetches[self._issuers[issuer], result].inc()
 
     def note_run_started(self, agent: str, waited: float | None) -> None:
         if waited is not None:

@@ -1,6 +1,7 @@
 """Telemetry of one gateway process: creates its parts, and starts and stops them with the gateway."""
 
 import asyncio
+import gc
 import logging
 import socket
 from collections.abc import AsyncGenerator, Callable
@@ -99,10 +100,20 @@ def _make_exporter(settings: Settings) -> "TraceExporter | None":
 def _find_run(hub: GatewayHub, task: "asyncio.Task[Any]") -> RunContext | None:
     """Return the run that a task executes, if its agent is in this process."""
     run = hub.engine.find_run(task)
-    get_context: Callable[[], Context] | None = getattr(task, "get_context", None)
-    if run is None and get_context is not None:  # Python 3.12: also of tasks that the agent has started
-        run = get_context().get(RUN)
+    if run is None:  # a task that the agent has started, such as that of a node of a graph
+        context = _context_of(task)
+        run = None if context is None else context.get(RUN)
     if run is None:
         return None
     agent = hub.registry.get_for_run(run.agent).agent
     return None if agent is None or isinstance(agent, ServerPool) else run
+
+
+def _context_of(task: "asyncio.Task[Any]") -> Context | None:
+    """Return the context of a task."""
+    get_context: Callable[[], Context] | None = getattr(task, "get_context", None)
+    if get_context is not None:
+        return get_context()
+    # Python 3.11 has no method for it. The collector visits the context of the task first, then those of its callbacks
+    # (Modules/_asynciomodule.c, TaskObj_traverse).
+    return next((each for each in gc.get_referents(task) if isinstance(each, Context)), None)

@@ -108,3 +108,19 @@ def test_the_image_has_what_several_gateways_need() -> None:
 
 def test_the_example_has_its_agent() -> None:
     assert set(load(DEPLOY / "babelgate.yaml").agents) == {"echo"}
+
+
+def test_metrics_listen_on_a_port_that_is_not_published() -> None:
+    variable = "BABELGATE_TELEMETRY__METRICS__LISTEN"
+    for composed in COMPOSED:
+        gateways = [each for each in composed["services"].values() if "BABELGATE_KEYS" in each.get("environment", {})]
+        assert gateways
+        assert {each["environment"][variable] for each in gateways} == {"0.0.0.0:9464"}
+        assert "9464" not in str([each.get("ports") for each in gateways])
+    for workload in workloads():
+        pod = workload["spec"]["template"]
+        [container] = pod["spec"]["containers"]
+        assert {"name": variable, "value": "0.0.0.0:9464"} in container["env"]
+        assert {"name": "metrics", "containerPort": 9464} in container["ports"]
+        assert pod["metadata"]["annotations"]["prometheus.io/port"] == "9464"
+    assert "9464" not in str(manifests("Service"))

@@ -11,7 +11,7 @@ from urllib.request import getproxies
 import httpx
 
 from babelgate.adapters.kit.client.answers import ANSWER_LIMIT, ERROR_RESPONSE_LIMIT, read_answer
-from babelgate.adapters.kit.client.error_response import response_error
+from babelgate.adapters.kit.client.error_response import read_excerpt, response_error
 from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
 from babelgate.adapters.kit.client.status import fault_code
 from babelgate.adapters.kit.tracing import CALL_TRACER, CallTracer, TracedOperation
@@ -200,10 +200,12 @@ class Calls:
             ) from error
 
     async def _read_redacted_error(self, response: httpx.Response) -> FaultError:
-        """Return the fault of an error response, without the credentials of the request."""
+        """Return the fault of an error response, without the credentials of the request. Its details get the beginning
+        of the `body`, because frameworks put the reason there."""
         error = await self.read_error_response(response)
         secrets = secrets_in((*self._headers.values(), *FORWARDED.get().values()))
-        error.fault = redact_fault(error.fault, secrets)
+        fault, body = redact_fault(error.fault, secrets), read_excerpt(response, secrets)
+        error.fault = fault.replace(details={**fault.details, "body": body}) if body else fault
         error.args = (error.fault.message,)
         return error
 

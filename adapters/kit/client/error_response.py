@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Sequence
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from math import ceil
@@ -10,6 +11,7 @@ from typing import Final
 import httpx
 
 from babelgate.adapters.kit.client.answers import EXCERPT
+from babelgate.adapters.kit.client.redact import redact_excerpt
 from babelgate.canonical import Fault, FaultError
 from babelgate.canonical.printable import printable
 from babelgate.canonical.value import JsonObject
@@ -17,24 +19,31 @@ from babelgate.canonical.value import JsonObject
 LONGEST: Final = 24 * 60 * 60
 """Longest time that callers are asked to wait, in seconds."""
 
-_BODY_LENGTH: Final = 500
-"""Maximum characters of a response body in a fault. Chosen: enough for the reason, and a log line stays readable."""
+_BODY_LENGTH: Final = 2048
+"""Maximum characters of a response body in a fault. Chosen: enough for the list of invalid fields of a framework, and a
+log line stays below 16 KiB."""
 _KEYS_REFUSED: Final = frozenset({401, 403})
 """Statuses of responses whose body may quote a part of the API key, which no redaction can find."""
 _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 
 
 def response_error(fault: Fault, response: httpx.Response) -> FaultError:
-    """Return the fault of an error response. Its details get the `status`, `retry_after` in seconds if the server sent
-    it, and the beginning of the `body`. The status distinguishes a server that failed from one that refused."""
+    """Return the fault of an error response. Its details get the `status`, and `retry_after` in seconds if the server
+    sent it. The status distinguishes a server that failed from one that refused."""
     details: JsonObject = {**fault.details, "status": response.status_code}
-    body = response.extensions.get(EXCERPT, b"").decode(errors="replace").strip()
-    if body and response.status_code not in _KEYS_REFUSED:
-        details["body"] = printable(body, _BODY_LENGTH)
     seconds = retry_after(response.headers.get("retry-after", ""), time.time())
     if seconds is not None:
         details["retry_after"] = seconds
     return FaultError(fault.code, fault.message, **details)
+
+
+def read_excerpt(response: httpx.Response, secrets: Sequence[str]) -> str:
+    """Return the beginning of an error response's body on one line, without the secrets. Return "" if there is none."""
+    if response.status_code in _KEYS_REFUSED:
+        return ""
+    body = response.extensions.get(EXCERPT, b"").decode(errors="replace").strip()
+    # First, because a part of a secret would not be recognized.
+    return printable(redact_excerpt(body, secrets), _BODY_LENGTH)
 
 
 def retry_after(value: str, now: float) -> int | None:

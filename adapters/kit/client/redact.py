@@ -1,8 +1,10 @@
 """Redaction of credentials: nothing that an agent's server sends may repeat the credentials that the gateway sent."""
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from babelgate.canonical import Fault
 from babelgate.canonical.value import JsonObject
@@ -20,12 +22,19 @@ _HIDDEN: Final = "***"
 def secrets_in(headers: Iterable[str]) -> list[str]:
     """Return the header values, and the last word of each, that must not be repeated. The longest comes first."""
     values = {word for value in headers for word in (value, value.rpartition(" ")[2])}
+    values |= {form for value in values for form in _escape(value)}
     return sorted(values, key=len, reverse=True)
+
+
+def _escape(value: str) -> tuple[str, ...]:
+    """Return the forms of a value in JSON, in JSON of PHP, and in a URL."""
+    in_json = json.dumps(value)[1:-1]
+    return in_json, in_json.replace("/", "\\/"), quote(value, safe=""), quote(value)
 
 
 def redact_fault(fault: Fault, secrets: Iterable[str]) -> Fault:
     """Return the fault with `***` in place of the secrets and of other credentials."""
-    hidden = [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+    hidden = _select_long(secrets)
 
     def redact(value: Any) -> Any:
         if isinstance(value, dict):
@@ -34,9 +43,30 @@ def redact_fault(fault: Fault, secrets: Iterable[str]) -> Fault:
         if isinstance(value, list):
             return [redact(each) for each in cast("list[Any]", value)]
         if isinstance(value, str):
-            for secret in hidden:
-                value = value.replace(secret, _HIDDEN)
-            return _CREDENTIALS.sub(lambda found: f"{found[1]}{found[2]}{_HIDDEN}", value)
+            return _redact_text(value, hidden)
         return value
 
     return fault.replace(message=redact(fault.message), details=redact(fault.details))
+
+
+def redact_excerpt(text: str, secrets: Iterable[str]) -> str:
+    """Return the beginning of a longer text with `***` in place of the secrets, also of one that was cut at the end."""
+    hidden = _select_long(secrets)
+    text = _redact_text(text, hidden)
+    for secret in hidden:
+        start = text.find(secret[:_MIN_SECRET], max(0, len(text) - len(secret)))
+        while start >= 0:
+            if secret.startswith(text[start:]):
+                return text[:start] + _HIDDEN
+            start = text.find(secret[:_MIN_SECRET], start + 1)
+    return text
+
+
+def _select_long(secrets: Iterable[str]) -> list[str]:
+    return [secret for secret in secrets if len(secret) >= _MIN_SECRET]
+
+
+def _redact_text(text: str, hidden: Iterable[str]) -> str:
+    for secret in hidden:
+        text = text.replace(secret, _HIDDEN)
+    return _CREDENTIALS.sub(lambda found: f"{found[1]}{found[2]}{_HIDDEN}", text)

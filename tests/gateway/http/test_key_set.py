@@ -11,6 +11,7 @@ from babelgate.gateway.http.key_set import KeySet, KeysUnavailable
 from babelgate.gateway.settings.credentials import IssuerSettings
 from tests.gateway.http.issuing import Issuing, issuing, public_key
 from tests.gateway.log_capture import capture_log
+from tests.gateway.reports import Recorder
 
 DISCOVERY: Final = "/.well-known/openid-configuration"
 METADATA: Final = "/.well-known/oauth-authorization-server"
@@ -206,3 +207,15 @@ async def test_a_key_for_another_purpose_is_not_used(members: dict[str, Any]) ->
     keys = KeySet("corp", IssuerSettings.model_validate(issuer.inline()), now=Clock())
     assert not await has(keys)
     assert await has(keys, 1)
+
+
+async def test_each_fetch_is_reported() -> None:
+    observer, clock = Recorder(), Clock()
+    async with issuing() as issuer:
+        settings = IssuerSettings.model_validate(issuer.settings())
+        keys = KeySet("corp", settings, now=clock, observer=observer)
+        assert await has(keys)
+        issuer.documents = {"/keys": {"keys": []}, DISCOVERY: {}}
+        clock.time += 31
+        assert not await has(keys, 9)
+    assert observer.of("jwks_fetch") == [("jwks_fetch", "corp", "success"), ("jwks_fetch", "corp", "failed")]

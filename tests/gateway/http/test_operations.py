@@ -8,6 +8,7 @@ import pytest
 from babelgate.adapters import ADAPTERS
 from babelgate.gateway.http.operations import GATEWAY, OTHER, Operations
 from tests.bridge import client
+from tests.gateway.http.issuing import Issuing
 from tests.gateway.reports import Recorder
 from tests.opened import opened
 
@@ -71,3 +72,24 @@ async def test_handlers_of_a_protocol_have_different_names(tmp_path: Path, accep
     if accept:
         GOLDEN.write_text(text, encoding="utf-8")
     assert GOLDEN.read_text(encoding="utf-8") == text, "labels of metrics have changed, which breaks dashboards"
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "reported"),
+    [
+        ("/acp/agents", {"Authorization": "Bearer alice-0123456789"}, [("key", "accepted")]),
+        ("/acp/agents", {"X-Api-Key": "alice-0123456789"}, [("key", "accepted")]),
+        ("/acp/agents", {"X-Api-Key": "wrong"}, [("key", "refused")]),
+        ("/acp/agents", {"Authorization": "Bearer a.b.c"}, [("token", "refused")]),
+        ("/acp/agents", {}, [("none", "refused")]),
+        ("/healthz", {}, []),
+    ],
+)
+async def test_check_of_a_credential_is_reported(
+    tmp_path: Path, path: str, headers: dict[str, str], reported: list[tuple[str, str]]
+):
+    observer, issuers = Recorder(), {"corp": Issuing().inline()}
+    keys = {"alice": "alice-0123456789"}
+    async with opened(tmp_path, observer=observer, keys=keys, issuers=issuers) as gateway, client(gateway.app) as http:
+        await http.get(path, headers=headers)
+    assert observer.of("auth") == [("auth", *each) for each in reported]

@@ -23,6 +23,9 @@ ARGUMENTS: dict[str, Any] = {
     "fault": "agent_failed",
     "commands": 2,
     "mistakes": 0,
+    "method": "key",
+    "result": "failed",
+    "issuer": "corp",
 }
 
 

@@ -119,6 +119,8 @@ class ScriptedServer:
     then: Then
     fails: bool = False
     """True if all calls after the first start are answered with 503."""
+    refusal: bytes = b""
+    """Body of the response 400 to the start. If empty, the start succeeds."""
     calls: list[str] = field(default_factory=list[str])
     ports: list[int] = field(default_factory=list[int])
     """Port of the caller for each call of `start`: equal ports are one connection."""
@@ -136,6 +138,10 @@ class ScriptedServer:
         body: dict[str, Any] = json.loads(raw) if raw.startswith(b"{") else {}
         call: str = body["method"] if "jsonrpc" in body else f"{scope['method']} {_ID.sub('ID', scope['path'])}"
         self.calls.append(call)
+        if call == self.script.start and self.refusal:
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": self.refusal})
+            return
         if call == self.script.start and not (self.fails and self.begun.is_set()):
             self.ports.append(scope["client"][1])
             await self._stream(receive, send)

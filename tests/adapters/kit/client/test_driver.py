@@ -1,7 +1,7 @@
 """Behavior that the clients of all protocols share, each against a scripted server."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
@@ -28,10 +28,12 @@ every_stream = pytest.mark.parametrize(
 
 
 @asynccontextmanager
-async def client_of(upstream: Upstream, then: Then, **server: Any) -> AsyncGenerator[tuple[Any, ScriptedServer]]:
+async def client_of(
+    upstream: Upstream, then: Then, headers: Mapping[str, str] | None = None, **server: Any
+) -> AsyncGenerator[tuple[Any, ScriptedServer]]:
     far = ScriptedServer(SCRIPTS[upstream.protocol], then, **server)
     async with asyncio.timeout(BOUND), serving(far) as url:
-        client = upstream.client(url, "far")
+        client = upstream.client(url, "far", headers=headers)
         try:
             yield client, far
         finally:
@@ -102,6 +104,30 @@ async def test_a_run_that_has_ended_is_not_cancelled(upstream: Upstream) -> None
     async with client_of(upstream, "end") as (client, far):
         await run_to_end(client)
         assert far.script.cancel not in far.calls
+
+
+@every_client
+@pytest.mark.parametrize(
+    ("body", "excerpt"),
+    [
+        ('{"detail":[{"loc":["body","input"],"msg":"must be a list"}]}', None),
+        (
+            '{"error": "the key sk-0123456789abcdef is for another project"}',
+            '{"error": "the key *** is for another project"}',
+        ),
+        ("x" * 5000, "x" * 2045 + "..."),
+        ("x" * 2000 + " sk-0123456789abcdef" * 100, "x" * 2000 + " ***" * 11 + " ..."),
+    ],
+    ids=["plain", "secret", "long", "cut within a secret"],
+)
+async def test_refusal_has_the_reason_without_secrets(upstream: Upstream, body: str, excerpt: str | None) -> None:
+    headers = {"Authorization": "Bearer sk-0123456789abcdef"}
+    async with client_of(upstream, "end", headers, refusal=body.encode()) as (client, _):
+        with pytest.raises(FaultError) as error:
+            await run_to_end(client)
+    details = error.value.fault.details
+    assert (details["status"], details["body"]) == (400, excerpt or body)
+    assert "0123456789" not in repr(error.value.fault)
 
 
 @every_client

@@ -2,7 +2,7 @@
 
 import pytest
 
-from babelgate.adapters.kit.client.redact import redact_fault, secrets_in
+from babelgate.adapters.kit.client.redact import redact_excerpt, redact_fault, secrets_in
 from babelgate.canonical import Fault, FaultCode
 from babelgate.canonical.value import JsonObject
 
@@ -38,3 +38,18 @@ def test_a_short_header_hides_nothing() -> None:
 )
 def test_other_credentials_are_hidden_but_words_are_not(message: str, redacted: str) -> None:
     assert _redacted(message).message == redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("the key k/12345678 here", "the key *** here"),
+        (r"the key k\/12345678 here", "the key *** here"),
+        ("?key=k%2F12345678", "?key=***"),
+        ("cut at k/123456", "cut at ***"),
+        ("cut at k/12345", "cut at k/12345"),
+        ("no secret: k/123456 k/123457", "no secret: k/123456 k/123457"),
+    ],
+)
+def test_excerpt_hides_escaped_and_cut_secrets(text: str, redacted: str) -> None:
+    assert redact_excerpt(text, secrets_in(["k/12345678"])) == redacted
