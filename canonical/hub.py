@@ -16,6 +16,7 @@ from babelgate.canonical.agent import AgentInfo, Introspectable
 from babelgate.canonical.assistant import Assistants
 from babelgate.canonical.cron import Crons
 from babelgate.canonical.event import Record, RunCreated, Strategy
+from babelgate.canonical.grant import Grants
 from babelgate.canonical.listed import Listed
 from babelgate.canonical.message import FilePart, Message
 from babelgate.canonical.principal import Principal
@@ -465,6 +466,11 @@ class Hub(Protocol):
     @property
     def crons(self) -> Crons:
         """Scheduled requests to agents, by owner."""
+        ...
+
+    @property
+    def grants(self) -> Grants:
+        """Threads that owners share with others."""
         ...
 
     # Agents

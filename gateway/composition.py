@@ -34,6 +34,7 @@ from babelgate.gateway.storage import assistants, items
 from babelgate.gateway.storage.administered import AdministeredState
 from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
+from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import JournalReads
 
@@ -171,6 +172,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         sweeper=Sweeper(journal, blobs, store, clock, is_leader),
         readiness=Readiness(journal, blobs, clock),
         store=store,
+        grants=GrantStore(journal, clock),
         assistants=assistants.AssistantStore(journal, clock, current.limits),
         is_standby=options.standby,
         observer=options.observer,

@@ -38,6 +38,7 @@ from babelgate.gateway.storage.administered import AdministeredState
 from babelgate.gateway.storage.auditor import Auditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.checkpoints import Attached
+from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Transaction, read_meta, write_meta
@@ -91,6 +92,7 @@ class Parts:
     sweeper: Sweeper
     readiness: Readiness
     store: items.ItemStore
+    grants: GrantStore
     assistants: assistants.AssistantStore
     is_standby: bool
     """True if the start waits for the database while another gateway uses it."""
@@ -134,6 +136,11 @@ class GatewayHub:
     def store(self) -> items.ItemStore:
         """The items of owners."""
         return self._parts.store
+
+    @property
+    def grants(self) -> GrantStore:
+        """The grants of threads to other owners."""
+        return self._parts.grants
 
     @property
     def assistants(self) -> assistants.AssistantStore:
@@ -200,6 +207,7 @@ class GatewayHub:
         try:
             self.instance = await parts.journal.write(_load_instance)
             await parts.assistants.start()
+            await parts.grants.start()
             parts.switches.start(parts.administration, parts.submissions.cancel)
             await parts.administration.start()
             if self.before_recovery is not None:

@@ -133,6 +133,10 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
+    # Sharing is one subject: the port, the routes and the rows.
+    "canonical/grant.py": "tests/behaviour/test_sharing.py",
+    "gateway/http/grants.py": "tests/behaviour/test_sharing.py",
+    "gateway/storage/grants.py": "tests/behaviour/test_sharing.py",
     "gateway/storage/blob_store.py": "tests/gateway/storage/test_blobs.py",
     # Rows of things that have a module in runs/: tested with that module.
     "gateway/storage/blob_uses.py": "tests/gateway/runs/test_submission.py",
@@ -275,7 +279,6 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/subscription.py": "tests/gateway/test_hub.py",
     "gateway/storage/tables.py": "tests/gateway/storage/test_database.py",
     # The administration API: by its own tests, with real gateways.
-    "gateway/access/audited.py": "tests/gateway/admin/test_audit_log.py",
     "gateway/admin/bodies.py": "tests/gateway/admin/test_keys.py",
     "gateway/admin/ports.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",

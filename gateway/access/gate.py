@@ -11,24 +11,36 @@ A rule may apply to some agents only. What it means for a call depends on what t
 
 An agent that the caller cannot discover looks as if it did not exist. So do its tasks, runs and threads, if the caller
 may not use them.
+
+A thread that another owner shares with the caller is found by its id, and by the ids of its tasks and runs. The
+caller's own things precede. The rules apply to shared threads, too.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from typing import NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
 from babelgate.canonical.event import Record, TaskCreated
 from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.grant import GrantLevel, grantees_of
 from babelgate.canonical.hub import Scope
 from babelgate.canonical.principal import Operation, Principal
 from babelgate.gateway.access.operations import Operations, Part
 from babelgate.gateway.access.policy import Policy
+from babelgate.gateway.access.rules import name_of
 from babelgate.gateway.agents.registry import unknown_agent
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.storage.grants import Kind
 
 T = TypeVar("T")
 LogRead = Callable[[str], AsyncGenerator[Sequence[Record]]]
 """Function that reads the log of a thread of an owner."""
+
+
+_LEVELS: Final[Mapping[Operation, GrantLevel]] = {"read": "read", "run": "write", "answer": "write", "cancel": "write"}
+"""Level of a grant that an operation on a shared thread needs. Other operations are the owner's."""
+_UPLOAD: Final = "upload"
+"""Method whose operation is the owner's, but which makes the input of a run."""
 
 
 class Gate:
@@ -121,39 +133,95 @@ class Gate:
             return False
         return True
 
+    # Shared threads
+
+    def can_be_shared(self, principal: Principal) -> bool:
+        """Return False if nothing is shared with the caller."""
+        return self._hub.grants.has_grantee(grantees_of(principal))
+
+    async def owner_of(self, principal: Principal, kind: Kind, used_id: str, method: str) -> str:
+        """Return the owner of a thread, task or run that a call uses: the caller's, or another one who shares it.
+
+        Raises forbidden if the grant does not include the operation.
+        """
+        if not self.can_be_shared(principal) or await self._has(principal.owner, kind, used_id):
+            return principal.owner
+        grant = await self._hub.grants.find(grantees_of(principal), kind, used_id)
+        if grant is None:
+            return principal.owner
+        level = "write" if method == _UPLOAD else _LEVELS.get(self._operation(method))
+        if level is None:
+            raise FaultError(
+                FaultCode.FORBIDDEN,
+                f"{name_of(principal)} may not do this with a thread of another owner: it is shared for "
+                f"{'reading' if grant.level == 'read' else 'reading and running'}.",
+            )
+        if level == "write" and grant.level == "read":
+            raise FaultError(
+                FaultCode.FORBIDDEN, f"{name_of(principal)} may only read this thread: its grant has the level read."
+            )
+        return grant.owner
+
+    async def _has(self, owner: str, kind: Kind, used_id: str) -> bool:
+        reads = self._hub.reads
+        read = {"thread": reads.thread, "task": reads.task, "run": reads.run}[kind]
+        try:
+            await read(owner, used_id)
+        except FaultError as error:
+            if error.fault.code is not FaultCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
     # Tasks and runs
 
-    async def check_task(self, principal: Principal, task_id: str, *methods: str) -> None:
-        """Check a call of these methods on a task. Raises forbidden. If the policy depends on agents, also raises
-        not_found."""
-        agent = ""
+    async def check_task(self, principal: Principal, task_id: str, *methods: str) -> str:
+        """Check a call of these methods on a task, and return the owner of the task. Raises forbidden. If the policy
+        depends on agents, also raises not_found."""
+        owner, agent = principal.owner, ""
+        for method in methods:
+            owner = await self.owner_of(principal, "task", task_id, method)
         if any(self.has_rules_by_agent(principal, method) for method in methods):
-            agent = (await self._hub.reads.task(principal.owner, task_id)).agent
+            agent = (await self._hub.reads.task(owner, task_id)).agent
         for method in methods:
             self.check_object(principal, method, agent, f"Task {task_id} not found")
+        return owner
 
-    async def check_run(self, principal: Principal, run_id: str, *methods: str) -> None:
-        """Check a call of these methods on a run. Raises forbidden. If the policy depends on agents, also raises
-        not_found."""
-        agent = ""
+    async def check_run(self, principal: Principal, run_id: str, *methods: str) -> str:
+        """Check a call of these methods on a run, and return the owner of the run. Raises forbidden. If the policy
+        depends on agents, also raises not_found."""
+        owner, agent = principal.owner, ""
+        for method in methods:
+            owner = await self.owner_of(principal, "run", run_id, method)
         if any(self.has_rules_by_agent(principal, method) for method in methods):
-            agent = (await self._hub.reads.run(principal.owner, run_id)).agent
+            agent = (await self._hub.reads.run(owner, run_id)).agent
         for method in methods:
             self.check_object(principal, method, agent, f"Run {run_id} not found")
+        return owner
 
     # Threads
 
-    async def check_thread(
-        self, principal: Principal, thread_id: str, method: str, besides: Iterable[str] = ()
+    async def check_thread(self, principal: Principal, thread_id: str, method: str, besides: Iterable[str] = ()) -> str:
+        """Check a call of a method on a whole thread, and return the owner of the thread. Agents in `besides` need no
+        permission.
+
+        Raises forbidden, and not_found if an agent ran on it that the caller cannot discover.
+        """
+        owner = await self.owner_of(principal, "thread", thread_id, method)
+        await self.check_agents(principal, owner, thread_id, method, besides)
+        return owner
+
+    async def check_agents(
+        self, principal: Principal, owner: str, thread_id: str, method: str, besides: Iterable[str] = ()
     ) -> None:
-        """Check a call of a method on a whole thread. Agents in `besides` need no permission.
+        """Check a call of a method on a whole thread of an owner. Agents in `besides` need no permission.
 
         Raises forbidden, and not_found if an agent ran on it that the caller cannot discover.
         """
         if not self.has_rules_by_agent(principal, method):
             self.check(principal, method)
             return
-        agents = set(await self._hub.reads.agents_of(principal.owner, thread_id)) - set(besides)
+        agents = set(await self._hub.reads.agents_of(owner, thread_id)) - set(besides)
         for agent in sorted(agents) or ("",):
             self.check_object(principal, method, agent, f"Thread {thread_id} not found")
 
@@ -165,8 +233,9 @@ class Gate:
         The thread is checked after it was read, because a run of another agent may start meanwhile.
         """
         self.check(principal, method)
-        value = await read(principal.owner)
-        await self.check_thread(principal, thread_id, method)
+        owner = await self.owner_of(principal, "thread", thread_id, method)
+        value = await read(owner)
+        await self.check_agents(principal, owner, thread_id, method)
         return value
 
     def read_log(
@@ -174,7 +243,7 @@ class Gate:
     ) -> AsyncGenerator[Sequence[Record]]:
         """Return the records that a method reads. Raises forbidden, at once or when the first record is read."""
         self.check(principal, method)
-        if not self.has_rules_by_agent(principal, method):
+        if not self.has_rules_by_agent(principal, method) and not self.can_be_shared(principal):
             return read(principal.owner)
         return self._read_checked(principal, scope, method, read)
 
@@ -182,18 +251,30 @@ class Gate:
         self, principal: Principal, scope: Scope, method: str, read: LogRead
     ) -> AsyncGenerator[Sequence[Record]]:
         """Yield the records of a scope. The reader of a thread gets an error when an agent begins to run on it that the
-        caller may not read."""
-        match scope.kind, scope.id:
-            case "task", str(task_id):
-                await self.check_task(principal, task_id, method)
-            case "run", str(run_id):
-                await self.check_run(principal, run_id, method)
-            case _:
-                await self.check_thread(principal, scope.thread_id, method)
+        caller may not read, and the reader of a shared thread when the grant ends."""
+        owner = await self.owner_of(principal, "thread", scope.thread_id, method)
         missing = f"Thread {scope.thread_id} not found"
-        async with aclosing(read(principal.owner)) as batches:
+        await self._check_scope(principal, owner, scope, method)
+        async with aclosing(read(owner)) as batches:
             async for batch in batches:
+                if owner != principal.owner:
+                    now = await self.owner_of(principal, "thread", scope.thread_id, method)
+                    if now != owner:
+                        raise FaultError(FaultCode.NOT_FOUND, missing)
                 for record in batch:
                     if type(record.event) is TaskCreated:
                         self.check_object(principal, method, record.event.agent, missing)
                 yield batch
+
+    async def _check_scope(self, principal: Principal, owner: str, scope: Scope, method: str) -> None:
+        if not self.has_rules_by_agent(principal, method):
+            return
+        match scope.kind, scope.id:
+            case "task", str(task_id):
+                agent = (await self._hub.reads.task(owner, task_id)).agent
+                self.check_object(principal, method, agent, f"Task {task_id} not found")
+            case "run", str(run_id):
+                agent = (await self._hub.reads.run(owner, run_id)).agent
+                self.check_object(principal, method, agent, f"Run {run_id} not found")
+            case _:
+                await self.check_agents(principal, owner, scope.thread_id, method)

@@ -12,7 +12,8 @@ from typing import Any, Literal
 from babelgate.canonical.agent import AgentInfo, Introspectable
 from babelgate.canonical.assistant import Assistant, AssistantChange, AssistantQuery
 from babelgate.canonical.cron import Cron, CronQuery
-from babelgate.canonical.fault import FaultError
+from babelgate.canonical.fault import FaultCode, FaultError
+from babelgate.canonical.grant import Grant, GrantLevel, grantees_of
 from babelgate.canonical.hub import (
     Answers,
     Receipt,
@@ -196,6 +197,47 @@ def _missing_cron(cron_id: str) -> str:
     return f"Cron with ID {cron_id} not found"
 
 
+class GuardedGrants:
+    """Guarded `babelgate.canonical.grant.Grants`."""
+
+    def __init__(self, hub: GatewayHub, gate: Gate) -> None:
+        self._hub = hub
+        self._gate = gate
+
+    async def give(
+        self, principal: Principal, thread_id: str, grantee: str, level: GrantLevel, expires: int | None = None
+    ) -> Grant:
+        await self._gate.check_agents(principal, principal.owner, thread_id, "give")
+        return await self._hub.grants.give(principal.owner, thread_id, grantee, level, principal.subject, expires)
+
+    async def delete(self, principal: Principal, thread_id: str, grantee: str) -> bool:
+        await self._gate.check_agents(principal, principal.owner, thread_id, "delete")
+        return await self._hub.grants.delete(principal.owner, thread_id, grantee)
+
+    async def list_given(self, principal: Principal, thread_id: str | None = None) -> Sequence[Grant]:
+        self._gate.check(principal, "list_given")
+        if thread_id is not None:
+            await self._hub.reads.thread(principal.owner, thread_id)
+            await self._gate.check_agents(principal, principal.owner, thread_id, "list_given")
+        grants = await self._hub.grants.list_given(principal.owner, thread_id)
+        return [grant for grant in grants if await self._is_visible(principal, grant, "list_given")]
+
+    async def list_received(self, principal: Principal) -> Sequence[Grant]:
+        self._gate.check(principal, "list_received")
+        grants = await self._hub.grants.list_received(principal.owner, grantees_of(principal))
+        return [grant for grant in grants if await self._is_visible(principal, grant, "list_received")]
+
+    async def _is_visible(self, principal: Principal, grant: Grant, method: str) -> bool:
+        """Return False if the caller may not read the thread of a grant."""
+        try:
+            await self._gate.check_agents(principal, grant.owner, grant.thread_id, method)
+        except FaultError as error:
+            if error.fault.code not in (FaultCode.FORBIDDEN, FaultCode.NOT_FOUND):
+                raise
+            return False
+        return True
+
+
 class GuardedHub:
     """Guarded `babelgate.canonical.hub.Hub`, for the calls of one protocol."""
 
@@ -210,6 +252,7 @@ class GuardedHub:
         self.store = GuardedStore(hub, gate("store"))
         self.assistants = GuardedAssistants(hub, gate("assistants"))
         self.crons = GuardedCrons(hub, gate("crons"), self._gate)
+        self.grants = GuardedGrants(hub, gate("grants"))
 
     @property
     def is_stopping(self) -> bool:
@@ -252,24 +295,28 @@ class GuardedHub:
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
         self._gate.check(principal, "create_thread")
+        if thread_id is not None and if_exists == "return":
+            owner = await self._reads_gate.owner_of(principal, "thread", thread_id, "thread")
+            if owner != principal.owner:
+                return await self.reads.thread(principal, thread_id)
         thread = await self._hub.create_thread(principal.owner, change, thread_id=thread_id, if_exists=if_exists)
         if thread_id is not None:  # it may have existed
             await self._gate.check_thread(principal, thread_id, "create_thread")
         return thread
 
     async def change_thread(self, principal: Principal, thread_id: str, change: ThreadChange) -> Thread:
-        await self._gate.check_thread(principal, thread_id, "change_thread")
-        return await self._hub.change_thread(principal.owner, thread_id, change)
+        owner = await self._gate.check_thread(principal, thread_id, "change_thread")
+        return await self._hub.change_thread(owner, thread_id, change)
 
     async def copy_thread(self, principal: Principal, thread_id: str) -> Thread:
-        await self._gate.check_thread(principal, thread_id, "copy_thread")
-        return await self._hub.copy_thread(principal.owner, thread_id)
+        owner = await self._gate.check_thread(principal, thread_id, "copy_thread")
+        return await self._hub.copy_thread(owner, thread_id)
 
     async def update_state(self, principal: Principal, update: StateUpdate) -> str:
-        await self._gate.check_thread(principal, update.thread_id, "update_state")
+        owner = await self._gate.check_thread(principal, update.thread_id, "update_state")
         if update.agent is not None:
             self._gate.check_agent(principal, "update_state", update.agent)
-        return await self._hub.update_state(principal.owner, update)
+        return await self._hub.update_state(owner, update)
 
     async def upload(
         self,
@@ -280,24 +327,24 @@ class GuardedHub:
         *,
         key: str | None = None,
     ) -> Artifact:
-        await self._gate.check_thread(principal, thread_id, "upload")
-        return await self._hub.upload(principal.owner, thread_id, file, folder, key=key)
+        owner = await self._gate.check_thread(principal, thread_id, "upload")
+        return await self._hub.upload(owner, thread_id, file, folder, key=key)
 
     async def delete_thread(self, principal: Principal, thread_id: str) -> None:
-        await self._gate.check_thread(principal, thread_id, "delete_thread")
-        await self._hub.delete_thread(principal.owner, thread_id)
+        owner = await self._gate.check_thread(principal, thread_id, "delete_thread")
+        await self._hub.delete_thread(owner, thread_id)
 
     async def prune_thread(self, principal: Principal, thread_id: str) -> None:
-        await self._gate.check_thread(principal, thread_id, "prune_thread")
-        await self._hub.prune_thread(principal.owner, thread_id)
+        owner = await self._gate.check_thread(principal, thread_id, "prune_thread")
+        await self._hub.prune_thread(owner, thread_id)
 
     async def change_run(self, principal: Principal, run_id: str, metadata: JsonObject) -> Run:
-        await self._gate.check_run(principal, run_id, "change_run")
-        return await self._hub.change_run(principal.owner, run_id, metadata)
+        owner = await self._gate.check_run(principal, run_id, "change_run")
+        return await self._hub.change_run(owner, run_id, metadata)
 
     async def remove_run(self, principal: Principal, run_id: str) -> None:
-        await self._gate.check_run(principal, run_id, "remove_run")
-        await self._hub.remove_run(principal.owner, run_id)
+        owner = await self._gate.check_run(principal, run_id, "remove_run")
+        await self._hub.remove_run(owner, run_id)
 
     # Runs
 
@@ -305,9 +352,23 @@ class GuardedHub:
         agent = self._gate.check_agent(principal, "submit", submission.agent)
         if submission.webhook is not None:
             self._gate.check(principal, "set_webhook", agent)
+        owner = await self._owner_of_context(principal, submission)
         if self._reads_gate.has_rules_by_agent(principal, "thread"):
-            await self._check_context(principal, submission, agent)
-        return await self._hub.submit(principal.owner, submission)
+            await self._check_context(principal, owner, submission, agent)
+        return await self._hub.submit(owner, submission)
+
+    async def _owner_of_context(self, principal: Principal, submission: Submission) -> str:
+        """Return the owner of the thread that a submission continues. Raises forbidden."""
+        task_id = submission.follow_up or submission.continues
+        if submission.thread_id is not None:
+            owner = await self._gate.owner_of(principal, "thread", submission.thread_id, "submit")
+        elif task_id is not None:
+            owner = await self._gate.owner_of(principal, "task", task_id, "submit")
+        else:
+            owner = principal.owner
+        if owner != principal.owner and submission.webhook is not None:
+            raise FaultError(FaultCode.FORBIDDEN, "Only the owner of a thread registers webhooks for its runs.")
+        return owner
 
     def check_submit(self, principal: Principal, agent: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.check_submit`. Raises forbidden, not_found."""
@@ -320,47 +381,45 @@ class GuardedHub:
         if refusals:
             raise merge_challenges(refusals)
 
-    async def _check_context(self, principal: Principal, submission: Submission, agent: str) -> None:
+    async def _check_context(self, principal: Principal, owner: str, submission: Submission, agent: str) -> None:
         """Check that the caller may read what other agents said in the threads that a run begins with, because the
         agent of the run gets it. Raises forbidden, not_found."""
         fork = submission.fork
         thread_ids = [submission.thread_id, None if fork is None else fork.thread_id]
         if submission.alias is not None:
-            thread_ids.append(
-                await self._hub.reads.thread_of(principal.owner, submission.protocol, agent, submission.alias)
-            )
+            thread_ids.append(await self._hub.reads.thread_of(owner, submission.protocol, agent, submission.alias))
         tasks = [submission.follow_up, submission.continues]
         tasks.append(None if fork is None else fork.task_id)
         if fork is not None and fork.run_id is not None:
-            tasks.append((await self._hub.reads.run(principal.owner, fork.run_id)).task_id)
+            tasks.append((await self._hub.reads.run(owner, fork.run_id)).task_id)
         for task_id in dict.fromkeys(task_id for task_id in tasks if task_id is not None):
-            thread_ids.append((await self._hub.reads.task(principal.owner, task_id)).thread_id)
+            thread_ids.append((await self._hub.reads.task(owner, task_id)).thread_id)
         for thread_id in dict.fromkeys(thread_id for thread_id in thread_ids if thread_id is not None):
-            await self._reads_gate.check_thread(principal, thread_id, "thread", besides=(agent,))
+            await self._reads_gate.check_agents(principal, owner, thread_id, "thread", besides=(agent,))
 
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
-        await self._gate.check_task(principal, answers.task_id, *methods)
-        return await self._hub.answer(principal.owner, answers)
+        owner = await self._gate.check_task(principal, answers.task_id, *methods)
+        return await self._hub.answer(owner, answers)
 
     async def cancel(self, principal: Principal, task_id: str) -> Task:
-        await self._gate.check_task(principal, task_id, "cancel")
-        return await self._hub.cancel(principal.owner, task_id)
+        owner = await self._gate.check_task(principal, task_id, "cancel")
+        return await self._hub.cancel(owner, task_id)
 
     async def cancel_run(self, principal: Principal, run_id: str, *, rollback: bool = False) -> Run:
         methods = ("cancel_run", "remove_run") if rollback else ("cancel_run",)
-        await self._gate.check_run(principal, run_id, *methods)
-        return await self._hub.cancel_run(principal.owner, run_id, rollback=rollback)
+        owner = await self._gate.check_run(principal, run_id, *methods)
+        return await self._hub.cancel_run(owner, run_id, rollback=rollback)
 
     # Webhooks and helpers
 
     async def set_webhook(self, principal: Principal, webhook: Webhook) -> None:
-        await self._gate.check_task(principal, webhook.task_id, "set_webhook")
-        await self._hub.set_webhook(principal.owner, webhook)
+        owner = await self._gate.check_task(principal, webhook.task_id, "set_webhook")
+        await self._hub.set_webhook(owner, webhook)
 
     async def delete_webhook(self, principal: Principal, task_id: str, webhook_id: str) -> bool:
-        await self._gate.check_task(principal, task_id, "delete_webhook")
-        return await self._hub.delete_webhook(principal.owner, task_id, webhook_id)
+        owner = await self._gate.check_task(principal, task_id, "delete_webhook")
+        return await self._hub.delete_webhook(owner, task_id, webhook_id)
 
     async def find_schema_error(self, principal: Principal, schema: JsonObject, value: Json) -> str | None:
         self._gate.check(principal, "find_schema_error")

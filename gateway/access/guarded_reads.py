@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 from babelgate.canonical.event import Record, RunCreated
+from babelgate.canonical.grant import grantees_of
 from babelgate.canonical.hub import (
     RunFilter,
     RunPage,
@@ -33,25 +34,29 @@ class GuardedReads:
         self._gate = gate
 
     async def task(self, principal: Principal, task_id: str) -> Task:
-        task = await self._hub.reads.task(principal.owner, task_id)
+        owner = await self._gate.owner_of(principal, "task", task_id, "task")
+        task = await self._hub.reads.task(owner, task_id)
         self._gate.check_object(principal, "task", task.agent, f"Task {task_id} not found")
         return task
 
     async def run(self, principal: Principal, run_id: str) -> Run:
-        run = await self._hub.reads.run(principal.owner, run_id)
+        owner = await self._gate.owner_of(principal, "run", run_id, "run")
+        run = await self._hub.reads.run(owner, run_id)
         self._gate.check_object(principal, "run", run.agent, f"Run {run_id} not found")
         return run
 
     async def run_input(self, principal: Principal, run: Run) -> RunCreated:
         self._gate.check_object(principal, "run_input", run.agent, f"Run {run.run_id} not found")
-        return await self._hub.reads.run_input(principal.owner, run)
+        owner = await self._gate.owner_of(principal, "run", run.run_id, "run_input")
+        return await self._hub.reads.run_input(owner, run)
 
     async def runs(self, principal: Principal, where: RunFilter, *, limit: int, offset: int = 0) -> Listed[Run]:
         if where.agent is not None:
             self._gate.check(principal, "runs", where.agent)
         elif (agents := self._gate.agents(principal, "runs")) is not None:
             where = replace(where, agents=agents)
-        return await self._hub.reads.runs(principal.owner, where, limit=limit, offset=offset)
+        owner = await self._owner_of_filter(principal, where, "runs")
+        return await self._hub.reads.runs(owner, where, limit=limit, offset=offset)
 
     async def last_begun(self, principal: Principal, thread_id: str, *, ended_before: int | None = None) -> Run | None:
         read = partial(self._hub.reads.last_begun, thread_id=thread_id, ended_before=ended_before)
@@ -130,8 +135,8 @@ class GuardedReads:
         return await self._hub.reads.aliases(principal.owner, protocol, thread_ids)
 
     async def open_interrupts(self, principal: Principal, task_id: str) -> Sequence[Interrupt]:
-        await self._gate.check_task(principal, task_id, "open_interrupts")
-        return await self._hub.reads.open_interrupts(principal.owner, task_id)
+        owner = await self._gate.check_task(principal, task_id, "open_interrupts")
+        return await self._hub.reads.open_interrupts(owner, task_id)
 
     async def known_interrupts(self, principal: Principal, thread_id: str, interrupt_ids: Collection[str]) -> Set[str]:
         read = partial(self._hub.reads.known_interrupts, thread_id=thread_id, interrupt_ids=interrupt_ids)
@@ -144,14 +149,16 @@ class GuardedReads:
             self._gate.check(principal, "tasks", where.agent)
         elif (agents := self._gate.agents(principal, "tasks")) is not None:
             where = replace(where, agents=agents)
-        return await self._hub.reads.tasks(principal.owner, where, limit=limit, cursor=cursor)
+        owner = await self._owner_of_filter(principal, where, "tasks")
+        return await self._hub.reads.tasks(owner, where, limit=limit, cursor=cursor)
 
     async def tasks_active_at(self, principal: Principal, moment: int, *, slack: int, limit: int) -> Sequence[Task]:
         agents = self._gate.agents(principal, "tasks_active_at")
         return await self._hub.reads.tasks_active_at(principal.owner, moment, slack=slack, limit=limit, agents=agents)
 
     async def chain(self, principal: Principal, task_id: str) -> Sequence[Task]:
-        tasks = await self._hub.reads.chain(principal.owner, task_id)
+        owner = await self._gate.owner_of(principal, "task", task_id, "chain")
+        tasks = await self._hub.reads.chain(owner, task_id)
         for agent in {task.agent for task in tasks}:
             self._gate.check_object(principal, "chain", agent, f"Task {task_id} not found")
         return tasks
@@ -159,7 +166,7 @@ class GuardedReads:
     async def records(
         self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> Sequence[Record]:
-        if not self._gate.has_rules_by_agent(principal, "records"):
+        if not self._gate.has_rules_by_agent(principal, "records") and not self._gate.can_be_shared(principal):
             self._gate.check(principal, "records")
             return await self._hub.reads.records(principal.owner, scope, after, inline=inline)
         read = partial(self._hub.reads.log, scope=scope, after=after, inline=inline)
@@ -176,10 +183,24 @@ class GuardedReads:
         self, principal: Principal, task_ids: Sequence[str], *, inline: bool = False
     ) -> Mapping[str, Sequence[Record]]:
         self._gate.check(principal, "logs")
+        if self._gate.can_be_shared(principal):
+            return await self._read_shared_logs(principal, task_ids, inline=inline)
         if self._gate.has_rules_by_agent(principal, "logs"):
             tasks = [await self._hub.reads.task(principal.owner, task_id) for task_id in task_ids]
             task_ids = [task.task_id for task in tasks if self._gate.is_allowed(principal, "logs", task.agent)]
         return await self._hub.reads.logs(principal.owner, task_ids, inline=inline)
+
+    async def _read_shared_logs(
+        self, principal: Principal, task_ids: Sequence[str], *, inline: bool
+    ) -> Mapping[str, Sequence[Record]]:
+        """Return the logs of tasks that may belong to several owners."""
+        logs: dict[str, Sequence[Record]] = {}
+        for task_id in task_ids:
+            owner = await self._gate.owner_of(principal, "task", task_id, "logs")
+            task = await self._hub.reads.task(owner, task_id)
+            if self._gate.is_allowed(principal, "logs", task.agent):
+                logs |= await self._hub.reads.logs(owner, [task_id], inline=inline)
+        return logs
 
     async def snapshot(
         self,
@@ -204,16 +225,35 @@ class GuardedReads:
 
     async def await_thread(self, principal: Principal, thread_id: str) -> bool:
         self._gate.check(principal, "await_thread")
-        return await self._hub.reads.await_thread(principal.owner, thread_id)
+        owner = await self._gate.owner_of(principal, "thread", thread_id, "await_thread")
+        return await self._hub.reads.await_thread(owner, thread_id)
 
     async def file(self, principal: Principal, blob: str) -> FilePart:
         agents = self._gate.agents(principal, "file")
+        if (shared := await self._find_shared_file(principal, blob, agents)) is not None:
+            return await self._hub.reads.load_file(shared)
         return await self._hub.reads.file(principal.owner, blob, agents)
 
     async def file_pieces(self, principal: Principal, blob: str) -> tuple[FilePart, AsyncGenerator[bytes]]:
         agents = self._gate.agents(principal, "file_pieces")
+        if (shared := await self._find_shared_file(principal, blob, agents)) is not None:
+            return await self._hub.reads.load_file_pieces(shared)
         return await self._hub.reads.file_pieces(principal.owner, blob, agents)
 
+    async def _find_shared_file(
+        self, principal: Principal, blob: str, agents: frozenset[str] | None
+    ) -> FilePart | None:
+        """Return the description of a file that only a shared thread names, or None."""
+        if not self._gate.can_be_shared(principal) or await self._hub.reads.has_file(principal.owner, blob, agents):
+            return None
+        return await self._hub.grants.find_file(grantees_of(principal), blob, agents)
+
+    async def _owner_of_filter(self, principal: Principal, where: RunFilter | TaskFilter, method: str) -> str:
+        """Return the owner of the things that a filter selects: another one for a shared thread."""
+        if where.thread_id is None:
+            return principal.owner
+        return await self._gate.owner_of(principal, "thread", where.thread_id, method)
+
     async def webhooks(self, principal: Principal, task_id: str) -> Sequence[Webhook]:
-        await self._gate.check_task(principal, task_id, "webhooks")
-        return await self._hub.reads.webhooks(principal.owner, task_id)
+        owner = await self._gate.check_task(principal, task_id, "webhooks")
+        return await self._hub.reads.webhooks(owner, task_id)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from babelgate.canonical.principal import Operation
 
-Part = Literal["hub", "reads", "store", "assistants", "crons"]
+Part = Literal["hub", "reads", "store", "assistants", "crons", "grants"]
 """Part of the port: `babelgate.canonical.hub.Hub` itself, or the name of one of its attributes."""
 Operations = Mapping[Part, Mapping[str, Operation]]
 """Operation of each method, by part and name of the method."""
@@ -93,6 +93,13 @@ _CRONS: Final[Mapping[str, Operation]] = {
     "count": "read",
 }
 
+_GRANTS: Final[Mapping[str, Operation]] = {
+    "give": "write",
+    "delete": "write",
+    "list_given": "read",
+    "list_received": "read",
+}
+
 OPERATION_OF: Final[Operations] = MappingProxyType(
     {
         "hub": MappingProxyType(_HUB),
@@ -100,6 +107,7 @@ OPERATION_OF: Final[Operations] = MappingProxyType(
         "store": MappingProxyType(_STORE),
         "assistants": MappingProxyType(_ASSISTANTS),
         "crons": MappingProxyType(_CRONS),
+        "grants": MappingProxyType(_GRANTS),
     }
 )
 """Operation of every method of the port. The guard refuses a method that is not in this table."""

@@ -36,7 +36,8 @@ class RulePolicy:
     def __init__(self, rules: Sequence[AccessRule]) -> None:
         compiled = [_Rule(rule, denies=denies) for rule in rules for denies in (True, False)]
         # Denials are first, so that the first rule that applies decides.
-        ordered = sorted((rule for rule in compiled if rule.operations), key=lambda rule: not rule.denies)
+        order = sorted(compiled, key=lambda rule: (not rule.denies, not rule.has_all_agents))
+        ordered = [rule for rule in order if rule.operations]
         self._rules = {
             operation: tuple(rule for rule in ordered if operation in rule.operations) for operation in OPERATIONS
         }

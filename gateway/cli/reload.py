@@ -13,7 +13,7 @@ import watchfiles
 from babelgate.gateway.background import Failures, Tasks
 from babelgate.gateway.cli.listener import is_loopback
 from babelgate.gateway.http.generations import Generations
-from babelgate.gateway.settings.load import ConfigError, check_files, list_files, load
+from babelgate.gateway.settings.load import ConfigError, check_files, find_sources, list_files, load
 from babelgate.gateway.settings.model import Settings
 
 log = logging.getLogger("babelgate.reload")
@@ -39,12 +39,15 @@ class ConfigSource:
         self._flags = flags
         self.digest = b""
         """Digest of the files when they were last read."""
+        self.sources: Mapping[str, str] = {}
+        """Source of each setting that has no default value, by its key, when they were last read without a mistake."""
 
     def load_for_start(self) -> Settings:
         """Read and check the settings. Raises ConfigError. An agent whose file is missing is listed as broken later."""
         self.digest = self.compute_digest()
         settings = load(self.path, self._flags)
         check_exposure(settings)
+        self.sources = find_sources(self.path, self._flags)
         return settings
 
     def load(self) -> Settings:

@@ -286,6 +286,7 @@ def _make_generations(
     except FaultError as error:  # a secret that cannot sign
         raise CliError(error.fault.message, code=USAGE) from None
     generations.on_change(_apply_log_level)
+    generations.find_sources = lambda: reloading.source.sources
     return generations
 
 

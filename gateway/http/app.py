@@ -23,6 +23,7 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.composition import HubOptions, create_hub
+from babelgate.gateway.http import grants
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
@@ -132,7 +133,7 @@ def create_app(
         adapter = _adapter_of(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
-    handlers: list[Any] = [*_gateway_routes(hub, own_hub), admin_routes(hub, port)]
+    handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), admin_routes(hub, port)]
     for adapter in ADAPTERS:
         handlers += adapter.routes(hubs[adapter.name])
     return GatewayMiddleware(

@@ -7,6 +7,7 @@ any text, such as log lines.
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 from urllib.parse import unquote
@@ -15,6 +16,7 @@ from pydantic import BaseModel, SecretStr
 
 from babelgate.canonical.value import JsonObject
 from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.secret_files import SecretFileError, read_secret
 
 HIDDEN: Final = "***"
 _SECRET_NAME: Final = re.compile(
@@ -28,7 +30,8 @@ _PUBLIC_URLS: Final = frozenset({"public_url", "issuer", "cors", "artifacts"})
 _SHORTEST: Final = 4
 """Minimum length of a secret that is removed from text, in characters. A shorter one would also remove other words."""
 _LONG: Final = 16
-"""Minimum length of the segment of a path that is removed from text, in characters. Chosen."""
+"""Minimum length of the segment of a path, or of one line of a secret, that is removed from text, in characters.
+Chosen."""
 _PATTERNS: Final = (
     re.compile(r"\bbg_[\w-]{40,}"),
     re.compile(r"\bwhsec_[\w+/=-]+"),
@@ -38,7 +41,7 @@ _PATTERNS: Final = (
     re.compile(r"(?<=password=)[^&\s\"']+"),
 )
 """Patterns of API keys, secrets of webhooks, tokens, bearers and passwords in URLs."""
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_VARIABLE: Final = re.compile(r"\$\{(?:file:([^}]*)|([A-Za-z_][A-Za-z0-9_]*))\}")
 
 
 def redact(settings: Settings) -> JsonObject:
@@ -89,8 +92,8 @@ class Scrubber:
 
     @classmethod
     def of(cls, settings: Settings | None, file: Path | None, *others: str) -> "Scrubber":
-        """Return the scrubber for the secrets of the settings, for all values that `${VAR}` has in their file, and for
-        other secrets."""
+        """Return the scrubber for the secrets of the settings, for all values that `${VAR}` and `${file:…}` have in
+        their file, and for other secrets."""
         return cls((*_secrets_of(settings), *_filled_values(file), *others))
 
     def clean(self, text: str) -> str:
@@ -135,5 +138,11 @@ def _filled_values(file: Path | None) -> Iterator[str]:
         text = "" if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return
-    for name in _VARIABLE.findall(text):
-        yield os.environ.get(name, "")
+    for path, variable in _VARIABLE.findall(text):
+        if variable:
+            yield os.environ.get(variable, "")
+            continue
+        with suppress(SecretFileError):
+            content = read_secret(path)
+            yield content
+            yield from (line for line in content.splitlines() if len(line) >= _LONG)

@@ -47,6 +47,7 @@ from babelgate.gateway.storage.tables import (
     CheckpointValueRow,
     CheckpointWriteRow,
     EventRow,
+    GrantRow,
     InterruptRow,
     RemnantRow,
     RunRow,
@@ -128,7 +129,7 @@ def _erase(tx: Transaction, state: ThreadState) -> Erased:
         connection.execute(table_of(EventRow).delete().where(table_of(EventRow).c.thread_pk == pk))
     else:
         connection.execute(table_of(RemnantRow).insert().values(thread_pk=pk))
-    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow, ThreadValueRow):
+    for row in (TaskRow, RunRow, InterruptRow, BlobUseRow, GrantRow, ThreadValueRow):
         table = table_of(row)
         connection.execute(table.delete().where(table.c.thread_pk == pk))
     for row in (AliasRow, WebhookRow, CheckpointRow, CheckpointValueRow, CheckpointWriteRow):

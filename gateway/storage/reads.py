@@ -190,15 +190,28 @@ class JournalReads(LogReader):
     async def file(self, owner: str, blob: str, agents: Set[str] | None = None) -> FilePart:
         """Return a stored file. `agents` excludes threads on which other agents ran. Raises not_found."""
         part = await self._journal.query(listing.file, owner, blob, agents)
-        return await self._blobs.load(_require_found(part, "No such file"))
+        return await self.load_file(_require_found(part, "No such file"))
+
+    async def has_file(self, owner: str, blob: str, agents: Set[str] | None = None) -> bool:
+        """Return True if `file` finds the file."""
+        return await self._journal.query(listing.file, owner, blob, agents) is not None
+
+    async def load_file(self, part: FilePart) -> FilePart:
+        """Return a stored file with its bytes, by its description."""
+        return await self._blobs.load(part)
 
     async def file_pieces(
         self, owner: str, blob: str, agents: Set[str] | None = None
     ) -> tuple[FilePart, AsyncGenerator[bytes]]:
         """Return a stored file and its bytes. `agents` excludes threads on which other agents ran. Raises not_found."""
         part = _require_found(await self._journal.query(listing.file, owner, blob, agents), "No such file")
-        size = await self._blobs.size(blob)
-        return part.replace(size=size), self._blobs.pieces(blob)
+        return await self.load_file_pieces(part)
+
+    async def load_file_pieces(self, part: FilePart) -> tuple[FilePart, AsyncGenerator[bytes]]:
+        """Return a stored file with its size, and an iterator that reads its bytes, by its description."""
+        assert part.blob is not None
+        size = await self._blobs.size(part.blob)
+        return part.replace(size=size), self._blobs.pieces(part.blob)
 
     async def webhooks(self, owner: str, task_id: str) -> Sequence[Webhook]:
         await self.task(owner, task_id)

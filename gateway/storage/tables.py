@@ -228,6 +228,21 @@ class BlobUseRow(TableRow, table=True):
     body: bytes = Field(sa_type=LargeBinary)
 
 
+class GrantRow(TableRow, table=True):
+    """A thread that is shared with a grantee."""
+
+    __table_args__ = (Index("grant_grantee", "grantee"),)
+
+    thread_pk: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    grantee: str = Field(primary_key=True)
+    """Callers who may use the thread: `owner:<name>` or `group:<name>`."""
+    level: str
+    """A `babelgate.canonical.grant.GrantLevel`."""
+    by: str
+    at: int = Field(sa_type=BigInteger)
+    expires: int | None = Field(default=None, sa_type=BigInteger)
+
+
 class WebhookRow(TableRow, table=True):
     """A URL to which the events of a task are posted, and how far they were delivered."""
 

@@ -2,8 +2,11 @@
 
 import re
 import signal
+import subprocess
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from babelgate.gateway.settings.changes import NEEDS_RESTART
 from tests.docs.test_check import pattern
@@ -35,3 +38,20 @@ def test_a_reload_logs_what_the_page_shows(tmp_path: Path) -> None:
 def test_the_page_lists_the_keys_that_need_a_restart() -> None:
     (listed,) = re.findall(r"These keys need a restart: (.*?)\. ", RELOAD, re.DOTALL)
     assert {*re.findall(r"`(\w+)`", listed)} == NEEDS_RESTART
+
+
+def test_the_administration_api_answers_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the commands of the sections after the reload in order, on one gateway."""
+    api = PAGE.partition("\n## Operators\n")[2]
+    (config,) = re.findall(r"^```yaml\n(.*?)^```$", api, re.MULTILINE | re.DOTALL)
+    (tmp_path / "babelgate.yaml").write_text(config)
+    keys = {"OPS_KEY": "ops-0123456789", "ALICE_KEY": "alice-0123456789"}
+    for name, value in keys.items():
+        monkeypatch.setenv(name, value)
+    commands = re.findall(r"^\$ (curl .*)\n(.*)$", api, re.MULTILINE)
+    assert len(commands) == 10
+    with served(tmp_path) as gateway:
+        for command, expected in commands:
+            line = command.replace("localhost:8080", gateway.url)
+            answer = subprocess.run(line, shell=True, capture_output=True, text=True, check=True, timeout=60).stdout
+            assert re.fullmatch(pattern(expected), answer.strip()), f"{command}\n{answer}"

@@ -36,10 +36,10 @@ from babelgate.canonical.thread import Interrupt, Run, Task, Thread, ThreadStatu
 from babelgate.gateway.storage.log_pages import read_page
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
-from babelgate.gateway.storage.tables import BlobUseRow, InterruptRow, RunRow, TaskRow, ThreadRow
+from babelgate.gateway.storage.tables import BlobUseRow, GrantRow, InterruptRow, RunRow, TaskRow, ThreadRow
 
 _THREAD, _TASK, _RUN = table_of(ThreadRow), table_of(TaskRow), table_of(RunRow)
-_INTERRUPT, _USE = table_of(InterruptRow), table_of(BlobUseRow)
+_INTERRUPT, _USE, _GRANT = table_of(InterruptRow), table_of(BlobUseRow), table_of(GrantRow)
 
 
 @dataclass
@@ -220,7 +220,7 @@ def check_database(connection: Connection, blobs: Path | None = None) -> None:
     """Check every thread, in one transaction. `blobs` is the artifact store's folder."""
     threads = connection.execute(select(_THREAD)).mappings().all()
     keys = {row["pk"] for row in threads}
-    for table in (_TASK, _RUN, _INTERRUPT, _USE):
+    for table in (_TASK, _RUN, _INTERRUPT, _USE, _GRANT):
         orphans = {pk for (pk,) in connection.execute(select(table.c.thread_pk))} - keys
         assert not orphans, f"{table.name} has rows of threads that do not exist"
     for row in threads:

@@ -6,7 +6,7 @@ from babelgate.gateway.observe import GatewayObserver
 
 
 class Recorder(GatewayObserver):
-    """GatewayObserver that stores reports as tuples: the name without `note_`, and the arguments."""
+    """Observer that stores reports as tuples: the name without `note_`, and the arguments."""
 
     is_active = True
 
@@ -17,8 +17,8 @@ class Recorder(GatewayObserver):
         if not name.startswith("note_"):
             return super().__getattribute__(name)
 
-        def note(*arguments: Any) -> None:
-            self.reports.append((name.removeprefix("note_"), *arguments))
+        def note(*arguments: Any, **named: Any) -> None:
+            self.reports.append((name.removeprefix("note_"), *arguments, *named.values()))
 
         return note
 

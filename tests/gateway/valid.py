@@ -333,6 +333,12 @@ CALL: Final[JsonObject] = {
 _OFFERED: Final = {route: body for each in knowledge().values() for route, body in each.valid.items()}
 
 VALID: Final[Mapping[str, Json]] = {
+    "POST /grants": {
+        "thread_id": UNKNOWN,
+        "grantee": "owner:bob",
+        "level": "write",
+        "expires": "2100-01-01T00:00:00Z",
+    },
     "POST /acp/runs": {
         "agent_name": "echo",
         "input": [ACP_MESSAGE],

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import RSAAlgorithm
 
 from tests.gateway.http.issuing import private_key, sign
-from tests.interop.driver import OfficialServer, start_server
+from tests.interop.driver import ClientError, OfficialServer, start_client, start_server
 from tests.running import Running, running
 from tests.serving import listen
 
@@ -121,6 +121,43 @@ async def test_a_provider_that_starts_late_is_unavailable_first(tmp_path: Path, 
         assert (response.status_code, response.headers["retry-after"]) == (503, "5")
         assert response.json()["message"].startswith("The keys of the issuer nano cannot be fetched now")
         assert await status(gateway, await client_token(oidc)) == 200
+
+
+# Official clients
+
+MESSAGE: Final = {"role": "user", "content": "Hello"}
+CLIENTS: Final[dict[str, tuple[str, Callable[[str], dict[str, Any]], str, dict[str, Any]]]] = {
+    "openai": ("/v1", lambda token: {"key": token}, "create", {"model": "echo", "messages": [MESSAGE]}),
+    "langgraph-sdk": (
+        "",
+        lambda token: {"headers": {"Authorization": f"Bearer {token}"}},
+        "runs.wait",
+        {"thread_id": None, "assistant_id": "echo", "input": {"messages": [MESSAGE]}},
+    ),
+    "acp": (
+        "/acp",
+        lambda token: {"headers": {"Authorization": f"Bearer {token}"}},
+        "run_sync",
+        {"agent": "echo", "input": "Hello"},
+    ),
+    "a2a-1.0": (
+        "/a2a/echo",
+        lambda token: {"credentials": {"openIdConnect-nano": token}},
+        "send",
+        {"text": "Hello"},
+    ),
+}
+"""Path, options, and a call with its arguments of each official client that sends a token."""
+
+
+@pytest.mark.parametrize("peer", CLIENTS)
+async def test_official_clients_send_tokens(gateway: Running, nano: OfficialServer, peer: str) -> None:
+    path, options, call, arguments = CLIENTS[peer]
+    async with start_client(peer, base_url=f"{gateway.url}{path}", **options(await user_token(nano))) as client:
+        assert "Hello" in json.dumps(await client.call(call, **arguments))
+    async with start_client(peer, base_url=f"{gateway.url}{path}") as client:
+        with pytest.raises(ClientError, match=r"A token is needed|401"):
+            await client.call(call, **arguments)
 
 
 # Forged tokens

@@ -19,6 +19,7 @@ import pytest
 
 from tests.gateway.command import Served, bound_socket, served
 from tests.interop.peers import peer_python
+from tests.postgres import empty, url_of
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "observability.md"
 KINDS: Final = {1: "internal", 2: "server", 3: "client"}
@@ -241,6 +242,23 @@ def test_the_page_shows_what_the_gateways_send(tap: Tap, first: Served):
     assert f"```text\n{lines}\n```" in PAGE.read_text(encoding="utf-8"), lines
 
 
+def test_each_worker_sends_its_spans(tap: Tap, postgres_tables: str, tmp_path: Path):
+    empty(postgres_tables)
+    settings = f"{SETTINGS}workers: 2\ndatabase: {url_of(postgres_tables)}\n"
+    (tmp_path / "babelgate.yaml").write_text(settings, encoding="utf-8")
+    path, body = FRONTS["acp"]
+    traces, nodes = list[str](), set[str]()
+    with served(tmp_path, **tap.variables) as gateway:
+        while len(nodes) < 2:  # each connection reaches one of the workers
+            with httpx.Client(base_url=gateway.url, headers={"x-api-key": KEY}, trust_env=False) as http:
+                trace = secrets.token_hex(16)
+                http.post(path, json=body("echo"), headers={"traceparent": f"00-{trace}-{SPAN}-01"}).raise_for_status()
+                nodes.add(http.get("/readyz").json()["node"])
+                traces.append(trace)
+        for trace in traces:
+            tap.wait(trace, lambda trace: trace.roots == ["POST /acp/runs"] and len(trace.spans) == 2)
+
+
 class Receiver(HTTPServer):
     """Receiver of webhooks that keeps the headers of all posts."""
 
@@ -307,7 +325,6 @@ from collections.abc import AsyncGenerator
 
 
 async def hold(text: str) -> AsyncGenerator[str]:
-    print("agent has begun", flush=True)
     if "GO" not in os.environ:
         await asyncio.Event().wait()
     yield text

@@ -200,6 +200,16 @@ CREATE TABLE item (
 
 CREATE INDEX item_expires ON item (expires_at) WHERE expires_at IS NOT NULL;
 
+CREATE TABLE "grant" (
+	thread_pk BIGINT NOT NULL,
+	grantee VARCHAR COLLATE "C" NOT NULL,
+	level VARCHAR COLLATE "C" NOT NULL,
+	by VARCHAR COLLATE "C" NOT NULL,
+	at BIGINT NOT NULL,
+	expires BIGINT,
+	PRIMARY KEY (thread_pk, grantee)
+);
+
 CREATE TABLE meta (
 	name VARCHAR COLLATE "C" NOT NULL,
 	value VARCHAR COLLATE "C" NOT NULL,
@@ -302,6 +312,8 @@ CREATE SEQUENCE thread_key;
 CREATE UNIQUE INDEX thread_id ON thread (owner, thread_id);
 
 CREATE INDEX thread_status ON thread (owner, status, created_at);
+
+CREATE INDEX grant_grantee ON "grant" (grantee);
 
 CREATE INDEX thread_status_updated ON thread (owner, status, updated_at);
 

@@ -283,6 +283,18 @@ CREATE TABLE node (
 	PRIMARY KEY (node_id)
 );
 
+CREATE TABLE grant (
+	thread_pk BIGINT NOT NULL, 
+	grantee VARCHAR NOT NULL, 
+	level VARCHAR NOT NULL, 
+	"by" VARCHAR NOT NULL, 
+	at BIGINT NOT NULL, 
+	expires BIGINT, 
+	PRIMARY KEY (thread_pk, grantee)
+);
+
+CREATE INDEX grant_grantee ON grant (grantee);
+
 CREATE TABLE api_key (
 	key_id VARCHAR NOT NULL, 
 	owner VARCHAR NOT NULL, 

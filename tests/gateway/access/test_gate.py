@@ -1,5 +1,6 @@
 """Rules for some agents: what a caller sees of tasks, threads, lists and files that other agents worked on."""
 
+import time
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
@@ -24,12 +25,14 @@ from babelgate.canonical.cron import CronQuery
 from babelgate.canonical.hub import Fork, ThreadChange
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.access.rules import policy_of
+from babelgate.gateway.clock import Clock
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.hubs import Echo, HubFactory, Scripted, ends, refused, registered, submit_to_end, text
 from tests.gateway.hubs import submit as submit_run
 from tests.submissions import make
 
+EACH_DATABASE: Final = True
 OWNER: Final = "alice"
 ALICE: Final = Principal(subject="key:alice", owner=OWNER)
 """Caller who may use every agent."""
@@ -256,3 +259,49 @@ async def test_a_hidden_agent_is_unknown_in_every_call(hubs: HubFactory) -> None
             await port.submit(BLIND, make(Submission, agent=name, messages=text("hi")))
     with refused(FaultCode.FORBIDDEN, "key:limited may not run a: no rule of access allows it."):
         await port.submit(LIMITED, make(Submission, agent="a", messages=text("hi")))
+
+
+async def test_rules_apply_to_shared_threads_too(hubs: HubFactory) -> None:
+    hub = await two_agents(hubs)
+    shared = {name: await submit_run(hub, name, owner="carol") for name in ("a", "b")}
+    for receipt in shared.values():
+        await ends(hub, receipt, owner="carol")
+    carol = Principal(subject="key:carol", owner="carol")
+    port = guard(hub, *RULES, {"who": "key:carol", "allow": "*"})
+    for receipt in shared.values():
+        with refused(FaultCode.NOT_FOUND):
+            await port.reads.task(LIMITED, receipt.task_id)
+        await port.grants.give(carol, receipt.thread_id, f"owner:{OWNER}", "write")
+    for who in (ALICE, LIMITED, BLIND):
+        assert (await port.reads.task(who, shared["b"].task_id)).agent == "b"
+        assert await port.reads.records(who, Scope(shared["b"].thread_id))
+    assert await port.reads.task(ALICE, shared["a"].task_id)
+    with refused(FaultCode.FORBIDDEN):
+        await port.reads.thread(LIMITED, shared["a"].thread_id)
+    with refused(FaultCode.NOT_FOUND):
+        await port.reads.thread(BLIND, shared["a"].thread_id)
+    received = [len(await port.grants.list_received(who)) for who in (ALICE, LIMITED, BLIND)]
+    assert received == [2, 1, 1]
+    submission = make(Submission, agent="b", messages=text("hi"), thread_id=shared["b"].thread_id)
+    receipt = await port.submit(LIMITED, submission)
+    assert (await ends(hub, receipt, owner="carol")).thread_id == shared["b"].thread_id
+    assert await port.grants.delete(carol, shared["b"].thread_id, f"owner:{OWNER}")
+    with refused(FaultCode.NOT_FOUND):
+        await port.reads.task(LIMITED, shared["b"].task_id)
+
+
+async def test_a_grant_ends_at_its_time(hubs: HubFactory) -> None:
+    later = 0
+    hub = await hubs.start(registered("b", Echo()), clock=Clock(lambda: time.time_ns() // 1000 + later))
+    receipt = await submit_run(hub, "b", owner="carol")
+    await ends(hub, receipt, owner="carol")
+    port = guard(hub, {"who": "*", "allow": "*"})
+    carol = Principal(subject="key:carol", owner="carol")
+    hour = 3600 * 10**6
+    grant = await port.grants.give(carol, receipt.thread_id, f"owner:{OWNER}", "read", time.time_ns() // 1000 + hour)
+    assert await port.grants.list_given(carol, receipt.thread_id) == [grant]
+    assert await port.reads.thread(ALICE, receipt.thread_id)
+    later = hour
+    with refused(FaultCode.NOT_FOUND):
+        await port.reads.thread(ALICE, receipt.thread_id)
+    assert await port.grants.list_given(carol, receipt.thread_id) == []

@@ -31,6 +31,9 @@ class Anything:
     def __init__(self) -> None:
         self.first_arguments: list[object] = []
 
+    def has_grantee(self, *_: object) -> bool:
+        return False
+
     def __getattr__(self, name: str) -> "Anything":
         return self
 

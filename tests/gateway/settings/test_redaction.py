@@ -22,6 +22,7 @@ SECRETS: Final = {
     "pooler": "pooler-0123456789",
     "jwks": "jwks-0123456789abcdef",
     "variable": "variable-0123456789",
+    "file": "file-0123456789",
 }
 """Secrets at every place of the settings that can hold one."""
 DIGEST: Final = "sha256:" + "9c02" * 16
@@ -49,7 +50,7 @@ def planted() -> dict[str, Any]:
                 "protocol": "acp",
                 "headers": {"Authorization": f"Bearer {SECRETS['bearer']}", "X-Other": SECRETS["header"]},
                 "options": {"steps": SECRETS["option"]},
-                "description": "${PLANTED}",
+                "description": "${PLANTED} ${file:FOLDER/planted}",
             }
         },
     }
@@ -59,7 +60,8 @@ def write_planted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write a configuration file with all secrets."""
     monkeypatch.setenv("PLANTED", SECRETS["variable"])
     file = folder / "babelgate.yaml"
-    file.write_text(yaml.safe_dump(planted()), encoding="utf-8")
+    (folder / "planted").write_text(SECRETS["file"] + "\n", encoding="utf-8")
+    file.write_text(yaml.safe_dump(planted()).replace("FOLDER", str(folder)), encoding="utf-8")
     return file
 
 
@@ -106,3 +108,11 @@ def test_secrets_of_settings_are_removed_from_text(name: str, tmp_path: Path, mo
 )
 def test_text_in_the_form_of_a_secret_is_removed(text: str, clean: str) -> None:
     assert Scrubber(("", "abc")).clean(text) == clean
+
+
+def test_each_line_of_a_secret_file_is_removed(tmp_path: Path) -> None:
+    secret, file = tmp_path / "secret.pem", tmp_path / "babelgate.yaml"
+    secret.write_text("first-line-0123456789\nsecond-line-0123456789\n", encoding="utf-8")
+    file.write_text(f'webhook_secret: "${{file:{secret}}}"\n', encoding="utf-8")
+    text = Scrubber.of(load(file), file).clean("a first-line-0123456789 b\nsecond-line-0123456789")
+    assert text == f"a {HIDDEN} b\n{HIDDEN}"

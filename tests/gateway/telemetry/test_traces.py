@@ -55,7 +55,7 @@ REQUESTS: list[tuple[str, dict[str, Any], str, str | None]] = [
     ("/v1/chat/completions", CHAT, "POST /v1/chat/completions", None),
     ("/v1/responses", {"model": "echo", "input": "Hello"}, "POST /v1/responses", None),
     ("/runs/wait", LANGGRAPH, "POST /runs/wait", None),
-    ("/ap/v1/agent/tasks", {"input": "Hello"}, "POST /ap/v1/agent/tasks", None),
+    ("/v1/runs", {"assistant_id": "echo", "input": "Hello"}, "POST /v1/runs", None),
     ("/mcp", call("tools/call", {"name": "echo", "arguments": {"message": "Hi"}}), "POST /mcp", "tools/call echo"),
 ]
 
@@ -79,14 +79,24 @@ async def test_request_operation_and_run_are_one_trace(
         inner = spans.one(operation)
         assert (inner.kind, inner.trace, inner.parent) == ("SERVER", TRACE, parent)
         parent = inner.id
-    if "tasks" in path:  # a task of AIEF runs with its first step
-        return
     run = spans.one("invoke_agent echo")
     assert (run.kind, run.trace, run.parent) == ("INTERNAL", TRACE, parent)
     assert run.attributes["gen_ai.operation.name"] == "invoke_agent"
     assert run.attributes["gen_ai.agent.name"] == "echo"
     assert not CONTENT & set(run.attributes)
     assert "blue" not in str([each.attributes for each in spans.ended])
+
+
+async def test_the_run_of_a_step_is_below_its_request(tmp_path: Path):
+    spans = Spans()
+    async with opened(tmp_path, observer=spans, keys={"alice": KEY}) as gateway, client(gateway.app) as http:
+        url = "/agent/echo/ap/v1/agent/tasks"
+        task = (await http.post(url, json={"input": "Hello"}, headers={"x-api-key": KEY})).json()
+        response = await http.post(f"{url}/{task['task_id']}/steps", json={}, headers=SIGNED)
+        assert response.status_code == 200, response.text
+    request = spans.one("POST /agent/{agent}/ap/v1/agent/tasks/{task_id}/steps")
+    run = spans.one("invoke_agent echo")
+    assert (request.trace, request.parent, run.trace, run.parent) == (TRACE, SPAN, TRACE, request.id)
 
 
 async def test_a_stream_has_one_span_until_its_last_byte(tmp_path: Path):

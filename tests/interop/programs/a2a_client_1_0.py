@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 from a2a.client import A2ACardResolver, Client, ClientCallContext, ClientConfig, ClientFactory
+from a2a.client.auth import AuthInterceptor, CredentialService
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import JSON_RPC_ERROR_CODE_MAP, A2AError
 from google.protobuf.json_format import MessageToDict, ParseDict
@@ -19,6 +20,16 @@ from lines import answer_calls, options
 
 def with_headers(headers: dict[str, str] | None) -> ClientCallContext:
     return ClientCallContext(service_parameters=headers)
+
+
+class Credentials(CredentialService):
+    """Credentials by the name of their security scheme."""
+
+    def __init__(self, by_scheme: dict[str, str]) -> None:
+        self._by_scheme = by_scheme
+
+    async def get_credentials(self, security_scheme_name: str, context: ClientCallContext | None) -> str | None:
+        return self._by_scheme.get(security_scheme_name)
 
 
 class Calls:
@@ -50,7 +61,8 @@ class Calls:
     async def _client(self, **config_options: Any) -> Client:
         bindings = [self._options.get("transport", "JSONRPC")]
         config = ClientConfig(httpx_client=self._http, supported_protocol_bindings=bindings, **config_options)
-        return ClientFactory(config).create(await self._card())
+        interceptors = [AuthInterceptor(Credentials(self._options.get("credentials", {})))]
+        return ClientFactory(config).create(await self._card(), interceptors=interceptors)
 
     async def card(self, path: str | None = None) -> Any:
         return MessageToDict(await self._resolve(path))

@@ -74,6 +74,16 @@ async def test_a_refused_call_names_the_metadata(tmp_path: Path) -> None:
     assert metadata[0].headers["cache-control"] == "public, max-age=300"
 
 
+async def test_a_challenge_names_all_scopes_of_the_rules(tmp_path: Path) -> None:
+    issuers = {"corp": CORP.inline(audience=[HOST])}
+    access = [{"who": ["scope:agents:read", "scope:agents:run"], "allow": "*"}]
+    without, wrong, metadata = await responses(tmp_path, issuers=issuers, access=access)
+    challenge = f'resource_metadata="{HOST}{METADATA_PATHS[1]}", scope="agents:read agents:run"'
+    assert without.headers["www-authenticate"] == f"Bearer {challenge}"
+    assert wrong.headers["www-authenticate"] == f'Bearer error="invalid_token", {challenge}'
+    assert metadata[0].json()["scopes_supported"] == ["agents:read", "agents:run"]
+
+
 async def test_without_issuers_there_are_no_metadata(tmp_path: Path) -> None:
     without, _, metadata = await responses(tmp_path, keys={"alice": "alice-0123456789"})
     assert (without.status_code, without.headers["www-authenticate"]) == (401, "Bearer")
