@@ -259,7 +259,7 @@ class Generations:
             return ReloadReport(mistakes=(error.fault.message,))
         if self._hub is not None:
             self._hub.attach(registry)
-        self.current = after  # everything that follows is without await: nobody sees a part of the reload
+        self.current = after  # no await follows: no request is handled in the middle of a reload
         self._configured, self._loaded = configured, without_restart(self._loaded, settings)
         self.reloaded_at = time.time()
         if self._hub is not None:
