@@ -133,8 +133,8 @@ class Invocation:
 
     @property
     def text(self) -> str:
-        """Input of a text-only agent: the last message that has text, else the text of `data` or of the last data part
-        (`data_text`)."""
+        """Input of a text-only agent: the text of the last message that has any. Without one, `data` as text
+        (`data_text`), and without `data`, the last data part of the messages."""
         for message in reversed(self.messages):
             if any(part.kind == "text" for part in message.parts):
                 return text_of(message.parts)
@@ -230,7 +230,8 @@ class Stateful(Protocol):
 
         No run is active meanwhile, and the call belongs to no run. Its `data` holds the members to change, by the
         agent's own rules; `messages` are the new messages, and `checkpoint` is the parent. `removed_ids` are ids of
-        messages to leave out.
+        messages to leave out. `as_node` names the node that the change counts as the output of; None leaves the choice
+        to the agent.
         """
         ...
 

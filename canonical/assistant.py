@@ -69,8 +69,9 @@ class Assistants(Protocol):
     async def change(
         self, principal: Principal, assistant_id: str, change: AssistantChange, default: Assistant | None = None
     ) -> Assistant:
-        """Create the next version and make it the current one. `default` is the default assistant of every owner
-        with this id: it becomes the first version of the owner's copy. Raises not_found, too_large."""
+        """Create the next version and make it the current one. Without `default`, the owner must have the assistant.
+        With `default`, the built-in assistant of this id, an owner who has no copy of it gets one: `default` is the
+        copy's first version, and the change its second. Raises not_found, too_large."""
         ...
 
     async def use_version(self, principal: Principal, assistant_id: str, version: int) -> Assistant:

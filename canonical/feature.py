@@ -58,7 +58,8 @@ class Carry:
     it as lost."""
 
     def is_lost(self, *, in_stream: bool = False) -> bool:
-        """Return True if the caller is notified of a loss. Content that arrives, even in a marked form, is no loss."""
+        """Return True if the caller is notified of a loss. Content that arrives, even in a marked form, is no loss.
+        `in_stream`: the caller reads a stream, which carries features that are `streamed_only`."""
         return self.level != "full" or (self.streamed_only and not in_stream)
 
 
@@ -67,7 +68,7 @@ FULL = Carry("full")
 
 def whole(how: str, source: str, *, streamed_only: bool = False) -> Carry:
     """Return a Carry without loss for a feature that the protocol has no form for. `how` describes the form and its
-    place."""
+    place; `streamed_only` is the field of Carry."""
     return Carry("full", how, source, streamed_only)
 
 

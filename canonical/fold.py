@@ -309,7 +309,8 @@ class Fold:
         self.runs[event.run_id] = run_created(record, event, task_id, self.thread_id, agent)
 
     def _void(self, run_id: str | None, start: RunStarted) -> None:
-        """Drop the messages and artifacts that the restart of a run makes void."""
+        """Drop the messages and artifacts of a run (None: those outside runs) that its restart makes void. The run's
+        input stays."""
         for message_id, message in list(self._messages.items()):
             if message.run_id == run_id and not message.is_input and start.is_void(message_id):
                 del self._messages[message_id]
@@ -385,7 +386,8 @@ class Fold:
         return run_id in self.runs and self.runs[run_id].removed
 
     def messages(self, *, task_id: str | None = None, run_id: str | None = None) -> list[Message]:
-        """Return the messages in order: all, or those of one task or run. Messages of removed runs are left out."""
+        """Return the messages in order: all, or those of one task, one run or both. Messages of removed runs are left
+        out."""
         return [
             message.value()
             for message in self._messages.values()
@@ -413,5 +415,5 @@ class Fold:
         return tuple([message.whole or message.value() for message in found])
 
     def open_interrupts(self, task_id: str | None = None) -> list[Interrupt]:
-        """Return the unanswered questions, oldest first."""
+        """Return the unanswered questions of a task, or of all tasks without `task_id`, oldest first."""
         return [i for i in self.interrupts.values() if i.is_open and (task_id is None or i.task_id == task_id)]

@@ -79,7 +79,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Part of a state that the agent's upstream already has."""
+    """Relation of a revision to the state that the agent's own server stores."""
 
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
     """Ids of the upstream's run that ended with this state, as they were bound. Empty if the upstream never had exactly
@@ -364,8 +364,9 @@ class StateHistory:
     def _share_values(
         self, parent: str | None, whole: JsonObject | None, delta: JsonObject
     ) -> tuple[JsonObject | None, JsonObject]:
-        """Return `whole` and `delta` with the values that equal the parent's replaced by these. Otherwise an agent that
-        sends its whole state each time would fill the memory with copies of its first message."""
+        """Return `whole` and `delta` with every value that equals one of the parent's replaced by the parent's object.
+        Otherwise an agent that sends its whole state each time would fill the memory with copies of its first message.
+        `whole` is None for a revision that has only a `delta`."""
         values = delta if whole is None else whole
         before: JsonObject = {}
         if parent is not None and values:
@@ -397,8 +398,8 @@ class StateHistory:
     # Differences
 
     def difference(self, since: str | None, values: JsonObject) -> StateChange | None:
-        """Return the difference of the values to those of a revision. Return None if the revision is unknown, or if the
-        difference is not much shorter."""
+        """Return the difference of the values to those of the revision `since`. Return None without `since`, if the
+        revision is unknown, or if the difference is not much shorter than the values."""
         before = None if since is None else self.values_of(since)
         return None if since is None or before is None else state_change(since, before, values)
 
@@ -421,12 +422,14 @@ class StateHistory:
     # Pruning
 
     def find_needed(self) -> tuple[str, dict[int, JsonObject | None]] | None:
-        """Return the revisions that have to stay if all but the newest are pruned, or None if there is nothing to
-        prune.
+        """Return the revisions that must stay when a thread is pruned to its newest revision, or None if no older
+        revision exists.
 
-        The result is the id of the newest revision, and the needed revisions by the number of their record. A number
-        maps to the values if these must be stored whole from then on, and otherwise to None. Also needed are newer
-        states of inner graphs, and the revisions of open tasks, which may start again from the log.
+        The result is the checkpoint id of the newest revision, and a mapping of the record numbers of all needed
+        revisions. A number maps to the revision's values if the pruned log must store them whole, because the revision
+        is stored as a difference to one that is deleted. Otherwise it maps to None. Besides the newest revision and
+        those that it is derived from, two kinds are needed: states of subgraphs that are newer than it, and revisions
+        of open tasks, which may start again from the log.
         """
         head = self._head()
         if head is None:
@@ -444,7 +447,8 @@ class StateHistory:
         return head, needed
 
     def _note_needed(self, checkpoint_id: str, needed: dict[int, JsonObject | None]) -> None:
-        """Add a revision and those that its state is derived from, up to one that is stored whole or can be."""
+        """Add to `needed` a revision and those that its state is derived from, up to one that is stored whole or for
+        which `needed` holds the whole values."""
         node = self._nodes.get(checkpoint_id)
         while node is not None and node.revision.seq not in needed:
             is_visible = not self._is_removed(node)
@@ -462,7 +466,7 @@ class StateHistory:
     # Reads
 
     def task(self, task_id: str | None) -> TaskCreated | None:
-        """Return the event that created a task."""
+        """Return the event that created a task, or None if the thread has no such task."""
         return self._agents.get(task_id or "")
 
     @property
@@ -480,15 +484,17 @@ class StateHistory:
         return None if node is None or self._is_hidden(node) else self._build_revision(checkpoint_id)
 
     def of_run(self, run_id: str) -> Revision | None:
-        """Return the last revision of the thread's own state that a run made."""
+        """Return the last revision of the thread's own state (not of a subgraph) that a run made. Return None if the
+        run made none, or if it was removed or pruned."""
         for checkpoint_id, node in reversed(self._nodes.items()):
             if node.revision.run_id == run_id and not node.revision.ns:
                 return None if self._is_hidden(node) else self._build_revision(checkpoint_id)
         return None
 
     def origin(self, revision: Revision, agent: str) -> Origin:
-        """Return the part of a revision that an agent's upstream already has. It is the state after the last run before
-        the revision, without the changes that callers made since."""
+        """Return what the agent's own server already has of a revision: the ids of the run that produced it there, and
+        the members that callers changed after that run. The run is that of the nearest ancestor that a run made; its
+        ids are left out if another agent made it."""
         at = revision
         while at.run_id is None and not at.origin and at.parent_id is not None:
             parent = self.get(at.parent_id)
@@ -552,7 +558,8 @@ class StateHistory:
         return [self._build_revision(checkpoint_id) for checkpoint_id in reversed(found)]
 
     def inner(self, revision: Revision, node: str) -> Revision | None:
-        """Return the newest state of the graph inside a node that continues from a revision."""
+        """Return the newest state of the subgraph inside `node` that was made after a revision. Return None if the
+        subgraph has made none since."""
         depth = len(revision.ns)
         for checkpoint_id, each in reversed(self._nodes.items()):
             candidate = each.revision
@@ -564,7 +571,8 @@ class StateHistory:
         return None
 
     def _parent(self, node: _Node) -> str | None:
-        """Return the nearest visible ancestor."""
+        """Return the checkpoint id of the nearest ancestor that is visible. Return None, or the id of an unknown
+        ancestor, if there is none."""
         parent = node.revision.parent_id
         while parent is not None and parent in self._nodes and self._is_hidden(self._nodes[parent]):
             parent = self._nodes[parent].revision.parent_id
@@ -591,8 +599,8 @@ class StateHistory:
         return replace(revision, parent_id=parent, values=values, messages=self.fold.find_messages(message_ids))
 
     def _without_withdrawn(self, revision: Revision) -> Revision:
-        """Return the revision without its superseded questions. If no question is left, no node runs next; a stateful
-        agent decides that itself."""
+        """Return the revision without the questions that a later input has superseded. If no question is left, `next`
+        becomes empty, because no node will run; a stateful agent determines its next nodes itself."""
         interrupts = self.fold.interrupts
         questions = tuple(q for q in revision.questions if interrupts[q.task_id, q.interrupt_id].action != "superseded")
         if len(questions) == len(revision.questions):

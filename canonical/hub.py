@@ -323,7 +323,7 @@ class Reads(Protocol):
 
         They include the records that create the tasks of these turns, and the questions, answers and calls of these
         tasks up to then. If a message outside runs was replaced under its id, its replacement is included. Some other
-        records may be among them. Raises not_found.
+        records may be among them. `inline` fills in stored files, as in `records`. Raises not_found.
         """
         ...
 
@@ -389,14 +389,15 @@ class Reads(Protocol):
     def log(
         self, principal: Principal, scope: Scope, after: int = 0, *, inline: bool = False
     ) -> AsyncGenerator[Sequence[Record]]:
-        """Yield the records of a scope in batches, because a log may be larger than the memory."""
+        """Yield the records of a scope after record number `after` in batches, because a log may be larger than the
+        memory. `inline` fills in stored files, as in `records`."""
         ...
 
     async def logs(
         self, principal: Principal, task_ids: Sequence[str], *, inline: bool = False
     ) -> Mapping[str, Sequence[Record]]:
         """Return all records of tasks that have ended, by task id, for a list. Tasks that are open, or too long to be
-        read at once, are left out."""
+        read at once, are left out. `inline` fills in stored files, as in `records`."""
         ...
 
     async def snapshot(
@@ -412,7 +413,8 @@ class Reads(Protocol):
         """Return the view that all committed records of a thread fold to, or those up to the number `until`.
 
         `name` identifies the kind of view. Records that an earlier call has folded under this name are not read again.
-        The result is the caller's own copy. Raises not_found, and too_large beyond `limits.thread`.
+        `inline` fills in stored files, as in `records`. The result is the caller's own copy. Raises not_found, and
+        too_large beyond `limits.thread`.
         """
         ...
 
@@ -496,8 +498,9 @@ class Hub(Protocol):
         thread_id: str | None = None,
         if_exists: Literal["raise", "return"] = "raise",
     ) -> Thread:
-        """Create a thread without a run. The id of an erased thread can be used again. Raises conflict (the id is
-        taken)."""
+        """Create a thread without a run. Without `thread_id`, it gets a new id. The id of an erased thread can be used
+        again. If the id is taken, `if_exists` decides: `raise` raises conflict, `return` returns the existing thread.
+        Raises conflict."""
         ...
 
     async def change_thread(self, principal: Principal, thread_id: str, change: ThreadChange) -> Thread:

@@ -364,7 +364,8 @@ class ReplayCursor:
 
 
 def _more(event: Event, begun: Event | None, text: str) -> Event:
-    """Return the event for the rest of a text whose beginning was repeated."""
+    """Return the event for the rest of a text whose beginning was repeated. `text` is the rest, and `begun` the event
+    that began the part, which names the message; None if the agent sent none."""
     if isinstance(event, PartDelta):
         return event if event.text == text else event.replace(text=text)
     return PartDelta(message_id=getattr(begun, "message_id", None), index=getattr(begun, "index", None), text=text)

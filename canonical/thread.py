@@ -187,7 +187,8 @@ class Artifact(Value):
 
     @classmethod
     def of(cls, name: str, content: str | bytes, media_type: str | None = None) -> "Artifact":
-        """Return an artifact of one file with `content` as its bytes. Text is encoded as UTF-8."""
+        """Return an artifact of one file with `content` as its bytes. Text is encoded as UTF-8. Without `media_type`,
+        the type is text/plain for text and application/octet-stream for bytes."""
         data = content.encode() if isinstance(content, str) else content
         media_type = media_type or ("text/plain" if isinstance(content, str) else "application/octet-stream")
         return cls(name=name, parts=(FilePart(name=name, media_type=media_type, inline=data, size=len(data)),))

@@ -56,7 +56,8 @@ class Value(msgspec.Struct, metaclass=_ValueType):
         return msgspec.structs.replace(self, **changes)
 
     def members(self) -> JsonObject:
-        """Return the members that its JSON has, under their names there, without converting them."""
+        """Return the fields as the members of the JSON object that the value is encoded to: under their encoded names,
+        with the tag `kind` if the class has one. The values of the fields are not encoded."""
         names = zip(self.__struct_encode_fields__, self.__struct_fields__, strict=True)
         encoded_members = {encoded: getattr(self, name) for encoded, name in names}
         tag = self.__struct_config__.tag

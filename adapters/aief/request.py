@@ -148,7 +148,7 @@ def _media_type(declared: str | None) -> str:
 
 
 def _free(name: str, names: set[str]) -> str:
-    """Return a name that resembles `name` and is not in `names`."""
+    """Return `name` if it is not in `names`, and otherwise the name with the first free number before its suffix."""
     stem, dot, suffix = name.rpartition(".")
     candidate, number = name, 1
     while candidate in names:

@@ -33,7 +33,8 @@ def _marks(raw: bytes, start: int, end: int) -> int:
 
 
 def _end_of_text(raw: bytes, at: int) -> int:
-    """Return the position after the closing quote of the string that continues at `at`."""
+    """Return the position after the closing quote of a JSON string. `at` is a position inside the string. Return the
+    length of `raw` if the string does not end."""
     while at < len(raw):
         match = _TEXT.match(raw, at, at + _PIECE)
         end = at if match is None else match.end()

@@ -42,7 +42,8 @@ class AgentAbout(ResultRecord):
 
 
 class TaskAbout(ResultRecord):
-    """One task of a benchmark."""
+    """Description of one task of a benchmark, as the report stores it: its identity, and the labels by which results
+    are grouped."""
 
     name: str
     hash: str

@@ -229,10 +229,9 @@ class Registry:
         self._put(name, detected)
 
     def _put(self, name: str, detected: Sequence[RegisteredAgent]) -> None:
-        """Replace a broken agent by the detected ones.
+        """Replace the placeholder `name`, a server that could not be detected before, by the agents that were detected.
 
-        A server that was configured without a name is replaced by all its agents. The first of them keeps the name of
-        the stand-in as an alias.
+        If no detected agent has the placeholder's name, the name stays valid as an alias of the first one.
         """
         agents = list(self._agents.items())
         at = list(self._agents).index(name)

@@ -172,8 +172,8 @@ async def _serve_here(gateway: Gateway, listener: socket.socket) -> AsyncGenerat
 
 
 async def _call(hub: GatewayHub, line: ClientConversation, message: Message, answers: Iterator[str]) -> Scope:
-    """Call the agent through a client and return the scope of its task. A failure of the agent is recorded, too; any
-    other error leaves no ended task."""
+    """Send `message` to the agent through a client of the protocol, and reply to its questions with `answers`. Return
+    the scope of the task. A task that failed is returned, too. Raises CliError if no task has ended."""
     wrong = "the client of the protocol created no task for the input"
     try:
         questions = await _questions(line.send(message))

@@ -101,9 +101,10 @@ def start(
 ) -> NoReturn:
     """Listen, call `ready`, and end the process after a signal.
 
-    With `strict`, at least one agent must work. A gateway with a configuration starts without one, too, because callers
-    can still read their earlier runs. `headers` are sent to the server of each URL. `reloading` reads the configuration
-    again. Raises CliError.
+    `servers` are URLs of the agents' servers, besides the agents in the settings; `headers` maps such a URL to the
+    headers of every request to it. With `strict`, the gateway starts only if at least one agent works. Without, it also
+    starts if none works, because callers can still read their earlier runs. `reloading` reads the configuration again;
+    None means that it cannot be reloaded. Raises CliError.
     """
     stop = ShutdownController(settings.shutdown.grace, expire=leave)
     serve_until_stopped(settings, servers, ready, strict=strict, headers=headers, stop=stop, reloading=reloading)

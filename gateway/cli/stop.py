@@ -32,8 +32,8 @@ class ShutdownController:
     """
 
     def __init__(self, grace: float, *, expire: Callable[[], Any] | None = None) -> None:
-        """Prepare the shutdown. `grace` is the time from the first signal to the deadline, in seconds. At the deadline
-        `expire` is called in a thread: it ends the process."""
+        """Prepare the shutdown. `grace` is the time from the first signal to the deadline, in seconds. At the deadline,
+        a thread calls `expire`, which ends the process; without `expire`, nothing happens at the deadline."""
         self._grace = grace
         self._expire = expire
         self._deadline: float | None = None

@@ -61,7 +61,9 @@ async def find_base(reads: JournalReads, owner: str, ask: Submission) -> tuple[S
 
 
 def _origin(history: StateHistory, revision: Revision) -> dict[str, str]:
-    """Return the origin of a copy of the revision. A copy of a copy has the same origin."""
+    """Return the ids of the run on the agent's own server that a copy of the revision continues, with the agent's name
+    under `ORIGIN_AGENT`. Return an empty dict if the server does not have exactly this state. A copy of a copy keeps
+    the ids of the first original."""
     if revision.origin:
         return dict(revision.origin)
     task = history.task(revision.task_id)

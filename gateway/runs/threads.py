@@ -101,7 +101,8 @@ class ThreadCommands:
         )
 
     async def erase_expired(self, thread: Thread, pk: int, seq: int) -> bool:
-        """Erase a thread whose newest record is still `seq`. Return True if it is gone."""
+        """Erase a thread if its newest record still has the number `seq`. `pk` is the key of its row. Return True if
+        the thread was erased."""
         owner, thread_id = thread.owner, thread.thread_id
         commit = self._journal.write(deletion.erase_unchanged, pk, owner, thread_id, seq)
         return await self._erase(owner, thread_id, commit)

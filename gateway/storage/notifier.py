@@ -69,7 +69,8 @@ class Notifier:
         self._thread.start()
 
     def add(self, remotes: Sequence[Remote]) -> None:
-        """Queue notices of what was committed. Takes calls from any thread, and waits for nothing."""
+        """Queue notices of committed changes for the other gateways. Any thread may call this method; it does not
+        block."""
         if not remotes:
             return
         self._merge_all(remotes)

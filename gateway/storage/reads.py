@@ -169,7 +169,8 @@ class JournalReads(LogReader):
         return thread_values.ThreadValues(pk, thread_id, history.seq, thread_values.values_of(history))
 
     async def need_revision(self, owner: str, thread_id: str | None, checkpoint_id: str) -> None:
-        """Raise `not_found` if a revision of a thread does not exist."""
+        """Raise not_found if the thread has no such revision. Without `thread_id` the request names no thread, so no
+        revision exists."""
         known_id = _require_found(thread_id, f"Checkpoint {checkpoint_id} not found")
         history = await self.snapshot(owner, known_id, StateHistory, partial(StateHistory, known_id, owner))
         _require_found(history.get(checkpoint_id), f"Checkpoint {checkpoint_id} not found")

@@ -64,9 +64,11 @@ def retry_webhooks(tx: Transaction, wanted: str | None) -> Sequence[tuple[str, s
 
 
 def advance_cursor(tx: Transaction, due: Due, seq: int, *, done: bool, forget: bool = False) -> bool:
-    """Move the cursor after a delivery. With `forget`, delete the row instead.
+    """Store that all records up to number `seq` were delivered. `done`: no later record will be delivered. With
+    `forget`, delete the webhook instead.
 
-    Return True if this gateway still delivers to the webhook.
+    Return False, and change nothing, if another gateway has adopted the webhook, or if the webhook or its thread was
+    deleted.
     """
     values = {"delivered_seq": seq, "done": done, **_IS_DELIVERED}
     return _change(tx, due, _HOOK.delete() if forget else update(_HOOK).values(**values))

@@ -234,7 +234,9 @@ def _data(message: Message) -> Json:
 
 
 async def _continue_task(call: Call, dialect: Dialect, ask: Send, task_id: str) -> tuple[Receipt, str]:
-    """Commit a message to a task: an answer if the task waits for one, its next input if it is running."""
+    """Commit a message to a task: an answer if the task waits for one, its next input if it is running. Return the
+    receipt and the contextId for the response. Raises invalid, not_awaiting, and the protocol's error for a task that
+    has ended."""
     task = await find_task(call, task_id)
     context_id = await context_of(call, task)
     if ask.context_id is not None and ask.context_id not in (context_id, task.thread_id):

@@ -126,7 +126,7 @@ class EventWriter:
         return events
 
     def apply(self, record: Record) -> None:
-        """Add a record without creating its events, and the snapshots in them."""
+        """Update the state by a record without creating the events of the record."""
         self._encoder.events = None
         self._write(record)
 

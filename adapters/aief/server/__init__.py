@@ -588,7 +588,8 @@ def _as_missing_task(thread_id: str) -> Generator[None]:
 
 
 def _has_no_input(body: w.RequestBody, activation: _Activation | None) -> bool:
-    """Return True if the request has no input for the agent."""
+    """Return True if the request has no input for the agent: neither text (an empty one and a go-ahead do not count),
+    nor additional input, nor input in the extension."""
     if activation is not None and activation.extension != ExtensionRequest():
         return False
     return not body.additional_input and (not body.input or is_go_ahead(body.input))

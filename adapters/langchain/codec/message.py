@@ -85,7 +85,8 @@ def role_of(wire: JsonObject) -> str:
 
 
 def _unwrap_envelope(wire: JsonObject) -> JsonObject:
-    """Return the message in an envelope: LangChain's serialized form, or that of its message histories."""
+    """Return the message that an envelope contains: LangChain's serialized form (`lc`), or that of its message
+    histories (`data`). A message without an envelope is returned unchanged."""
     # langchain-core 1.7.2: `_convert_to_message` (messages/utils.py), and `message_to_dict` (messages/base.py).
     kwargs, path = wire.get("kwargs"), wire.get("id")
     if wire.get("lc") == 1 and isinstance(kwargs, dict) and isinstance(path, list) and path:

@@ -244,8 +244,9 @@ def _encode_state(
 
 
 def _inner(thread_id: str, outer: Revision, history: StateHistory, *, whole: bool) -> codec.Inner:
-    """Return the function that describes the graph inside a node, as langgraph 1.2 does: the place of its state or,
-    with `whole`, the state itself."""
+    """Return a function that describes the state of the subgraph inside a node of `outer`, as langgraph 1.2 does. The
+    function returns the config of the newest checkpoint or, with `whole`, its complete state; it returns an empty
+    object if the subgraph has no checkpoint after `outer`."""
 
     def describe(node: str) -> JsonObject:
         revision = history.inner(outer, node)

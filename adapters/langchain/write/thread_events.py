@@ -380,7 +380,8 @@ class ThreadEvents(EventWriter):
         self._emit("messages", lambda: {**data, "id": started.message_id}, started.ns, node=node)
 
     def _message_origin(self, started: MessageStarted) -> JsonObject:
-        """Return the metadata of a message, without members that are empty."""
+        """Return the member `metadata` of a message's start: the node, run and thread that the message comes from.
+        Empty ones are left out."""
         run = self._run
         node = started.node or ("" if run is None else run.node)
         origin = {"langgraph_node": node, "run_id": self._record.run_id, "thread_id": self.view.thread_id}

@@ -152,8 +152,9 @@ class CreateResponse(Handlers):
     ) -> Begun:
         """Start the response that a request asks for.
 
-        `extended`: the caller has activated the extension. `by_calls`: it accepts calls of `ask_caller` that it has not
-        declared. The other parameters are those of `check`. Raises invalid, unsupported, not_found, not_awaiting.
+        `extended`: the caller has activated the extension. `by_calls`: the caller accepts calls of the tool
+        `ask_caller` even if the request does not declare this tool. `unstored_ids` and `previous_id` are those of
+        `check`. Raises invalid, unsupported, not_found, not_awaiting.
         """
         raw_body = await self._references.expand(
             who.principal, raw_body, keeps=self._is_passed_on(who.principal, raw_body)

@@ -65,7 +65,8 @@ class SocketMemory(Container[str]):
 
 
 class PreparedInputs:
-    """Prewarmed inputs of all WebSockets, as received. The oldest are dropped if all together are too large."""
+    """Inputs that clients of WebSockets have sent ahead of a response (`generate: false`), as received. If all together
+    exceed `_ALL_BYTES`, the oldest are dropped."""
 
     def __init__(self) -> None:
         self._inputs: OrderedDict[str, bytes] = OrderedDict()

@@ -158,7 +158,8 @@ async def _find_session(ctx: Ctx, session_id: str) -> Exchange:
 
 
 async def _history(ctx: Ctx) -> tuple[Exchange, Exchange]:
-    """Return the first and the last message of a session. Raises NotApplicable if they are on another server."""
+    """Request the first and the last message of a session's history, and return both exchanges. Raises NotApplicable if
+    the messages are on another server."""
     _, exchange = await ctx.once(_session)
     urls = [str(each) for each in as_list(dig(exchange.json, "history"))]
     check(bool(urls), "a history", exchange.json, exchange)

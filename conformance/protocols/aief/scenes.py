@@ -120,7 +120,7 @@ async def upload_file(ctx: Ctx) -> StoredArtifact:
 
 
 async def page_of_tasks(ctx: Ctx) -> Exchange:
-    """Return the first page of the list of tasks, with one task per page. The list has at least two tasks."""
+    """Create two tasks, and return the response to a request for the first page of the list, with one task per page."""
     for _ in range(2):
         await new_task(ctx.target, "Hello")
     exchange = await ctx.target.tasks(current_page=1, page_size=1)

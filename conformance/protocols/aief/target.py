@@ -76,7 +76,9 @@ class AiefTarget:
     async def _post(
         self, url: str, sends: str, receives: str, body: Any, *, is_valid: bool = True, **options: Any
     ) -> Exchange:
-        """Send a POST. Without `body`, the request has no body at all."""
+        """Send a POST and return the exchange. `sends` and `receives` name the schemas of the request and of a response
+        with status 200. With `is_valid=False`, the request is intentionally invalid and is not validated. With None as
+        `body`, the request has no body at all."""
         return await self.wire.request(
             "POST",
             url,

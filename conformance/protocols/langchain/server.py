@@ -16,7 +16,8 @@ from babelgate.conformance.wire.http import Receives, StreamExchange, Wire
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths of the runs of a thread, and the definitions that their messages must match."""
+    """URL paths of runs in one version of the protocol, and the names of the schemas that requests and responses on
+    these paths must match."""
 
     name: str
     is_below: bool

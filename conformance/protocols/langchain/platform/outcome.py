@@ -35,8 +35,8 @@ async def answer_of_a_wait_says_where_to_go_on(ctx: Ctx) -> None:
 
 @probes.add
 async def stream_says_where_to_go_on(ctx: Ctx) -> None:
-    """Check the headers with which the SDK resumes a broken stream. It reads the ids of the thread and the run from
-    Content-Location."""
+    """Check the headers with which the SDK resumes a broken stream: Content-Location, from which it reads the ids of
+    the thread and the run, and Location."""
     done = await ctx.once(stream_run, LAYOUT, "values")
     _check_locations(done.exchange, "stream")
 
