@@ -162,6 +162,7 @@ class OwnerIds:
             "resource_id": self.resource_id,
             "config_id": self.config_id,
             "blob": self.blob,
+            "key_id": "k1",
         }
 
     def hidden(self, text: str) -> str:

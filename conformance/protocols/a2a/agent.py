@@ -75,5 +75,5 @@ def message(text: str, **members: Any) -> dict[str, Any]:
 
 
 def media_parts(task: Any) -> list[Any]:
-    """Return the parts of all artifacts of a task, whatever their content type."""
+    """Return the parts of all artifacts of a task, of every content type."""
     return [part for artifact in as_list(task.get("artifacts")) for part in as_list(artifact.get("parts"))]
