@@ -88,7 +88,8 @@ class Scrubber:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         words = sorted({each for each in secrets if len(each) >= _SHORTEST}, key=len, reverse=True)
-        self._known = re.compile("|".join(map(re.escape, words))) if words else None
+        self._words = words
+        """Secrets, the longest first: a shorter one may be a part of it."""
 
     @classmethod
     def of(cls, settings: Settings | None, file: Path | None, *others: str) -> "Scrubber":
@@ -98,8 +99,8 @@ class Scrubber:
 
     def clean(self, text: str) -> str:
         """Return the text with `***` instead of secrets."""
-        if self._known is not None:
-            text = self._known.sub(HIDDEN, text)
+        for word in self._words:
+            text = text.replace(word, HIDDEN)
         for pattern in _PATTERNS:
             text = pattern.sub(HIDDEN, text)
         return text

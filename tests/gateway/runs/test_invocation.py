@@ -34,6 +34,7 @@ INPUT = RunInput(
     config={"tags": ["t"]},
     metadata={"customer": 7},
     headers={"x-tenant": "t"},
+    trace={"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
     assistant="mine",
     extra={"acp": {"x": 1}},
 )
