@@ -201,7 +201,7 @@ class CronScheduler:
             await self._check_url(webhook)
 
     async def delete(self, owner: str, cron_id: str) -> bool:
-        return await self._journal.write_deletion(deletion("cron", cron_id, owner), delete_cron, owner, cron_id)
+        return await self._journal.write_audited(deletion("cron", cron_id, owner), delete_cron, owner, cron_id)
 
     async def search(self, owner: str, query: CronQuery) -> Listed[Cron]:
         places = await self._journal.query(search_crons, owner, query)

@@ -95,7 +95,7 @@ class ThreadCommands:
         await self._erase(
             owner,
             thread_id,
-            self._journal.write_deletion(
+            self._journal.write_audited(
                 audit.deletion("thread", thread_id, owner), deletion.erase_thread, owner, thread_id
             ),
         )
@@ -145,7 +145,7 @@ class ThreadCommands:
     async def prune(self, owner: str, thread_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.prune_thread`."""
         while (plan := await pruning.make_plan(self._reads, owner, thread_id)) is not None:
-            commit = self._journal.write_deletion(
+            commit = self._journal.write_audited(
                 audit.deletion("state", thread_id, owner), pruning.prune, owner, thread_id, plan
             )
             commit.add_done_callback(self._drop_cached_log)
@@ -159,7 +159,7 @@ class ThreadCommands:
 
     async def remove_run(self, owner: str, run_id: str) -> None:
         """Implement `babelgate.canonical.hub.Hub.remove_run`."""
-        commit = self._journal.write_deletion(audit.deletion("run", run_id, owner), deletion.remove_run, owner, run_id)
+        commit = self._journal.write_audited(audit.deletion("run", run_id, owner), deletion.remove_run, owner, run_id)
         commit.add_done_callback(self._drop_cached_log)
         await asyncio.shield(commit)
 

@@ -90,7 +90,7 @@ class AssistantStore:
         return assistant
 
     async def delete(self, owner: str, assistant_id: str) -> bool:
-        return await self._journal.write_deletion(
+        return await self._journal.write_audited(
             deletion("assistant", assistant_id, owner), _delete, owner, assistant_id
         )
 

@@ -14,6 +14,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.grant import Grant, GrantLevel
 from babelgate.canonical.message import FilePart
 from babelgate.gateway.clock import Clock
+from babelgate.gateway.storage.audit import Act, ActTarget
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import has_only_agents
 from babelgate.gateway.storage.short_form import decode_row
@@ -69,10 +70,12 @@ class GrantStore:
             raise FaultError(FaultCode.INVALID, "expires: the time is in the past.")
         grant = Grant(thread_id=thread_id, owner=owner, grantee=grantee, level=level, by=by, at=now, expires=expires)
         self._grantees.add(grantee)
-        return await self._journal.write(_give, grant)
+        return await self._journal.write_audited(_act("give", owner, thread_id, f"{grantee} {level}"), _give, grant)
 
     async def delete(self, owner: str, thread_id: str, grantee: str) -> bool:
-        return await self._journal.write(_delete, owner, thread_id, grantee)
+        return await self._journal.write_audited(
+            _act("delete", owner, thread_id, grantee), _delete, owner, thread_id, grantee
+        )
 
     async def list_given(self, owner: str, thread_id: str | None = None) -> Sequence[Grant]:
         return await self._journal.query(_read_given, owner, thread_id, self._clock.now())
@@ -88,6 +91,10 @@ class GrantStore:
         """Return the description of a file that a shared thread names, or None. `agents` excludes threads on which
         other agents ran."""
         return await self._journal.query(_find_file, grantees, blob, agents, self._clock.now())
+
+
+def _act(name: str, owner: str, thread_id: str, reason: str) -> Act:
+    return Act(action=f"grant.{name}", target=ActTarget("thread", thread_id, owner=owner), reason=reason)
 
 
 def _grantees(connection: Connection) -> set[str]:

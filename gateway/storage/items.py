@@ -124,7 +124,7 @@ class ItemStore:
         tx.connection.execute(_REFRESH, [{**each, "now": now} for each in at])
 
     async def delete(self, owner: str, namespace: Namespace, key: str) -> bool:
-        return await self._journal.write_deletion(
+        return await self._journal.write_audited(
             deletion("item", f"{'.'.join(namespace)}:{key}", owner), self._delete, at=_at(owner, namespace, key)
         )
 

@@ -96,7 +96,7 @@ class Journal:
         `power` and `pooler` are options of `open_database`. `shared` = other gateways use the database at the same
         time, each with a different `node` id. `on_commit` receives the records of each commit of this gateway on the
         event loop. `on_remote` receives notices of the commits of other gateways there, in order of commit for each
-        thread. `audits` = record what callers delete in the audit log.
+        thread. `audits` = record what callers delete or share in the audit log.
         """
         self._audits = audits
         self.database = open_database(url, power=power, shared=shared, pooler=pooler)
@@ -224,24 +224,24 @@ class Journal:
             self._writer.put(QueuedCommand(command, args, named, done))
         return done
 
-    def write_deletion(
+    def write_audited(
         self, act: Act, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs
     ) -> "asyncio.Future[T]":
         """Queue a command like `write`, and record it in the audit log in the same transaction.
 
-        A command that returns False or None has deleted nothing, and is not recorded.
+        A command that returns False or None has changed nothing, and is not recorded.
         """
         if not self._audits:
             return self.write(command, *args, **named)
         act = with_origin(act)
 
-        def delete_and_record(tx: Transaction) -> T:
+        def run_and_record(tx: Transaction) -> T:
             result = command(tx, *args, **named)
             if not (result is False or result is None):
                 record_act(tx, act)
             return cast("T", result)
 
-        return self.write(delete_and_record)
+        return self.write(run_and_record)
 
     async def write_patiently(
         self, command: Callable[Concatenate[Transaction, P], T], /, *args: P.args, **named: P.kwargs

@@ -69,6 +69,24 @@ async def test_deletes_are_recorded_with_their_caller(tmp_path: Path, database: 
         assert found[0]["protocol"] == "langchain"
 
 
+async def test_grants_are_recorded_with_their_caller(tmp_path: Path, database: dict[str, Any]) -> None:
+    async with administered(tmp_path, **database) as gateway:
+        thread_id = (await gateway.http.post("/threads", json={}, headers=ALICE)).json()["thread_id"]
+        share = {"thread_id": thread_id, "grantee": "group:ops", "level": "write"}
+        assert (await gateway.http.post("/grants", json=share, headers=ALICE)).status_code == 200
+        assert (await gateway.http.post("/grants", json={**share, "thread_id": "t"}, headers=ALICE)).status_code == 404
+        query = f"?thread_id={thread_id}&grantee=group:ops"
+        for status in (204, 404):
+            assert (await gateway.http.delete(f"/grants{query}", headers=ALICE)).status_code == status
+        found = await records(gateway, action="grant.")  # the newest first
+        assert [(each["action"], each["reason"]) for each in found] == [
+            ("grant.delete", "group:ops"),
+            ("grant.give", "group:ops write"),
+        ]
+        assert {each["actor"]["subject"] for each in found} == {"key:alice"}
+        assert found[0]["target"] == {"kind": "thread", "id": thread_id, "owner": "alice"}
+
+
 async def test_refusals_are_counted_and_recorded(tmp_path: Path) -> None:
     async with administered(tmp_path) as gateway:
         for _ in range(3):
