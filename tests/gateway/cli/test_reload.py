@@ -16,6 +16,7 @@ import yaml
 
 from tests.gateway.command import BOUND, Served, served
 from tests.gateway.hubs import within
+from tests.gateway.load import Load, run_body
 from tests.postgres import empty, url_of
 
 AGENTS = """
@@ -30,6 +31,7 @@ async def patient(text: str):
 ECHO = {"python": "babelgate.gateway.demo:echo"}
 PATIENT = {"python": "waiting:patient"}
 KEY = "alice-0123456789"
+NO_HEADERS: Mapping[str, str] = {}
 
 
 @pytest.fixture
@@ -66,11 +68,6 @@ def config_metrics(url: str) -> dict[str, float]:
     """Return the metrics of reloads by name."""
     lines = httpx.get(url, timeout=BOUND).text.splitlines()
     return {line.split()[0]: float(line.split()[1]) for line in lines if line.startswith("babelgate_config")}
-
-
-def run_body(agent: str, text: str = "hi", mode: str = "sync") -> dict[str, Any]:
-    message = {"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}
-    return {"agent_name": agent, "mode": mode, "input": [message]}
 
 
 def test_a_hangup_reloads_the_configuration(folder: Path) -> None:
@@ -178,42 +175,9 @@ def test_a_run_of_a_removed_agent_ends_normally(folder: Path) -> None:
             assert any("run.completed" in line for line in lines)
 
 
-class Load:
-    """Calls and streams of several clients until the test ends them. Any failure is raised at the end."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._is_over = asyncio.Event()
-        self._calls: asyncio.Queue[None] = asyncio.Queue()
-        self.calls = 0
-
-    async def run(self) -> None:
-        async with asyncio.TaskGroup() as clients:
-            for number in range(8):
-                clients.create_task(self._call(stream=number % 2 == 0))
-
-    def end(self) -> None:
-        self._is_over.set()
-
-    async def _call(self, *, stream: bool) -> None:
-        body = run_body("a", "one two three", "stream" if stream else "sync")
-        async with httpx.AsyncClient(base_url=self._url, timeout=BOUND, trust_env=False) as http:
-            while not self._is_over.is_set():
-                response = await http.post("/acp/runs", json=body)
-                assert response.status_code == 200, response.text
-                assert "run.completed" in response.text if stream else response.json()["status"] == "completed"
-                self.calls += 1
-                self._calls.put_nowait(None)
-
-    async def more(self, calls: int) -> None:
-        """Wait for more calls."""
-        for _ in range(calls):
-            await within(self._calls.get(), "a call")
-
-
 async def load_during_reloads(running: Served, folder: Path, workers: int) -> int:
     """Reload ten times under load, with other agents and limits each time, and return the number of calls."""
-    load = Load(running.url)
+    load = Load(running.url, "a", [NO_HEADERS] * 8)
     calling = asyncio.ensure_future(load.run())
     try:
         for number in range(10):

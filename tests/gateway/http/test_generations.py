@@ -13,6 +13,7 @@ from babelgate.gateway.http.generations import Generations, ReloadReport
 from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.hubs import eventually, within
+from tests.gateway.load import run_body
 from tests.gateway.log_capture import capture_log
 from tests.running import Running, running
 
@@ -25,11 +26,6 @@ async def apply(gateway: Running, agents: Mapping[str, Any], **settings: Any) ->
     """Apply settings with the database of the gateway."""
     values = {"database": gateway.settings.database, "network": gateway.settings.network, **settings}
     return await within(gateway.generations.apply(Settings.model_validate({**values, "agents": agents})), "the reload")
-
-
-def run_body(agent: str, text: str = "hi", mode: str = "sync") -> dict[str, Any]:
-    message = {"role": "user", "parts": [{"content_type": "text/plain", "content": text}]}
-    return {"agent_name": agent, "mode": mode, "input": [message]}
 
 
 async def names(http: httpx.AsyncClient) -> list[str]:
