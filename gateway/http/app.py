@@ -13,7 +13,7 @@ from litestar.exceptions import HTTPException
 from litestar.plugins import PluginProtocol
 from litestar.plugins.core import MsgspecDIPlugin
 
-from babelgate.adapters import ADAPTERS, Adapter
+from babelgate.adapters import ADAPTERS
 from babelgate.adapters.kit.server.caller import caller
 from babelgate.adapters.kit.server.fault_headers import fault_headers
 from babelgate.adapters.kit.server.tracing import note_failure
@@ -27,6 +27,7 @@ from babelgate.gateway.http import grants
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
+from babelgate.gateway.http.operations import find_adapter
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import RegisteredAgent
@@ -130,7 +131,7 @@ def create_app(
     own_hub = GuardedHub(hub, policy, "")
 
     def can_discover(principal: Principal, agent: str, path: str) -> bool:
-        adapter = _adapter_of(path)
+        adapter = find_adapter(path)
         return (own_hub if adapter is None else hubs[adapter.name]).can_discover(principal, agent)
 
     handlers: list[Any] = [*_gateway_routes(hub, own_hub), *grants.routes(own_hub), admin_routes(hub, port)]
@@ -232,17 +233,10 @@ def _answer(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
 
 def _encode(fault: Fault, request: Request[Any, Any, Any]) -> Response[Any]:
     note_failure(request.scope, str(fault.code))
-    adapter = _adapter_of(request.scope["path"])
+    adapter = find_adapter(request.scope["path"])
     if adapter is not None:
         return adapter.encode_fault(fault, request)
     is_precondition = fault.details.get("reason") == "revision"  # RFC 9110, 13.1.1
     status = 412 if is_precondition else _STATUS.get(fault.code, 400)
     body = {"error": {"code": str(fault.code), "message": fault.message}}
     return Response(body, status_code=status, media_type="application/json", headers=fault_headers(fault))
-
-
-def _adapter_of(path: str) -> Adapter | None:
-    for adapter in ADAPTERS:
-        if any(path == prefix or path.startswith(f"{prefix}/") for prefix in adapter.prefixes):
-            return adapter
-    return None

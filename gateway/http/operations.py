@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from babelgate.adapters import ADAPTERS
+from babelgate.adapters import ADAPTERS, Adapter
 from babelgate.adapters.kit.server.caller import OPERATION
 
 GATEWAY: Final = "gateway"
@@ -37,12 +37,18 @@ class Operations:
         return names if operation is None else (names[0], operation)
 
 
-def find_protocol(path: str) -> str:
-    """Return the name of the protocol that a path belongs to."""
+def find_adapter(path: str) -> Adapter | None:
+    """Return the adapter that a path belongs to, or None for the gateway's own paths."""
     for adapter in ADAPTERS:
         if any(path == prefix or path.startswith(f"{prefix}/") for prefix in adapter.prefixes):
-            return adapter.name
-    return GATEWAY
+            return adapter
+    return None
+
+
+def find_protocol(path: str) -> str:
+    """Return the name of the protocol that a path belongs to."""
+    adapter = find_adapter(path)
+    return GATEWAY if adapter is None else adapter.name
 
 
 def _name(qualified: str) -> str:
