@@ -25,6 +25,7 @@ from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.grant import GrantLevel, grantees_of
 from babelgate.canonical.hub import Scope
 from babelgate.canonical.principal import Operation, Principal
+from babelgate.canonical.thread import Run, Task
 from babelgate.gateway.access.operations import Operations, Part
 from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import name_of
@@ -178,25 +179,29 @@ class Gate:
     async def check_task(self, principal: Principal, task_id: str, *methods: str) -> str:
         """Check a call of these methods on a task, and return the owner of the task. Raises forbidden. If the policy
         depends on agents, also raises not_found."""
-        owner, agent = principal.owner, ""
-        for method in methods:
-            owner = await self.owner_of(principal, "task", task_id, method)
-        if any(self.has_rules_by_agent(principal, method) for method in methods):
-            agent = (await self._hub.reads.task(owner, task_id)).agent
-        for method in methods:
-            self.check_object(principal, method, agent, f"Task {task_id} not found")
-        return owner
+        return await self._check_used(principal, "task", self._hub.reads.task, task_id, methods)
 
     async def check_run(self, principal: Principal, run_id: str, *methods: str) -> str:
         """Check a call of these methods on a run, and return the owner of the run. Raises forbidden. If the policy
         depends on agents, also raises not_found."""
+        return await self._check_used(principal, "run", self._hub.reads.run, run_id, methods)
+
+    async def _check_used(
+        self,
+        principal: Principal,
+        kind: Kind,
+        read: Callable[[str, str], Awaitable[Task | Run]],
+        used_id: str,
+        methods: Sequence[str],
+    ) -> str:
+        """Check a call of these methods on the task or run that `read` returns for its owner and id."""
         owner, agent = principal.owner, ""
         for method in methods:
-            owner = await self.owner_of(principal, "run", run_id, method)
+            owner = await self.owner_of(principal, kind, used_id, method)
         if any(self.has_rules_by_agent(principal, method) for method in methods):
-            agent = (await self._hub.reads.run(owner, run_id)).agent
+            agent = (await read(owner, used_id)).agent
         for method in methods:
-            self.check_object(principal, method, agent, f"Run {run_id} not found")
+            self.check_object(principal, method, agent, f"{kind.capitalize()} {used_id} not found")
         return owner
 
     # Threads
