@@ -37,13 +37,19 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
         yield gateway
 
 
-@pytest.mark.parametrize("peer", CALLS)
-async def test_official_clients_raise_the_words_of_a_refusal(gateway: Running, peer: str) -> None:
+async def refusal_of(gateway: Running, peer: str) -> ClientError:
+    """Return the error that a client raises for its call."""
     path, method, arguments = CALLS[peer]
     async with start_client(peer, base_url=f"{gateway.url}{path}") as client:
         with pytest.raises(ClientError) as raised:
             await client.call(method, **arguments)
-    assert MESSAGE in f"{raised.value.message} {raised.value.data}"
+    return raised.value
+
+
+@pytest.mark.parametrize("peer", CALLS)
+async def test_official_clients_raise_the_words_of_a_refusal(gateway: Running, peer: str) -> None:
+    error = await refusal_of(gateway, peer)
+    assert MESSAGE in f"{error.message} {error.data}"
 
 
 async def test_the_mcp_client_gets_the_words_as_an_error_result(gateway: Running) -> None:

@@ -9,8 +9,8 @@ import pytest_asyncio
 from babelgate.gateway.exchange import ActOrigin
 from babelgate.gateway.storage import administration
 from babelgate.gateway.storage.administration import DisabledAgent
-from tests.interop.driver import ClientError, start_client
-from tests.interop.test_access import CALLS
+from tests.interop.driver import start_client
+from tests.interop.test_access import CALLS, refusal_of
 from tests.running import Running, running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -30,13 +30,10 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Ru
 
 @pytest.mark.parametrize("peer", CALLS)
 async def test_official_clients_raise_the_reason(gateway: Running, peer: str) -> None:
-    path, method, arguments = CALLS[peer]
-    async with start_client(peer, base_url=f"{gateway.url}{path}") as client:
-        with pytest.raises(ClientError) as raised:
-            await client.call(method, **arguments)
-    assert MESSAGE in f"{raised.value.message} {raised.value.data}"
+    error = await refusal_of(gateway, peer)
+    assert MESSAGE in f"{error.message} {error.data}"
     if peer == "openai":
-        assert (raised.value.type, raised.value.data["tries"]) == ("InternalServerError", "0")
+        assert (error.type, error.data["tries"]) == ("InternalServerError", "0")
 
 
 async def test_the_mcp_client_gets_the_reason_as_an_error_result(gateway: Running) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from babelgate.gateway.settings.access import scopes_of
 from babelgate.gateway.settings.load import ConfigError, advise, load
+from tests.gateway.settings.problems import problem
 
 EXAMPLE: Final = """
 keys: {ci: a-key-of-sixteen-letters}
@@ -21,19 +22,6 @@ access:
   - {who: "group:contractors", agents: ["finance-*"], deny: ["*"]}
 """
 OPERATIONS: Final = "discover, run, answer, read, cancel, write, delete, webhook, admin, or * for all"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "babelgate.yaml"
-
-
-def problem(file: Path, text: str) -> str:
-    file.write_text(text)
-    with pytest.raises(ConfigError) as raised:
-        load(file)
-    [line] = raised.value.problems
-    return line.removeprefix(f"{file}: ")
 
 
 def test_every_form_of_a_rule_is_valid(file: Path) -> None:

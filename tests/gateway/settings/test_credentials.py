@@ -8,24 +8,12 @@ from typing import Any, Final
 import pytest
 
 from babelgate.gateway.settings.credentials import is_trusted_url
-from babelgate.gateway.settings.load import ConfigError, advise, load
+from babelgate.gateway.settings.load import advise, load
 from babelgate.gateway.settings.model import Settings
+from tests.gateway.settings.problems import problem
 
 HASH: Final = "sha256:" + hashlib.sha256(b"a-key").hexdigest()
 ISSUER: Final = "issuer: https://login.example.com, audience: [https://agents.example.com]"
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "babelgate.yaml"
-
-
-def problem(file: Path, text: str) -> str:
-    file.write_text(text)
-    with pytest.raises(ConfigError) as raised:
-        load(file)
-    [line] = raised.value.problems
-    return line.removeprefix(f"{file}: ")
 
 
 @pytest.mark.parametrize("form", ["a-key", f"{{hash: '{HASH}'}}", "{key: a-key}", f"[b-key, {{hash: '{HASH}'}}]"])

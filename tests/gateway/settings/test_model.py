@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from babelgate.gateway.settings.load import ConfigError, load, read_file
 from babelgate.gateway.settings.model import DEMO, AgentSettings, Settings, Timeout, schema
+from tests.gateway.settings.problems import problems, written
 
 ROOT = Path(__file__).parents[3]
 
@@ -46,26 +47,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PORT", raising=False)
     monkeypatch.setenv("ALICE_KEY", "a-key")
     monkeypatch.setenv("TOKEN", "t")
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "babelgate.yaml"
-
-
-def written(file: Path, text: str) -> Settings:
-    file.write_text(text, encoding="utf-8")
-    return load(file)
-
-
-def problems(file: Path, text: str) -> list[str]:
-    """Return the problems of the text, without the name of the file, with which each must begin."""
-    with pytest.raises(ConfigError) as caught:
-        written(file, text)
-    for problem in caught.value.problems:
-        assert problem.startswith(str(file)), problem
-        assert "\n" not in problem
-    return [problem.removeprefix(str(file)).removeprefix(": ") for problem in caught.value.problems]
 
 
 # Files
