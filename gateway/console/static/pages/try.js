@@ -1,20 +1,20 @@
 /** Playground: a conversation with an agent, with questions, files, tools of the caller, forks and cancels. */
 
 import { link } from "../lib/route.js";
-import { count } from "../lib/time.js";
 import { agentHealth } from "../parts/agent.js";
 import { announce } from "../parts/announce.js";
 import { Chat } from "../parts/chat.js";
 import { bodyOf, Composer, newDraft } from "../parts/composer.js";
 import { Events } from "../parts/events.js";
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState, useStore } from "../parts/html.js";
+import { html, useEffect, useMemo, useState, useStore } from "../parts/html.js";
+import { useChanges } from "../parts/live.js";
+import { Log } from "../parts/log.js";
 import { Page } from "../parts/page.js";
 import { RequestView } from "../parts/request-view.js";
 import { ForkDialog, shortId } from "../parts/revisions.js";
-import { Empty, LiveMark, Loading, ProblemNote, useGet } from "../parts/state.js";
-import { Mark, Status } from "../parts/status.js";
+import { Empty, LiveMark, ProblemNote, useGet } from "../parts/state.js";
+import { Status } from "../parts/status.js";
 import { Tabs } from "../parts/tabs.js";
-import { Turn } from "../parts/turn.js";
 
 /** @param {import("../lib/route.js").Route} route */
 export const title = ({ params }) => `Try ${params.agent}`;
@@ -56,10 +56,12 @@ function Playground({ name, me, thread, from: initialFrom, text, onNew }) {
       history.replaceState(null, "", link(["agents", name, "try"], { thread: state.threadId }));
     }
   }, [state.threadId]);
+  useChanges(["thread"], (changes) => {
+    if (changes === null || changes.some(({ id }) => id === state.threadId)) void chat.refresh();
+  });
   const { body, problems } = bodyOf(draft, name, from);
   const turns = chat.conversation.turns;
   const active = turns.find((turn) => turn.endedAt === null);
-  const waiting = chat.conversation.openQuestions.map(({ item }) => item);
   const asking = chat.conversation.openQuestions[0]?.turn;
   const send = async () => {
     setTab("chat");
@@ -71,7 +73,7 @@ function Playground({ name, me, thread, from: initialFrom, text, onNew }) {
   const status = pageStatus(agent, state, active);
   const toCancel = active ?? asking;
   const tools = toCancel && html`<button type="button" class="danger" onClick=${() => chat.cancel(toCancel.runId)}
-    disabled=${toCancel.status === "cancelling"}>Cancel ${active ? "run" : "the question"}</button>`;
+    disabled=${toCancel.status === "cancelling"}>Cancel ${active ? "run" : "task"}</button>`;
   const lead = html`<${ThreadLine} state=${state} active=${active} asking=${asking} chat=${chat} />`;
   const actions = html`<button type="button" onClick=${onNew} disabled=${!turns.length && !state.threadId}>New thread</button>
     <button type="button" onClick=${() => setForking(true)} disabled=${!state.threadId || Boolean(active)}>Fork</button>
@@ -81,7 +83,8 @@ function Playground({ name, me, thread, from: initialFrom, text, onNew }) {
     ${agent.value && agentHealth(agent.value).word !== "ok" && html`<div class="banner"><p><${Status} ...${agentHealth(agent.value)} /></p></div>`}
     <${Tabs} label="Views" selected=${tab} onSelect=${setTab}
       tabs=${[{ id: "chat", title: "Chat" }, { id: "events", title: "Events" }, { id: "request", title: "Request" }]}>
-      ${tab === "chat" && html`<${Log} chat=${chat} state=${state} agent=${agent.value} active=${active} open=${waiting} />`}
+      ${tab === "chat" && html`<${Log} chat=${chat} state=${state} agent=${name} empty=${html`<${Empty}
+        text=${agent.value?.description || "Send a message to start a thread."}>${skillExamples(agent.value)}<//>`} />`}
       ${tab === "events" && html`<${Events} records=${chat.conversation.records} version=${chat.conversation.version} />`}
       ${tab === "request" && html`<${Requests} body=${body} state=${state} />`}
     <//>
@@ -112,51 +115,10 @@ function ThreadLine({ state, active, asking, chat }) {
     ${active && html`<${LiveMark} state=${state.live} retry=${() => chat.reconnect()} />`}`;
 }
 
-/** @param {{chat: Chat, state: import("../parts/chat.js").ChatState, agent: any, active: any, open: any[]}} props */
-function Log({ chat, state, agent, active, open }) {
-  const end = useRef(/** @type {HTMLElement | null} */ (null));
-  const follows = useRef(true);
-  const turns = chat.conversation.turns;
-  useEffect(() => {
-    // Follow the end only while the reader is there.
-    const update = () => {
-      const rest = document.documentElement.scrollHeight - innerHeight - scrollY;
-      follows.current = rest < 80;
-    };
-    addEventListener("scroll", update, { passive: true });
-    return () => removeEventListener("scroll", update);
-  }, []);
-  useLayoutEffect(() => {
-    if (active && follows.current && turns.length) scrollTo({ top: document.documentElement.scrollHeight });
-  });
-  if (state.phase === "loading") return html`<${Loading} rows=${6} />`;
-  return html`<div class="log" role="log" aria-live="off" aria-busy=${active ? "true" : "false"} aria-label="Conversation" data-turns=${turns.length}>
-    ${state.earlier.length > 0 && html`<p><button type="button" onClick=${() => chat.loadEarlier()}>Show earlier turns (${state.earlier.length} hidden)</button></p>`}
-    ${turns.length === 0 && html`<${Empty} text=${agent?.description || "Send a message to start a thread."}>${skillExamples(agent)}<//>`}
-    ${turns.map((turn) => html`<${Turn} key=${turn.runId} turn=${turn} agent=${agent?.name} open=${open}
-      footer=${html`<${Losses} turn=${turn} />`} onAnswer=${(/** @type {any} */ question, /** @type {any} */ answer) => chat.answer(question, answer)} />`)}
-    <div ref=${end}></div>
-  </div>`;
-}
-
 /** @param {any} agent */
 function skillExamples(agent) {
   const examples = (agent?.skills ?? []).flatMap((/** @type {any} */ skill) => skill.examples ?? []).slice(0, 3);
   return examples.length > 0 ? html`For example: ${examples.map((/** @type {string} */ each) => html`<q>${each}</q> `)}` : null;
-}
-
-/** Losses of an ended run over all protocols. @param {{turn: any}} props */
-function Losses({ turn }) {
-  return turn.endedAt ? html`<${EndedLosses} runId=${turn.runId} />` : null;
-}
-
-/** @param {{runId: string}} props */
-function EndedLosses({ runId }) {
-  const { value } = useGet(`runs/${runId}`);
-  const losses = value?.losses ?? [];
-  if (!losses.length) return null;
-  const words = losses.map((/** @type {any} */ { feature, how }) => `${feature}: ${how}`).join("\n");
-  return html`, <span title=${words}><${Mark} tone="loss" glyph="!">${count(losses.length, "loss", "losses")}<//></span>`;
 }
 
 /** @param {{body: any, state: import("../parts/chat.js").ChatState}} props */

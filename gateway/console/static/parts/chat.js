@@ -75,6 +75,22 @@ export class Chat {
     }
   }
 
+  /** Load the runs that others have added to the thread. */
+  async refresh() {
+    const { threadId, phase, isSending } = this.state.value;
+    if (!threadId || phase !== "ready" || isSending || this._isClosed) return;
+    try {
+      const { run_ids: runIds = [] } = await get(`threads/${threadId}`);
+      const shown = new Set(this.conversation.turns.map(({ runId }) => runId));
+      const isNewer = this.conversation.turns.length ? (/** @type {string} */ id) => runIds.indexOf(id) > runIds.indexOf(this.conversation.turns[0].runId) : () => true;
+      await this._loadRuns(runIds.filter((/** @type {string} */ id) => !shown.has(id) && isNewer(id)));
+      this._touch();
+      this._followNext();
+    } catch (error) {
+      this._change({ problem: asProblem(error) });
+    }
+  }
+
   /** Load more of the earlier turns, in front of the others. */
   async loadEarlier() {
     const { earlier } = this.state.value;

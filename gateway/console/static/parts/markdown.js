@@ -53,7 +53,7 @@ const Kept = ({ blocks }) => blocks;
 /** The elements of a text, or its text if it nests too deeply for the lexer. @param {any} lex @param {string} text */
 function blocksOf(lex, text) {
   try {
-    return lex(text, { gfm: true }).map((/** @type {any} */ token) => block(token, 0));
+    return lex(text, { gfm: true, breaks: true }).map((/** @type {any} */ token) => block(token, 0));
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;
     return html`<div class="words">${text}</div>`;

@@ -29,8 +29,10 @@ export function Turn({ turn, agent, open, onAnswer, footer }) {
     (item) => html`<${ItemView} key=${`${item.type}-${item.id}`} item=${item} version=${item.version} turn=${turn} agent=${agent}
       position=${positionOf(item, turn)} isFirstOpen=${open[0] === item} onAnswer=${onAnswer} isEnded=${turn.endedAt !== null} />`,
   );
+  // The answer is shown with its question.
+  const inputs = turn.cause === "answer" ? [] : turn.inputs;
   return html`<article class="turn" aria-label=${turn.cause === "answer" ? "Continued after an answer" : "Turn"} data-run=${turn.runId} data-run-status=${turn.status}>
-    ${turn.inputs.map((message) => html`<${Row} who=${message.role === "user" ? "you" : message.role} at=${turn.createdAt} key=${message.message_id}>
+    ${inputs.map((message) => html`<${Row} who=${message.role === "user" ? "you" : message.role} at=${turn.createdAt} key=${message.message_id}>
       <${Parts} parts=${message.parts} agent=${agent} isPlain /><//>`)}
     ${turn.data !== null && html`<${Row} who="you" at=${turn.createdAt}><${Json} value=${turn.data} label="Input" /><//>`}
     ${items}
