@@ -1,5 +1,6 @@
 /** Page of one thread: its turns, state, revisions, files and metadata. Open questions can be answered. */
 
+import { shortId } from "../lib/revisions.js";
 import { link } from "../lib/route.js";
 import { count } from "../lib/time.js";
 import { Chat } from "../parts/chat.js";
@@ -11,7 +12,7 @@ import { useChanges } from "../parts/live.js";
 import { Log } from "../parts/log.js";
 import { Page } from "../parts/page.js";
 import { Question } from "../parts/question.js";
-import { Revisions, shortId } from "../parts/revisions.js";
+import { Revisions } from "../parts/revisions.js";
 import { Empty, LiveMark, Loaded, Loading, ProblemNote, useGet } from "../parts/state.js";
 import { Status } from "../parts/status.js";
 import { Tabs } from "../parts/tabs.js";

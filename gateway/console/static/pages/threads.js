@@ -1,12 +1,12 @@
 /** Page of all threads: what they are about, their agents, their status, and the questions that wait. */
 
+import { shortId } from "../lib/revisions.js";
 import { link } from "../lib/route.js";
 import { formatNumber, secondsBetween, formatDuration } from "../lib/time.js";
 import { ChoiceFilter, setQuery, TextFilter } from "../parts/filters.js";
 import { html, useMemo, useTick } from "../parts/html.js";
 import { ListLead, ListMore, useList } from "../parts/list.js";
 import { Page } from "../parts/page.js";
-import { shortId } from "../parts/revisions.js";
 import { Empty, Loaded, useGet } from "../parts/state.js";
 import { Mark, Status } from "../parts/status.js";
 import { Table } from "../parts/table.js";

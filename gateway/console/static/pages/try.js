@@ -1,5 +1,6 @@
 /** Playground: a conversation with an agent, with questions, files, tools of the caller, forks and cancels. */
 
+import { shortId } from "../lib/revisions.js";
 import { link } from "../lib/route.js";
 import { agentHealth } from "../parts/agent.js";
 import { announce } from "../parts/announce.js";
@@ -11,7 +12,7 @@ import { useChanges } from "../parts/live.js";
 import { Log } from "../parts/log.js";
 import { Page } from "../parts/page.js";
 import { RequestView } from "../parts/request-view.js";
-import { ForkDialog, shortId } from "../parts/revisions.js";
+import { ForkDialog } from "../parts/revisions.js";
 import { Empty, LiveMark, ProblemNote, useGet } from "../parts/state.js";
 import { Status } from "../parts/status.js";
 import { Tabs } from "../parts/tabs.js";
