@@ -260,6 +260,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/agents/detection.py": "tests/gateway/cli/test_add.py",
     "gateway/agents/langgraph/signature.py": "tests/gateway/agents/langgraph/test_factory.py",
     "gateway/agents/langgraph/store.py": "tests/gateway/agents/langgraph/test_agent.py",
+    "gateway/runs/answer_schema.py": "tests/behaviour/test_answer_schemas.py",
     "gateway/runs/attempt.py": "tests/gateway/runs/test_engine.py",
     "gateway/runs/cluster.py": "tests/cluster/test_takeover.py",
     "gateway/runs/lifecycle.py": "tests/gateway/runs/test_submission.py",
