@@ -30,6 +30,7 @@ VOCABULARY: Final = frozenset(
         "errors",
         "agents",
         "carries",
+        "looks",
         "server",
         "client",
     }
@@ -225,6 +226,9 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
+    "adapters/*/looks.py": "tests/gateway/console/test_looks.py",
+    "adapters/kit/looks.py": "tests/gateway/console/test_looks.py",
+    "canonical/used.py": "tests/gateway/console/test_looks.py",
     # The ports of the canonical model, and its smallest types: tested through their implementations and uses.
     "canonical/assistant.py": "tests/behaviour/test_hub_owners.py",
     "canonical/cron.py": "tests/behaviour/test_hub_owners.py",
