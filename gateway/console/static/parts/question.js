@@ -73,7 +73,7 @@ function Answered({ answer, schema }) {
 
 /** @param {QuestionProps & {tool: any}} props */
 function AnswerForm({ schema, tool, canDecline = true, isClosed = false, onAnswer }) {
-  const planned = useMemo(() => (schema ? planForm(schema) : tool ? { ...JSON_FIELD, title: "Result" } : ANY), [schema, tool]);
+  const planned = useMemo(() => (schema ? planForm(schema) : tool ? { ...ANY, title: "Result" } : ANY), [schema, tool]);
   const [value, setValue] = useState(() => initialValue(/** @type {any} */ (planned)));
   const [isJson, setJson] = useState(false);
   const [isTried, setTried] = useState(false);
