@@ -38,9 +38,9 @@ export function Question(props) {
   const tool = callOf(value, message);
   return html`<section class="question" aria-labelledby=${heading} data-question=${id} data-answered=${answer ? answer.action : "no"}>
     <h3 id=${heading}><span class="tone-asks"><span aria-hidden="true">?</span> ${tool ? "calls your tool" : "asks"}</span>
-      <span class="muted"> ${tool ? "" : KINDS[kind] ?? kind}${position && `, ${position}`}, <${Clock} at=${at} /></span></h3>
+      <span class="muted"> ${[tool ? tool.name : (KINDS[kind] ?? kind), position].filter(Boolean).join(", ")}, <${Clock} at=${at} /></span></h3>
     ${tool
-      ? html`<p><code>${tool.name}</code></p><${Json} value=${tool.arguments} label="Arguments" open=${3} />`
+      ? html`<${Json} value=${tool.arguments} label="Arguments" open=${3} />`
       : html`<${Markdown} text=${typeof message === "string" ? message : textOf(message?.parts ?? [])} />
         ${value !== null && value !== undefined && html`<${Json} value=${value} label="Value of the question" open=${3} />`}`}
     ${answer ? html`<${Answered} ...${props} />` : html`<${AnswerForm} ...${props} tool=${tool} />`}
