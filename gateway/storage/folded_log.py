@@ -102,7 +102,7 @@ class RecordFolder:
         return True
 
     def remember(self, event: Event, body: bytes) -> None:
-        """Remember the stored form of the event that was added last, so that `has_extended` recognizes those that follow."""
+        """Remember the stored form of the event that was added last, for `has_extended`."""
         self._last = None
         if self._folds and body[:1] == _CODE and isinstance(event, PartDelta):
             self._last = self._open.get((event.message_id, event.index))
