@@ -24,7 +24,7 @@ const COLUMNS = [
 ];
 
 export default function Agents() {
-  const load = useGet("agents", { limit: 100 });
+  const load = useGet("agents");
   const [filter, setFilter] = useState("");
   const [kind, setKind] = useState("");
   const state = useChanges(["agent"], load.reload);
