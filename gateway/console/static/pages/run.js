@@ -1,6 +1,7 @@
 /** One run: its timeline, the run as each protocol shows it, the exchange with its agent's server, and its records. */
 
 import { call, get } from "../lib/api.js";
+import { shortId } from "../lib/ids.js";
 import { link } from "../lib/route.js";
 import { count, formatDuration, formatNumber, parseTime, secondsBetween } from "../lib/time.js";
 import { setQuery } from "../parts/address.js";
@@ -24,7 +25,7 @@ import { WireTab } from "../parts/wire-tab.js";
 const ACTIVE = new Set(["pending", "queued", "running", "cancelling"]);
 
 /** @param {import("../lib/route.js").Route} route */
-export const title = (route) => `Run ${route.params.run.slice(0, 8)}`;
+export const title = (route) => `Run ${shortId(route.params.run)}`;
 
 /** @param {{route: import("../lib/route.js").Route, me: any}} props */
 export default function RunPage({ route, me }) {
@@ -51,7 +52,7 @@ export default function RunPage({ route, me }) {
     { id: "raw", title: "Raw" },
   ];
   return html`<${Page}
-    title=${html`Run <code>${id.slice(0, 8)}</code>`}
+    title=${html`Run <code>${shortId(id)}</code>`}
     status=${pageStatus(load, followed)}
     lead=${run && html`<${Summary} run=${run} followed=${followed} />`}
     actions=${run && html`<${Actions} run=${run} me=${me} onChanged=${load.reload} />`}
@@ -91,7 +92,7 @@ function Summary({ run, followed }) {
     ${run.attempt > 1 && html`<li>${formatNumber(run.attempt)} attempts</li>`}
     ${losses > 0 && html`<li><${Mark} tone="loss" glyph="!">${count(losses, "loss", "losses")}<//></li>`}
     <li>started <${RelativeTime} at=${run.created_at} /> through ${run.protocol}${run.version && ` ${run.version}`}</li>
-    <li>thread <a href=${link(["threads", run.thread_id])}><code>${run.thread_id.slice(0, 8)}</code></a></li>
+    <li>thread <a href=${link(["threads", run.thread_id])}><code>${shortId(run.thread_id)}</code></a></li>
     ${usageText(run.usage) && html`<li>${usageText(run.usage)}</li>`}
     <li><${LiveMark} state=${markOf(followed.state)} retry=${followed.retry} /></li>
   </ul>`;

@@ -5,7 +5,7 @@
  * `aria-activedescendant` names the current row, which therefore may leave the window and come back.
  */
 
-import { html, useCallback, useEffect, useId, useLayoutEffect, useRef, useState } from "./html.js";
+import { html, useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 
 /** Height of a row in CSS pixels; console.css has the same. */
 const HEIGHT = 24;
@@ -13,6 +13,8 @@ const HEIGHT = 24;
 const WINDOW = 60;
 /** Rows by which the window moves at once, so that most scroll events render nothing. */
 const STRIDE = 12;
+/** Rendered rows that are kept, so that memory does not grow with scrolling. */
+const MAX_CACHED = 600;
 
 /**
  * @typedef {object} RowsProps
@@ -24,12 +26,13 @@ const STRIDE = 12;
  *   true if it did something.
  * @property {string[]} columns Titles of the columns.
  * @property {(position: number) => {key: string | number, level: number, expanded?: boolean, look?: string, cells: any[]}} row
+ * @property {any} [backdrop] Shown behind all rows.
  * @property {boolean} [follow] Keep the last row visible.
  * @property {() => void} [onLeaveEnd] Called when the reader scrolls away from the end.
  */
 
 /** @param {RowsProps} props */
-export function Rows({ label, count, current, onMove, onKey, columns, row, follow = false, onLeaveEnd }) {
+export function Rows({ label, count, current, onMove, onKey, columns, row, backdrop, follow = false, onLeaveEnd }) {
   const prefix = useId();
   const frame = useRef(/** @type {HTMLElement | null} */ (null));
   const [first, setFirst] = useState(0);
@@ -81,29 +84,45 @@ export function Rows({ label, count, current, onMove, onKey, columns, row, follo
     if (follow && node.scrollHeight - node.scrollTop - node.clientHeight > 2 * HEIGHT) onLeaveEnd?.();
   };
 
+  // Preact skips a vnode that it has rendered before, so scrolling by a few rows renders only those.
+  const cache = useMemo(() => new Map(), [row]);
   const visible = [];
-  for (let position = start; position < end; position += 1) visible.push(position);
+  for (let position = start; position < end; position += 1) {
+    const isCurrent = position === current;
+    let node = isCurrent ? undefined : cache.get(position);
+    if (!node) node = rowOf(`${prefix}-${position}`, position, isCurrent, row(position), onMove);
+    if (!isCurrent) cache.set(position, node);
+    visible.push(node);
+  }
+  if (cache.size > MAX_CACHED) cache.clear();
   return html`<div
-    class="rows" role="treegrid" aria-label=${label} tabindex="0" ref=${frame} aria-rowcount=${count} aria-colcount=${columns.length}
+    class="rows" style=${{ height: `${count * HEIGHT + 2}px` }} role="treegrid" aria-label=${label} tabindex="0" ref=${frame} aria-rowcount=${count} aria-colcount=${columns.length}
     aria-activedescendant=${current >= start && current < end ? `${prefix}-${current}` : undefined}
     onScroll=${handleScroll} onKeyDown=${handleKey}
   >
     <div role="row" class="visually-hidden">${columns.map((title) => html`<span role="columnheader">${title}</span>`)}</div>
     <div class="rows-space" role="presentation" style=${{ height: `${count * HEIGHT}px` }}>
+      ${backdrop}
       <div class="rows-window" role="presentation" style=${{ transform: `translateY(${start * HEIGHT}px)` }}>
-        ${visible.map((position) => {
-          const { key, level, expanded, look = "", cells } = row(position);
-          return html`<div
-            key=${key} id="${prefix}-${position}" role="row" class="row ${look}" aria-level=${level} aria-rowindex=${position + 1}
-            aria-expanded=${expanded === undefined ? undefined : String(expanded)} aria-selected=${position === current ? "true" : "false"}
-            onClick=${() => onMove(position)}
-          >
-            ${cells.map((cell, index) => html`<div role="gridcell" class="cell-${index}">${cell}</div>`)}
-          </div>`;
-        })}
+        ${visible}
       </div>
     </div>
   </div>`;
+}
+
+/**
+ * @param {string} id
+ * @param {number} position
+ * @param {boolean} isCurrent
+ * @param {ReturnType<RowsProps["row"]>} content
+ * @param {(position: number) => void} onMove
+ */
+function rowOf(id, position, isCurrent, { key, level, expanded, look = "", cells }, onMove) {
+  return html`<div
+    key=${key} id=${id} role="row" class="row ${look}" aria-level=${level} aria-rowindex=${position + 1}
+    aria-expanded=${expanded === undefined ? undefined : String(expanded)} aria-selected=${isCurrent ? "true" : "false"}
+    onClick=${() => onMove(position)}
+  >${cells.map((cell, index) => html`<div role="gridcell" class="cell-${index}">${cell}</div>`)}</div>`;
 }
 
 /**

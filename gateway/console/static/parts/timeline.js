@@ -88,21 +88,28 @@ export function Timeline({ trace, version, view: { fold, filter, failures }, at,
     return each;
   };
 
+  const row = useCallback(
+    (/** @type {number} */ position) => {
+      const line = lineOf(trace, rows[position], view);
+      return {
+        key: rows[position],
+        level: line.depth + 1,
+        expanded: line.expandable ? line.expanded : undefined,
+        look: `kind-${line.kind} ${line.status ? `is-${line.status}` : ""}`,
+        cells: [nameCell(line, () => toggle(position, !line.expanded)), barCell(line, axis, trace), noteCell(line)],
+      };
+    },
+    [trace, version, rows, view, axis],
+  );
+
   return html`<div class="timeline" data-rows=${rows.length} data-events=${trace.events}>
     <${Ruler} axis=${axis} />
     <${Rows}
       label="Timeline" count=${rows.length} current=${current} columns=${COLUMNS} follow=${follow} onLeaveEnd=${onLeaveEnd}
       onMove=${(/** @type {number} */ position) => select(rows[position] ?? null)} onKey=${handleKey}
-      row=${(/** @type {number} */ position) => {
-        const line = lineOf(trace, rows[position], view);
-        return {
-          key: rows[position],
-          level: line.depth + 1,
-          expanded: line.expandable ? line.expanded : undefined,
-          look: `kind-${line.kind} ${line.status ? `is-${line.status}` : ""}`,
-          cells: [nameCell(line, () => toggle(position, !line.expanded)), barCell(line, axis, trace), noteCell(line)],
-        };
-      }}
+      row=${row} backdrop=${html`<div class="gaps" aria-hidden="true"><div class="gaps-scale">${axis.gaps.map(
+        ({ left, width }) => html`<span class="gap" style=${{ left: `${left * 100}%`, width: `${width * 100}%` }}></span>`,
+      )}</div></div>`}
     />
     ${rows.length === 0 && html`<p class="muted">No event matches the filter.</p>`}
   </div>`;
@@ -110,7 +117,8 @@ export function Timeline({ trace, version, view: { fold, filter, failures }, at,
 
 /** @param {import("../lib/outline.js").Line} line @param {() => void} onToggle */
 function nameCell(line, onToggle) {
-  const [glyph, word] = STATUS_WORDS[line.status] ?? [GLYPHS[line.kind], ""];
+  const isAnswered = line.kind === "question" && line.status === "ok";
+  const [glyph, word] = STATUS_WORDS[line.status] ?? [GLYPHS[line.kind], isAnswered ? "answered" : ""];
   return html`<span class="row-name" style=${{ paddingLeft: `${Math.min(line.depth, 8) * 12}px` }}>
     ${line.expandable
       ? html`<span class="twist" aria-hidden="true" onClick=${(/** @type {Event} */ event) => (event.stopPropagation(), onToggle())}>${line.expanded ? "▾" : "▸"}</span>`
@@ -126,11 +134,8 @@ function barCell(line, axis, trace) {
   const right = axis.place(line.end ?? trace.end);
   const isPoint = line.end !== null && line.end === line.start;
   const style = { left: `${left * 100}%`, width: isPoint ? "" : `${Math.max(right - left, 0) * 100}%` };
-  const gaps = axis.gaps.map(
-    (gap) => html`<span class="gap" style=${{ left: `${gap.left * 100}%`, width: `${gap.width * 100}%` }}></span>`,
-  );
-  return html`<span class="track" aria-hidden="true">${gaps}<span class=${isPoint ? "dot" : "bar"} style=${style}></span></span
-    ><span class="visually-hidden">after ${formatDuration((line.start - trace.start) / 1000)}</span>`;
+  return html`<span class="track" role="img" aria-label="after ${formatDuration((line.start - trace.start) / 1000)}"
+    ><span class=${isPoint ? "dot" : "bar"} style=${style}></span></span>`;
 }
 
 /** @param {import("../lib/outline.js").Line} line */
