@@ -5,6 +5,7 @@ from typing import Final
 from litestar import Router, get
 
 from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
 from babelgate.gateway.console.me import IdentityHandlers
 from babelgate.gateway.console.pages import PREFIX, PageHandlers
@@ -17,12 +18,13 @@ API: Final = "/api/v1"
 
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
-    pages, identity = PageHandlers(), IdentityHandlers(hub, port)
+    pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     api = Router(
         API,
         before_request=check_request,
         route_handlers=[
             get("/me")(identity.get_me),
+            get("/settings")(settings.list_settings),
         ],
     )
     return Router(
