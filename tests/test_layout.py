@@ -131,6 +131,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/kit/tracing.py": "tests/gateway/telemetry/test_traces.py",
     "gateway/runs/attempt_trace.py": "tests/gateway/telemetry/test_traces.py",
     "gateway/telemetry/exporter.py": "tests/interop/test_traces.py",
+    "gateway/console/routes.py": "tests/gateway/console/test_gate.py",
+    "gateway/settings/console.py": "tests/gateway/settings/test_model.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
     # Sharing is one subject: the port, the routes and the rows.
@@ -280,7 +282,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/storage/tables.py": "tests/gateway/storage/test_database.py",
     # The administration API: by its own tests, with real gateways.
     "gateway/admin/bodies.py": "tests/gateway/admin/test_keys.py",
-    "gateway/admin/ports.py": "tests/gateway/admin/test_configuration.py",
+    "gateway/port.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/usage.py": "tests/gateway/admin/test_configuration.py",
     "gateway/admin/key_ring.py": "tests/gateway/admin/test_keys.py",
     "gateway/api_key.py": "tests/gateway/cli/test_keys.py",

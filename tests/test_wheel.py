@@ -30,6 +30,7 @@ DATA = (
         for folder in ("requirements", "schemas", "presets", "bench/suites")
         for path in (ROOT / "conformance" / folder).glob("*.yaml")
     ),
+    *(str(path.relative_to(ROOT)) for path in (ROOT / "gateway/console/static").rglob("*") if path.is_file()),
     "py.typed",
 )
 

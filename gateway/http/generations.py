@@ -17,7 +17,6 @@ from babelgate.gateway.access.policy import Policy
 from babelgate.gateway.access.rules import policy_of
 from babelgate.gateway.admin.agent_specs import merge_agents, resolve_spec
 from babelgate.gateway.admin.key_ring import KeyRing
-from babelgate.gateway.admin.ports import GatewayPort
 from babelgate.gateway.agents.registry import Registry, close_agent, connect
 from babelgate.gateway.background import Tasks
 from babelgate.gateway.generation import HubGeneration, HubSettings
@@ -27,6 +26,7 @@ from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
+from babelgate.gateway.port import GatewayPort
 from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import AgentSettings, Settings

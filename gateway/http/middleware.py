@@ -91,7 +91,7 @@ class GatewayMiddleware:
         headers = combine_lines(scope["headers"])
         front = self._front()
         answer = ResponseWrapper(
-            send, scope, self._banner(), _cross_origin(front, headers), self._reports, self._streams
+            send, scope, self._banner(), _cross_origin(front, scope["path"], headers), self._reports, self._streams
         )
         enter_exchange(scope, answer.describe_origin)
         self._reports.begin(answer, headers)
@@ -122,7 +122,7 @@ class GatewayMiddleware:
             _check_type(scope)
             front.check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:
-                await _preflight(answer, headers, is_granted=front.is_granted(headers))
+                await _preflight(answer, headers, is_granted=front.is_granted(scope["path"], headers))
                 return
             front.check_origin(scope, inner["path"], headers)
             principal = await self._principal(front, inner["path"], headers)
@@ -166,9 +166,9 @@ class GatewayMiddleware:
         return principal
 
 
-def _cross_origin(front: Front, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+def _cross_origin(front: Front, path: str, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     # Every response varies by Origin. Otherwise a cache could serve a page one without the CORS headers.
-    if not front.is_granted(headers):
+    if not front.is_granted(path, headers):
         return [(b"vary", b"Origin")]
     return [
         (b"access-control-allow-origin", headers[b"origin"]),

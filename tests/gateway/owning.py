@@ -18,7 +18,7 @@ from tests import loopback
 from tests.gateway.hubs import check_invariants
 from tests.gateway.knowledge import knowledge
 from tests.gateway.log_capture import LogCapture, capture_log
-from tests.gateway.route import AGENT_SLOT, ROUTES, Protocol
+from tests.gateway.route import AGENT_SLOT, PAGE, PAGE_SLOT, ROUTES, Protocol
 from tests.gateway.shape import is_endless
 from tests.gateway.valid import PUSH, V1
 from tests.running import Running, running
@@ -163,6 +163,7 @@ class OwnerIds:
             "config_id": self.config_id,
             "blob": self.blob,
             "key_id": "k1",
+            PAGE_SLOT: PAGE,
         }
 
     def hidden(self, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Functions of the gateway that the administration API calls."""
+"""Functions of the gateway that the administration API and the console call."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from babelgate.gateway.settings.model import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayPort:
-    """Functions of the gateway that the administration API calls."""
+    """Functions of the gateway that the administration API and the console call."""
 
     settings: Callable[[], Settings]
     """Returns the settings in force."""

@@ -1,0 +1,34 @@
+"""Routes of the web console: its static files below `/console`, and its API below `/console/api/v1`."""
+
+from typing import Final
+
+from litestar import Router, get
+
+from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.console.configuration import SettingHandlers
+from babelgate.gateway.console.gate import check_enabled, check_request
+from babelgate.gateway.console.me import IdentityHandlers
+from babelgate.gateway.console.pages import PREFIX, PageHandlers
+from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.port import GatewayPort
+
+API: Final = "/api/v1"
+"""Path of the API below `/console`."""
+
+
+def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
+    """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
+    pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
+    api = Router(
+        API,
+        before_request=check_request,
+        route_handlers=[
+            get("/me")(identity.get_me),
+            get("/settings")(settings.list_settings),
+        ],
+    )
+    return Router(
+        PREFIX,
+        before_request=check_enabled,
+        route_handlers=[get("/")(pages.get_page), get("/{file:path}")(pages.get_file), api],
+    )
