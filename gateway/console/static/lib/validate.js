@@ -24,7 +24,7 @@ export function validate(schema, value) {
 /** @param {Schema} given @param {unknown} value @param {Place} place @returns {SchemaError[]} */
 function check(given, value, place) {
   const schema = resolve(given, place.root);
-  if (schema === false) return [error(place, "no value is allowed here")];
+  if (schema === false) return [error(place, "must be left out")];
   if (!isObject(schema) || place.path.length > MAX_DEPTH) return [];
   if (value === undefined) return [error(place, "is required")];
   const wrong = typeError(schema, value);
@@ -141,10 +141,15 @@ function checkText(schema, value, place) {
 /** @param {number} number */
 const characters = (number) => `${number} ${number === 1 ? "character" : "characters"}`;
 
+/** @param {number} number */
+const items = (number) => `${number} ${number === 1 ? "item" : "items"}`;
+
 /** An invalid pattern matches everything: the gateway decides. @param {string} pattern @param {string} value */
 function matchesPattern(pattern, value) {
-  // A pattern of an agent may take exponential time, which would block the page.
-  if (value.length > 1000 || /[+*}]\)?[+*{]/.test(pattern)) return true;
+  // A pattern of an agent may take exponential time, which would block the page. So repeated groups, and patterns with
+  // many repetitions, are left to the gateway.
+  const repetitions = pattern.match(/[+*}]/g)?.length ?? 0;
+  if (value.length > 500 || repetitions > 3 || /\)[+*{]/.test(pattern)) return true;
   try {
     return new RegExp(pattern, "u").test(value);
   } catch {
@@ -170,8 +175,8 @@ function checkNumber(schema, value, place) {
 function checkList(schema, value, place) {
   const errors = [];
   const has = `has ${value.length}`;
-  if (value.length < schema.minItems) errors.push(error(place, `must have at least ${schema.minItems} items, ${has}`));
-  if (value.length > schema.maxItems) errors.push(error(place, `must have at most ${schema.maxItems} items, ${has}`));
+  if (value.length < schema.minItems) errors.push(error(place, `must have at least ${items(schema.minItems)}, ${has}`));
+  if (value.length > schema.maxItems) errors.push(error(place, `must have at most ${items(schema.maxItems)}, ${has}`));
   if (schema.uniqueItems === true && new Set(value.map((each) => JSON.stringify(each))).size < value.length) {
     errors.push(error(place, "must not repeat an item"));
   }
