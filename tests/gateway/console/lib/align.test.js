@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { align, answerOf, edits, marksOf, wordDifference } from "../../../../gateway/console/static/lib/align.js";
-import { answer, created, ended, started, traceOf } from "./records.mjs";
+import { answer, created, ended, started, traceOf } from "./records.js";
 
 const tool = (seconds, name, input) => [
   [seconds, "tool_started", { call_id: `${name} ${seconds}`, name, input }],

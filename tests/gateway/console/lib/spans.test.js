@@ -5,7 +5,7 @@ import { test } from "node:test";
 
 import { Axis, niceTicks } from "../../../../gateway/console/static/lib/axis.js";
 import { lineOf, positionOf, revealing, rowsOf } from "../../../../gateway/console/static/lib/outline.js";
-import { answer, created, ended, message, records, started, traceOf } from "./records.mjs";
+import { answer, created, ended, message, records, started, traceOf } from "./records.js";
 
 const outline = (trace, view) =>
   rowsOf(trace, view).map((row) => {
