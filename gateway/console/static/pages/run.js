@@ -1,10 +1,10 @@
 /** One run: its timeline, the run as each protocol shows it, the exchange with its agent's server, and its records. */
 
 import { call, get } from "../lib/api.js";
-import { shortId } from "../lib/ids.js";
+import { shortId } from "../lib/revisions.js";
 import { link } from "../lib/route.js";
 import { count, formatDuration, formatNumber, parseTime, secondsBetween } from "../lib/time.js";
-import { setQuery } from "../parts/address.js";
+import { goTo } from "../parts/address.js";
 import { announce } from "../parts/announce.js";
 import { RowDetails } from "../parts/event.js";
 import { exportRun } from "../parts/export.js";
@@ -60,7 +60,7 @@ export default function RunPage({ route, me }) {
     <${Loaded} load=${load}>${() => html`
       ${run.fault && html`<p class="tone-failed words" role="status">✕ <code>${run.fault.code}</code> ${run.fault.message}</p>`}
       <${Asks} run=${run} />
-      <${Tabs} label="Views of the run" tabs=${tabs} selected=${view} onSelect=${(/** @type {string} */ next) => setQuery(route, { view: next === "timeline" ? null : next })}>
+      <${Tabs} label="Views of the run" tabs=${tabs} selected=${view} onSelect=${(/** @type {string} */ next) => goTo(route, { view: next === "timeline" ? null : next })}>
         ${view === "timeline" && html`<${TimelineTab} route=${route} followed=${followed} fold=${fold} setFold=${setFold} />`}
         ${view === "seen" && html`<${Seen} route=${route} run=${run} trace=${followed.trace} me=${me} />`}
         ${view === "wire" && html`<${WireTab} route=${route} runId=${id} />`}

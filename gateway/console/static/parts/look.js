@@ -1,7 +1,6 @@
 /** Sends the request of a look, and reads the response as it arrives. */
 
-import { gatewayUrl, openExchange } from "../lib/api.js";
-import { curl } from "../lib/curl.js";
+import { openExchange } from "../lib/api.js";
 import { joinLosses, parseLosses } from "../lib/losses.js";
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { asProblem } from "./state.js";
@@ -142,9 +141,3 @@ async function* readFrames(response) {
 
 /** True for a heartbeat. @param {string} frame */
 const isComment = (frame) => frame.split("\n").every((line) => line.startsWith(":"));
-
-/** Return the command that sends a request of a look. @param {any} request @param {boolean} keyed */
-export function curlOf({ method, path, headers, body }, keyed) {
-  const content = body === null || body === undefined ? "" : typeof body === "string" ? body : JSON.stringify(body);
-  return curl({ method, url: gatewayUrl(path).href, headers: Object.entries(headers ?? {}), body: content, keyed });
-}

@@ -1,13 +1,13 @@
 /** A run as each protocol shows it: one column for each read request, with the losses where they happen. */
 
-import { hasKey } from "../lib/api.js";
 import { cluesOf, explain, findClues } from "../lib/find.js";
 import { count, formatDuration } from "../lib/time.js";
-import { setQuery } from "./address.js";
 import { Copy } from "./copy.js";
+import { setQuery } from "./filters.js";
 import { html, useMemo } from "./html.js";
 import { Json, RawText } from "./json.js";
-import { curlOf, useLook } from "./look.js";
+import { useLook } from "./look.js";
+import { curlOf } from "./request-view.js";
 import { Loaded, ProblemNote, useGet } from "./state.js";
 import { Mark } from "./status.js";
 import { Frames, HttpStatus } from "./wire.js";
@@ -36,7 +36,7 @@ function Columns({ route, looks, run, trace }) {
   /** @param {string} name */
   const toggle = (name) => {
     const next = protocols.filter((each) => chosen.includes(each) !== (each === name));
-    setQuery(route, { p: next.length === protocols.length || !next.length ? null : next.join() }, { replace: true });
+    setQuery(route, { p: next.length === protocols.length || !next.length ? null : next.join() });
   };
   const shown = looks.filter((look) => chosen.includes(look.protocol));
   const readable = shown.filter((look) => look.request);
@@ -54,7 +54,7 @@ function Columns({ route, looks, run, trace }) {
 /** @param {{look: any, run: any, sought: any}} props */
 function Column({ look, run, sought }) {
   const { title, request, why_not: whyNot } = look;
-  return html`<section class="look" aria-label=${title} data-protocol=${look.protocol} data-form=${look.form}>
+  return html`<section class="look" aria-label=${title} data-look data-protocol=${look.protocol} data-form=${look.form}>
     <h2>${title}</h2>
     ${request ? html`<${Reading} look=${look} run=${run} sought=${sought} />` : html`<p class="muted">${whyNot}</p>`}
   </section>`;
@@ -70,7 +70,7 @@ function Reading({ look, run, sought }) {
       ${answer && html`<${HttpStatus} status=${answer.status} /> <span class="muted">${formatDuration(answer.seconds)}</span>`}
       ${isLoading && html`<span class="muted" role="status">${look.form === "stream" ? "reading the stream…" : "loading…"}</span>`}
       ${isLoading && look.form === "stream" && html`<button type="button" class="small" onClick=${stop}>Stop</button>`}
-      <${Copy} label="curl" name="curl command of ${look.title}" text=${() => curlOf(request, hasKey())} />
+      <${Copy} label="curl" name="curl command of ${look.title}" text=${() => curlOf(request)} />
       ${!isLoading && html`<button type="button" class="small" onClick=${start}>${answer ? "Read again" : "Read"}</button>`}
     </p>
     ${problem && html`<${ProblemNote} problem=${problem} retry=${start} />`}

@@ -2,7 +2,7 @@
 
 import { get } from "../lib/api.js";
 import { formatBytes, formatDuration } from "../lib/time.js";
-import { setQuery } from "./address.js";
+import { setQuery } from "./filters.js";
 import { html } from "./html.js";
 import { Empty, Loaded, useGet, useLoad } from "./state.js";
 import { Table } from "./table.js";

@@ -34,10 +34,10 @@ export function ExchangeView({ exchange, open = false }) {
     </p>
     ${error && html`<p class="tone-failed words">✕ ${error}</p>`}
     <div class="exchange-sides">
-      <div><h4>Request</h4>
+      <div><p class="side-title">Request</p>
         <${Headers} headers=${request.headers} open=${open} />
         <${Body} text=${request.body} label="Request body" /></div>
-      <div><h4>Response</h4>
+      <div><p class="side-title">Response</p>
         ${response
           ? html`<${Headers} headers=${response.headers} open=${open} />
               ${response.events?.length > 0 && html`<${Frames} frames=${response.events} />`}
