@@ -89,7 +89,7 @@ function Finding({ finding, protocols }) {
   const isBad = !declared && !known;
   return html`<details class="result" data-finding=${isBad ? "undeclared" : "declared"} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
     <summary><span class="tone-${isBad ? "failed" : "loss"}"><span aria-hidden="true">${isBad ? "✕" : "◐"}</span> ${isBad ? "undeclared" : known ? "known" : "declared"}</span>
-      <strong>${scenario}</strong> ${aspect} <span class="muted">of the ${moment}, ${finding["same run"] ? "one run" : "own runs"}:
+      <strong>${scenario}</strong> ${aspect} <span class="muted">of the ${moment}, ${finding["same run"] ? "one run" : "own runs"}:${" "}
       ${sides.map((/** @type {any} */ side) => protocols[side.protocol]).join(" and ")}</span>${(declared || known) && html` <span class="result-text">${declared || known}</span>`}</summary>
     ${open && html`<div class="exchange-sides">${sides.map((/** @type {any} */ side) => html`<div>
       <p class="side-title">${protocols[side.protocol]}</p><pre>${side.value}</pre>

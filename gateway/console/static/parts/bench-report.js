@@ -69,7 +69,7 @@ function Comparisons({ comparisons }) {
   if (!comparisons.length) return null;
   return html`<h2>Comparisons</h2><ul>${comparisons.map(({ sentence, p_adjusted: p, test, difference, interval }) => {
     const isChance = p === null || p > SIGNIFICANCE;
-    return html`<li>${sentence} ${difference !== 0 && html`<${Mark} tone=${isChance ? "loss" : "ok"} glyph=${isChance ? "?" : "✓"}>${isChance ? "may be chance" : "hardly chance"}${p !== null && `, p = ${p.toPrecision(2)}`}<//>`}
+    return html`<li>${sentence} ${difference !== 0 && html`<${Mark} tone=${isChance ? "loss" : "ok"} glyph=${isChance ? "?" : "✓"}>${isChance ? "may be chance" : "hardly chance"}${p !== null && `, p = ${p.toPrecision(2)}`}<//>`}${" "}
       <span class="muted">${test}${interval && `, difference ${percent(difference)} (${percent(interval.low)} to ${percent(interval.high)})`}</span></li>`;
   })}</ul>`;
 }
