@@ -6,8 +6,10 @@ from litestar import Router, get
 
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.console.gate import check_enabled, check_request
+from babelgate.gateway.console.looks import LookHandlers
 from babelgate.gateway.console.me import IdentityHandlers
 from babelgate.gateway.console.pages import PREFIX, PageHandlers
+from babelgate.gateway.console.protocols import ProtocolHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 
@@ -18,11 +20,15 @@ API: Final = "/api/v1"
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
     pages, identity = PageHandlers(), IdentityHandlers(hub, port)
+    looks, protocols = LookHandlers(guarded_hub), ProtocolHandlers()
+    run = "/runs/{run_id:str}"
     api = Router(
         API,
         before_request=check_request,
         route_handlers=[
             get("/me")(identity.get_me),
+            get("/protocols")(protocols.list_protocols),
+            get(f"{run}/looks")(looks.list_looks),
         ],
     )
     return Router(
