@@ -5,6 +5,7 @@ from typing import Final
 from litestar import Router, get
 
 from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
 from babelgate.gateway.console.looks import LookHandlers
 from babelgate.gateway.console.me import IdentityHandlers
@@ -19,7 +20,7 @@ API: Final = "/api/v1"
 
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
-    pages, identity = PageHandlers(), IdentityHandlers(hub, port)
+    pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     looks, protocols = LookHandlers(guarded_hub), ProtocolHandlers()
     run = "/runs/{run_id:str}"
     api = Router(
@@ -29,6 +30,7 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
             get("/me")(identity.get_me),
             get("/protocols")(protocols.list_protocols),
             get(f"{run}/looks")(looks.list_looks),
+            get("/settings")(settings.list_settings),
         ],
     )
     return Router(
