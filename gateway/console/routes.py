@@ -11,6 +11,8 @@ from babelgate.gateway.console.looks import LookHandlers
 from babelgate.gateway.console.me import IdentityHandlers
 from babelgate.gateway.console.pages import PREFIX, PageHandlers
 from babelgate.gateway.console.protocols import ProtocolHandlers
+from babelgate.gateway.console.runs import RunHandlers
+from babelgate.gateway.console.threads import ThreadHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 
@@ -22,15 +24,22 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     looks, protocols = LookHandlers(guarded_hub), ProtocolHandlers()
-    run = "/runs/{run_id:str}"
+    runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
+    run, thread = "/runs/{run_id:str}", "/threads/{thread_id:str}"
     api = Router(
         API,
         before_request=check_request,
         route_handlers=[
             get("/me")(identity.get_me),
             get("/protocols")(protocols.list_protocols),
-            get(f"{run}/looks")(looks.list_looks),
             get("/settings")(settings.list_settings),
+            get("/runs")(runs.list_runs),
+            get(run)(runs.get_run),
+            get(f"{run}/records")(runs.list_records),
+            get(f"{run}/looks")(looks.list_looks),
+            get("/threads")(threads.list_threads),
+            get(thread)(threads.get_thread),
+            get(f"{thread}/revisions")(threads.list_revisions),
         ],
     )
     return Router(
