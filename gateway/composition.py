@@ -36,6 +36,7 @@ from babelgate.gateway.storage.auditor import NO_AUDITOR, CountingAuditor
 from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.overview import Overview
 from babelgate.gateway.storage.reads import JournalReads
 
 _EXPIRY_HEARTBEATS: Final = 30
@@ -151,6 +152,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         generation=generation,
         journal=journal,
         reads=reads,
+        overview=Overview(journal, reads),
         blobs=blobs,
         drain=drain,
         engine=engine,

@@ -40,6 +40,7 @@ from babelgate.gateway.storage.blobs import Blobs
 from babelgate.gateway.storage.checkpoints import Attached
 from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
+from babelgate.gateway.storage.overview import Overview
 from babelgate.gateway.storage.reads import JournalReads
 from babelgate.gateway.storage.transaction import Transaction, read_meta, write_meta
 from babelgate.gateway.storage.unavailable import RETRY_AFTER
@@ -72,6 +73,7 @@ class Parts:
     """Function that returns the current generation."""
     journal: Journal
     reads: JournalReads
+    overview: Overview
     blobs: Blobs
     drain: Drain
     engine: Engine
@@ -126,6 +128,11 @@ class GatewayHub:
     def reads(self) -> JournalReads:
         """Queries of threads, tasks, runs and logs."""
         return self._parts.reads
+
+    @property
+    def overview(self) -> Overview:
+        """Reads across threads, for the console."""
+        return self._parts.overview
 
     @property
     def engine(self) -> Engine:
@@ -379,6 +386,9 @@ class GatewayHub:
 
     async def answer(self, owner: str, answers: Answers) -> Receipt:
         return await self._parts.submissions.answer(owner, answers)
+
+    async def check_answers(self, owner: str, answers: Answers) -> None:
+        await self._parts.submissions.check_answers(owner, answers)
 
     async def cancel(self, owner: str, task_id: str) -> Task:
         return await self._parts.submissions.cancel(owner, task_id)

@@ -30,6 +30,7 @@ VOCABULARY: Final = frozenset(
         "errors",
         "agents",
         "carries",
+        "looks",
         "server",
         "client",
     }
@@ -135,6 +136,11 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/console.py": "tests/gateway/settings/test_model.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
+    "gateway/access/guarded_overview.py": "tests/gateway/access/test_guard.py",
+    "gateway/storage/folded_log.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/page_cursor.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/run_summaries.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/thread_summaries.py": "tests/gateway/storage/test_overview.py",
     # Sharing is one subject: the port, the routes and the rows.
     "canonical/grant.py": "tests/behaviour/test_sharing.py",
     "gateway/http/grants.py": "tests/behaviour/test_sharing.py",
@@ -227,6 +233,9 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
+    "adapters/*/looks.py": "tests/gateway/console/test_looks.py",
+    "adapters/kit/looks.py": "tests/gateway/console/test_looks.py",
+    "canonical/used.py": "tests/gateway/console/test_looks.py",
     # The ports of the canonical model, and its smallest types: tested through their implementations and uses.
     "canonical/assistant.py": "tests/behaviour/test_hub_owners.py",
     "canonical/cron.py": "tests/behaviour/test_hub_owners.py",
@@ -262,6 +271,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/agents/detection.py": "tests/gateway/cli/test_add.py",
     "gateway/agents/langgraph/signature.py": "tests/gateway/agents/langgraph/test_factory.py",
     "gateway/agents/langgraph/store.py": "tests/gateway/agents/langgraph/test_agent.py",
+    "gateway/runs/answer_schema.py": "tests/behaviour/test_answer_schemas.py",
     "gateway/runs/attempt.py": "tests/gateway/runs/test_engine.py",
     "gateway/runs/cluster.py": "tests/cluster/test_takeover.py",
     "gateway/runs/lifecycle.py": "tests/gateway/runs/test_submission.py",
