@@ -1,5 +1,6 @@
 /** Who answered the questions of a run. The answer is a record of a later run of the same task. No DOM. */
 
+import { protocolText } from "./protocol.js";
 import { parseTime } from "./time.js";
 
 /** @import { Trace } from "./spans.js" */
@@ -47,7 +48,7 @@ export class RunAnswers {
     const answers = records.filter((each) => each.event_type === "interrupt_answered" && known.has(each.payload.interrupt_id));
     for (const { payload, timestamp } of answers) {
       const verb = payload.action === "answer" ? "answered" : payload.action === "decline" ? "declined" : "superseded";
-      const through = run.protocol ? ` through ${run.protocol}` : "";
+      const through = run.protocol ? ` through ${protocolText(run)}` : "";
       this._trace.answered(payload.interrupt_id, parseTime(timestamp) ?? 0, `${verb}${through} by run ${run.run_id}`, payload.action);
     }
     return answers.length > 0;

@@ -28,3 +28,29 @@ export function curl({ method, url, headers = [], body = "", keyed = false }) {
 
 /** Quote a word for a POSIX shell. @param {string} word */
 const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+/**
+ * Return the request of a curl command as the gateway's examples write it, or null if it is not one.
+ *
+ * @param {string} command
+ * @returns {{method: string, url: string, headers: Record<string, string>, body: string} | null}
+ */
+export function parseCurl(command) {
+  const words = [...command.matchAll(/'((?:[^']|'\\'')*)'|"((?:[^"\\]|\\.)*)"|([^\s'"]+)/g)].map(
+    ([, single, double, plain]) => single?.replaceAll("'\\''", "'") ?? double?.replace(/\\(.)/g, "$1") ?? plain,
+  );
+  if (words.shift() !== "curl") return null;
+  const request = { method: "", url: "", headers: /** @type {Record<string, string>} */ ({}), body: "" };
+  while (words.length) {
+    const word = /** @type {string} */ (words.shift());
+    if (word === "-X") request.method = words.shift() ?? "";
+    else if (word === "-H") {
+      const [name, ...value] = (words.shift() ?? "").split(":");
+      request.headers[name.trim()] = value.join(":").trim();
+    } else if (word === "-d" || word === "--data-raw") request.body = words.shift() ?? "";
+    else if (!word.startsWith("-") && word !== "\\") request.url = word;
+  }
+  if (!request.url) return null;
+  request.method ||= request.body ? "POST" : "GET";
+  return request;
+}

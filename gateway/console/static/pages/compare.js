@@ -97,7 +97,8 @@ function Heads({ runs }) {
 /** @param {number | null} a @param {number | null} b @param {(value: number) => string} format */
 function difference(a, b, format) {
   if (a === null || b === null || a === undefined || b === undefined) return "–";
-  if (a === b) return html`<span class="muted">same</span>`;
+  // Less than the words of a duration show is no difference.
+  if (a === b || (format === formatDuration && Math.abs(a - b) < 0.0005)) return html`<span class="muted">same</span>`;
   const factor = a > 0 && b > 0 ? `, × ${(b / a).toPrecision(2)}` : "";
   return `${b > a ? "+" : "−"}${format(Math.abs(b - a))}${factor}`;
 }

@@ -1,6 +1,7 @@
 /** One run: its timeline, the run as each protocol shows it, the exchange with its agent's server, and its records. */
 
 import { call, get } from "../lib/api.js";
+import { protocolText } from "../lib/protocol.js";
 import { shortId } from "../lib/revisions.js";
 import { link } from "../lib/route.js";
 import { count, formatDuration, formatNumber, parseTime, secondsBetween } from "../lib/time.js";
@@ -91,7 +92,7 @@ function Summary({ run, followed }) {
     <li>first output ${formatDuration(secondsBetween(run.started_at, run.first_output_at))}</li>
     ${run.attempt > 1 && html`<li>${formatNumber(run.attempt)} attempts</li>`}
     ${losses > 0 && html`<li><${Mark} tone="loss" glyph="!">${count(losses, "loss", "losses")}<//></li>`}
-    <li>started <${RelativeTime} at=${run.created_at} /> through ${run.protocol}${run.version && ` ${run.version}`}</li>
+    <li>started <${RelativeTime} at=${run.created_at} /> through ${protocolText(run)}</li>
     <li>thread <a href=${link(["threads", run.thread_id])}><code>${shortId(run.thread_id)}</code></a></li>
     ${usageText(run.usage) && html`<li>${usageText(run.usage)}</li>`}
     <li><${LiveMark} state=${markOf(followed.state)} retry=${followed.retry} /></li>

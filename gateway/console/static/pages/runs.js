@@ -1,5 +1,6 @@
 /** Runs of all threads, newest first. New runs wait until the reader asks for them. */
 
+import { protocolText } from "../lib/protocol.js";
 import { shortId } from "../lib/revisions.js";
 import { link } from "../lib/route.js";
 import { count, formatDuration, secondsBetween } from "../lib/time.js";
@@ -54,7 +55,7 @@ function columnsFor(isAll) {
   const times = [
     { title: "Queued", isNumber: true, isMinor: true, cell: (/** @type {any} */ run) => formatDuration(secondsBetween(run.created_at, run.started_at)) },
     { title: "Took", isNumber: true, cell: (/** @type {any} */ run) => formatDuration(secondsBetween(run.started_at, run.ended_at)) },
-    { title: "Through", isMinor: true, cell: (/** @type {any} */ run) => `${run.protocol} ${run.version ?? ""}` },
+    { title: "Through", isMinor: true, cell: (/** @type {any} */ run) => protocolText(run) },
   ];
   const agent = { title: "Agent", cell: (/** @type {any} */ run) => html`<a href=${link(["agents", run.agent])}>${run.agent}</a>` };
   const status = { title: "Status", cell: statusCell };

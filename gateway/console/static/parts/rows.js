@@ -119,7 +119,7 @@ export function Rows({ label, count, current, onMove, onKey, columns, row, backd
  */
 function rowOf(id, position, isCurrent, { key, level, expanded, look = "", cells }, onMove) {
   return html`<div
-    key=${key} id=${id} role="row" class="row ${look}" aria-level=${level} aria-rowindex=${position + 1}
+    key=${key} id=${id} role="row" class="trow ${look}" aria-level=${level} aria-rowindex=${position + 1}
     aria-expanded=${expanded === undefined ? undefined : String(expanded)} aria-selected=${isCurrent ? "true" : "false"}
     onClick=${() => onMove(position)}
   >${cells.map((cell, index) => html`<div role="gridcell" class="cell-${index}">${cell}</div>`)}</div>`;

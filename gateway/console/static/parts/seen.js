@@ -1,6 +1,7 @@
 /** A run as each protocol shows it: one column for each read request, with the losses where they happen. */
 
 import { cluesOf, explain, findClues } from "../lib/find.js";
+import { link } from "../lib/route.js";
 import { count, formatDuration } from "../lib/time.js";
 import { Copy } from "./copy.js";
 import { setQuery } from "./filters.js";
@@ -31,6 +32,7 @@ const idOf = (look, looks) => `${look.protocol}-${looks.filter((each) => each.pr
 
 /** @param {{route: any, looks: any[], run: any, trace: Trace}} props */
 function Columns({ route, looks, run, trace }) {
+  const titles = new Map((useGet("protocols").value ?? []).map((/** @type {any} */ each) => [each.name, each.title]));
   const protocols = [...new Set(looks.map((look) => look.protocol))];
   const chosen = route.query.p ? route.query.p.split(",").filter((/** @type {string} */ name) => protocols.includes(name)) : protocols;
   /** @param {string} name */
@@ -39,29 +41,30 @@ function Columns({ route, looks, run, trace }) {
     setQuery(route, { p: next.length === protocols.length || !next.length ? null : next.join() });
   };
   const shown = looks.filter((look) => chosen.includes(look.protocol));
+  const all = looks.filter((look) => look.request);
   const readable = shown.filter((look) => look.request);
   const sought = route.query.find ? trace.records[trace.indexOf(Number(route.query.find))] : undefined;
   return html`
     <div class="tools" role="group" aria-label="Protocols">
-      ${protocols.map((name) => html`<label key=${name}><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} /> ${name}</label>`)}
+      ${protocols.map((name) => html`<label key=${name}><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} /> ${titles.get(name) ?? name}</label>`)}
       <span class="muted">${count(readable.length, "request")}, each as any client sends it</span>
     </div>
     ${sought && html`<p class="banner" role="status">Looking for event ${sought.event_id} <code>${sought.event_type}</code> in each column.${" "}
       <button type="button" class="link" onClick=${() => setQuery(route, { find: null })}>Stop looking</button></p>`}
-    <div class="looks">${shown.map((look) => html`<${Column} key=${idOf(look, looks)} look=${look} run=${run} sought=${sought} />`)}</div>`;
+    <div class="looks">${shown.map((look) => html`<${Column} key=${idOf(look, looks)} look=${look} number=${all.indexOf(look)} run=${run} sought=${sought} />`)}</div>`;
 }
 
-/** @param {{look: any, run: any, sought: any}} props */
-function Column({ look, run, sought }) {
+/** @param {{look: any, number: number, run: any, sought: any}} props `number`: position among the looks with a request. */
+function Column({ look, number, run, sought }) {
   const { title, request, why_not: whyNot } = look;
   return html`<section class="look" aria-label=${title} data-look data-protocol=${look.protocol} data-form=${look.form}>
     <h2>${title}</h2>
-    ${request ? html`<${Reading} look=${look} run=${run} sought=${sought} />` : html`<p class="muted">${whyNot}</p>`}
+    ${request ? html`<${Reading} look=${look} number=${number} run=${run} sought=${sought} />` : html`<p class="muted">${whyNot}</p>`}
   </section>`;
 }
 
-/** The response to a look. @param {{look: any, run: any, sought: any}} props */
-function Reading({ look, run, sought }) {
+/** The response to a look. @param {{look: any, number: number, run: any, sought: any}} props */
+function Reading({ look, number, run, sought }) {
   const { answer, problem, isLoading, start, stop } = useLook(look, run);
   const { request } = look;
   return html`
@@ -72,6 +75,7 @@ function Reading({ look, run, sought }) {
       ${isLoading && look.form === "stream" && html`<button type="button" class="small" onClick=${stop}>Stop</button>`}
       <${Copy} label="curl" name="curl command of ${look.title}" text=${() => curlOf(request)} />
       ${!isLoading && html`<button type="button" class="small" onClick=${start}>${answer ? "Read again" : "Read"}</button>`}
+      <a class="button small" href=${link(["request"], { run: run.run_id, look: number })}>Edit</a>
     </p>
     ${problem && html`<${ProblemNote} problem=${problem} retry=${start} />`}
     ${answer && html`<${Losses} losses=${answer.losses} form=${look.form} />

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { curl } from "../../../../gateway/console/static/lib/curl.js";
+import { curl, parseCurl } from "../../../../gateway/console/static/lib/curl.js";
 import { cluesOf, explain, findClues } from "../../../../gateway/console/static/lib/find.js";
 import { joinLosses, parseLosses } from "../../../../gateway/console/static/lib/losses.js";
 
@@ -55,4 +55,17 @@ test("an event that is not shown is explained by the declared losses", () => {
   const losses = [{ feature: "usage", how: "dropped" }, { feature: "tool-activity", how: "no form" }];
   assert.deepEqual(explain(tool, losses), [losses[1]]);
   assert.deepEqual(explain({ event_type: "part_delta", payload: { text: "x" } }, losses), []);
+});
+
+test("a command of the gateway's page becomes a request", () => {
+  const command = `curl -s http://h/a2a/echo -H 'A2A-Version: 1.0' -d '{"text": "it'\\''s"}'`;
+  assert.deepEqual(parseCurl(command), {
+    method: "POST",
+    url: "http://h/a2a/echo",
+    headers: { "A2A-Version": "1.0" },
+    body: '{"text": "it\'s"}',
+  });
+  const request = { method: "PUT", url: "http://h/x?y=1", headers: [["A", "b c"]], body: "it's" };
+  assert.deepEqual(parseCurl(curl(request)), { ...request, headers: { A: "b c" } });
+  assert.equal(parseCurl("wget http://h"), null);
 });
