@@ -1,7 +1,8 @@
 /** The tree of a thread's revisions, and short forms of ids. */
 
 /**
- * Order revisions as a tree: newest branches first, each with its depth. A chain without branches stays at one depth.
+ * Order revisions as a tree, each with its depth. Where a thread was forked, the newer branches come first, one level
+ * deeper, and the oldest continues at the same depth.
  *
  * @param {any[]} items
  * @returns {{revision: any, depth: number}[]}
@@ -21,7 +22,9 @@ export function orderRevisions(items) {
     const each = /** @type {{revision: any, depth: number}} */ (stack.pop());
     ordered.push(each);
     const next = children.get(each.revision.checkpoint_id) ?? [];
-    for (const revision of next.toReversed()) stack.push({ revision, depth: each.depth + (next.length > 1 ? 1 : 0) });
+    for (const [index, revision] of [...next.entries()].reverse()) {
+      stack.push({ revision, depth: each.depth + (index < next.length - 1 ? 1 : 0) });
+    }
   }
   return ordered;
 }

@@ -16,7 +16,7 @@
  */
 
 /** @type {(callback: () => void) => void} */
-const nextFrame = (callback) =>
+export const nextFrame = (callback) =>
   void (globalThis.requestAnimationFrame ? requestAnimationFrame(callback) : setTimeout(callback, 0));
 
 /**

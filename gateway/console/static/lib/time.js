@@ -117,6 +117,8 @@ export function formatBytes(bytes) {
   return `${size < 9.95 ? size.toFixed(1).replace(/\.0$/, "") : Math.round(size)} ${units[0]}`;
 }
 
+const THOUSANDS = new Intl.NumberFormat("en-US"); // toLocaleString would create one each time
+
 /**
  * Return a number with separators of thousands: "50,000".
  *
@@ -124,7 +126,7 @@ export function formatBytes(bytes) {
  */
 export function formatNumber(number) {
   if (number === null || number === undefined || !Number.isFinite(number)) return UNKNOWN;
-  return number.toLocaleString("en-US");
+  return THOUSANDS.format(number);
 }
 
 /**

@@ -3,7 +3,7 @@
 import { link } from "../lib/route.js";
 import { count, formatDuration, formatNumber } from "../lib/time.js";
 import { agentHealth, behind, lastCheck, slotsText } from "../parts/agent.js";
-import { html, useState } from "../parts/html.js";
+import { html } from "../parts/html.js";
 import { Json } from "../parts/json.js";
 import { useChanges } from "../parts/live.js";
 import { Page } from "../parts/page.js";
@@ -85,36 +85,26 @@ function Skills({ skills, name }) {
     ${skill.examples?.map((/** @type {string} */ text) => html`<div><a href=${link(["agents", name, "try"], { text })}>${text}</a></div>`)}</li>`)}</ul>`;
 }
 
-/** Features by protocol. By default only those that some protocol does not carry whole. */
+/** How much of a run each protocol carries, and on demand what it loses and how. */
 function Carries() {
   const load = useGet("protocols");
-  const [isAll, setAll] = useState(false);
-  return html`<${Loaded} load=${load}>${(/** @type {any} */ value) => {
-    const protocols = (Array.isArray(value) ? value : value.items).map(newest);
-    const features = [...new Set(protocols.flatMap((/** @type {any} */ { carries }) => Object.keys(carries)))];
-    const shown = isAll ? features : features.filter((feature) => protocols.some((/** @type {any} */ { carries }) => levelOf(carries[feature]) !== "whole"));
-    const columns = [
-      { title: "Feature", isHead: true, cell: (/** @type {string} */ feature) => feature.replaceAll("_", " ") },
-      ...protocols.map(({ title, carries }) => ({ title, cell: (/** @type {string} */ feature) => html`<${CarryCell} carry=${carries[feature]} />` })),
-    ];
-    return html`<p><label class="check"><input type="checkbox" checked=${isAll} onChange=${(/** @type {any} */ event) => setAll(event.target.checked)} />
-        all ${features.length} features</label> <span class="muted">${features.length - shown.length > 0 && `${features.length - shown.length} that every protocol carries whole are hidden`}</span></p>
-      <${Table} label="Features by protocol" columns=${columns} rows=${shown} rowKey=${(/** @type {string} */ feature) => feature} />`;
-  }}<//>`;
+  return html`<${Loaded} load=${load}>${(/** @type {any} */ value) => html`<ul class="plain-list" aria-label="Protocols">
+    ${(Array.isArray(value) ? value : value.items).flatMap((/** @type {any} */ { name, title, versions }) =>
+      versions.map((/** @type {any} */ { version, carries }) => html`<li key=${`${name} ${version}`}><${Carried} title="${title ?? name} ${version}" carries=${carries} /></li>`))}
+  </ul>`}<//>`;
 }
 
-/** The newest version of a protocol. @param {any} protocol */
-function newest({ name, title, versions }) {
-  const { version, carries } = versions.at(-1) ?? { version: "", carries: {} };
-  return { title: `${title ?? name}${versions.length > 1 ? ` ${version}` : ""}`, carries };
-}
-
-/** @param {any} carry */
-const levelOf = (carry) => carry?.level ?? "none";
-
-/** @param {{carry: any}} props */
-function CarryCell({ carry }) {
-  const level = levelOf(carry);
-  const details = [carry?.how, carry?.source].filter(Boolean).join(" · ");
-  return html`<span title=${details}><${Status} word=${level} /></span>${level !== "whole" && carry?.how && html`<div class="meta">${carry.how}</div>`}`;
+/** @param {{title: string, carries: Record<string, {level: string, how: string, source: string}>}} props */
+function Carried({ title, carries }) {
+  const entries = Object.entries(carries);
+  /** @param {string} wanted */
+  const withLevel = (wanted) => entries.filter(([, { level }]) => level === wanted);
+  const [losses, none] = [withLevel("loss"), withLevel("none")];
+  const head = html`<strong>${title}</strong> <${Status} word="whole" text="${withLevel("whole").length} of ${count(entries.length, "feature")} whole" />`;
+  if (!losses.length && !none.length) return html`<p>${head}</p>`;
+  return html`<details>
+    <summary>${head}${losses.length > 0 && html`, <${Status} word="loss" text="${losses.length} with a loss" />`}${none.length > 0 && html`, <${Status} word="none" text="${none.length} not at all" />`}</summary>
+    <dl class="carried">${[...losses, ...none].map(([feature, { level, how, source }]) => html`<div>
+      <dt><${Status} word=${level} text=${feature} /></dt><dd>${how || (level === "none" ? "not carried" : "")}${source && html`<div class="meta">${source}</div>`}</dd></div>`)}</dl>
+  </details>`;
 }

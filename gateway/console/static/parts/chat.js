@@ -2,7 +2,7 @@
 
 import { call, get } from "../lib/api.js";
 import { Conversation } from "../lib/conversation.js";
-import { createStore } from "../lib/store.js";
+import { createStore, nextFrame } from "../lib/store.js";
 import { announce } from "./announce.js";
 import { followRun } from "./live.js";
 import { asProblem } from "./state.js";
@@ -11,6 +11,9 @@ import { asProblem } from "./state.js";
 const PAGE = 1000;
 /** Turns of a thread that are loaded at first. Chosen. */
 const TURNS = 20;
+
+/** Events of a turn from which it is shown less often. Measured: the layout of 50,000 tokens takes 10 ms, 2026-11. */
+const LARGE = 5_000;
 
 /** What screen readers hear when a run has ended. @type {Record<string, string>} */
 const OUTCOMES = { success: "done", paused: "asks", error: "failed", timeout: "failed", cancelled: "cancelled" };
@@ -39,12 +42,19 @@ export class Chat {
       earlier: [],
       isSending: false,
       request: null,
-    });
+    }, (callback) => this._schedule(callback));
     /** Runs that are not known to have ended, in the order of their creation. @type {string[]} */
     this._active = [];
     /** @type {{runId: string, claim: ReturnType<typeof followRun>} | null} */
     this._following = null;
     this._isClosed = false;
+  }
+
+  /** Show a long answer ten times a second: the layout of a large text takes most of a frame. @param {() => void} callback */
+  _schedule(callback) {
+    const size = this.conversation.turns.at(-1)?.count ?? 0;
+    if (size > LARGE) setTimeout(callback, 100);
+    else nextFrame(callback);
   }
 
   /** Stop following. The runs continue. */

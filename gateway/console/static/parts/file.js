@@ -46,13 +46,13 @@ export function File({ part, agent }) {
       setProblem(asProblem(error).message);
     }
   };
-  return html`<div class="file" data-file=${name}>
+  return html`<div data-file=${name}><div class="file">
     <span aria-hidden="true">▤</span> <span class="file-name">${name}</span>
     <span class="muted">${[part.media_type, formatBytes(sizeOf(part))].filter((each) => each && each !== "–").join(", ")}</span>
     ${external
       ? html`<a href=${external} target="_blank" rel="noopener noreferrer nofollow">Open ${new URL(external).host}</a>`
       : html`<button type="button" class="small" onClick=${download} aria-label="Download ${name}">Download</button>`}
-    ${problem && html`<span class="field-error" role="alert">${problem}</span>`}
+    ${problem && html`<span class="field-error" role="alert">${problem}</span>`}</div>
     ${part.inline && IMAGES.has(part.media_type) && html`<${Preview} part=${part} name=${name} />`}
   </div>`;
 }

@@ -1,6 +1,7 @@
 /** The form for an API key. */
 
 import { html, useState } from "./html.js";
+import { expectNavigation } from "./page.js";
 import { session, setKey } from "./session.js";
 
 /** @param {{autoFocus?: boolean, onDone?: () => void}} props */
@@ -15,6 +16,7 @@ export function KeyForm({ onDone }) {
     if (!/^[\x21-\x7e]+$/.test(key)) return setProblem("A key has no spaces, and only ASCII characters.");
     setBusy(true);
     setProblem("");
+    expectNavigation();
     await setKey(key);
     setBusy(false);
     const { status, problem } = session.value;

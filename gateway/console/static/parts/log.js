@@ -1,5 +1,6 @@
 /** The turns of a thread, which follow the end while the reader is there. */
 
+import { link } from "../lib/route.js";
 import { count } from "../lib/time.js";
 import { html, useEffect, useLayoutEffect, useRef } from "./html.js";
 import { Loading, useGet } from "./state.js";
@@ -36,16 +37,17 @@ export function Log({ chat, state, agent, empty }) {
     ${state.earlier.length > 0 && html`<p><button type="button" onClick=${() => chat.loadEarlier()}>Show earlier turns (${state.earlier.length} hidden)</button></p>`}
     ${turns.length === 0 && empty}
     ${turns.map((turn) => html`<${Turn} key=${turn.runId} turn=${turn} agent=${agent} open=${open}
-      footer=${turn.endedAt && html`<${Losses} runId=${turn.runId} />`}
+      footer=${turn.endedAt && turn === turns.at(-1) && html`<${Losses} runId=${turn.runId} />`}
       onAnswer=${(/** @type {any} */ question, /** @type {any} */ answer) => chat.answer(question, answer)} />`)}
   </div>`;
 }
 
-/** Losses of an ended run. @param {{runId: string}} props */
+/** What the protocols lose of an ended run: "2 losses in 3 protocols". @param {{runId: string}} props */
 function Losses({ runId }) {
-  const { value } = useGet(`runs/${runId}`);
-  const losses = value?.losses ?? [];
-  if (!losses.length) return null;
-  const words = losses.map((/** @type {any} */ { feature, how }) => `${feature}: ${how}`).join("\n");
-  return html`, <span title=${words}><${Mark} tone="loss" glyph="!">${count(losses.length, "loss", "losses")}<//></span>`;
+  const { value } = useGet(`runs/${encodeURIComponent(runId)}/looks`);
+  const looks = (value?.items ?? []).filter((/** @type {any} */ { losses }) => losses?.length > 0);
+  if (!looks.length) return null;
+  const features = new Set(looks.flatMap((/** @type {any} */ { losses }) => losses.map((/** @type {any} */ { feature }) => feature)));
+  const protocols = new Set(looks.map((/** @type {any} */ { protocol, version }) => `${protocol} ${version}`));
+  return html`, <a href=${link(["runs", runId], { view: "seen" })}><${Mark} tone="loss" glyph="!">${count(features.size, "loss", "losses")} in ${count(protocols.size, "protocol")}<//></a>`;
 }

@@ -11,6 +11,9 @@ const MAX_DEPTH = 40;
 /** Characters from which a text is shown without Markdown, because its elements would slow the page. Chosen. */
 const MAX_TEXT = 500_000;
 
+/** Characters of a slice of a growing text. Chosen. */
+const SLICE = 2_000;
+
 /** @type {any} */
 let lexer = null;
 
@@ -44,8 +47,23 @@ export function Markdown({ text, isOpen = false }) {
     state.blocks.push(html`<${Kept} key=${state.closed} blocks=${blocksOf(lex, text.slice(state.closed, closed))} />`);
     state.closed = closed;
   }
-  return html`<div class="markdown">${state.blocks}<div class="words">${text.slice(closed)}</div></div>`;
+  return html`<div class="markdown">${state.blocks}<div class="words">${slices(text, closed)}</div></div>`;
 }
+
+/**
+ * The rest of a growing text in slices. Only the last one changes, so that the browser keeps the lines before it.
+ *
+ * @param {string} text
+ * @param {number} start
+ */
+function slices(text, start) {
+  const spans = [];
+  for (let at = start; at < text.length; at += SLICE) spans.push(html`<${Slice} key=${at} text=${text.slice(at, at + SLICE)} />`);
+  return spans;
+}
+
+/** @param {{text: string}} props */
+const Slice = ({ text }) => useMemo(() => html`<span>${text}</span>`, [text]);
 
 /** Blocks that do not change any more. @param {{blocks: any}} props */
 const Kept = ({ blocks }) => blocks;

@@ -4,7 +4,7 @@ import { textOf } from "../lib/conversation.js";
 import { initialValue, planForm } from "../lib/schema.js";
 import { errorText, validate } from "../lib/validate.js";
 import { errorsByPath, FormField, hasNotJson, JsonField } from "./form.js";
-import { html, useId, useMemo, useRef, useState } from "./html.js";
+import { html, useEffect, useId, useMemo, useRef, useState } from "./html.js";
 import { Json } from "./json.js";
 import { Markdown } from "./markdown.js";
 import { Clock } from "./time.js";
@@ -13,6 +13,8 @@ import { Clock } from "./time.js";
 const KINDS = { input: "question", approval: "approval", auth: "authentication" };
 /** Answer of a question without a schema. */
 const ANY = { kind: "text", format: "long", title: "Answer", description: "", isRequired: true, isNullable: false, schema: true };
+/** Id of the question that this page answers at the moment. */
+let answering = "";
 /** Answer in the editor. */
 const JSON_FIELD = { ...ANY, kind: "json" };
 
@@ -35,15 +37,21 @@ const JSON_FIELD = { ...ANY, kind: "json" };
 export function Question(props) {
   const { id, kind, message, value, at, answer, position } = props;
   const heading = useId();
+  const node = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    // The form with the focus is gone: the focus stays with its question.
+    if (answer && document.activeElement === document.body && answering === id) node.current?.focus();
+    if (answer && answering === id) answering = "";
+  }, [answer]);
   const tool = callOf(value, message);
   return html`<section class="question" aria-labelledby=${heading} data-question=${id} data-answered=${answer ? answer.action : "no"}>
-    <h3 id=${heading}><span class="tone-asks"><span aria-hidden="true">?</span> ${tool ? "calls your tool" : "asks"}</span>
-      <span class="muted"> ${tool ? "" : KINDS[kind] ?? kind}${position && `, ${position}`}, <${Clock} at=${at} /></span></h3>
+    <h2 id=${heading} tabindex="-1" ref=${node}><span class="tone-asks"><span aria-hidden="true">?</span> ${tool ? "calls your tool" : "asks"}</span>
+      <span class="muted"> ${[tool ? tool.name : (KINDS[kind] ?? kind), position].filter(Boolean).join(", ")}, <${Clock} at=${at} /></span></h2>
     ${tool
-      ? html`<p><code>${tool.name}</code></p><${Json} value=${tool.arguments} label="Arguments" open=${3} />`
+      ? html`<${Json} value=${tool.arguments} label="Arguments" open=${3} />`
       : html`<${Markdown} text=${typeof message === "string" ? message : textOf(message?.parts ?? [])} />
         ${value !== null && value !== undefined && html`<${Json} value=${value} label="Value of the question" open=${3} />`}`}
-    ${answer ? html`<${Answered} ...${props} />` : html`<${AnswerForm} ...${props} tool=${tool} />`}
+    ${answer ? html`<${Answered} ...${props} />` : html`<${AnswerForm} ...${props} tool=${tool} onAnswer=${(/** @type {any} */ given) => ((answering = id), props.onAnswer(given))} />`}
   </section>`;
 }
 
@@ -73,7 +81,7 @@ function Answered({ answer, schema }) {
 
 /** @param {QuestionProps & {tool: any}} props */
 function AnswerForm({ schema, tool, canDecline = true, isClosed = false, onAnswer }) {
-  const planned = useMemo(() => (schema ? planForm(schema) : tool ? { ...JSON_FIELD, title: "Result" } : ANY), [schema, tool]);
+  const planned = useMemo(() => (schema ? planForm(schema) : tool ? { ...ANY, title: "Result" } : ANY), [schema, tool]);
   const [value, setValue] = useState(() => initialValue(/** @type {any} */ (planned)));
   const [isJson, setJson] = useState(false);
   const [isTried, setTried] = useState(false);

@@ -19,6 +19,7 @@ export function Revisions({ items, action }) {
       <code title=${revision.checkpoint_id}>${shortId(revision.checkpoint_id)}</code>
       <span>${revision.source}${revision.next?.length > 0 && html`, next <span class="mono">${revision.next.join(", ")}</span>`}</span>
       <span class="muted"><${RelativeTime} at=${revision.at} /></span>
+      ${revision === items[0] && html`<span class="muted">newest</span>`}
       ${action(revision)}
     </li>`,
   )}</ol>`;

