@@ -97,14 +97,15 @@ async function loadPages(runId, trace, add, signal) {
  */
 export function useAnswers({ trace, version, touch }, run) {
   const answers = useMemo(() => new RunAnswers(trace), [trace]);
+  const hasEnded = trace.ended; // as rendered: the trace changes in place
   useEffect(() => {
-    if (!run || !trace.ended) return undefined;
+    if (!run || !hasEnded) return undefined;
     const controller = new AbortController();
     answers.find(run, (path, query) => get(path, query, { signal: controller.signal })).then(
       (isChanged) => isChanged && touch(),
       () => {}, // The timeline shows the question as open, which is what the gateway last said.
     );
     return () => controller.abort();
-  }, [answers, trace.ended, run?.run_id]);
+  }, [answers, hasEnded, run?.run_id]);
   return version;
 }
