@@ -6,6 +6,7 @@ starts: it calls `start` when a slot is free.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -21,7 +22,7 @@ class _AgentSlots:
     limit: int | None
     used: int = 0
     waiting: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
-    """Waiting threads by owner and id, each with the time of its arrival on the loop's clock: owners in the order of
+    """Waiting threads by owner and id, each with the time of its arrival in seconds: owners in the order of
     their turns, threads in the order of arrival."""
 
     @property
@@ -47,14 +48,20 @@ class AgentQueue:
 class Slots:
     """Slots of all agents."""
 
-    def __init__(self, find: Callable[[str], RegisteredAgent], start: Callable[[str, str, str], None]) -> None:
-        """Create the slots of a gateway.
+    def __init__(
+        self,
+        find: Callable[[str], RegisteredAgent],
+        start: Callable[[str, str, str], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Create the slots of a gateway. `now` is a steady clock, in seconds.
 
         `start` is called with an owner, a thread id and an agent name, after a slot of that agent was taken for the
         thread's next run.
         """
         self._find = find
         self._start = start
+        self._now = now
         self._by_agent: dict[str, _AgentSlots] = {}
         self._timers: set[asyncio.TimerHandle] = set()
         self._is_closed = False
@@ -82,7 +89,7 @@ class Slots:
     def offer(self, owner: str, thread_id: str, agent: str) -> None:
         """Queue a thread that has a run of this agent ready to start. It starts when a slot is free."""
         slots = self._of(agent)
-        slots.waiting.setdefault(owner, {}).setdefault(thread_id, asyncio.get_running_loop().time())
+        slots.waiting.setdefault(owner, {}).setdefault(thread_id, self._now())
         self._serve(agent, slots)
 
     def offer_next(self, owner: str, thread_id: str, later: Later | None) -> None:
@@ -102,7 +109,7 @@ class Slots:
 
     def list_queues(self) -> Sequence[AgentQueue]:
         """Return the slots and the queue of each agent that has had any run."""
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         return [self._describe(agent, slots, now) for agent, slots in self._by_agent.items()]
 
     @staticmethod
