@@ -25,7 +25,7 @@ def show_console(url: str, *, opens: bool) -> None:
         raise CliError(
             f"no gateway answers at {url}: {reason}. Start one with babelgate serve, or name its URL with --url"
         ) from None
-    if status != httpx.codes.OK:
+    if status != 200:
         raise CliError(f"{page}: status {status}: the server is no gateway, or console is false in its settings")
     click.echo(page)
     if opens and not webbrowser.open(page):
