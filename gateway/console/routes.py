@@ -7,6 +7,7 @@ from litestar import Router, get
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.console.agents import AgentHandlers
 from babelgate.gateway.console.changes import ChangeHandlers
+from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
 from babelgate.gateway.console.health import HealthHandlers
 from babelgate.gateway.console.me import IdentityHandlers
@@ -22,7 +23,7 @@ API: Final = "/api/v1"
 
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
-    pages, identity = PageHandlers(), IdentityHandlers(hub, port)
+    pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
     agents, changes = AgentHandlers(hub, guarded_hub), ChangeHandlers(hub, guarded_hub)
     health = HealthHandlers(hub, guarded_hub, port)
@@ -32,6 +33,7 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
         before_request=check_request,
         route_handlers=[
             get("/me")(identity.get_me),
+            get("/settings")(settings.list_settings),
             get("/agents")(agents.list_agents),
             get("/agents/{name:str}")(agents.get_agent),
             get("/changes")(changes.follow_changes),
