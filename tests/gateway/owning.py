@@ -156,7 +156,7 @@ class OwnerIds:
         return {
             "agent": "ask",
             "name": "ask",
-            "run_id": self.task_id,
+            "run_id": self.run_id if protocol == "own" else self.task_id,
             "task_id": self.task_id,
             "session_id": self.session_id,
             "resource_id": self.resource_id,

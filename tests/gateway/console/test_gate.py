@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from litestar import Request
 
+from babelgate.canonical import FaultError
 from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.http.generations import policy_of_settings
 from babelgate.gateway.http.verifier import ANONYMOUS
@@ -65,6 +67,32 @@ async def test_console_may_call_protocols_under_a_configured_name(tmp_path: Path
         for origin, status in (("http://gateway.test", 200), ("http://other.test", 401)):
             headers = {"Host": "gateway.test", "Origin": origin}
             assert (await gateway.http.post("/acp/runs", json=run, headers=headers)).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("method", "content_type", "is_refused"),
+    [
+        ("POST", "application/json", False),
+        ("DELETE", "Application/JSON; charset=utf-8", False),
+        ("GET", None, False),
+        ("POST", "text/plain", True),
+        ("POST", "application/x-www-form-urlencoded", True),
+        ("POST", "multipart/form-data; boundary=application/json", True),
+        ("PUT", "application/jsonp", True),
+        ("DELETE", None, True),
+    ],
+)
+def test_writes_need_json(method: str, content_type: str | None, is_refused: bool) -> None:
+    """Refuse what a form of another page can send, also where a browser sends no Origin."""
+    settings = Settings()
+    gate = ConsoleGate(lambda: settings, policy_of_settings(settings), lambda scope, headers: True)
+    headers = [] if content_type is None else [(b"content-type", content_type.encode())]
+    scope: Any = {"type": "http", "method": method, "path": ME, "headers": headers}
+    if is_refused:
+        with pytest.raises(FaultError, match="expected application/json"):
+            gate.check_request(Request(scope))
+    else:
+        gate.check_request(Request(scope))
 
 
 async def test_console_that_is_off_has_no_paths(tmp_path: Path) -> None:

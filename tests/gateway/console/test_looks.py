@@ -39,14 +39,12 @@ AGENTS: Final = {
     **{name: getattr(demo, name) for name in demo.__all__},
     "held": held,
     "asks_twice": asks_twice,
-    "ag/ent": demo.echo,
 }
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Running]:
-    agents = {name: agent for name, agent in AGENTS.items() if "/" not in name}
-    async with running(tmp_path_factory.mktemp("looks"), agents) as gateway:
+    async with running(tmp_path_factory.mktemp("looks"), AGENTS) as gateway:
         yield gateway
 
 

@@ -1,0 +1,118 @@
+/** Jobs of one kind: the list, and the form that starts one. */
+
+import { change } from "../lib/api.js";
+import { link } from "../lib/route.js";
+import { count, formatDuration, secondsBetween } from "../lib/time.js";
+import { html, useState } from "./html.js";
+import { ListLead, ListMore, useList } from "./list.js";
+import { Page } from "./page.js";
+import { asProblem, Empty, Loaded, ProblemNote, useGet } from "./state.js";
+import { Status } from "./status.js";
+import { Table } from "./table.js";
+import { RelativeTime } from "./time.js";
+
+/** Pages of each kind of job. @type {Record<string, string>} */
+export const PAGE_OF = { check: "checks", across: "across", bench: "bench" };
+
+/**
+ * @typedef {object} JobOption
+ * @property {string} name Member of the job's options.
+ * @property {string} label
+ * @property {"text" | "number" | "select"} type
+ * @property {string} [value]
+ * @property {string} [hint]
+ * @property {[string, string][]} [choices]
+ */
+
+/**
+ * Page of the jobs of one kind.
+ *
+ * @param {object} props
+ * @param {import("../lib/route.js").Route} props.route `agent` of the query is chosen in the form.
+ * @param {any} props.me
+ * @param {"check" | "across" | "bench"} props.kind
+ * @param {string} props.title
+ * @param {string} props.about What such a job does.
+ * @param {JobOption[]} props.options
+ * @param {number} [props.minAgents]
+ */
+export function JobsPage({ route, me, kind, title, about, options, minAgents = 1 }) {
+  const list = useList("jobs", { kind }, { kind: "job", idOf: ({ job }) => job });
+  const mayStart = me?.can?.jobs !== false;
+  return html`<${Page} title=${title} status=${list.status} lead=${html`<${ListLead} list=${list} noun="job" />`}>
+    <p>${about}</p>
+    ${mayStart ? html`<${StartForm} route=${route} kind=${kind} options=${options} minAgents=${minAgents} />` : html`<p class="muted">Only operators start jobs.</p>`}
+    <${Loaded} load=${list.load}>${() => list.items.length
+      ? html`<${Table} label=${title} columns=${COLUMNS} rows=${list.items} rowKey=${(/** @type {any} */ { job }) => job} /><${ListMore} list=${list} />`
+      : html`<${Empty} text="No ${kind} has run yet.">Choose an agent above, or run <code>babelgate ${kind === "across" ? "check --across" : kind}</code>.<//>`}<//>
+  <//>`;
+}
+
+/** @type {import("./table.js").Column<any>[]} */
+const COLUMNS = [
+  { title: "Agents", isHead: true, cell: (job) => html`<a href=${link([PAGE_OF[job.kind], job.job])}>${job.agents.join(", ") || "all"}</a>` },
+  { title: "Status", cell: (job) => html`<${Status} word=${job.status} />` },
+  { title: "Result", isWide: true, cell: resultCell },
+  { title: "Started", cell: (job) => html`<${RelativeTime} at=${job.started_at ?? job.created_at} />` },
+  { title: "Took", isNumber: true, cell: (job) => formatDuration(secondsBetween(job.started_at, job.ended_at)) },
+  { title: "By", isMinor: true, cell: (job) => job.created_by ?? "–" },
+];
+
+/** @param {any} job */
+function resultCell({ error, summary, progress, status }) {
+  if (error) return html`<span class="tone-failed">${typeof error === "string" ? error : error.message}</span>`;
+  if (status === "running" && progress) return html`<${Progress} progress=${progress} />`;
+  return summaryText(summary);
+}
+
+/** Return the summary of a job in words. @param {unknown} summary */
+export function summaryText(summary) {
+  if (summary === null || summary === undefined) return "";
+  if (typeof summary !== "object") return String(summary);
+  return Object.entries(summary).map(([name, value]) => `${name.replaceAll("_", " ")}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+}
+
+/** @param {{progress: {done: number, total: number, text: string}}} props */
+export function Progress({ progress: { done, total, text } }) {
+  return html`<span class="job-progress">${total > 0 && html`<progress max=${total} value=${done} aria-label="Progress"></progress> ${done} of ${total} `}<span class="muted">${text}</span></span>`;
+}
+
+/** @param {{route: any, kind: string, options: JobOption[], minAgents: number}} props */
+function StartForm({ route, kind, options, minAgents }) {
+  const load = useGet("agents", { limit: 100 });
+  const [chosen, setChosen] = useState(/** @type {string[]} */ (route.query.agent ? route.query.agent.split(",") : []));
+  const [values, setValues] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(options.map(({ name, value = "" }) => [name, value]))));
+  const [state, setState] = useState({ isBusy: false, problem: /** @type {any} */ (null) });
+  /** @param {Event} event */
+  const start = async (event) => {
+    event.preventDefault();
+    setState({ isBusy: true, problem: null });
+    try {
+      const entries = options.filter(({ name }) => values[name] !== "").map(({ name, type }) => [name, type === "number" ? Number(values[name]) : values[name]]);
+      const { protocol, ...rest } = Object.fromEntries(entries);
+      const { job } = await change("POST", "jobs", { kind, agents: chosen, ...(protocol ? { protocol } : {}), options: rest });
+      location.hash = link([PAGE_OF[kind], job]);
+    } catch (error) {
+      setState({ isBusy: false, problem: asProblem(error) });
+    }
+  };
+  return html`<form class="job-form" onSubmit=${start} aria-label="Start a ${kind}">
+    <${Loaded} load=${load} rows=${1}>${(/** @type {any} */ { items }) => html`<fieldset><legend>Agents</legend>
+      ${items.map((/** @type {any} */ { name }) => html`<label class="check" key=${name}><input type="checkbox" checked=${chosen.includes(name)}
+        onChange=${() => setChosen(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name])} /> ${name}</label>`)}</fieldset>`}<//>
+    <div class="filters">${options.map((option) => html`<${Option} key=${option.name} option=${option} value=${values[option.name]}
+      onChange=${(/** @type {string} */ value) => setValues({ ...values, [option.name]: value })} />`)}
+      <button type="submit" class="primary" disabled=${state.isBusy || chosen.length < minAgents}>Run ${kind}</button>
+      <span class="muted">${chosen.length < minAgents ? `Choose ${count(minAgents, "agent")}${minAgents > 0 ? " or more" : ""}.` : ""}</span>
+    </div>
+    ${state.problem && html`<${ProblemNote} problem=${state.problem} title="Not started" />`}
+  </form>`;
+}
+
+/** @param {{option: JobOption, value: string, onChange: (value: string) => void}} props */
+function Option({ option: { label, type, hint, choices = [] }, value, onChange }) {
+  const handle = (/** @type {any} */ event) => onChange(event.target.value);
+  return html`<label class="field">${label}${type === "select"
+    ? html`<select value=${value} onChange=${handle}>${choices.map(([each, words]) => html`<option value=${each}>${words}</option>`)}</select>`
+    : html`<input type=${type} value=${value} min=${type === "number" ? 1 : null} placeholder=${hint ?? ""} onInput=${handle} />`}</label>`;
+}
