@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -57,6 +58,20 @@ async def test_every_static_file_is_served_as_it_is(keyed: httpx.AsyncClient) ->
 async def test_missing_slash_is_a_relative_redirect(keyed: httpx.AsyncClient, prefix: str) -> None:
     response = await keyed.get(f"{prefix}/console")
     assert (response.status_code, response.headers["location"]) == (307, "console/")
+
+
+async def test_urls_of_the_page_keep_the_prefix_of_a_proxy(keyed: httpx.AsyncClient) -> None:
+    outside = "https://example.com/gate/console"
+    redirect = await keyed.get("/console")
+    page = urljoin(outside, redirect.headers["location"])
+    assert page == f"{outside}/"
+    references = re.findall(r'(?:href|src)="([^"]+)"', (await keyed.get("/console/")).text)
+    assert len(references) >= 2
+    for each in references:
+        url = urljoin(page, each)
+        assert each.startswith("data:") or url.startswith(page), each
+        if not each.startswith("data:"):
+            assert (await keyed.get(url.removeprefix("https://example.com/gate"))).status_code == 200
 
 
 async def test_page_is_revalidated_and_other_files_are_immutable(keyed: httpx.AsyncClient) -> None:
