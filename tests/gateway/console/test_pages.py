@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from babelgate.gateway.console.pages import FOLDER, is_static, read_files
+from tests.gateway.admin.administering import ALICE, administered
 from tests.running import running
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -42,6 +43,17 @@ async def test_static_files_need_no_key(keyed: httpx.AsyncClient, prefix: str) -
         response = await keyed.get(f"{prefix}/console/{name}")
         assert response.status_code == 200, name
     assert (await keyed.get(f"{prefix}/console/api/v1/me")).status_code == 401
+
+
+async def test_page_of_an_agent_says_nothing_about_its_name(tmp_path: Path) -> None:
+    async with administered(tmp_path) as gateway:
+        page = await gateway.http.get("/console/")
+        for name in ("echo", "nobody"):
+            assert (await gateway.http.get(f"/agent/{name}/console/")).content == page.content
+            assert (await gateway.http.get(f"/agent/{name}/console/api/v1/me")).status_code == 401
+        assert (await gateway.http.get("/agent/echo/console/api/v1/me", headers=ALICE)).status_code == 200
+        assert (await gateway.http.get("/agent/nobody/console/api/v1/me", headers=ALICE)).status_code == 404
+        assert (await gateway.http.get("/agent/echo/agent/echo/console/", headers=ALICE)).status_code == 404
 
 
 async def test_every_static_file_is_served_as_it_is(keyed: httpx.AsyncClient) -> None:
