@@ -5,58 +5,11 @@
  * `StreamOwner` decides which one of those that its pages want.
  */
 
-/** @typedef {{id: string | null, event: string, data: string}} Frame */
+import { FrameParser } from "./frames.js";
 
-/** Splits a stream of text into frames. Lines end with LF or CR LF. */
-export class FrameParser {
-  constructor() {
-    this._rest = "";
-    this._clear();
-  }
+export { FrameParser };
 
-  /**
-   * Return the frames that are complete after one more piece of text.
-   *
-   * @param {string} text
-   * @returns {Frame[]}
-   */
-  push(text) {
-    /** @type {Frame[]} */
-    const frames = [];
-    const buffer = this._rest + text;
-    let start = 0;
-    for (let end = buffer.indexOf("\n"); end !== -1; end = buffer.indexOf("\n", start)) {
-      const line = buffer.slice(start, buffer[end - 1] === "\r" && end > start ? end - 1 : end);
-      start = end + 1;
-      if (line) this._readLine(line);
-      else {
-        if (this._data.length) frames.push({ id: this._id, event: this._event, data: this._data.join("\n") });
-        this._clear();
-      }
-    }
-    this._rest = buffer.slice(start);
-    return frames;
-  }
-
-  _clear() {
-    /** @type {string | null} */
-    this._id = null;
-    this._event = "message";
-    /** @type {string[]} */
-    this._data = [];
-  }
-
-  /** @param {string} line */
-  _readLine(line) {
-    const colon = line.indexOf(":");
-    if (colon === 0) return; // a comment, such as a heartbeat
-    const name = colon === -1 ? line : line.slice(0, colon);
-    const value = colon === -1 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
-    if (name === "data") this._data.push(value);
-    else if (name === "id") this._id = value;
-    else if (name === "event") this._event = value;
-  }
-}
+/** @typedef {import("./frames.js").Frame} Frame */
 
 /** Milliseconds of silence after which a connection counts as dead. The gateway's heartbeat is 15 s. */
 const SILENCE = 35_000;
@@ -64,6 +17,9 @@ const SILENCE = 35_000;
 const BACKOFF = { first: 250, longest: 10_000 };
 /** Milliseconds after which a hidden tab closes its stream. */
 const HIDDEN = 30_000;
+
+/** Streams of all tabs together. Of the six connections, two remain for requests. */
+const MAX_STREAMS = 4;
 
 /** @typedef {"connecting" | "live" | "reconnecting" | "paused" | "ended" | "error"} StreamState */
 
@@ -79,16 +35,26 @@ const HIDDEN = 30_000;
 
 /** Opens one stream at a time out of those that the pages of a tab want. */
 export class StreamOwner {
-  /** @param {{silence?: number, backoff?: {first: number, longest: number}, hidden?: number}} [times] Milliseconds. */
-  constructor(times = {}) {
+  /**
+   * @param {{silence?: number, backoff?: {first: number, longest: number}, hidden?: number}} [times] Milliseconds.
+   * @param {BroadcastChannel | null} [channel] Tells the other tabs when this one opens or closes its stream.
+   */
+  constructor(times = {}, channel = null) {
     this._silence = times.silence ?? SILENCE;
     this._backoff = times.backoff ?? BACKOFF;
     this._hidden = times.hidden ?? HIDDEN;
     /** @type {Claim[]} */
     this._claims = [];
     this._isPaused = false;
+    this._isVisible = true;
     /** @type {ReturnType<typeof setTimeout> | undefined} */
     this._timer = undefined;
+    this._channel = channel;
+    this._id = `${Math.random()}`;
+    this._isOpen = false;
+    /** Tabs whose streams are newer than that of this tab. @type {Set<string>} */
+    this._newer = new Set();
+    if (channel) channel.onmessage = ({ data }) => this._hear(data);
   }
 
   /**
@@ -121,15 +87,46 @@ export class StreamOwner {
    */
   setVisible(isVisible) {
     clearTimeout(this._timer);
-    if (isVisible) {
-      this._isPaused = false;
-      this._elect();
-      return;
-    }
-    this._timer = setTimeout(() => {
-      this._isPaused = true;
-      this._elect();
-    }, this._hidden);
+    this._isVisible = isVisible;
+    if (isVisible) return this.wake();
+    this._timer = setTimeout(() => this._pause(), this._hidden);
+  }
+
+  /** Reopen the stream, because somebody uses the tab. */
+  wake() {
+    if (!this._isPaused) return;
+    this._isPaused = false;
+    this._elect();
+  }
+
+  /** Close the stream for good, because the tab closes. */
+  close() {
+    this._pause();
+    this._channel?.close();
+  }
+
+  _pause() {
+    this._isPaused = true;
+    this._elect();
+  }
+
+  /**
+   * Make room for the stream of another tab: a hidden tab at once, a visible one if there are too many newer ones.
+   *
+   * @param {{id: string, isOpen: boolean}} message
+   */
+  _hear({ id, isOpen }) {
+    if (isOpen) this._newer.add(id);
+    else this._newer.delete(id);
+    if (isOpen && (!this._isVisible || this._newer.size >= MAX_STREAMS)) this._pause();
+  }
+
+  /** Tell the other tabs whether this one has a stream. @param {boolean} isOpen */
+  _tell(isOpen) {
+    if (isOpen === this._isOpen) return;
+    this._isOpen = isOpen;
+    if (isOpen) this._newer.clear();
+    this._channel?.postMessage({ id: this._id, isOpen });
   }
 
   _elect() {
@@ -139,6 +136,7 @@ export class StreamOwner {
       if (!claim.isDone && (!chosen || claim.priority >= chosen.priority)) chosen = claim;
     }
     for (const claim of this._claims) if (claim !== chosen) claim.pause();
+    this._tell(chosen !== null);
     chosen?.start();
   }
 }

@@ -52,7 +52,7 @@ function Facts({ agent }) {
     ${because && html`<div><dt>Recognized by</dt><dd>${because}</dd></div>`}
     ${url && html`<div><dt>URL</dt><dd class="mono">${url}</dd></div>`}
     <div><dt>Slots</dt><dd>${slotsText(agent.slots)}</dd></div>
-    ${last24h && html`<div><dt>Last 24 hours</dt><dd>${count(last24h.runs, "run")}, ${last24h.failed ? html`<span class="tone-failed">${formatNumber(last24h.failed)} failed</span>` : "none failed"}</dd></div>`}
+    ${last24h && html`<div><dt>Last 24 hours</dt><dd>${last24h.is_partial && "more than "}${count(last24h.runs, "run")}, ${last24h.failed ? html`<span class="tone-failed">${formatNumber(last24h.failed)} failed</span>` : "none failed"}</dd></div>`}
     <div><dt>Last check</dt><dd>${lastCheck(agent)}${checks[0]?.at && html`, <${RelativeTime} at=${checks[0].at} />`}</dd></div>
     ${modes && html`<div><dt>Media types</dt><dd>${mediaTypes(modes)}</dd></div>`}
   </dl>`;
@@ -70,7 +70,7 @@ const SERVER_COLUMNS = [
   { title: "Next attempt", cell: (/** @type {any} */ { retry_in_seconds: retry }) => (retry ? `in ${formatDuration(Math.ceil(retry))}` : "–") },
 ];
 /** @type {Record<string, string>} */
-const BREAKERS = { closed: "closed: is called", open: "open: not called", half_open: "half-open: one call tests it", "half-open": "half-open: one call tests it" };
+const BREAKERS = { ok: "closed", failing: "closed, but the last call failed", open: "open: not called", probing: "half-open: one call tests it" };
 
 /** @param {{servers: any[]}} props */
 function Servers({ servers }) {

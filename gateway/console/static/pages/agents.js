@@ -24,7 +24,7 @@ const COLUMNS = [
 ];
 
 export default function Agents() {
-  const load = useGet("agents", { limit: 100 });
+  const load = useGet("agents");
   const [filter, setFilter] = useState("");
   const [kind, setKind] = useState("");
   const state = useChanges(["agent"], load.reload);
@@ -64,7 +64,7 @@ function nameCell(agent) {
 /** @param {any} agent */
 function dayCell({ name, last24h }) {
   if (!last24h) return "–";
-  return html`<a href=${link(["runs"], { agent: name })}>${formatNumber(last24h.runs)}</a>${last24h.failed > 0 &&
+  return html`<a href=${link(["runs"], { agent: name })}>${formatNumber(last24h.runs)}${last24h.is_partial && "+"}</a>${last24h.failed > 0 &&
   html`, <a class="tone-failed" href=${link(["runs"], { agent: name, status: "error" })}>${formatNumber(last24h.failed)} failed</a>`}`;
 }
 

@@ -32,7 +32,7 @@ export default function Threads({ route }) {
   const isFiltered = Boolean(q || agent || status || meta);
   const isFresh = useMemo(() => (/** @type {any} */ change) => !isFiltered || change.agent === agent, [isFiltered, agent]);
   const list = useList("threads", query, { kind: "thread", idOf: ({ thread_id }) => thread_id, isFresh });
-  const agents = useGet("agents", { limit: 100 });
+  const agents = useGet("agents");
   const names = (agents.value?.items ?? []).map((/** @type {any} */ { name }) => name);
   return html`<${Page} title="Threads" status=${list.status} lead=${html`<${ListLead} list=${list} noun="thread" />`}>
     <div class="filters" role="search">

@@ -20,13 +20,15 @@ export function behind({ kind, protocol, servers }) {
  * @returns {{word: string, text: string}}
  */
 export function agentHealth({ broken, disabled, servers = [] }) {
-  if (disabled) return { word: "disabled", text: "disabled" };
+  if (disabled) return { word: "disabled", text: disabled.reason ? `disabled: ${disabled.reason}` : "disabled" };
   if (broken) return { word: "broken", text: typeof broken === "string" ? `broken: ${broken}` : "broken" };
   const open = servers.filter((/** @type {any} */ each) => each.state === "open");
   const retries = open.map((/** @type {any} */ each) => each.retry_in_seconds).filter(Number.isFinite);
   const retry = retries.length ? `, retry in ${formatDuration(Math.ceil(Math.min(...retries)))}` : "";
   if (open.length && open.length === servers.length) return { word: "open", text: `not reached${retry}` };
   if (open.length) return { word: "degraded", text: `${open.length} of ${servers.length} servers not reached${retry}` };
+  const failing = servers.filter((/** @type {any} */ each) => each.state === "failing").length;
+  if (failing) return { word: "failing", text: servers.length > 1 ? `last call of ${failing} of ${servers.length} servers failed` : "last call failed" };
   return { word: "ok", text: "ok" };
 }
 

@@ -5,9 +5,11 @@ import { StreamOwner } from "../lib/stream.js";
 import { useEffect, useRef, useState } from "./html.js";
 
 /** Decides which stream of this tab is open. */
-export const streams = new StreamOwner();
+export const streams = new StreamOwner({}, globalThis.BroadcastChannel ? new BroadcastChannel("babelgate.streams") : null);
 
 document.addEventListener("visibilitychange", () => streams.setVisible(!document.hidden));
+for (const type of ["focus", "pointerdown", "keydown"]) addEventListener(type, () => streams.wake(), true);
+addEventListener("pagehide", ({ persisted }) => persisted || streams.close());
 
 /** Streams with a higher number are open first. */
 export const PRIORITY = { changes: 0, run: 1 };

@@ -141,7 +141,7 @@ const LIVE_WORDS = {
  */
 export function LiveMark({ state, retry }) {
   const [glyph, word, tone] = LIVE_WORDS[state];
-  return html`<span class="live-mark ${tone && `tone-${tone}`}" data-live=${state}>
+  return html`<span class="live-mark ${tone && `tone-${tone}`}" data-live=${state} title=${state === "paused" ? "Continues when you use this tab" : null}>
     <span aria-hidden="true">${glyph}</span> ${word}
     ${state === "error" && retry && html` <button type="button" class="link" onClick=${retry}>Reconnect</button>`}
   </span>`;

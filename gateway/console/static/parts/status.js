@@ -21,10 +21,9 @@ const STATUSES = {
   busy: ["◐", "accent"],
   // agents and their servers
   ok: ["✓", "ok"],
-  closed: ["✓", "ok"],
+  failing: ["!", "loss"],
   open: ["✕", "failed"],
-  half_open: ["◐", "loss"],
-  "half-open": ["◐", "loss"],
+  probing: ["◐", "loss"],
   broken: ["✕", "failed"],
   disabled: ["⊘", ""],
   degraded: ["!", "loss"],

@@ -62,7 +62,7 @@ function TurnFoot({ turn, footer }) {
 
 /** The duration of a run, which grows while it is active. @param {{from: string, to: string | null}} props */
 export function Elapsed({ from, to }) {
-  const now = useTick(to ? 3600 : 1);
+  const now = useTick(to ? 3600 : 0.5);
   return html`<span>${formatDuration(secondsBetween(from, to ?? new Date(now).toISOString()))}</span>`;
 }
 

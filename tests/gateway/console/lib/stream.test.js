@@ -115,6 +115,31 @@ test("a hidden tab closes its stream, and opens it again when it is visible", as
   claim.release();
 });
 
+test("tabs share four streams, and the tab in use has one", async () => {
+  const log = [];
+  const make = endless(log);
+  /** Channels of tabs, each of which hears all others. @type {any[]} */
+  const channels = [];
+  const addTab = (/** @type {string} */ name) => {
+    const channel = { onmessage: null, close() {}, postMessage: (data) => channels.filter((each) => each !== channel).forEach((each) => each.onmessage({ data })) };
+    channels.push(channel);
+    const owner = new StreamOwner(FAST, channel);
+    owner.claim(make(name));
+    return owner;
+  };
+  const open = () => log.filter((line) => line.endsWith("opens")).length - log.filter((line) => line.endsWith("closes")).length;
+  const owners = ["a", "b", "c", "d", "e", "f"].map(addTab);
+  assert.equal(open(), 4);
+  owners[0].wake();
+  owners[0].wake();
+  assert.equal(log.filter((line) => line === "a opens").length, 2);
+  assert.equal(open(), 4);
+  owners[5].close();
+  assert.equal(open(), 3);
+  for (const owner of owners) owner.close();
+  assert.equal(open(), 0);
+});
+
 test("a silent connection is opened again", async () => {
   const log = [];
   const again = defer();
