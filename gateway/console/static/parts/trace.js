@@ -93,7 +93,7 @@ async function loadPages(runId, trace, add, signal) {
  * Find out who answered the questions of a run that has ended: the answer belongs to another run of the task.
  *
  * @param {ReturnType<typeof useTrace>} followed
- * @param {{run_id: string, task_id: string, thread_id: string} | null} run
+ * @param {{run_id: string, task_id: string, thread_id: string, asks?: any[]} | null} run
  */
 export function useAnswers({ trace, version, touch }, run) {
   const answers = useMemo(() => new RunAnswers(trace), [trace]);
@@ -106,6 +106,6 @@ export function useAnswers({ trace, version, touch }, run) {
       () => {}, // The timeline shows the question as open, which is what the gateway last said.
     );
     return () => controller.abort();
-  }, [answers, hasEnded, run?.run_id]);
+  }, [answers, hasEnded, run?.run_id, run?.asks?.length]);
   return version;
 }
