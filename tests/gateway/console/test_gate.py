@@ -11,6 +11,7 @@ from babelgate.canonical import FaultError
 from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.http.generations import policy_of_settings
 from babelgate.gateway.http.verifier import ANONYMOUS
+from babelgate.gateway.settings.console import ConsoleSettings
 from babelgate.gateway.settings.model import Settings
 from tests.gateway.admin.administering import ALICE, OPS, administered
 from tests.running import running
@@ -101,6 +102,14 @@ async def test_console_that_is_off_has_no_paths(tmp_path: Path) -> None:
             response = await gateway.http.get(path)
             assert (response.status_code, response.json()["error"]["code"]) == (404, "not_found")
             assert "console: true" in response.text
+
+
+async def test_reload_switches_the_console(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway:
+        for console, status in ((ConsoleSettings(enabled=False), 404), (ConsoleSettings(jobs=False), 200)):
+            await gateway.generations.apply(gateway.settings.model_copy(update={"console": console}))
+            assert (await gateway.http.get("/console/")).status_code == status
+        assert (await gateway.http.get(ME)).json()["can"]["jobs"] is False
 
 
 @pytest.mark.parametrize(
