@@ -33,6 +33,7 @@
  * @property {any[]} inputs Messages of the caller.
  * @property {any} data Input that is not messages.
  * @property {Item[]} items
+ * @property {boolean} hasSchema The output must fit a schema. Only the run's own route says whether it does.
  * @property {any} fault
  * @property {any} output
  * @property {any} usage
@@ -143,6 +144,7 @@ function newTurn(runId) {
     inputs: [],
     data: null,
     items: [],
+    hasSchema: false,
     fault: null,
     output: null,
     usage: null,
@@ -185,7 +187,8 @@ function endItem(turn, type, id, record) {
 /** What each event changes. Other events change only the count. @type {Record<string, (turn: Turn, record: any, conversation: any) => void>} */
 const APPLY = {
   run_created(turn, { payload, timestamp }) {
-    Object.assign(turn, { inputs: payload.messages, data: payload.data, cause: payload.cause, createdAt: timestamp });
+    const { messages: inputs, data, cause, config } = payload;
+    Object.assign(turn, { inputs, data, cause, createdAt: timestamp, hasSchema: Boolean(config?.response_format) });
   },
   run_started(turn, { payload, timestamp }, conversation) {
     turn.status = "running";

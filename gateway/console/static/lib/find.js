@@ -60,7 +60,40 @@ export function findClues(value, clues, limit = 20) {
     walk(value, "$", clue, paths, limit);
     if (paths.length) return { clue, paths };
   }
+  for (const clue of clues.filter(({ what }) => what === "text")) {
+    const paths = piecesOf(value, clue.text);
+    if (paths.length) return { clue, paths };
+  }
   return null;
+}
+
+/**
+ * Return the paths of the first and the last piece of a text that a protocol shows in pieces, one for each token.
+ *
+ * @param {unknown} value
+ * @param {string} text
+ */
+function piecesOf(value, text) {
+  /** @type {Map<string, {path: string, piece: string}[]>} */
+  const byName = new Map();
+  const listOf = (/** @type {string} */ name) => byName.get(name) ?? byName.set(name, []).get(name) ?? [];
+  const collect = (/** @type {any} */ each, /** @type {string} */ path, /** @type {string} */ name) => {
+    if (typeof each === "string") {
+      if (each && text.includes(each.trim())) listOf(name).push({ path, piece: each });
+    } else if (Array.isArray(each)) each.forEach((member, index) => collect(member, `${path}[${index}]`, name));
+    else if (each && typeof each === "object") for (const [key, member] of Object.entries(each)) collect(member, `${path}.${key}`, key);
+  };
+  collect(value, "$", "");
+  for (const pieces of byName.values()) {
+    const start = pieces.map(({ piece }) => piece).join("").indexOf(text);
+    if (start === -1) continue;
+    const at = (/** @type {number} */ offset) => {
+      let rest = offset;
+      return pieces.find(({ piece }) => (rest -= piece.length) < 0)?.path ?? "";
+    };
+    return [at(start), at(start + text.length - 1)];
+  }
+  return [];
 }
 
 /** @param {any} value @param {string} path @param {Clue} clue @param {string[]} paths @param {number} limit */

@@ -264,9 +264,11 @@ class Claim {
 /** @param {number} milliseconds @param {AbortSignal} signal */
 const wait = (milliseconds, signal) =>
   new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => {
+    const finish = () => {
       clearTimeout(timer);
+      signal.removeEventListener("abort", finish);
       resolve(undefined);
-    });
+    };
+    const timer = setTimeout(finish, milliseconds);
+    signal.addEventListener("abort", finish);
   });

@@ -27,7 +27,7 @@ export const title = () => "Request";
 /** @param {{route: import("../lib/route.js").Route}} props `agent` and `protocol` choose an example; `run` and `look` a look. */
 export default function RequestPage({ route }) {
   const { agent, run } = route.query;
-  const agents = useGet("agents", { limit: 100 });
+  const agents = useGet("agents");
   const load = useLoad(() => loadExamples(agent, run), [agent, run]);
   const names = (agents.value?.items ?? []).map((/** @type {any} */ each) => each.name);
   return html`<${Page} title="Request" status=${load.value === null ? load.status : "ready"}

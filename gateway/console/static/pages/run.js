@@ -42,8 +42,8 @@ export default function RunPage({ route, me }) {
     announce("done");
     load.reload();
   }, [hasEnded]);
-  useChanges(["run"], (changes) => {
-    if (!changes || changes.some((each) => each.id === id)) load.reload();
+  useChanges(["run", "thread"], (changes) => {
+    if (!changes || changes.some((each) => each.id === id || each.id === run?.thread_id)) load.reload();
   });
   const view = route.query.view ?? "timeline";
   const tabs = [
@@ -151,10 +151,12 @@ function TimelineTab({ route, followed, fold, setFold }) {
   const [filter, setFilter] = useState("");
   const [failures, setFailures] = useState(false);
   const [isFollowing, setFollowing] = useState(false);
-  const [row, setRow] = useState(/** @type {number | null} */ (null));
+  const [selected, setSelected] = useState({ trace, row: /** @type {number | null} */ (null) });
+  const setRow = useCallback((/** @type {number | null} */ next) => setSelected({ trace, row: next }), [trace]);
+  // Rows are numbered within a trace; the unfolded one has others.
+  const row = selected.trace === trace ? selected.row : null;
   const at = route.query.at ? Number(route.query.at) : null;
   const leave = useCallback(() => setFollowing(false), []);
-  useEffect(() => setRow(null), [trace]);
   useKeys({ f: () => setFollowing((old) => !old) });
   return html`<div class="timeline-tab">
     <div class="tools" role="group" aria-label="Rows">

@@ -29,7 +29,7 @@ export default function Runs({ route, me }) {
   /** @param {any} change */
   const isFresh = (change) => (!agent || change.agent === agent) && (!status || change.status === status);
   const list = useList("runs", query, { kind: "run", idOf: ({ run_id: id }) => id, isFresh });
-  const agents = useGet("agents", { limit: 100 });
+  const agents = useGet("agents");
   const names = (agents.value?.items ?? []).map((/** @type {any} */ each) => each.name);
   return html`<${Page} title="Runs" status=${list.status} lead=${html`<${ListLead} list=${list} noun="run" />`}>
     <div class="filters" role="search">

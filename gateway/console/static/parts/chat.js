@@ -125,6 +125,8 @@ export class Chat {
         this.conversation.add(page.records);
         if (page.next === null || page.next === undefined) {
           if (!page.ended && !this._active.includes(runId)) this._active.push(runId);
+          const turn = this.conversation.turn(runId);
+          if (turn.hasSchema) void this._checkOutput(turn);
           break;
         }
         after = page.next;
@@ -217,8 +219,25 @@ export class Chat {
     const hadOutput = turn.firstOutputAt !== null;
     this.conversation.add(records);
     if (!hadOutput && turn.firstOutputAt !== null) announce("answering");
-    if (turn.endedAt !== null) announce(OUTCOMES[turn.status] ?? turn.status);
+    if (turn.endedAt !== null) {
+      announce(OUTCOMES[turn.status] ?? turn.status);
+      if (turn.hasSchema) void this._checkOutput(turn);
+    }
     this._touch();
+  }
+
+  /** Read what the gateway says of an output that must fit a schema. @param {import("../lib/conversation.js").Turn} turn */
+  async _checkOutput(turn) {
+    if (turn.status !== "success") return;
+    try {
+      const { status, error, output } = await call("GET", `/v1/runs/${turn.runId}`);
+      Object.assign(turn, { status, fault: error ?? turn.fault, output: output?.data ?? turn.output });
+      turn.version += 1;
+      if (error) announce("failed");
+      this._touch();
+    } catch (error) {
+      this._change({ problem: asProblem(error) });
+    }
   }
 
   /** @param {import("../lib/stream.js").StreamState} live @param {Error | null} problem */

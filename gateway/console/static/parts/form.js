@@ -236,7 +236,7 @@ export function JsonField(props) {
     onChange(parsed.problem ? NOT_JSON : parsed.value);
   };
   const shown = problem ? new Map([...errors, [path, problem]]) : errors;
-  return html`<div class="field"><label for=${id}>${titleOf(props)} <span class="muted">as JSON</span></label>
+  return html`<div class="field"><label for=${id}>${titleOf({ ...props, label: `${props.label ?? (field.title || "Answer")} as JSON` })}</label>
     <textarea class="code" rows=${Math.min(12, Math.max(3, text.split("\n").length))} spellcheck="false" id=${id}
       ...${ties({ ...props, errors: shown }, id)} value=${text} onInput=${handle}></textarea>
     <${Notes} ...${props} field=${field} errors=${shown} id=${id} /></div>`;

@@ -79,7 +79,7 @@ export function Progress({ progress: { done, total, text } }) {
 
 /** @param {{route: any, kind: string, options: JobOption[], minAgents: number}} props */
 function StartForm({ route, kind, options, minAgents }) {
-  const load = useGet("agents", { limit: 100 });
+  const load = useGet("agents");
   const [chosen, setChosen] = useState(/** @type {string[]} */ (route.query.agent ? route.query.agent.split(",") : []));
   const [values, setValues] = useState(/** @type {Record<string, string>} */ (Object.fromEntries(options.map(({ name, value = "" }) => [name, value]))));
   const [state, setState] = useState({ isBusy: false, problem: /** @type {any} */ (null) });

@@ -31,7 +31,7 @@ export function KeyForm({ onDone }) {
         aria-describedby="key-problem key-help" aria-invalid=${problem ? "true" : "false"} /></label>
     <p id="key-problem" class="field-error" role="alert">${problem}</p>
     <p id="key-help" class="muted">The key stays in this tab: it is sent to this gateway in a header, and forgotten when the
-      tab closes. The operator of the gateway issues keys: the command <code>babelgate keys add</code>, or the setting <code>keys</code>.</p>
+      tab closes. The operator of the gateway issues keys: the command <code>babelgate keys new</code>, or the setting <code>keys</code>.</p>
     <button type="submit" class="primary" disabled=${isBusy}>${isBusy ? "Checking…" : "Use this key"}</button>
   </form>`;
 }

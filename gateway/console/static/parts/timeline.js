@@ -3,7 +3,7 @@
 import { Axis } from "../lib/axis.js";
 import { lineOf, positionOf, revealing, rowsOf } from "../lib/outline.js";
 import { formatDuration } from "../lib/time.js";
-import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
+import { html, useCallback, useEffect, useKeys, useMemo, useRef, useState } from "./html.js";
 import { Rows } from "./rows.js";
 
 /** @import { Trace } from "../lib/spans.js" */
@@ -62,6 +62,12 @@ export function Timeline({ trace, version, view: { fold, filter, failures }, at,
     if (position !== -1) select(open[position]);
   }, [trace, version, at]);
 
+  /** @param {number} step */
+  const move = (step) => {
+    if (rows.length) select(rows[Math.min(Math.max(current + step, 0), rows.length - 1)]);
+    /** @type {HTMLElement | null} */ (document.querySelector("main [role=treegrid]"))?.focus();
+  };
+  useKeys({ j: () => move(1), k: () => move(-1) });
   /** @param {number} position @param {boolean} isOpen */
   const toggle = (position, isOpen) => {
     const span = trace.spans[~rows[position]];

@@ -11,6 +11,8 @@ import { asProblem } from "./state.js";
 
 /** Records of one page. The gateway's limit. */
 const PAGE = 1000;
+/** Milliseconds between two renderings while records arrive: each takes time that 50,000 records need themselves. */
+const PAUSE = 150;
 
 /** @typedef {import("../lib/stream.js").StreamState | "loading" | "failed"} TraceState */
 
@@ -38,9 +40,18 @@ export function useTrace(runId, fold) {
     let claim = null;
     setState("loading");
     setProblem(null);
+    let shownAt = 0;
+    let timer = 0;
+    const show = () => {
+      clearTimeout(timer);
+      timer = 0;
+      shownAt = performance.now();
+      store.touch();
+    };
     const add = (/** @type {any[]} */ records) => {
       for (const record of records) trace.add(record);
-      store.touch();
+      if (performance.now() - shownAt >= PAUSE) show();
+      else timer ||= setTimeout(show, PAUSE);
     };
     const follow = () => {
       const last = trace.records.at(-1);
@@ -48,13 +59,18 @@ export function useTrace(runId, fold) {
         after: last ? lastId(last) : null,
         onRecords: add,
         onState: (next, error) => {
+          show();
           setState(next);
           setProblem(error && asProblem(error));
         },
       });
     };
     const load = async () => {
-      if (!isWhole && !(await loadPages(runId, trace, add, controller.signal))) return setState("ended");
+      if (!isWhole && !(await loadPages(runId, trace, add, controller.signal))) {
+        show();
+        setState("ended");
+        return;
+      }
       if (!controller.signal.aborted) follow();
     };
     load().catch((error) => {
@@ -63,6 +79,7 @@ export function useTrace(runId, fold) {
       setProblem(asProblem(error));
     });
     return () => {
+      clearTimeout(timer);
       controller.abort();
       claim?.release();
     };
@@ -93,7 +110,7 @@ async function loadPages(runId, trace, add, signal) {
  * Find out who answered the questions of a run that has ended: the answer belongs to another run of the task.
  *
  * @param {ReturnType<typeof useTrace>} followed
- * @param {{run_id: string, task_id: string, thread_id: string} | null} run
+ * @param {{run_id: string, task_id: string, thread_id: string, asks?: any[]} | null} run
  */
 export function useAnswers({ trace, version, touch }, run) {
   const answers = useMemo(() => new RunAnswers(trace), [trace]);
@@ -106,6 +123,6 @@ export function useAnswers({ trace, version, touch }, run) {
       () => {}, // The timeline shows the question as open, which is what the gateway last said.
     );
     return () => controller.abort();
-  }, [answers, hasEnded, run?.run_id]);
+  }, [answers, hasEnded, run?.run_id, run?.asks?.length]);
   return version;
 }

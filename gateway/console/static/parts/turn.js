@@ -36,10 +36,18 @@ export function Turn({ turn, agent, open, onAnswer, footer }) {
       <${Parts} parts=${message.parts} agent=${agent} isPlain /><//>`)}
     ${turn.data !== null && html`<${Row} who="you" at=${turn.createdAt}><${Json} value=${turn.data} label="Input" /><//>`}
     ${items}
-    ${turn.output !== null && html`<${Row} who="output"><${Json} value=${turn.output} label="Output" open=${3} /><//>`}
+    ${turn.output !== null && html`<${Row} who="output">${isShown(turn)
+      ? html`<p class="muted">the data above, as structured output</p>`
+      : html`<${Json} value=${turn.output} label="Output" open=${3} />`}<//>`}
     ${turn.fault && html`<${Row} who="failed"><p class="words"><strong>${turn.fault.message}</strong></p><p class="muted"><code>${turn.fault.code}</code></p><//>`}
     <${TurnFoot} turn=${turn} footer=${footer} version=${turn.version} />
   </article>`;
+}
+
+/** True if a message of the turn has the structured output as its data. @param {TurnData} turn */
+function isShown({ items, output }) {
+  const text = JSON.stringify(output);
+  return items.some(({ type, of }) => type === "message" && of.parts.some((/** @type {any} */ part) => part?.kind === "data" && JSON.stringify(part.data) === text));
 }
 
 /** "1 of 2" if the turn asks several questions at once. @param {Item} item @param {TurnData} turn */

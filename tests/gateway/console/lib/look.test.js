@@ -69,3 +69,10 @@ test("a command of the gateway's page becomes a request", () => {
   assert.deepEqual(parseCurl(curl(request)), { ...request, headers: { A: "b c" } });
   assert.equal(parseCurl("wget http://h"), null);
 });
+
+test("a text that a protocol shows in pieces is found by its ends", () => {
+  const events = [" will", " rain", " today", "."].map((content) => ({ type: "part", part: { content } }));
+  const clues = cluesOf({ event_type: "part_delta", payload: { text: " will rain today" } });
+  assert.deepEqual(findClues({ role: "will", events }, clues).paths, ["$.events[0].part.content", "$.events[2].part.content"]);
+  assert.equal(findClues({ events: events.slice(1) }, clues), null);
+});
