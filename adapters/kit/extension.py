@@ -339,6 +339,7 @@ def schema() -> JsonObject:
     """Return the JSON Schema of an envelope."""
     (record,), parts = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
     parts["FilePart"]["properties"].pop("inline", None)  # an envelope never contains the bytes
+    parts["RunCreated"]["properties"].pop("key_id", None)  # nor the id of a key
     parts["Request"] = _request_schema()
     number: JsonObject = {"type": "integer", "minimum": 0}
     return {

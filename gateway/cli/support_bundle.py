@@ -25,6 +25,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.cli.database import connect_to_any, reason_of
 from babelgate.gateway.cli.errors import CliError
 from babelgate.gateway.cli.listener import is_loopback
+from babelgate.gateway.settings.fields import split_listen
 from babelgate.gateway.settings.load import ConfigError, load
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.redaction import Scrubber, redact
@@ -164,7 +165,8 @@ def _get_from_metrics(settings: Settings, path: str) -> str:
     metrics = settings.telemetry.metrics
     if metrics.listen is None:
         raise MissingPart(_NO_METRICS)
-    return _get(f"http://{_reachable(metrics.host)}:{metrics.port}{path}", {})
+    host, port = split_listen(metrics.listen)
+    return _get(f"http://{_reachable(host)}:{port}{path}", {})
 
 
 def _reachable(host: str) -> str:

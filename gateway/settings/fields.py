@@ -158,6 +158,12 @@ Listen = Annotated[
 ]
 
 
+def split_listen(value: str) -> tuple[str, int]:
+    """Return the address and the port of a `Listen`."""
+    host, _, port = value.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 def _agent_name(value: str) -> str:
     if not AGENT_NAME.fullmatch(value):
         raise ValueError(

@@ -350,14 +350,6 @@ class MetricsSettings(SettingsSection):
     """Address and port of `/metrics`, such as `127.0.0.1:9464`; without it there are no metrics. Everyone who reaches
     the port can read them. They contain the names of agents, and no data of callers."""
 
-    @property
-    def host(self) -> str:
-        return (self.listen or "").rpartition(":")[0].removeprefix("[").removesuffix("]")
-
-    @property
-    def port(self) -> int:
-        return int((self.listen or "").rpartition(":")[2])
-
 
 class TelemetrySettings(SettingsSection):
     """Measurements of the gateway itself."""
