@@ -5,6 +5,7 @@ The JSON schema of the file is generated from this model, so editors show its fi
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -15,6 +16,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     PositiveInt,
+    PrivateAttr,
     SecretStr,
     field_validator,
     model_validator,
@@ -39,6 +41,7 @@ from babelgate.gateway.settings.fields import (
     AgentUrl,
     HostName,
     HttpUrl,
+    IPNetwork,
     Listen,
     Networks,
     Origin,
@@ -148,6 +151,20 @@ class AgentSettings(SettingsSection):
     replay: bool = True
     """True if a paused generator that was lost in a restart may run again from its beginning, with the recorded
     answers."""
+    _networks: tuple[IPNetwork, ...] | None = PrivateAttr(None)
+
+    @property
+    def networks(self) -> tuple[IPNetwork, ...] | None:
+        """Networks in which the agent's servers must be; None for an agent of the configuration, which may be
+        anywhere."""
+        return self._networks
+
+    def restrict(self, networks: Sequence[IPNetwork]) -> "AgentSettings":
+        """Return the settings of an agent whose servers must be in these networks."""
+        restricted = self.model_copy()
+        restricted._networks = tuple(networks)
+        return restricted
+
     description: str | None = None
     """Description of the agent for callers. By default the agent's own description."""
 
