@@ -68,6 +68,7 @@ def write_bundle(out: Path, config: Path | None, database: str | None, options: 
         settings, problems = load(config, flags), ()
     except ConfigError as error:
         settings, problems = None, error.problems
+        click.echo(f"babelgate: warning: {_NOT_READ}: {'; '.join(problems)}", err=True)
     scrubber = Scrubber.of(settings, config, options.key or "")
     texts, missing = _collect(_parts(settings, problems, options), scrubber)
     manifest = {"created": datetime.now(UTC).isoformat(timespec="seconds"), "missing": missing}
@@ -106,7 +107,7 @@ def _parts(settings: Settings | None, problems: Sequence[str], options: BundleOp
     def needing(collect: Callable[[Settings], str]) -> Part:
         def part() -> str:
             if settings is None:
-                raise MissingPart(_NOT_READ)
+                raise MissingPart(f"{_NOT_READ}: {'; '.join(problems)}")
             return collect(settings)
 
         return part
