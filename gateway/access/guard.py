@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import msgspec
+
 from babelgate.canonical.agent import AgentInfo, Introspectable
 from babelgate.canonical.assistant import Assistant, AssistantChange, AssistantQuery
 from babelgate.canonical.cron import Cron, CronQuery
@@ -355,7 +357,7 @@ class GuardedHub:
         owner = await self._owner_of_context(principal, submission)
         if self._reads_gate.has_rules_by_agent(principal, "thread"):
             await self._check_context(principal, owner, submission, agent)
-        return await self._hub.submit(owner, submission)
+        return await self._hub.submit(owner, msgspec.structs.replace(submission, key_id=principal.key_id))
 
     async def _owner_of_context(self, principal: Principal, submission: Submission) -> str:
         """Return the owner of the thread that a submission continues. Raises forbidden."""
@@ -400,7 +402,7 @@ class GuardedHub:
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
-        return await self._hub.answer(owner, answers)
+        return await self._hub.answer(owner, msgspec.structs.replace(answers, key_id=principal.key_id))
 
     async def cancel(self, principal: Principal, task_id: str) -> Task:
         owner = await self._gate.check_task(principal, task_id, "cancel")

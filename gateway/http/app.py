@@ -24,6 +24,7 @@ from babelgate.gateway.admin.routes import GATE, AdminGate, admin_routes
 from babelgate.gateway.agents.failover import ServerPool
 from babelgate.gateway.composition import HubOptions, create_hub
 from babelgate.gateway.http import grants
+from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
@@ -120,9 +121,14 @@ def register(handlers: Sequence[Any]) -> Litestar:
 
 
 def create_app(
-    generations: Generations, hub: GatewayHub, register: Callable[[Sequence[Any]], Litestar] = register
+    generations: Generations,
+    hub: GatewayHub,
+    register: Callable[[Sequence[Any]], Litestar] = register,
+    *,
+    admin_address: AdminAddress | None = None,
 ) -> GatewayMiddleware:
-    """Return the gateway as an ASGI application. The caller starts and stops the hub.
+    """Return the gateway as an ASGI application. The caller starts and stops the hub. `admin_address` is the separate
+    address of the administration API, if it has one.
 
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
@@ -149,6 +155,7 @@ def create_app(
         state={GATE: AdminGate(port.settings, policy, auditor)},
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
+        admin_address=admin_address,
     )
 
 
