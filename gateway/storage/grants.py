@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.grant import Grant, GrantLevel
@@ -25,7 +25,7 @@ from babelgate.gateway.storage.transaction import Transaction
 Kind = Literal["thread", "task", "run"]
 
 _GRANT, _THREAD, _USE = table_of(GrantRow), table_of(ThreadRow), table_of(BlobUseRow)
-_TASK, _RUN = table_of(TaskRow), table_of(RunRow)
+_TASK, _RUN, _OWN = table_of(TaskRow), table_of(RunRow), _THREAD.alias()
 _COLUMNS: Final = (
     _THREAD.c.thread_id,
     _THREAD.c.owner,
@@ -86,6 +86,10 @@ class GrantStore:
     async def find(self, grantees: Collection[str], kind: Kind, shared_id: str) -> Grant | None:
         """Return the grant by which grantees may use a thread, task or run, or None. `write` precedes `read`."""
         return await self._journal.query(_find, grantees, kind, shared_id, self._clock.now())
+
+    async def find_threads(self, owner: str, grantees: Collection[str], thread_ids: Collection[str]) -> Set[int]:
+        """Return the keys of shared threads with these ids. The owner's threads, and then the oldest, precede."""
+        return await self._journal.query(_find_threads, owner, grantees, thread_ids, self._clock.now())
 
     async def find_file(self, grantees: Collection[str], blob: str, agents: Set[str] | None) -> FilePart | None:
         """Return the description of a file that a shared thread names, or None. `agents` excludes threads on which
@@ -163,6 +167,16 @@ def _find(connection: Connection, grantees: Collection[str], kind: Kind, shared_
     ordered = selected.order_by(_THREAD.c.pk, _GRANT.c.level.desc()).limit(1)
     row = connection.execute(ordered).mappings().first()
     return None if row is None else _grant(row)
+
+
+def _find_threads(
+    connection: Connection, owner: str, grantees: Collection[str], thread_ids: Collection[str], now: int
+) -> Set[int]:
+    is_own = and_(_OWN.c.owner == owner, _OWN.c.thread_id == _THREAD.c.thread_id)
+    selected = select(func.min(_THREAD.c.pk)).select_from(_GRANT).join(_THREAD, _JOIN).group_by(_THREAD.c.thread_id)
+    selected = selected.where(_GRANT.c.grantee.in_(sorted(grantees)), _applies(now))
+    selected = selected.where(_THREAD.c.thread_id.in_(thread_ids), ~exists().where(is_own))
+    return set(connection.execute(selected).scalars())
 
 
 def _find_file(
