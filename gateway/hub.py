@@ -299,6 +299,7 @@ class GatewayHub:
         background = (
             parts.auditor,
             parts.administration,
+            parts.grants,
             parts.switches,
             parts.crons,
             parts.expiry,

@@ -4,6 +4,7 @@ A grant belongs to the thread with its key. It applies only if the thread is old
 opens a thread that was created later under the same key.
 """
 
+import logging
 import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any, Final, Literal
@@ -13,14 +14,18 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, in
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.grant import Grant, GrantLevel
 from babelgate.canonical.message import FilePart
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.audit import Act, ActTarget
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import has_only_agents
+from babelgate.gateway.storage.notices import GRANTS, Remote
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import BlobUseRow, GrantRow, RunRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.transaction import Transaction
+
+log = logging.getLogger("babelgate.journal")
 
 Kind = Literal["thread", "task", "run"]
 
@@ -50,14 +55,42 @@ class GrantStore:
         self._journal = journal
         self._clock = clock
         self._grantees: set[str] = set()
-        """Everyone who has had a grant. Other callers need no query, unless gateways share the database."""
+        """Everyone who has had a grant. Other callers need no query."""
+        self._is_current = False
+        self._notices = 0
+        """Number of notices of new grantees that have arrived."""
+        self._tasks = Tasks()
+        if journal.is_shared:
+            journal.add_listener(self._handle_remotes)
+            journal.add_look(self._refresh)
 
     async def start(self) -> None:
-        self._grantees = await self._journal.query(_grantees)
+        notices = self._notices
+        self._grantees |= await self._journal.query(_grantees)
+        self._is_current = notices == self._notices
+
+    async def stop(self, seconds: float = STOPPING) -> None:
+        await self._tasks.stop(seconds)
 
     def has_grantee(self, grantees: Set[str]) -> bool:
-        """Return False if none of these grantees has a grant."""
-        return self._journal.is_shared or not self._grantees.isdisjoint(grantees)
+        """Return False if none of these grantees has a grant. Return True while that is unknown, because notices of
+        other gateways do not arrive."""
+        is_known = self._is_current and (self._journal.is_listening or not self._journal.is_shared)
+        return not (is_known and self._grantees.isdisjoint(grantees))
+
+    def _handle_remotes(self, remotes: Sequence[Remote]) -> None:
+        if any(remote.pk == GRANTS for remote in remotes):
+            self._is_current = False
+            self._notices += 1
+            self._tasks.spawn(self._refresh(), "grants")
+
+    async def _refresh(self) -> None:
+        """Read the grantees of the other gateways. After a failure, everyone may have a grant until the next look."""
+        try:
+            await self.start()
+        except FaultError as error:
+            self._is_current = False
+            log.warning("grants not read error=%s", error)
 
     async def give(
         self, owner: str, thread_id: str, grantee: str, level: GrantLevel, by: str, expires: int | None
@@ -122,6 +155,9 @@ def _give(tx: Transaction, grant: Grant) -> Grant:
         raise FaultError(
             FaultCode.QUEUE_FULL, f"The thread has {_MAX_GRANTS} grants: delete one first, or share it with a group."
         )
+    other = select(_GRANT.c.grantee).where(_GRANT.c.grantee == grant.grantee).limit(1)
+    if tx.connection.execute(other).first() is None:
+        tx.announce_grants()
     tx.connection.execute(insert(_GRANT), {"thread_pk": pk, "grantee": grant.grantee, **row})
     return grant
 

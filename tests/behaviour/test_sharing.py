@@ -197,7 +197,7 @@ NAMED: Final[list[Any]] = [
 @pytest.mark.parametrize(
     ("route", "first", "later", "headers"), NAMED, ids=lambda value: value if type(value) is str else ""
 )
-async def test_a_grantee_names_a_thread_by_ids_and_not_by_aliases(
+async def test_a_grantee_names_a_thread_by_ids_not_aliases(
     place: Place, route: str, first: Any, later: Any, headers: dict[str, str]
 ) -> None:
     method, _, path = route.partition(" ")
@@ -244,8 +244,8 @@ async def test_lists_have_shared_threads_that_are_named(place: Place) -> None:
     body = {"message": message(contextId=f"trip {uuid4()}")}
     response = await place.alice.post("/a2a/echo/message:send", json=body, headers=V1)
     thread_id, task = thread_of(response), response.json()["task"]
-    own = (await place.bob.post("/threads", json={})).json()["thread_id"]
-    search = {"ids": [own, thread_id], "limit": 10}
+    bobs_thread = (await place.bob.post("/threads", json={})).json()["thread_id"]
+    search = {"ids": [bobs_thread, thread_id], "limit": 10}
 
     async def list_all() -> tuple[set[str], int, int, int]:
         threads = await place.bob.post("/threads/search", json=search)
@@ -258,15 +258,15 @@ async def test_lists_have_shared_threads_that_are_named(place: Place) -> None:
         ids = {each["thread_id"] for each in threads.json()}
         return ids, count, len(runs.json()) if runs.is_success else 0, len(tasks.json()["tasks"])
 
-    assert await list_all() == ({own}, 1, 0, 0)
+    assert await list_all() == ({bobs_thread}, 1, 0, 0)
     await share(place.alice, thread_id)
-    assert await list_all() == ({own, thread_id}, 2, 1, 1)
+    assert await list_all() == ({bobs_thread, thread_id}, 2, 1, 1)
     await place.bob.post("/threads", json={"thread_id": thread_id, "metadata": {"of": "bob"}})
     threads = (await place.bob.post("/threads/search", json=search)).json()
     assert [each["metadata"] for each in threads if each["thread_id"] == thread_id] == [{"of": "bob"}]
     await place.bob.delete(f"/threads/{thread_id}")
     await place.alice.delete("/grants", params={"thread_id": thread_id, "grantee": "owner:bob"})
-    assert await list_all() == ({own}, 1, 0, 0)
+    assert await list_all() == ({bobs_thread}, 1, 0, 0)
 
 
 async def make_thread(place: Place) -> str:
