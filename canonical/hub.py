@@ -6,7 +6,7 @@ that the principal cannot discover, and another owner's object, are not found. D
 committed.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -457,6 +457,11 @@ class Hub(Protocol):
     @property
     def is_stopping(self) -> bool:
         """True if the gateway closes connections because it stops. Their callers have not disconnected."""
+        ...
+
+    @property
+    def stopping(self) -> Awaitable[object]:
+        """Awaitable that is done when `is_stopping` becomes true."""
         ...
 
     @property

@@ -5,7 +5,7 @@ Only the guard passes calls from one to the other, so no adapter can skip the ch
 describes what rules for some agents mean for each kind of call.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -260,6 +260,11 @@ class GuardedHub:
     def is_stopping(self) -> bool:
         """True once connections are being closed."""
         return self._hub.is_stopping
+
+    @property
+    def stopping(self) -> Awaitable[object]:
+        """Awaitable that is done when connections are closed."""
+        return self._hub.stopping
 
     # Agents
 
