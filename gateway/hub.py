@@ -106,7 +106,7 @@ class GatewayHub:
         self._parts = parts
         self.instance = ""
         """UUID of the database, created at its first start."""
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
         self.before_recovery: Callable[[], Awaitable[None]] | None = None
         """Function that adds the agents of the administration API, before runs are continued."""
 
@@ -257,7 +257,12 @@ class GatewayHub:
     @property
     def is_stopping(self) -> bool:
         """True once connections are being closed."""
-        return self._is_stopping
+        return self._stopping.is_set()
+
+    @property
+    def stopping(self) -> Awaitable[object]:
+        """Awaitable that is done when connections are closed."""
+        return self._stopping.wait()
 
     async def drain(self) -> None:
         """Refuse new runs, start none of the pending ones, and wait until the running ones have ended."""
@@ -271,7 +276,7 @@ class GatewayHub:
 
     def close_readers(self) -> None:
         """End every subscription to the log. Responses that wait for more of it are cut off."""
-        self._is_stopping = True
+        self._stopping.set()
         self.journal.channels.close_all()
         self.reads.close()
 
@@ -294,6 +299,7 @@ class GatewayHub:
         background = (
             parts.auditor,
             parts.administration,
+            parts.grants,
             parts.switches,
             parts.crons,
             parts.expiry,
