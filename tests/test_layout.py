@@ -136,6 +136,11 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/settings/console.py": "tests/gateway/settings/test_model.py",
     "gateway/settings/fields.py": "tests/gateway/settings/test_model.py",
     "gateway/access/guarded_reads.py": "tests/gateway/access/test_gate.py",
+    "gateway/access/guarded_overview.py": "tests/gateway/access/test_guard.py",
+    "gateway/storage/folded_log.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/page_cursor.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/run_summaries.py": "tests/gateway/storage/test_overview.py",
+    "gateway/storage/thread_summaries.py": "tests/gateway/storage/test_overview.py",
     # Sharing is one subject: the port, the routes and the rows.
     "canonical/grant.py": "tests/behaviour/test_sharing.py",
     "gateway/http/grants.py": "tests/behaviour/test_sharing.py",

@@ -31,6 +31,7 @@ from babelgate.canonical.store import Item, ItemQuery, Namespace, NamespaceQuery
 from babelgate.canonical.thread import Artifact, Run, Task, Thread
 from babelgate.canonical.value import Json, JsonObject
 from babelgate.gateway.access.gate import Gate
+from babelgate.gateway.access.guarded_overview import GuardedOverview
 from babelgate.gateway.access.guarded_reads import GuardedReads
 from babelgate.gateway.access.operations import OPERATION_OF, Operations, Part
 from babelgate.gateway.access.policy import Policy
@@ -255,6 +256,7 @@ class GuardedHub:
         self.assistants = GuardedAssistants(hub, gate("assistants"))
         self.crons = GuardedCrons(hub, gate("crons"), self._gate)
         self.grants = GuardedGrants(hub, gate("grants"))
+        self.overview = GuardedOverview(hub, gate("overview"))
 
     @property
     def is_stopping(self) -> bool:

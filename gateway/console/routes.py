@@ -5,10 +5,15 @@ from typing import Final
 from litestar import Router, get
 
 from babelgate.gateway.access.guard import GuardedHub
+from babelgate.gateway.console.agents import AgentHandlers
+from babelgate.gateway.console.changes import ChangeHandlers
 from babelgate.gateway.console.configuration import SettingHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
+from babelgate.gateway.console.health import HealthHandlers
 from babelgate.gateway.console.me import IdentityHandlers
 from babelgate.gateway.console.pages import PREFIX, PageHandlers
+from babelgate.gateway.console.runs import RunHandlers
+from babelgate.gateway.console.threads import ThreadHandlers
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.port import GatewayPort
 
@@ -19,12 +24,26 @@ API: Final = "/api/v1"
 def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) -> Router:
     """Return the routes of the console. `guarded_hub` is the hub as callers get it."""
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
+    runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
+    agents, changes = AgentHandlers(hub, guarded_hub), ChangeHandlers(hub, guarded_hub)
+    health = HealthHandlers(hub, guarded_hub, port)
+    run, thread = "/runs/{run_id:str}", "/threads/{thread_id:str}"
     api = Router(
         API,
         before_request=check_request,
         route_handlers=[
             get("/me")(identity.get_me),
             get("/settings")(settings.list_settings),
+            get("/agents")(agents.list_agents),
+            get("/agents/{name:str}")(agents.get_agent),
+            get("/changes")(changes.follow_changes),
+            get("/health")(health.get_health),
+            get("/runs")(runs.list_runs),
+            get(run)(runs.get_run),
+            get(f"{run}/records")(runs.list_records),
+            get("/threads")(threads.list_threads),
+            get(thread)(threads.get_thread),
+            get(f"{thread}/revisions")(threads.list_revisions),
         ],
     )
     return Router(
