@@ -112,7 +112,7 @@ class GatewayHub:
         self._started_at: float | None = None
         self.instance = ""
         """UUID of the database, created at its first start."""
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
         self.before_recovery: Callable[[], Awaitable[None]] | None = None
         """Function that adds the agents of the administration API, before runs are continued."""
 
@@ -281,7 +281,12 @@ class GatewayHub:
     @property
     def is_stopping(self) -> bool:
         """True once connections are being closed."""
-        return self._is_stopping
+        return self._stopping.is_set()
+
+    @property
+    def stopping(self) -> Awaitable[object]:
+        """Awaitable that is done when connections are closed."""
+        return self._stopping.wait()
 
     async def drain(self) -> None:
         """Refuse new runs, start none of the pending ones, and wait until the running ones have ended."""
@@ -295,7 +300,7 @@ class GatewayHub:
 
     def close_readers(self) -> None:
         """End every subscription to the log. Responses that wait for more of it are cut off."""
-        self._is_stopping = True
+        self._stopping.set()
         self.journal.channels.close_all()
         self.changes.close()
         self.reads.close()
@@ -319,6 +324,7 @@ class GatewayHub:
         background = (
             parts.auditor,
             parts.administration,
+            parts.grants,
             parts.switches,
             parts.crons,
             parts.expiry,

@@ -122,6 +122,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     # The public API is one subject in three modules.
     "babelgate/*.py": "tests/test_babelgate.py",
     "gateway/generation.py": "tests/gateway/http/test_generations.py",
+    "gateway/settings/listens.py": "tests/gateway/http/test_admin_address.py",
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",

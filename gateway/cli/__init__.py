@@ -224,17 +224,17 @@ def add(target: str, config: Path, headers: Sequence[str], protocol: str | None)
 
 
 @babelgate.command(epilog=examples.VALIDATE)
-@click.argument("file", type=_Path, default=FILE, required=False)
+@click.argument("file", type=_Path, required=False)
+@_config
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the file, for editors, and exit.")
-def validate(file: Path, schema: bool) -> None:
+def validate(file: Path | None, config: Path | None, schema: bool) -> None:
     """Report the errors in a configuration file, one line each."""
-    from babelgate.gateway.cli.validate import show_schema
-    from babelgate.gateway.cli.validate import validate as check
+    from babelgate.gateway.cli.validate import show_schema, validate_file
 
     if schema:
         show_schema()
     else:
-        check(file)
+        validate_file(file, config)
 
 
 @babelgate.command(epilog=examples.CHECK)

@@ -28,6 +28,7 @@ from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.port import GatewayPort
+from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import AgentSettings, Settings
@@ -191,27 +192,30 @@ class Generations:
 
     def _follow_agents(self, administration: Administration) -> None:
         """Apply changes of agents by other nodes."""
-        if self._hub is not None and self._hub.instance and self._resolve(administration) != self._added:
+        if (
+            self._hub is not None
+            and self._hub.instance
+            and self._resolve(administration, self._configured.admin) != self._added
+        ):
             self._refreshes.spawn(self.refresh_agents(), "change of agents")
 
     async def refresh_agents(self) -> None:
         """Apply the agents of the administration API, if they have changed."""
         assert self._hub is not None
         async with self._reloading:
-            added = self._resolve(self._hub.administration.current)
+            added = self._resolve(self._hub.administration.current, self._configured.admin)
             if added != self._added:
-                self._added = added
                 self._report(await self._apply(self._configured))
 
-    def _resolve(self, administration: Administration) -> dict[str, AgentSettings]:
+    def _resolve(self, administration: Administration, admin: AdminSettings) -> dict[str, AgentSettings]:
         """Return the agents of the administration API. Those that are not valid here are left out."""
         agents: dict[str, AgentSettings] = {}
         for each in administration.agents:
             try:
-                agents[each.name] = resolve_spec(each.spec, self._configured.admin)
+                agents[each.name] = resolve_spec(each.spec, admin)
             except FaultError as error:
                 log.error("agent of the administration API not used agent=%s error=%s", each.name, error)
-        return agents if self._configured.admin.agents else {}
+        return agents if admin.agents else {}
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
@@ -251,8 +255,9 @@ class Generations:
 
     async def _apply(self, settings: Settings) -> ReloadReport:
         configured = settings
-        if self._added:
-            settings = settings.model_copy(update={"agents": merge_agents(settings.agents, self._added)})
+        added = self._added if self._hub is None else self._resolve(self._hub.administration.current, settings.admin)
+        if added:
+            settings = settings.model_copy(update={"agents": merge_agents(settings.agents, added)})
         before, changes = self.current, [*find_changes(self._loaded, settings)]
         earlier = before.hub.registry
         registry = await connect(settings, patience=connect_patience(len(settings.agents)), previous=earlier)
@@ -265,6 +270,7 @@ class Generations:
         if self._hub is not None:
             self._hub.attach(registry)
         self.current = after  # no await follows: no request is handled in the middle of a reload
+        self._added = added
         self._configured, self._loaded = configured, without_restart(self._loaded, settings)
         self.reloaded_at = time.time()
         if self._hub is not None:
