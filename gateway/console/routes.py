@@ -6,6 +6,7 @@ from litestar import Router, get
 
 from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.console.configuration import SettingHandlers
+from babelgate.gateway.console.exchanges import ExchangeHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
 from babelgate.gateway.console.looks import LookHandlers
 from babelgate.gateway.console.me import IdentityHandlers
@@ -25,6 +26,7 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
     pages, identity, settings = PageHandlers(), IdentityHandlers(hub, port), SettingHandlers(port)
     looks, protocols = LookHandlers(guarded_hub), ProtocolHandlers()
     runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
+    exchanges = ExchangeHandlers(hub, guarded_hub, port)
     run, thread = "/runs/{run_id:str}", "/threads/{thread_id:str}"
     api = Router(
         API,
@@ -37,6 +39,8 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
             get(run)(runs.get_run),
             get(f"{run}/records")(runs.list_records),
             get(f"{run}/looks")(looks.list_looks),
+            get(f"{run}/exchanges")(exchanges.list_exchanges),
+            get(f"{run}/exchanges/{{number:str}}")(exchanges.get_exchange),
             get("/threads")(threads.list_threads),
             get(thread)(threads.get_thread),
             get(f"{thread}/revisions")(threads.list_revisions),
