@@ -31,6 +31,7 @@ VOCABULARY: Final = frozenset(
         "agents",
         "carries",
         "looks",
+        "snippets",
         "server",
         "client",
     }
@@ -234,6 +235,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
+    "adapters/*/snippets.py": "tests/interop/test_snippets.py",
+    "adapters/kit/snippets.py": "tests/interop/test_snippets.py",
     "adapters/*/looks.py": "tests/gateway/console/test_looks.py",
     "adapters/kit/looks.py": "tests/gateway/console/test_looks.py",
     "canonical/used.py": "tests/gateway/console/test_looks.py",
