@@ -8,6 +8,7 @@ from babelgate.gateway.access.guard import GuardedHub
 from babelgate.gateway.console.agents import AgentHandlers
 from babelgate.gateway.console.changes import ChangeHandlers
 from babelgate.gateway.console.configuration import SettingHandlers
+from babelgate.gateway.console.exchanges import ExchangeHandlers
 from babelgate.gateway.console.gate import check_enabled, check_request
 from babelgate.gateway.console.health import HealthHandlers
 from babelgate.gateway.console.looks import LookHandlers
@@ -30,6 +31,7 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
     runs, threads = RunHandlers(hub, guarded_hub), ThreadHandlers(guarded_hub)
     agents, changes = AgentHandlers(hub, guarded_hub), ChangeHandlers(hub, guarded_hub)
     health = HealthHandlers(hub, guarded_hub, port)
+    exchanges = ExchangeHandlers(hub, guarded_hub, port)
     run, thread = "/runs/{run_id:str}", "/threads/{thread_id:str}"
     api = Router(
         API,
@@ -46,6 +48,8 @@ def console_routes(hub: GatewayHub, guarded_hub: GuardedHub, port: GatewayPort) 
             get(run)(runs.get_run),
             get(f"{run}/records")(runs.list_records),
             get(f"{run}/looks")(looks.list_looks),
+            get(f"{run}/exchanges")(exchanges.list_exchanges),
+            get(f"{run}/exchanges/{{number:str}}")(exchanges.get_exchange),
             get("/threads")(threads.list_threads),
             get(thread)(threads.get_thread),
             get(f"{thread}/revisions")(threads.list_revisions),

@@ -159,6 +159,8 @@ class OwnerIds:
         return {
             "agent": "ask",
             "name": "ask",
+            "number": "1",
+            "thread_id": self.thread_id,
             "run_id": self.run_id if protocol == "own" else self.task_id,
             "task_id": self.task_id,
             "session_id": self.session_id,
