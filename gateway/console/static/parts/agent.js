@@ -5,7 +5,7 @@ import { formatDuration } from "../lib/time.js";
 import { html } from "./html.js";
 import { Status } from "./status.js";
 
-const KINDS = { python: "Python", langgraph: "LangGraph graph", url: "server", demo: "Python" };
+const KINDS = { python: "Python", graph: "LangGraph graph", server: "server" };
 
 /** What answers for the agent: "A2A, 2 servers", "Python". @param {any} agent */
 export function behind({ kind, protocol, servers }) {
