@@ -48,6 +48,17 @@ async def test_only_the_page_of_the_gateway_may_call(tmp_path: Path, headers: Ma
                 assert set(response.json()["error"]) == {"code", "message"}
 
 
+@pytest.mark.parametrize(
+    ("origin", "status"), [("https://example.com", 200), ("https://evil.example", 403), ("http://localhost:3000", 403)]
+)
+async def test_console_behind_a_proxy_has_the_forwarded_origin(tmp_path: Path, origin: str, status: int) -> None:
+    """Accept the outer origin although the proxy calls the gateway by another name, and a valid key changes nothing."""
+    async with administered(tmp_path, trusted_proxies=["127.0.0.1"], cors=["http://localhost:3000"]) as gateway:
+        headers = {"Origin": origin, "X-Forwarded-Host": "example.com", "X-Forwarded-Prefix": "/gate", **OPS}
+        response = await gateway.http.get(ME, headers=headers)
+        assert response.status_code == status, response.text
+
+
 async def test_preflight_of_another_origin_grants_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
         headers = {"Origin": "http://localhost:3000", "Access-Control-Request-Method": "POST"}
