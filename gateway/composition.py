@@ -16,6 +16,7 @@ from babelgate.gateway.runs.commits import CommitHandler
 from babelgate.gateway.runs.crons import CronScheduler, CronSubmit
 from babelgate.gateway.runs.engine import Engine
 from babelgate.gateway.runs.expiry import Expiry
+from babelgate.gateway.runs.fault_counts import FaultCounts
 from babelgate.gateway.runs.readiness import Readiness
 from babelgate.gateway.runs.recovery import RunRecovery
 from babelgate.gateway.runs.retention import RetentionSweep
@@ -119,7 +120,8 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
     commits, drain, long_thread_erased = CommitHandler(), Drain(), asyncio.Event()
     journal = _create_journal(database, commits, options)
     generation().registry.report_to(options.observer)
-    reports = RunReports(options.observer)
+    faults = FaultCounts(clock)
+    reports = RunReports(options.observer, faults)
     reads = JournalReads(journal, blobs, current.limits)
     engine = Engine(
         journal, blobs, reads, current.find_for_run, current.reach_for_run, rules=current.rules, reports=reports
@@ -156,6 +158,7 @@ def create_hub(generation: Callable[[], HubGeneration], database: str, blobs: Bl
         blobs=blobs,
         drain=drain,
         engine=engine,
+        faults=faults,
         submissions=_create_submissions(
             journal, reads, blobs, current, engine, threads, deliverer, drain, switches, options.observer.traces
         ),

@@ -35,6 +35,10 @@ DATA = (
 )
 
 
+MOST_OF_THE_CONSOLE = 300_000
+"""Maximum size of the console in the wheel, in bytes, compressed."""
+
+
 def modules() -> set[str]:
     """Return the paths of all modules within the distribution."""
     package_modules = {str(path.relative_to(ROOT)) for path in (ROOT / "babelgate").glob("*.py")}
@@ -104,6 +108,12 @@ def test_the_wheel_has_the_packages_and_their_data_only(wheel: Path) -> None:
         assert f"babelgate/{path}" in names
     assert not [name for name in names if "__pycache__" in name]
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_the_console_adds_little_to_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        console = [each for each in archive.infolist() if each.filename.startswith("babelgate/gateway/console/")]
+    assert 0 < sum(each.compress_size for each in console) <= MOST_OF_THE_CONSOLE
 
 
 def test_the_sdist_holds_real_files(source: Path, tmp_path: Path) -> None:

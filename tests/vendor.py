@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from babelgate.gateway.console.pages import FOLDER
-from tests.interop.peers import NPM, peer_python
+from tests.interop.peers import NPM, PeerMissing, peer_python
 
 VENDOR: Final = FOLDER / "vendor"
 RECORD: Final = VENDOR / "vendor.json"
@@ -70,10 +70,12 @@ def describe(module: Module, published: bytes) -> dict[str, Any]:
 
 
 def download(folder: Path) -> tuple[dict[str, bytes], str]:
-    """Return the published modules by name, and the texts of their licenses."""
+    """Return the published modules by name, and the texts of their licenses. Raises PeerMissing if npm fails."""
     specs = sorted({module.spec for module in MODULES})
     command = [str(peer_python(_PEER)), "-c", NPM, "pack", "--json", "--loglevel", "error", *specs]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise PeerMissing(f"npm did not deliver the modules of the console: {done.stderr.strip()[-200:]}")
     archives = {f"{each['name']}@{each['version']}": each["filename"] for each in json.loads(done.stdout)}
     texts = [f"{spec}\n\n{_extract(folder / archives[spec], 'LICENSE').decode().strip()}\n" for spec in specs]
     modules = {module.name: _extract(folder / archives[module.spec], module.file) for module in MODULES}

@@ -7,6 +7,7 @@ from functools import partial
 from babelgate.canonical.principal import Principal
 from babelgate.gateway.access.gate import Gate
 from babelgate.gateway.hub import GatewayHub
+from babelgate.gateway.storage.change_feed import Hint, HintStream
 from babelgate.gateway.storage.overview import RunRecords, ThreadContent
 from babelgate.gateway.storage.run_summaries import RunCount, RunList, RunQuery, RunSummary
 from babelgate.gateway.storage.thread_summaries import ThreadList, ThreadQuery, ThreadSummary
@@ -68,3 +69,16 @@ class GuardedOverview:
         """Return records of a run. Raises forbidden, not_found."""
         owner = await self._gate.check_run(principal, run_id, "records")
         return await self._hub.overview.records(owner, run_id, after, limit=limit, folds=folds)
+
+    def changes(self, principal: Principal, *, is_operator: bool = False) -> HintStream:
+        """Return a stream of hints about changes of the caller's rows, and of agents. An operator also gets those of
+        jobs. Raises forbidden."""
+        self._gate.check(principal, "changes")
+        is_wanted = None
+        if self._gate.has_rules_by_agent(principal, "changes"):
+            is_wanted = partial(self._is_readable, principal)
+        return self._hub.changes.open(principal.owner, is_wanted, is_operator=is_operator)
+
+    def _is_readable(self, principal: Principal, hint: Hint) -> bool:
+        """Return False for a hint about an agent that the caller may not read, or about an unknown one."""
+        return hint.kind == "job" or self._gate.is_allowed(principal, "changes", hint.agent or "")

@@ -110,6 +110,7 @@ _OVERVIEW: Final[Mapping[str, Operation]] = {
     "thread": "read",
     "thread_content": "read",
     "records": "read",
+    "changes": "read",
 }
 
 OPERATION_OF: Final[Operations] = MappingProxyType(

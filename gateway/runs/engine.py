@@ -370,6 +370,8 @@ class Engine:
                 outcome = pump.stop_outcome or outcome
             closing, files = rest or (await _keep_trying(partial(self._close_log, start)), [])
             later = await self._write_until_stored(lifecycle.end, start, outcome, closing, files)
+            if outcome.fault is not None:
+                self._reports.note_fault(start.task.agent, outcome.fault)
         except FaultError as error:
             if error.fault.code is FaultCode.SHUTTING_DOWN:  # the run stays open: the next start ends it
                 log.warning(
