@@ -7,7 +7,7 @@ import { announce } from "./announce.js";
 import { Confirm } from "./dialog.js";
 import { download } from "./export.js";
 import { html, useEffect, useState } from "./html.js";
-import { PAGE_OF, Progress, summaryText } from "./jobs.js";
+import { PAGE_OF, Progress, Summary } from "./jobs.js";
 import { useChanges } from "./live.js";
 import { Page } from "./page.js";
 import { asProblem, Empty, Loaded, ProblemNote, useGet } from "./state.js";
@@ -49,7 +49,7 @@ function Lead({ job }) {
   const options = Object.entries({ ...(job.protocol ? { protocol: job.protocol } : {}), ...(job.at === "server" ? { at: "its own server" } : {}), ...job.options });
   return html`<ul class="run-facts" aria-label="Summary">
     <li><${Status} word=${job.status} /></li>
-    ${job.summary && html`<li><strong>${summaryText(job.summary)}</strong></li>`}
+    ${job.summary && html`<li><${Summary} summary=${job.summary} /></li>`}
     <li>${formatDuration(secondsBetween(job.started_at, job.ended_at))}</li>
     <li>started <${RelativeTime} at=${job.started_at ?? job.created_at} />${job.created_by && ` by ${job.created_by}`}</li>
     ${options.map(([key, value]) => html`<li><code>${key}=${typeof value === "object" ? JSON.stringify(value) : String(value)}</code></li>`)}

@@ -2,12 +2,12 @@
 
 import { change } from "../lib/api.js";
 import { link } from "../lib/route.js";
-import { formatDuration, secondsBetween } from "../lib/time.js";
+import { count, formatDuration, secondsBetween } from "../lib/time.js";
 import { html, useState } from "./html.js";
 import { ListLead, ListMore, useList } from "./list.js";
 import { Page } from "./page.js";
 import { asProblem, Empty, Loaded, ProblemNote, useGet } from "./state.js";
-import { Status } from "./status.js";
+import { Mark, Status } from "./status.js";
 import { Table } from "./table.js";
 import { RelativeTime } from "./time.js";
 
@@ -63,14 +63,30 @@ const COLUMNS = [
 function resultCell({ error, summary, progress, status }) {
   if (error) return html`<span class="tone-failed">${typeof error === "string" ? error : error.message}</span>`;
   if (status === "running" && progress) return html`<${Progress} progress=${progress} />`;
-  return summaryText(summary);
+  return html`<${Summary} summary=${summary} />`;
 }
 
-/** Return the summary of a job in words. @param {unknown} summary */
-export function summaryText(summary) {
-  if (summary === null || summary === undefined) return "";
-  if (typeof summary !== "object") return String(summary);
-  return Object.entries(summary).map(([name, value]) => `${name.replaceAll("_", " ")}: ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+/** Tone and glyph of the outcomes of a check. @type {Record<string, [string, string]>} */
+const OUTCOMES = { conformant: ["ok", "✓"], "no violation found": ["asks", "?"], "not conformant": ["failed", "✕"] };
+
+/** The most important figures of a result. @param {{summary: any}} props */
+export function Summary({ summary }) {
+  if (!summary) return null;
+  if (summary.sets) {
+    return summary.sets.map((/** @type {any} */ each) => {
+      const [tone, glyph] = OUTCOMES[each.outcome] ?? ["muted", "·"];
+      return html`<div><${Mark} tone=${tone} glyph=${glyph}>${each.title}: ${each.outcome}<//>, ${each.passed} of ${each.total}${each.warnings > 0 && `, ${count(each.warnings, "warning")}`}</div>`;
+    });
+  }
+  if ("same" in summary) {
+    const { same, protocols, scenarios, findings } = summary;
+    return html`<${Mark} tone=${same ? "ok" : "failed"} glyph=${same ? "✓" : "✕"}>${same ? "the protocols mean the same" : "the protocols differ"}<//>, ${count(scenarios, "scenario")} in ${count(protocols, "protocol")}, ${count(findings, "difference")}`;
+  }
+  if (summary.agents) {
+    const figures = summary.agents.map((/** @type {any} */ each) => `${each.agent} ${each.passed} of ${each.attempts}`);
+    return html`passed: ${figures.join(", ")}${!summary.complete && html` <${Mark} tone="loss" glyph="!">not complete<//>`}`;
+  }
+  return String(summary.outcome ?? summary);
 }
 
 /** @param {{progress: {done: number, total: number | null, text: string}}} props */
