@@ -31,6 +31,7 @@ VOCABULARY: Final = frozenset(
         "agents",
         "carries",
         "looks",
+        "snippets",
         "server",
         "client",
     }
@@ -124,6 +125,7 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "gateway/generation.py": "tests/gateway/http/test_generations.py",
     "gateway/http/front.py": "tests/gateway/http/test_middleware.py",
     "gateway/runs/rules.py": "tests/gateway/runs/test_engine.py",
+    "gateway/runs/run_exchanges.py": "tests/gateway/console/test_exchanges.py",
     "gateway/cli/database.py": "tests/gateway/cli/test_transfer.py",
     "gateway/http/response.py": "tests/gateway/http/test_middleware.py",
     # Traces cross all layers.
@@ -237,6 +239,8 @@ TESTED_BY: Final[Mapping[str, str]] = {
     "adapters/runtime/codec.py": "tests/adapters/runtime/test_golden.py",
     "adapters/runtime/*": "tests/adapters/runtime/test_server.py",
     "adapters/*/carries.py": "tests/pairs/test_matrix.py",
+    "adapters/*/snippets.py": "tests/interop/test_snippets.py",
+    "adapters/kit/snippets.py": "tests/interop/test_snippets.py",
     "adapters/*/looks.py": "tests/gateway/console/test_looks.py",
     "adapters/kit/looks.py": "tests/gateway/console/test_looks.py",
     "canonical/used.py": "tests/gateway/console/test_looks.py",

@@ -12,6 +12,7 @@ from .carries import CARRIES, EXTENDED
 from .client import Client, discover
 from .looks import looks
 from .server import encode_fault, routes
+from .snippets import snippets
 
 __all__ = ("adapter", "upstream")
 
@@ -42,6 +43,7 @@ adapter = Adapter(
     extended=dict.fromkeys(CARRIES, EXTENDED),
     examples=_examples,
     looks=looks,
+    snippets=snippets,
     webhooks={"a2a-0.3": Writer_0_3, "a2a-1.0": Writer},
 )
 

@@ -7,6 +7,7 @@ from babelgate.adapters.acp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.acp.client import Client, discover
 from babelgate.adapters.acp.looks import looks
 from babelgate.adapters.acp.server import answer_fault, routes
+from babelgate.adapters.acp.snippets import snippets
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.kit.upstream import Upstream
 
@@ -32,6 +33,7 @@ adapter = Adapter(
     extended={VERSION: EXTENDED},
     examples=examples,
     looks=looks,
+    snippets=snippets,
 )
 
 upstream = Upstream(

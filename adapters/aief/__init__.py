@@ -8,6 +8,7 @@ from babelgate.adapters.aief.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.aief.client import Client, discover
 from babelgate.adapters.aief.looks import looks
 from babelgate.adapters.aief.server import answer_fault, routes
+from babelgate.adapters.aief.snippets import snippets
 from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.kit.upstream import Upstream
 
@@ -31,6 +32,7 @@ adapter = Adapter(
     extended={VERSION: EXTENDED},
     examples=examples,
     looks=looks,
+    snippets=snippets,
 )
 
 upstream = Upstream(

@@ -23,6 +23,18 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Snippet:
+    """A short program that calls an agent with the text `Hello`, and prints the answer."""
+
+    version: str
+    """Version of the protocol: a key of `Adapter.carries`."""
+    language: str
+    """`shell`, `python` or `typescript`."""
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
     """A request that reads something from the gateway, and changes nothing."""
 
@@ -110,6 +122,9 @@ class Adapter:
     the extension are omitted."""
     examples: Callable[[str, str], Sequence[Example]]
     """Rows for the table of URLs: (base URL without a trailing slash, agent name) → examples."""
+    snippets: Callable[[str, str], Sequence[Snippet]] = lambda base_url, agent: ()
+    """Programs to copy: (base URL without a trailing slash, agent name) → snippets. One uses curl, the others the
+    official clients of the protocol. They read the API key from `BABELGATE_KEY`."""
     looks: Callable[[LookTarget], Sequence[Look]] = lambda target: ()
     """Requests with which anybody reads a run, at least one look for each version. It reads no clock and calls
     nothing."""

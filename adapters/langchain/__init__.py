@@ -14,6 +14,7 @@ from babelgate.adapters.langchain.client import Client, describe, discover
 from babelgate.adapters.langchain.looks import looks
 from babelgate.adapters.langchain.server import answer_fault, routes
 from babelgate.adapters.langchain.server.crons import submit
+from babelgate.adapters.langchain.snippets import snippets
 from babelgate.adapters.langchain.write.webhook import Writer
 
 __all__ = ("Client", "adapter", "agent_protocol_upstream", "discover", "upstream", "upstream_name")
@@ -43,6 +44,7 @@ adapter = Adapter(
     extended=EXTENDED,
     examples=examples,
     looks=looks,
+    snippets=snippets,
     webhooks={"langgraph": Writer},
     crons={"langgraph": submit},
 )

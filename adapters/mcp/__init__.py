@@ -7,6 +7,7 @@ from babelgate.adapters.mcp.carries import CARRIES, EXTENDED, VERSION
 from babelgate.adapters.mcp.looks import looks
 from babelgate.adapters.mcp.server import PATH, answer_fault, routes
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
+from babelgate.adapters.mcp.snippets import snippets
 
 __all__ = ("CARRIES", "VERSION", "adapter")
 
@@ -33,4 +34,5 @@ adapter = Adapter(
     extended={VERSION: EXTENDED},
     examples=examples,
     looks=looks,
+    snippets=snippets,
 )

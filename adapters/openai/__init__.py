@@ -18,6 +18,7 @@ from babelgate.adapters.openai.carries import (
 from babelgate.adapters.openai.client import Client, discover
 from babelgate.adapters.openai.looks import looks
 from babelgate.adapters.openai.server import answer_fault, routes
+from babelgate.adapters.openai.snippets import snippets
 
 __all__ = ("CARRIES", "VERSION", "Client", "adapter", "discover", "upstream", "upstream_name")
 
@@ -40,6 +41,7 @@ adapter = Adapter(
     extended=EXTENDED,
     examples=examples,
     looks=looks,
+    snippets=snippets,
 )
 
 upstream = Upstream(

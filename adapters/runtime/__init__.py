@@ -7,6 +7,7 @@ from babelgate.adapters.kit.adapter import Adapter, Example
 from babelgate.adapters.runtime.carries import CARRIES, VERSION
 from babelgate.adapters.runtime.looks import looks
 from babelgate.adapters.runtime.server import answer_fault, routes
+from babelgate.adapters.runtime.snippets import snippets
 
 __all__ = ("adapter",)
 
@@ -28,4 +29,5 @@ adapter = Adapter(
     carries={VERSION: CARRIES},
     examples=examples,
     looks=looks,
+    snippets=snippets,
 )
