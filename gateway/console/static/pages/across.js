@@ -10,7 +10,7 @@ export default function AcrossJobs({ route, me }) {
   return html`<${JobsPage} route=${route} me=${me} kind="across" title="Across protocols"
     about="The same scenarios run through every protocol, and the results are compared."
     options=${[
-      { name: "triggers", label: "Inputs", type: "select", value: "demo", choices: [["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"], ["", "none"]] },
+      { name: "triggers", label: "Inputs", type: "select", choices: [["", "none"], ["demo", "those of the demo agents"], ["sdk", "those of the SDK samples"]] },
       { name: "trigger", label: "Own inputs, one a line", type: "inputs", hint: "question=Book me a flight" },
       { name: "only", label: "Only scenarios", type: "words", hint: "stream*" },
     ]} />`;
