@@ -73,6 +73,9 @@ class RunCreated(RunInput):
     strategy: Strategy = "enqueue"
     start_after: int | None = None
     """Earliest start, in microseconds since 1970, UTC."""
+    key_id: str = ""
+    """Id of the caller's API key (`babelgate.canonical.principal.Principal.key_id`), for the operator. Callers never
+    see it. Earlier releases stored none."""
 
     @classmethod
     def of(
@@ -83,8 +86,16 @@ class RunCreated(RunInput):
         cause: Cause,
         strategy: Strategy = "enqueue",
         start_after: int | None = None,
+        key_id: str = "",
     ) -> "RunCreated":
-        return cls(run_id=run_id, cause=cause, strategy=strategy, start_after=start_after, **run_input.members())
+        return cls(
+            run_id=run_id,
+            cause=cause,
+            strategy=strategy,
+            start_after=start_after,
+            key_id=key_id,
+            **run_input.members(),
+        )
 
     @property
     def input(self) -> RunInput:

@@ -102,6 +102,11 @@ class Fault(Value):
     def blame(self) -> Blame:
         return BLAME[self.code]
 
+    @property
+    def is_scope_missing(self) -> bool:
+        """True if a token with one more scope would be allowed."""
+        return self.code is FaultCode.FORBIDDEN and self.details.get("reason") == INSUFFICIENT_SCOPE
+
 
 class FaultError(Exception):
     """Exception that carries a `Fault` to the code that reports it to the caller."""

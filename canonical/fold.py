@@ -119,6 +119,7 @@ def run_created(record: Record, event: RunCreated, task_id: str, thread_id: str 
         cause=event.cause,
         strategy=event.strategy,
         start_after=event.start_after,
+        key_id=event.key_id,
         created_at=record.at,
         first_seq=record.seq,
         last_seq=record.seq,

@@ -6,7 +6,7 @@ that the principal cannot discover, and another owner's object, are not found. D
 committed.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Hashable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -119,6 +119,8 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     """Handling of an unknown `thread_id`. `recreate` also creates a thread if one with this id was erased."""
     webhook: "Webhook | None" = None
     """Webhook to register in the same commit. The hub fills its `task_id`."""
+    key_id: str = ""
+    """Id of the caller's API key. The guard of the hub sets it."""
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +139,8 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
     value that it represents, such as true or a number."""
     protocol: str = ""
     webhook: "Webhook | None" = None
+    key_id: str = ""
+    """Id of the caller's API key. The guard of the hub sets it."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -456,6 +460,11 @@ class Hub(Protocol):
     @property
     def is_stopping(self) -> bool:
         """True if the gateway closes connections because it stops. Their callers have not disconnected."""
+        ...
+
+    @property
+    def stopping(self) -> Awaitable[object]:
+        """Awaitable that is done when `is_stopping` becomes true."""
         ...
 
     @property

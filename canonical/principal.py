@@ -38,6 +38,12 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
     """Time at which the credential expires, in seconds since 1970, UTC; None if it does not."""
 
+    @property
+    def key_id(self) -> str:
+        """Id of the API key; empty for a token, of which each login has another, and for callers without a
+        credential."""
+        return "" if self.issuer else self.credential_id
+
     @classmethod
     def of_owner(cls, owner: str) -> "Principal":
         """Return the principal for work that the gateway does for an owner, such as a cron."""

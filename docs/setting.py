@@ -50,12 +50,14 @@ def _default(name: str, each: dict[str, Any]) -> str:
     if name in _SIZES and isinstance(default, int) and default >= 2**10:
         return f"{default // 2**20}MB" if default >= 2**20 else f"{default // 2**10}KB"
     if isinstance(default, float):
-        return f"{default:g}"
+        return f"{default:g}" if default % 1 else f"`{_period(default)}`"
     if isinstance(default, list) and default:
         return f"`[{', '.join(map(_period, cast('list[float]', default)))}]`"
     return f"`{default}`" if isinstance(default, str) else str(default) if isinstance(default, int) else ""
 
 
 def _period(seconds: float) -> str:
-    unit, size = next((unit, size) for unit, size in (("h", 3600), ("m", 60), ("s", 1)) if seconds % size == 0)
+    unit, size = next(
+        (unit, size) for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)) if seconds % size == 0
+    )
     return f"{seconds / size:g}{unit}"

@@ -112,9 +112,11 @@ class GatewayHub:
         self._started_at: float | None = None
         self.instance = ""
         """UUID of the database, created at its first start."""
-        self._is_stopping = False
+        self._stopping = asyncio.Event()
         self.before_recovery: Callable[[], Awaitable[None]] | None = None
         """Function that adds the agents of the administration API, before runs are continued."""
+        self.before_drain: Callable[[], Awaitable[None]] | None = None
+        """Function that ends the programs that the gateway has started, when it begins to shut down."""
 
     # Parts that servers use themselves
 
@@ -281,21 +283,32 @@ class GatewayHub:
     @property
     def is_stopping(self) -> bool:
         """True once connections are being closed."""
-        return self._is_stopping
+        return self._stopping.is_set()
+
+    @property
+    def stopping(self) -> Awaitable[object]:
+        """Awaitable that is done when connections are closed."""
+        return self._stopping.wait()
 
     async def drain(self) -> None:
         """Refuse new runs, start none of the pending ones, and wait until the running ones have ended."""
         parts = self._parts
         parts.drain.is_set = True
+        await self._end_programs()
         if parts.cluster is not None:
             parts.cluster.close()
         parts.engine.slots.close()
         await parts.crons.stop()
         await parts.engine.drain()
 
+    async def _end_programs(self) -> None:
+        end, self.before_drain = self.before_drain, None
+        if end is not None:
+            await end()
+
     def close_readers(self) -> None:
         """End every subscription to the log. Responses that wait for more of it are cut off."""
-        self._is_stopping = True
+        self._stopping.set()
         self.journal.channels.close_all()
         self.changes.close()
         self.reads.close()
@@ -314,11 +327,13 @@ class GatewayHub:
             return max(0.1, part * (deadline - loop.time()))
 
         self.close_readers()
+        await self._end_programs()
         if parts.cluster is not None:
             parts.cluster.close()
         background = (
             parts.auditor,
             parts.administration,
+            parts.grants,
             parts.switches,
             parts.crons,
             parts.expiry,

@@ -41,6 +41,7 @@ from babelgate.canonical.event import (
     LossNoted,
     Native,
     PartAdded,
+    RunCreated,
     RunEnded,
     RunStarted,
     TaskChanged,
@@ -88,7 +89,10 @@ def is_named(header: str | None) -> bool:
 def encode_record(record: Record) -> JsonObject:
     """Return a record as JSON, without the bytes of files, which are fetched separately."""
     ids: JsonObject = {"seq": record.seq, "at": record.at, "task_id": record.task_id, "run_id": record.run_id}
-    return {**ids, "attempt": record.attempt, "event": msgspec.json.decode(encode_event(record.event))}
+    event = record.event
+    if isinstance(event, RunCreated) and event.key_id:  # others may read a shared thread
+        event = event.replace(key_id="")
+    return {**ids, "attempt": record.attempt, "event": msgspec.json.decode(encode_event(event))}
 
 
 def envelope(after: int, records: Iterable[Record] = ()) -> JsonObject:
@@ -335,6 +339,7 @@ def schema() -> JsonObject:
     """Return the JSON Schema of an envelope."""
     (record,), parts = msgspec.json.schema_components([Record], ref_template="#/$defs/{name}")
     parts["FilePart"]["properties"].pop("inline", None)  # an envelope never contains the bytes
+    parts["RunCreated"]["properties"].pop("key_id", None)  # nor the id of a key
     parts["Request"] = _request_schema()
     number: JsonObject = {"type": "integer", "minimum": 0}
     return {

@@ -5,9 +5,11 @@ Only the guard passes calls from one to the other, so no adapter can skip the ch
 describes what rules for some agents mean for each kind of call.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
+
+import msgspec
 
 from babelgate.canonical.agent import AgentInfo, Introspectable
 from babelgate.canonical.assistant import Assistant, AssistantChange, AssistantQuery
@@ -261,6 +263,11 @@ class GuardedHub:
         """True once connections are being closed."""
         return self._hub.is_stopping
 
+    @property
+    def stopping(self) -> Awaitable[object]:
+        """Awaitable that is done when connections are closed."""
+        return self._hub.stopping
+
     # Agents
 
     def agents(self, principal: Principal) -> Sequence[AgentInfo]:
@@ -357,7 +364,7 @@ class GuardedHub:
         owner = await self._owner_of_context(principal, submission)
         if self._reads_gate.has_rules_by_agent(principal, "thread"):
             await self._check_context(principal, owner, submission, agent)
-        return await self._hub.submit(owner, submission)
+        return await self._hub.submit(owner, msgspec.structs.replace(submission, key_id=principal.key_id))
 
     async def _owner_of_context(self, principal: Principal, submission: Submission) -> str:
         """Return the owner of the thread that a submission continues. Raises forbidden."""
@@ -402,7 +409,7 @@ class GuardedHub:
     async def answer(self, principal: Principal, answers: Answers) -> Receipt:
         methods = ("answer",) if answers.webhook is None else ("answer", "set_webhook")
         owner = await self._gate.check_task(principal, answers.task_id, *methods)
-        return await self._hub.answer(owner, answers)
+        return await self._hub.answer(owner, msgspec.structs.replace(answers, key_id=principal.key_id))
 
     async def check_answers(self, principal: Principal, answers: Answers) -> None:
         owner = await self._gate.check_task(principal, answers.task_id, "check_answers")

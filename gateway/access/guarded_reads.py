@@ -111,13 +111,21 @@ class GuardedReads:
         descending: bool = True,
     ) -> Listed[ThreadView]:
         where = self._limit_threads(principal, "threads", where)
+        shared = await self._find_shared_threads(principal, where)
         return await self._hub.reads.threads(
-            principal.owner, where, limit=limit, offset=offset, order=order, descending=descending
+            principal.owner, where, limit=limit, offset=offset, order=order, descending=descending, shared=shared
         )
 
     async def count_threads(self, principal: Principal, where: ThreadFilter) -> int:
         where = self._limit_threads(principal, "count_threads", where)
-        return await self._hub.reads.count_threads(principal.owner, where)
+        shared = await self._find_shared_threads(principal, where)
+        return await self._hub.reads.count_threads(principal.owner, where, shared)
+
+    async def _find_shared_threads(self, principal: Principal, where: ThreadFilter) -> Set[int]:
+        """Return the keys of the shared threads that a filter names by their ids."""
+        if not where.ids or not self._gate.can_be_shared(principal):
+            return frozenset()
+        return await self._hub.grants.find_threads(principal.owner, grantees_of(principal), where.ids)
 
     def _limit_threads(self, principal: Principal, method: str, where: ThreadFilter) -> ThreadFilter:
         """Return a filter for the threads that the caller may read. Raises forbidden."""
@@ -127,6 +135,7 @@ class GuardedReads:
         return where if agents is None else replace(where, agents=agents)
 
     async def thread_of(self, principal: Principal, protocol: str, agent: str, alias: str) -> str | None:
+        # An alias is a name that its owner chose. If a grant covered aliases, it could capture the grantee's own names.
         self._gate.check(principal, "thread_of", agent)
         return await self._hub.reads.thread_of(principal.owner, protocol, agent, alias)
 

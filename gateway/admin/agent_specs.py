@@ -5,7 +5,6 @@ A caller of the API must not gain more than the operator has allowed. So such an
 """
 
 import asyncio
-import ipaddress
 import os
 import re
 import socket
@@ -18,8 +17,8 @@ from pydantic import SecretStr, ValidationError
 from babelgate.canonical import FaultCode, FaultError
 from babelgate.canonical.agent import AGENT_NAME
 from babelgate.canonical.value import JsonObject
+from babelgate.gateway.agents.networks import Networks, check_address
 from babelgate.gateway.settings.administration import AdminSettings
-from babelgate.gateway.settings.fields import IPNetwork
 from babelgate.gateway.settings.model import AgentSettings
 
 _REFERENCE: Final = re.compile(r"(?:[A-Za-z]+ )?\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -61,7 +60,7 @@ def resolve_spec(spec: JsonObject, admin: AdminSettings) -> AgentSettings:
         for name, value in cast("JsonObject", headers).items()
     }
     try:
-        return AgentSettings.model_validate({**spec, "headers": resolved})
+        return AgentSettings.model_validate({**spec, "headers": resolved}).restrict(admin.agent_networks)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(step) for step in first["loc"])
@@ -84,7 +83,7 @@ def _resolve(name: str, value: object, secrets: Sequence[str]) -> str:
     return cast("str", value).replace(f"${{{match[1]}}}", os.environ[match[1]])
 
 
-async def _check_host(url: str, networks: Sequence[IPNetwork]) -> None:
+async def _check_host(url: str, networks: Networks) -> None:
     """Raise invalid unless all addresses of the host are in the networks. Raises invalid."""
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -94,12 +93,10 @@ async def _check_host(url: str, networks: Sequence[IPNetwork]) -> None:
     except (OSError, TimeoutError, UnicodeError):
         raise FaultError(FaultCode.INVALID, f"url: the host {host[:100]!r} cannot be resolved") from None
     for address in {cast("Any", entry[4])[0] for entry in found}:
-        if not any(ipaddress.ip_address(address) in network for network in networks):
-            allowed = ", ".join(map(str, networks)) or "none"
-            raise FaultError(
-                FaultCode.INVALID,
-                f"url: the address {address} is not in admin.agent_networks, which allows: {allowed}",
-            )
+        try:
+            check_address(address, networks)
+        except PermissionError as error:
+            raise FaultError(FaultCode.INVALID, f"url: {error.strerror}") from None
 
 
 def merge_agents(

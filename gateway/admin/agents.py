@@ -188,7 +188,10 @@ async def _probe_all(settings: AgentSettings) -> list[dict[str, Any]]:
         for url in settings.servers:
             began = time.perf_counter()
             try:
-                detail, is_ok = (await detector.detect(url, headers, settings.protocol)).summary, True
+                detail, is_ok = (
+                    (await detector.detect(url, headers, settings.protocol, settings.networks)).summary,
+                    True,
+                )
             except Undetected as error:
                 detail, is_ok = str(error), False
             milliseconds = round((time.perf_counter() - began) * 1000, 1)

@@ -1,4 +1,4 @@
-"""Use of the gateway over the administration API: runs and tokens by owner, agent and day."""
+"""Use of the gateway over the administration API: runs and tokens by owner, agent, day and key."""
 
 from collections import Counter
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ _DEFAULT: Final = 30 * 86_400_000_000
 """Period of a request without `since`, in microseconds."""
 _LONGEST: Final = 92 * 86_400_000_000
 """Longest period of one request, in microseconds. Chosen: three months."""
-_GROUPS: Final = ("owner", "agent", "day")
+_GROUPS: Final = ("owner", "agent", "day", "key")
 _COUNTS: Final = ("runs", "input_tokens", "output_tokens")
 
 
@@ -48,7 +48,7 @@ class UsageHandlers(Handlers):
             page, after = await self._hub.journal.query(read_used_runs, after, since, until)
             for owner, run in page:
                 day = datetime.fromtimestamp(run.created_at / 1e6, UTC).date().isoformat()
-                values = {"owner": owner, "agent": run.agent, "day": day}
+                values = {"owner": owner, "agent": run.agent, "day": day, "key": run.key_id}
                 group = counts.setdefault(tuple(values[name] for name in by), Counter())
                 group["runs"] += 1
                 for kind, count in count_tokens(run.usage).items():

@@ -15,9 +15,11 @@ import httpx
 
 from babelgate.adapters import UPSTREAMS
 from babelgate.adapters.kit.client.answers import LISTING_LIMIT, read_answer
+from babelgate.adapters.kit.client.calls import Hook
 from babelgate.adapters.kit.client.status import UNAVAILABLE
 from babelgate.adapters.kit.upstream import Upstream
 from babelgate.canonical import AgentInfo, Fault, FaultError
+from babelgate.gateway.agents.networks import Networks, open_client
 
 _REQUEST_TIMEOUT: Final = httpx.Timeout(5.0)
 """Timeout of each phase of a request, in seconds."""
@@ -71,9 +73,9 @@ class Detector:
         """Create a detector. `bound` is the time limit of all requests of one protocol, in seconds."""
         self._upstreams = upstreams
         self._bound = bound
-        self._client: httpx.AsyncClient | None = None
+        self._clients: dict[Networks | None, httpx.AsyncClient] = {}
         self._instances: dict[str, str] = {}
-        self._detections: dict[tuple[str, str, str | None], asyncio.Future[Detected]] = {}
+        self._detections: dict[tuple[str, str, str | None, Networks | None], asyncio.Future[Detected]] = {}
 
     async def __aenter__(self) -> "Detector":
         return self
@@ -82,39 +84,42 @@ class Detector:
         await self.aclose()
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        await asyncio.gather(*(client.aclose() for client in self._clients.values()))
 
-    @property
-    def _http(self) -> httpx.AsyncClient:
-        """HTTP client, created on first use: loading its certificates takes longer than the rest of a startup."""
-        if self._client is None:
-            self._client = httpx.AsyncClient(
-                event_hooks={"response": [self._record_instance]}, timeout=_REQUEST_TIMEOUT
-            )
-        return self._client
+    def _http(self, networks: Networks | None) -> httpx.AsyncClient:
+        """Return the HTTP client for the servers in some networks, or anywhere. It is created on first use: loading its
+        certificates takes longer than the rest of a startup."""
+        if networks not in self._clients:
+            hooks: dict[str, list[Hook]] = {"response": [self._record_instance]}
+            self._clients[networks] = open_client(networks, _REQUEST_TIMEOUT, hooks)
+        return self._clients[networks]
 
     async def _record_instance(self, response: httpx.Response) -> None:
         match = _INSTANCE.search(response.headers.get("babelgate", ""))
         if match is not None:
             self._instances[_origin(str(response.request.url))] = match[1].lower()
 
-    async def detect(self, url: str, headers: Mapping[str, str], protocol: str | None = None) -> Detected:
-        """Detect the protocol and the agents of a server. `protocol` restricts the detection to one protocol.
+    async def detect(
+        self, url: str, headers: Mapping[str, str], protocol: str | None = None, networks: Networks | None = None
+    ) -> Detected:
+        """Detect the protocol and the agents of a server. `protocol` restricts the detection to one protocol, and
+        `networks` the addresses to which it connects.
 
         Raises Undetected.
         """
-        key = (url, repr(sorted(headers.items())), protocol)
+        key = (url, repr(sorted(headers.items())), protocol, networks)
         if key not in self._detections:
-            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol))
+            self._detections[key] = asyncio.ensure_future(self._detect(url, headers, protocol, self._http(networks)))
         return await self._detections[key]
 
-    async def _detect(self, url: str, headers: Mapping[str, str], protocol: str | None) -> Detected:
+    async def _detect(
+        self, url: str, headers: Mapping[str, str], protocol: str | None, http: httpx.AsyncClient
+    ) -> Detected:
         candidates = [each for each in self._upstreams if protocol in (None, each.protocol)]
-        answers = await asyncio.gather(*(self._ask(candidate, url, headers) for candidate in candidates))
+        answers = await asyncio.gather(*(self._ask(candidate, url, headers, http) for candidate in candidates))
         instance = self._instances.get(_origin(url))
         if instance is not None and protocol is None:
-            gateway = await self._detect_gateway(url, headers, instance)
+            gateway = await self._detect_gateway(url, headers, instance, http)
             if gateway is not None:
                 return gateway
         pairs = list(zip(candidates, answers, strict=True))
@@ -132,11 +137,13 @@ class Detector:
         because = f"{upstream.title} at {url}: {names}{also}"
         return Detected(upstream, [(info, url) for info in infos], because, instance)
 
-    async def _ask(self, upstream: Upstream, url: str, headers: Mapping[str, str]) -> "Sequence[AgentInfo] | _Refusal":
+    async def _ask(
+        self, upstream: Upstream, url: str, headers: Mapping[str, str], http: httpx.AsyncClient
+    ) -> "Sequence[AgentInfo] | _Refusal":
         """Return the agents that a server lists in one protocol, or the reason why it lists none."""
         try:
             async with asyncio.timeout(self._bound):
-                infos = await upstream.discover(url, self._http, headers)
+                infos = await upstream.discover(url, http, headers)
         except FaultError as error:
             return _Refusal(error.fault.message, answers=_answers(error.fault))
         except TimeoutError:
@@ -145,14 +152,16 @@ class Detector:
             return _Refusal("its host is not a valid name")
         return infos or _Refusal("it has no agents", answers=True)
 
-    async def _detect_gateway(self, url: str, headers: Mapping[str, str], instance: str) -> Detected | None:
+    async def _detect_gateway(
+        self, url: str, headers: Mapping[str, str], instance: str, http: httpx.AsyncClient
+    ) -> Detected | None:
         """Return the agents of another Babelgate, or None if the URL is not its root.
 
         Its table of URLs lists the agents. Each of them has its own URL in A2A, the best protocol with such URLs.
         """
         best = next((each for each in self._upstreams if "{agent}" in (each.own_path or "")), None)
         try:
-            async with self._http.stream("GET", url, headers={**headers, "Accept-Encoding": "identity"}) as response:
+            async with http.stream("GET", url, headers={**headers, "Accept-Encoding": "identity"}) as response:
                 index: Any = await read_answer(response, LISTING_LIMIT)
             names = [str(name) for name in index["agents"]] if "babelgate" in index else []
         except (httpx.HTTPError, FaultError, KeyError, TypeError):
@@ -160,7 +169,7 @@ class Detector:
         if best is None or best.own_path is None or not names:
             return None
         urls = [url.rstrip("/") + best.own_path.format(agent=name) for name in names]
-        answers = await asyncio.gather(*(self._ask(best, each, headers) for each in urls))
+        answers = await asyncio.gather(*(self._ask(best, each, headers, http) for each in urls))
         agents = [(answer[0], at) for answer, at in zip(answers, urls, strict=True) if not isinstance(answer, _Refusal)]
         if not agents:
             return None

@@ -120,6 +120,13 @@ class FailoverServer:
     client: Client
     breaker: Breaker = field(default_factory=Breaker)
     protocol: str = ""
+    http: httpx.AsyncClient | None = None
+    """HTTP client of the protocol's client, if that has no connections itself."""
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+        if self.http is not None:
+            await self.http.aclose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +163,7 @@ class ServerPool:
         return [ServerState(each.url, each.breaker.state, each.breaker.wait) for each in self._servers]
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(server.client.aclose() for server in self._servers))
+        await asyncio.gather(*(server.aclose() for server in self._servers))
 
     def run(self, call: Invocation) -> AsyncIterator[Event]:
         attempts = [(server, pause, server.client.run) for server, pause in self._list_attempts(call)]

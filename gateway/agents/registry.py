@@ -32,6 +32,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.agents.detection import Detected, Detector, Undetected
 from babelgate.gateway.agents.failover import FailoverServer, ServerPool, server_pool
 from babelgate.gateway.agents.langgraph.signature import can_make_graphs
+from babelgate.gateway.agents.networks import Networks, open_client
 from babelgate.gateway.agents.python.agent import wrap
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.registered_agent import Describe, Detect, RegisteredAgent
@@ -49,7 +50,7 @@ _DESCRIPTION_DELAYS: Final = (0.0, 5.0, 30.0, 120.0, 600.0)
 """Pause before each attempt to fetch the schemas of a working agent, in seconds. Chosen."""
 _MAX_DESCRIBED: Final = 50
 """Maximum number of agents of one server whose schemas are fetched. Chosen."""
-_CONNECTION: Final = ("python", "graph", "url", "urls", "protocol", "options", "agent", "headers", "replay")
+_CONNECTION: Final = ("python", "graph", "url", "urls", "protocol", "options", "agent", "headers", "replay", "networks")
 """Settings whose change needs a new client of an agent. Others are applied to the client that it has."""
 _DESCRIPTION_TIMEOUT: Final = 60.0
 """Time limit of one attempt to fetch schemas, in seconds. Chosen."""
@@ -612,17 +613,19 @@ async def _upstream(name: str, settings: AgentSettings, detector: Detector) -> R
         server_pool(servers),
         instance=detected.instance,
         detection=detected.summary,
-        describe=_describe_later(detected, first, info, headers),
+        describe=_describe_later(detected, first, info, headers, settings.networks),
     )
 
 
-def _describe_later(detected: Detected, url: str, info: AgentInfo, headers: Mapping[str, str]) -> Describe | None:
+def _describe_later(
+    detected: Detected, url: str, info: AgentInfo, headers: Mapping[str, str], networks: Networks | None = None
+) -> Describe | None:
     fetch = detected.upstream.describe
     if fetch is None:
         return None
 
     async def describe() -> Mapping[str, JsonObject]:
-        async with httpx.AsyncClient(timeout=_DESCRIPTION_TIMEOUT) as http:
+        async with open_client(networks, timeout=_DESCRIPTION_TIMEOUT) as http:
             return await fetch(url, http, headers, info)
 
     return describe
@@ -636,7 +639,7 @@ async def _detect_named(
     Raises _Broken.
     """
     try:
-        return await detector.detect(url, headers, settings.protocol)
+        return await detector.detect(url, headers, settings.protocol, settings.networks)
     except Undetected as error:
         upstream = next((each for each in UPSTREAMS if each.protocol == settings.protocol), None)
         if not error.answers or (info := _assume(name, settings)) is None or upstream is None:
@@ -675,8 +678,10 @@ def _server(
         if value not in allowed:
             raise _Broken(f"options.{option}: allowed are {', '.join(map(str, allowed))}")
     timeout = httpx.Timeout(connect=settings.timeout.connect, read=settings.timeout.read, write=60.0, pool=None)
-    client = upstream.client(url, upstream.name_of(info), headers=headers, timeout=timeout, **settings.options)
-    return FailoverServer(url, client, protocol=upstream.protocol)
+    http = None if settings.networks is None else open_client(settings.networks)
+    connection: dict[str, Any] = {"headers": headers, "timeout": timeout} | ({} if http is None else {"http": http})
+    client = upstream.client(url, upstream.name_of(info), **connection, **settings.options)
+    return FailoverServer(url, client, protocol=upstream.protocol, http=http)
 
 
 def _pick_agent(name: str, agent: str | None, url: str, detected: Detected) -> tuple[AgentInfo, str]:

@@ -45,7 +45,7 @@ ADD: Final = _join(
 )
 VALIDATE: Final = _join(
     "babelgate validate",
-    "babelgate validate agents.yaml",
+    "babelgate validate --config agents.yaml",
     "babelgate validate --schema > babelgate.schema.json",
 )
 

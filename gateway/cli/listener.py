@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from babelgate.gateway.cli.errors import USAGE, CliError
-from babelgate.gateway.settings.model import Settings
+from babelgate.gateway.settings.fields import split_listen
 
 
 def _resolve(host: str, port: int) -> tuple[socket.AddressFamily, tuple[str, int]]:
@@ -55,32 +55,23 @@ def claim(host: str, port: int) -> socket.socket:
     return listener
 
 
-def bind_metrics(settings: Settings) -> socket.socket:
-    """Return a socket that is bound to the port of the metrics. Raises CliError."""
-    return _name_setting(bind, settings, shared=settings.workers > 1)
+def bind_setting(name: str, value: str, *, shared: bool = False) -> socket.socket:
+    """Return a socket that is bound to the address in a setting, such as `admin.listen`. Raises CliError."""
+    return _name_setting(bind, name, value, shared=shared)
 
 
-def claim_metrics(settings: Settings) -> socket.socket:
-    """Reserve the port of the metrics, like `claim`. Raises CliError."""
-    return _name_setting(claim, settings)
+def claim_setting(name: str, value: str) -> socket.socket:
+    """Reserve the port in a setting, like `claim`. Raises CliError."""
+    return _name_setting(claim, name, value)
 
 
-def _name_setting(bind: Callable[..., socket.socket], settings: Settings, **options: bool) -> socket.socket:
-    """Bind the port of the metrics. The error names its setting instead of the options of the gateway's own port."""
-    metrics = settings.telemetry.metrics
+def _name_setting(bind: Callable[..., socket.socket], name: str, value: str, **options: bool) -> socket.socket:
+    """Bind the address in a setting. The error names it instead of the options of the gateway's own port."""
     try:
-        return bind(metrics.host, metrics.port, **options)
+        return bind(*split_listen(value), **options)
     except CliError as error:
         reason = getattr(error.__context__, "strerror", None) or "there is no such address on this machine"
-        words = f"telemetry.metrics.listen: cannot listen on {metrics.listen}: {reason}"
-        raise CliError(words, code=error.code) from None
-
-
-def with_metrics_port(settings: Settings, port: int) -> Settings:
-    """Return settings with the port of the metrics. Workers share one that the system has selected."""
-    host = (settings.telemetry.metrics.listen or "").rpartition(":")[0]
-    metrics = settings.telemetry.metrics.model_copy(update={"listen": f"{host}:{port}"})
-    return settings.model_copy(update={"telemetry": settings.telemetry.model_copy(update={"metrics": metrics})})
+        raise CliError(f"{name}: cannot listen on {value}: {reason}", code=error.code) from None
 
 
 def _share(listener: socket.socket) -> None:

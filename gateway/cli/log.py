@@ -11,7 +11,8 @@ from contextlib import nullcontext
 from typing import Any, Final, TextIO
 
 from babelgate.canonical.printable import printable
-from babelgate.gateway.telemetry.json_lines import JsonFormatter
+from babelgate.gateway.observe import REQUEST
+from babelgate.gateway.telemetry.json_lines import JsonFormatter, make_span_finder
 
 _INDENT: Final = "  "
 _CALLERS: Final = frozenset(
@@ -34,8 +35,18 @@ log = logging.getLogger("babelgate")
 class LineFormatter(logging.Formatter):
     """Formatter that puts each record on one line, and the lines of a traceback below it, indented."""
 
+    def __init__(self, form: str = _TEXT, *, is_traced: bool = False) -> None:
+        """Create the formatter for lines of a form. With `is_traced`, lines end with the id of the current trace."""
+        super().__init__(form)
+        self._find_span = make_span_finder() if is_traced else None
+
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return printable(super().formatMessage(record), _LINE_LENGTH)
+        line = printable(super().formatMessage(record), _LINE_LENGTH)
+        if self._find_span is None:
+            return line
+        span, request = self._find_span(), REQUEST.get()
+        trace_id = span[0] if span is not None else "" if request is None else request.trace_id
+        return f"{line} trace={trace_id}" if trace_id else line
 
     def formatException(self, ei: Any) -> str:
         return _below(super().formatException(ei))
@@ -106,10 +117,11 @@ def set_up_logging(
     """Log the gateway's own lines at this level, and the warnings of libraries. Without `buffered` no thread is needed.
     The last call determines the level.
 
-    With `is_json` each line is a JSON object, with the `node` if it is set, and with the current span if `is_traced`.
+    With `is_json` each line is a JSON object, with the `node` if it is set. With `is_traced` lines name the current
+    trace.
     """
     handler = BufferedHandler(sys.stderr) if buffered else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter(node, is_traced=is_traced) if is_json else LineFormatter(_TEXT))
+    handler.setFormatter(JsonFormatter(node, is_traced=is_traced) if is_json else LineFormatter(is_traced=is_traced))
     logging.basicConfig(handlers=[handler], level=logging.DEBUG if level == "debug" else logging.WARNING)
     log.setLevel(level.upper())
     logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg not in _CALLERS)

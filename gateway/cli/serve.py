@@ -28,18 +28,20 @@ from babelgate.canonical import FaultError
 from babelgate.gateway.agents.registry import Registry, connect
 from babelgate.gateway.cli.banner import banner
 from babelgate.gateway.cli.errors import USAGE, CliError
-from babelgate.gateway.cli.listener import base_url, bind, bind_metrics, listen
+from babelgate.gateway.cli.listener import base_url, bind, bind_setting, listen
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.memory import Trimmer, give_back_blocks
 from babelgate.gateway.cli.reload import ConfigSource, Reloader
 from babelgate.gateway.cli.stop import ShutdownController, hold_hang_up
 from babelgate.gateway.cli.target import read_targets
 from babelgate.gateway.cli.workers import serve_by_workers
+from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.app import create_app, node_name, open_hub
 from babelgate.gateway.http.connection import ConnectionTable, HttpConnection, protocol_options, raise_open_files
 from babelgate.gateway.http.generations import Generation, Generations, connect_patience
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
+from babelgate.gateway.settings.listens import listens_of
 from babelgate.gateway.settings.load import ConfigError, advise
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.storage.database import DatabaseError
@@ -127,8 +129,10 @@ def serve_until_stopped(
     stop = stop or ShutdownController(settings.shutdown.grace)
     with ExitStack() as sockets:
         listener = sockets.enter_context(bind(settings.host, settings.port, shared=settings.workers > 1))
-        has_metrics = settings.telemetry.metrics.listen is not None
-        metrics_listener = sockets.enter_context(bind_metrics(settings)) if has_metrics else None
+        metrics_listener, admin_listener = [
+            None if value is None else sockets.enter_context(bind_setting(name, value, shared=settings.workers > 1))
+            for name, value in listens_of(settings).items()
+        ]
         is_traced = settings.telemetry.traces is not None
         is_json = settings.log_format == "json"
         set_up_logging(settings.log_level, is_json=is_json, node=node_name(settings), is_traced=is_traced)
@@ -147,7 +151,17 @@ def serve_until_stopped(
                 observer=telemetry.observer,
                 reloading=reloading,
             )
-            runner.run(_serve(gateway, listener, ready, stop=stop, telemetry=telemetry, reloading=reloading))
+            runner.run(
+                _serve(
+                    gateway,
+                    listener,
+                    ready,
+                    stop=stop,
+                    telemetry=telemetry,
+                    reloading=reloading,
+                    admin_listener=admin_listener,
+                )
+            )
         except BaseException:
             runner.close()
             raise
@@ -220,17 +234,18 @@ async def _serve(
     stop: ShutdownController,
     telemetry: Telemetry,
     reloading: "Reloading | None",
+    admin_listener: socket.socket | None,
 ) -> None:
     with ExitStack() as handlers:  # until the very end, because a second signal speeds that up, too
         async with opening as gateway:
             handlers.enter_context(stop.capture_signals())
             _calm_collector()
             give_back_blocks()
-            server = server_of(gateway, listener, lambda: ready(gateway), stop)
+            server = server_of(gateway, listener, lambda: ready(gateway), stop, admin_listener)
             async with telemetry.running(gateway.hub, server.connections), AsyncExitStack() as reloads:
                 if reloading is not None:
                     await reloads.enter_async_context(reloading.running(gateway.generations, stop))
-                await server.serve(sockets=[listener])
+                await server.serve(sockets=[listener, *(() if admin_listener is None else (admin_listener,))])
 
 
 @asynccontextmanager
@@ -301,11 +316,19 @@ def _apply_log_level(generation: Generation) -> None:
 
 
 def server_of(
-    gateway: Gateway, listener: socket.socket, ready: Callable[[], None], stop: ShutdownController | None = None
+    gateway: Gateway,
+    listener: socket.socket,
+    ready: Callable[[], None],
+    stop: ShutdownController | None = None,
+    admin_listener: socket.socket | None = None,
 ) -> "GatewayServer":
     """Return the gateway as a server, and start listening. Raises CliError."""
-    app = create_app(gateway.generations, gateway.hub)
+    admin_address = None if admin_listener is None else AdminAddress(*admin_listener.getsockname()[:2])
+    app = create_app(gateway.generations, gateway.hub, admin_address=admin_address)
     listen(listener)
+    if admin_listener is not None:
+        listen(admin_listener)
+        log.info("administration API served url=%s/admin", base_url(admin_listener))
     return GatewayServer(
         app,
         gateway.generations,

@@ -25,6 +25,7 @@ from babelgate.canonical.value import JsonObject
 from babelgate.gateway.cli.database import connect_to_any, reason_of
 from babelgate.gateway.cli.errors import CliError
 from babelgate.gateway.cli.listener import is_loopback
+from babelgate.gateway.settings.fields import split_listen
 from babelgate.gateway.settings.load import ConfigError, load
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.settings.redaction import Scrubber, redact
@@ -67,6 +68,7 @@ def write_bundle(out: Path, config: Path | None, database: str | None, options: 
         settings, problems = load(config, flags), ()
     except ConfigError as error:
         settings, problems = None, error.problems
+        click.echo(f"babelgate: warning: {_NOT_READ}: {'; '.join(problems)}", err=True)
     scrubber = Scrubber.of(settings, config, options.key or "")
     texts, missing = _collect(_parts(settings, problems, options), scrubber)
     manifest = {"created": datetime.now(UTC).isoformat(timespec="seconds"), "missing": missing}
@@ -105,7 +107,7 @@ def _parts(settings: Settings | None, problems: Sequence[str], options: BundleOp
     def needing(collect: Callable[[Settings], str]) -> Part:
         def part() -> str:
             if settings is None:
-                raise MissingPart(_NOT_READ)
+                raise MissingPart(f"{_NOT_READ}: {'; '.join(problems)}")
             return collect(settings)
 
         return part
@@ -164,7 +166,8 @@ def _get_from_metrics(settings: Settings, path: str) -> str:
     metrics = settings.telemetry.metrics
     if metrics.listen is None:
         raise MissingPart(_NO_METRICS)
-    return _get(f"http://{_reachable(metrics.host)}:{metrics.port}{path}", {})
+    host, port = split_listen(metrics.listen)
+    return _get(f"http://{_reachable(host)}:{port}{path}", {})
 
 
 def _reachable(host: str) -> str:

@@ -4,14 +4,20 @@ import json
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from babelgate.gateway.cli.errors import USAGE, CliError
-from babelgate.gateway.settings.load import ConfigError, advise, check_files, load
+from babelgate.gateway.settings.load import FILE, ConfigError, advise, check_files, load
 from babelgate.gateway.settings.model import schema
 
 
-def validate(file: Path) -> None:
-    """Print a line for every doubtful setting. Raises CliError with a line for every mistake."""
+def validate_file(argument: Path | None, config: Path | None) -> None:
+    """Print a line for every doubtful setting. The file is the argument, or else that of the option `--config` or its
+    variable. Raises CliError with a line for every mistake."""
+    source = click.get_current_context().get_parameter_source("config")
+    if argument is not None and source is ParameterSource.COMMANDLINE:
+        raise CliError("the file is given twice: give FILE or --config", code=USAGE)
+    file = argument or config or FILE
     try:
         settings = load(file)
         check_files(file)

@@ -25,9 +25,10 @@ import click
 
 from babelgate.canonical.printable import one_line
 from babelgate.gateway.cli.errors import FAILED, USAGE, CliError
-from babelgate.gateway.cli.listener import claim, claim_metrics, with_metrics_port
+from babelgate.gateway.cli.listener import claim, claim_setting
 from babelgate.gateway.cli.log import set_up_logging
 from babelgate.gateway.cli.stop import release_hang_up
+from babelgate.gateway.settings.listens import listens_of, with_port
 from babelgate.gateway.settings.model import Settings
 from babelgate.gateway.telemetry.folder import private_folder
 
@@ -63,11 +64,12 @@ def serve_by_workers(settings: Settings, work: Work) -> None:
         place = stack.enter_context(claim(settings.host, settings.port))
         settings = settings.model_copy(update={"port": place.getsockname()[1]})
         places, bury = [place], None
+        for name, value in listens_of(settings).items():
+            if value is not None:
+                places.append(stack.enter_context(claim_setting(name, value)))
+                settings = with_port(settings, name, places[-1].getsockname()[1])
         if settings.telemetry.metrics.listen is not None:
-            metrics_place = stack.enter_context(claim_metrics(settings))
-            settings = with_metrics_port(settings, metrics_place.getsockname()[1])
             stack.enter_context(private_folder())
-            places.append(metrics_place)
             bury = import_module("babelgate.gateway.telemetry.metrics").bury
         _Supervisor(settings, work, places, bury).run()
 

@@ -27,6 +27,7 @@ from babelgate.gateway.console.gate import GATE as CONSOLE_GATE
 from babelgate.gateway.console.gate import ConsoleGate
 from babelgate.gateway.console.routes import console_routes
 from babelgate.gateway.http import grants
+from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.direct import DirectApp
 from babelgate.gateway.http.generations import Generations
 from babelgate.gateway.http.middleware import GatewayMiddleware
@@ -124,9 +125,14 @@ def register(handlers: Sequence[Any]) -> Litestar:
 
 
 def create_app(
-    generations: Generations, hub: GatewayHub, register: Callable[[Sequence[Any]], Litestar] = register
+    generations: Generations,
+    hub: GatewayHub,
+    register: Callable[[Sequence[Any]], Litestar] = register,
+    *,
+    admin_address: AdminAddress | None = None,
 ) -> GatewayMiddleware:
-    """Return the gateway as an ASGI application. The caller starts and stops the hub.
+    """Return the gateway as an ASGI application. The caller starts and stops the hub. `admin_address` is the separate
+    address of the administration API, if it has one.
 
     Most of the time is spent in `register`, so tests that create many applications can replace it.
     """
@@ -160,6 +166,7 @@ def create_app(
         },
         has_context=generations.current.settings.log_format == "json",
         observer=generations.observer,
+        admin_address=admin_address,
     )
 
 

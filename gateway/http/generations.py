@@ -23,11 +23,13 @@ from babelgate.gateway.generation import HubGeneration, HubSettings
 from babelgate.gateway.http.connection import ConnectionTable
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
+from babelgate.gateway.http.temporary_keys import TemporaryKeys
 from babelgate.gateway.http.verifier import Verifier
 from babelgate.gateway.hub import GatewayHub
 from babelgate.gateway.observe import NO_OBSERVER, GatewayObserver
 from babelgate.gateway.outbound import Fetcher
 from babelgate.gateway.port import GatewayPort
+from babelgate.gateway.settings.administration import AdminSettings
 from babelgate.gateway.settings.changes import compute_digest, find_changes, is_fixed, without_restart
 from babelgate.gateway.settings.load import ConfigError
 from babelgate.gateway.settings.model import AgentSettings, Settings
@@ -130,7 +132,9 @@ class Generations:
         """Open connections of callers; None if another program accepts them."""
         self.streams = OpenStreams()
         """Open streams of callers. A reload ends those whose credential is no longer accepted."""
-        self.key_ring = KeyRing(lambda changed: self.streams.check(lambda caller: changed.get(caller, caller)))
+        self.temporary_keys = TemporaryKeys()
+        """Keys of programs that the gateway has started. A reload revokes those whose caller is no longer accepted."""
+        self.key_ring = KeyRing(lambda changed: self._check_callers(lambda caller: changed.get(caller, caller)))
         """Keys of the administration API, which all generations share."""
         self.policy: Policy = CurrentPolicy(self)
         """Policy that asks the one of the current generation."""
@@ -184,6 +188,8 @@ class Generations:
             added_agents=lambda: frozenset(self._added) - frozenset(self._configured.agents),
             count_streams=lambda: len(self.streams),
             count_connections=lambda: None if self.connections is None else self.connections.use,
+            issue_key=self.temporary_keys.issue,
+            revoke_key=self.temporary_keys.revoke,
         )
 
     async def _reload_for_admin(self) -> Mapping[str, Sequence[str]]:
@@ -191,27 +197,30 @@ class Generations:
 
     def _follow_agents(self, administration: Administration) -> None:
         """Apply changes of agents by other nodes."""
-        if self._hub is not None and self._hub.instance and self._resolve(administration) != self._added:
+        if (
+            self._hub is not None
+            and self._hub.instance
+            and self._resolve(administration, self._configured.admin) != self._added
+        ):
             self._refreshes.spawn(self.refresh_agents(), "change of agents")
 
     async def refresh_agents(self) -> None:
         """Apply the agents of the administration API, if they have changed."""
         assert self._hub is not None
         async with self._reloading:
-            added = self._resolve(self._hub.administration.current)
+            added = self._resolve(self._hub.administration.current, self._configured.admin)
             if added != self._added:
-                self._added = added
                 self._report(await self._apply(self._configured))
 
-    def _resolve(self, administration: Administration) -> dict[str, AgentSettings]:
+    def _resolve(self, administration: Administration, admin: AdminSettings) -> dict[str, AgentSettings]:
         """Return the agents of the administration API. Those that are not valid here are left out."""
         agents: dict[str, AgentSettings] = {}
         for each in administration.agents:
             try:
-                agents[each.name] = resolve_spec(each.spec, self._configured.admin)
+                agents[each.name] = resolve_spec(each.spec, admin)
             except FaultError as error:
                 log.error("agent of the administration API not used agent=%s error=%s", each.name, error)
-        return agents if self._configured.admin.agents else {}
+        return agents if admin.agents else {}
 
     def on_change(self, listener: Callable[[Generation], object]) -> None:
         """Call a function with each new generation, directly after it has become the current one."""
@@ -251,8 +260,9 @@ class Generations:
 
     async def _apply(self, settings: Settings) -> ReloadReport:
         configured = settings
-        if self._added:
-            settings = settings.model_copy(update={"agents": merge_agents(settings.agents, self._added)})
+        added = self._added if self._hub is None else self._resolve(self._hub.administration.current, settings.admin)
+        if added:
+            settings = settings.model_copy(update={"agents": merge_agents(settings.agents, added)})
         before, changes = self.current, [*find_changes(self._loaded, settings)]
         earlier = before.hub.registry
         registry = await connect(settings, patience=connect_patience(len(settings.agents)), previous=earlier)
@@ -265,6 +275,7 @@ class Generations:
         if self._hub is not None:
             self._hub.attach(registry)
         self.current = after  # no await follows: no request is handled in the middle of a reload
+        self._added = added
         self._configured, self._loaded = configured, without_restart(self._loaded, settings)
         self.reloaded_at = time.time()
         if self._hub is not None:
@@ -272,7 +283,7 @@ class Generations:
             self._show_config(self._hub)
         for listener in self._listeners:
             listener(after)
-        self.streams.check(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
+        self._check_callers(lambda principal: after.front.verifier.find_current(principal, before.front.verifier))
         registry.detect_broken()
         self._retire(before, after)
         return ReloadReport(
@@ -281,13 +292,21 @@ class Generations:
             broken=_list_newly_broken(earlier, registry),
         )
 
+    def _check_callers(self, find: Callable[[Principal], Principal | None]) -> None:
+        """End what callers have whose credential is no longer accepted. `find` returns the principal that a caller has
+        now, or None."""
+        self.streams.check(find)
+        self.temporary_keys.check(find)
+
     def _make(self, settings: Settings, registry: Registry, before: Generation | None) -> Generation:
         if before is not None and before.settings.network == settings.network:
             fetcher = before.hub.delivery.fetcher
         else:
             fetcher = Fetcher(settings.network.allow)
         previous = None if before is None else before.front.verifier
-        verifier = Verifier(settings, self.key_ring, previous=previous, observer=self.observer)
+        verifier = Verifier(
+            settings, self.key_ring, previous=previous, observer=self.observer, temporary_keys=self.temporary_keys
+        )
         secret = settings.webhook_secret
         hub = HubGeneration.of(
             registry,

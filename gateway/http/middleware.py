@@ -21,6 +21,7 @@ from babelgate.adapters.kit.server.caller import Caller
 from babelgate.canonical import Fault, FaultCode, FaultError, Principal
 from babelgate.gateway.console.pages import is_static
 from babelgate.gateway.exchange import enter_exchange
+from babelgate.gateway.http.admin_address import AdminAddress
 from babelgate.gateway.http.expiry import OpenStreams
 from babelgate.gateway.http.front import Front
 from babelgate.gateway.http.response import Handshake, RequestReports, ResponseWrapper, Scope
@@ -65,10 +66,12 @@ class GatewayMiddleware:
         auditor: Auditor = NO_AUDITOR,
         state: Mapping[str, Any] = MappingProxyType({}),
         observer: GatewayObserver = NO_OBSERVER,
+        admin_address: AdminAddress | None = None,
     ) -> None:
         """Wrap an application. `front` returns the settings of the current generation. `streams` collects the open
         streams. `has_context` is true if log lines name the request during which they were written. `auditor` receives
-        failed logins. `state` is added to the state of each request."""
+        failed logins. `state` is added to the state of each request. `admin_address` is the separate address of the
+        administration API, if it has one."""
         self.app = app
         """The ASGI application that the middleware wraps."""
         self._front = front
@@ -77,6 +80,7 @@ class GatewayMiddleware:
         path."""
         self._auditor = auditor
         self._state = state
+        self._admin_address = admin_address
         self._encode = encode
         self._banner = lambda: f"{version}; instance={instance()}".encode()
         self._streams = OpenStreams() if streams is None else streams
@@ -120,6 +124,8 @@ class GatewayMiddleware:
                 inner["raw_path"] = path.encode()
                 base_url = f"{base_url}/agent/{agent}"
             inner["state"]["base_url"] = base_url
+            if self._admin_address is not None:  # before the credential, so that keys cannot be tried on the other port
+                self._admin_address.check(scope, inner["path"])
             _check_type(scope)
             front.check_host(scope, headers)
             if answer.method == "OPTIONS" and b"access-control-request-method" in headers:

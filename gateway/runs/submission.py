@@ -143,12 +143,10 @@ def submit(
         )
     else:
         task_id = follow.task_id
+    start_after = None if ask.start_in is None else tx.now() + ask.start_in
+    cause = "input" if follow is None else "follow_up"
     created = RunCreated.of(
-        run_input,
-        run_id=run_id,
-        cause="input" if follow is None else "follow_up",
-        strategy=ask.strategy,
-        start_after=None if ask.start_in is None else tx.now() + ask.start_in,
+        run_input, run_id=run_id, cause=cause, strategy=ask.strategy, start_after=start_after, key_id=ask.key_id
     )
     record = tx.append(state, created, task_id=task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
@@ -350,7 +348,8 @@ def answer(tx: Transaction, owner: str, answers: Answers, ids: Ids, limits: Limi
     run_id = next_run_id(questions[0].run_id)
     while tx.find_run(owner, run_id) is not None:  # an earlier answer to another question of the same pause
         run_id = next_run_id(run_id)
-    created = RunCreated.of(_with_uploads(state, answers.input, ids), run_id=run_id, cause="answer")
+    run_input = _with_uploads(state, answers.input, ids)
+    created = RunCreated.of(run_input, run_id=run_id, cause="answer", key_id=answers.key_id)
     record = tx.append(state, created, task_id=task.task_id, run_id=run_id)
     use_blobs(tx, state, created.messages)
     if answers.webhook is not None:

@@ -4,11 +4,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from pydantic import BaseModel, SecretStr
 
 from babelgate.gateway.settings.model import Settings
+
+_Model = TypeVar("_Model", bound=BaseModel)
 
 NEEDS_RESTART: Final = frozenset(
     {
@@ -27,10 +29,11 @@ NEEDS_RESTART: Final = frozenset(
         "log_format",
         "telemetry",
         "watch",
+        "admin.listen",
     }
 )
-"""Keys of the settings that take effect only at a start."""
-_OF_ONE_NODE: Final = frozenset({"host", "port", "node"})
+"""Keys of the settings that take effect only at a start, with all keys below them."""
+_OF_ONE_NODE: Final = frozenset({"host", "port", "node", "admin.listen", "telemetry.metrics.listen"})
 """Keys of the settings that differ between the nodes of a cluster."""
 _BY_NAME: Final = frozenset({"agents", "issuers"})
 """Keys whose members are named one by one. The names in `keys` are not, because a key may be written as a name."""
@@ -41,8 +44,9 @@ def compute_digest(settings: Settings) -> str:
 
     It is stored in the database. So it is short and slow to compute, and cannot be used to guess the secrets in it.
     """
-    values = {name: getattr(settings, name) for name in Settings.model_fields if name not in _OF_ONE_NODE}
-    text = json.dumps([[*settings.agents], _plain(values)], sort_keys=True)
+    for key in _OF_ONE_NODE:
+        settings = _copy_key(key, Settings(), settings)
+    text = json.dumps([[*settings.agents], _plain(settings)], sort_keys=True)
     return hashlib.scrypt(text.encode(), salt=b"babelgate configuration", n=2**12, r=8, p=1, dklen=6).hex()
 
 
@@ -80,9 +84,20 @@ def _compare(name: str, before: object, after: object) -> Iterator[str]:
 
 def is_fixed(key: str) -> bool:
     """Return True if the change of a key takes effect only at a start."""
-    return key.partition(".")[0] in NEEDS_RESTART
+    return any(key == name or key.startswith(f"{name}.") for name in NEEDS_RESTART)
 
 
 def without_restart(before: Settings, after: Settings) -> Settings:
     """Return the settings that apply without a restart: those of `after`, apart from what only a start can change."""
-    return after.model_copy(update={name: getattr(before, name) for name in NEEDS_RESTART})
+    for key in NEEDS_RESTART:
+        after = _copy_key(key, before, after)
+    return after
+
+
+def _copy_key(key: str, before: _Model, after: _Model) -> _Model:
+    """Return a copy of `after` with the value that a key has in `before`."""
+    name, _, rest = key.partition(".")
+    value = getattr(before, name)
+    if rest:
+        value = _copy_key(rest, value, getattr(after, name))
+    return after.model_copy(update={name: value})

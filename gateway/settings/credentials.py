@@ -15,13 +15,12 @@ from pydantic import (
     Field,
     SecretStr,
     ValidationError,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic_settings import NoDecode
 
 from babelgate.canonical.value import JsonObject
-from babelgate.gateway.settings.fields import SettingsSection, Strings, check_http_url, parse_list, parse_period
+from babelgate.gateway.settings.fields import Leeway, SettingsSection, Strings, check_http_url, parse_list
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signature algorithms of tokens (RFC 7518, 3.1 and RFC 8037). Symmetric ones are not included: a party that can
@@ -207,21 +206,6 @@ def _not_empty(values: tuple[Algorithm, ...]) -> tuple[Algorithm, ...]:
     if not values:
         raise ValueError("the list is empty")
     return values
-
-
-Leeway = Annotated[
-    float,
-    BeforeValidator(parse_period),
-    Field(ge=0, le=600),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "minimum": 0, "maximum": 600},
-                {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhdw]?$"},
-            ]
-        }
-    ),
-]
 
 
 class IssuerSettings(SettingsSection):

@@ -33,28 +33,29 @@ def parse_size(value: object) -> object:
 
 def parse_period(value: object) -> object:
     """Convert a period such as 30d to seconds. Raises ValueError."""
-    if not isinstance(value, str):
+    if not isinstance(value, (str, bool)):
         return value
-    match = _PERIOD.fullmatch(value.strip().lower())
+    match = _PERIOD.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     if match is None:
         raise ValueError("a period is a number of seconds, or a number with a unit (s, m, h, d, w), such as 30d")
     return float(match[1]) * _PERIODS[match[2]]
 
 
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_PERIOD_TEXT: Final = r"^\s*\d+(\.\d+)?\s*[smhdwSMHDW]?\s*$"
+"""Text of a period in the schema, which has no flag for the case."""
+
+
+def _period_schema(**number: float) -> WithJsonSchema:
+    """Return the schema of a period: a number with these limits, or a text."""
+    return WithJsonSchema({"anyOf": [{"type": "number", **number}, {"type": "string", "pattern": _PERIOD_TEXT}]})
+
+
 Period = Annotated[
-    float,
-    BeforeValidator(parse_period),
-    Field(gt=0, allow_inf_nan=False),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^\d+(\.\d+)?\s*[smhdw]?$"},
-            ]
-        }
-    ),
+    float, BeforeValidator(parse_period), Field(gt=0, allow_inf_nan=False), _period_schema(exclusiveMinimum=0)
 ]
+"""Duration in seconds: every setting that is one has this type, or one of the next two."""
+Window = Annotated[float, BeforeValidator(parse_period), Field(ge=0, le=1), _period_schema(minimum=0, maximum=1)]
+Leeway = Annotated[float, BeforeValidator(parse_period), Field(ge=0, le=600), _period_schema(minimum=0, maximum=600)]
 Size = Annotated[
     int,
     BeforeValidator(parse_size),
@@ -156,6 +157,12 @@ Listen = Annotated[
     AfterValidator(_listen),
     WithJsonSchema({"type": "string", "pattern": r"^.+:\d+$", "examples": ["127.0.0.1:9464"]}),
 ]
+
+
+def split_listen(value: str) -> tuple[str, int]:
+    """Return the address and the port of a `Listen`."""
+    host, _, port = value.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
 
 
 def _agent_name(value: str) -> str:

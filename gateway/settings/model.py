@@ -6,6 +6,7 @@ The JSON schema of the file is generated from this model, so editors show its fi
 
 import ipaddress
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     PositiveInt,
+    PrivateAttr,
     SecretStr,
     field_validator,
     model_validator,
@@ -42,14 +44,15 @@ from babelgate.gateway.settings.fields import (
     AgentUrl,
     HostName,
     HttpUrl,
+    IPNetwork,
     Listen,
     Networks,
     Origin,
     Owner,
     Period,
-    Seconds,
     SettingsSection,
     Size,
+    Window,
     parse_list,
 )
 from babelgate.gateway.settings.traces import TraceProtocol
@@ -71,15 +74,15 @@ _NOT_FORWARDED: Final = frozenset(
 
 
 class Timeout(SettingsSection):
-    """Timeouts of an agent, in seconds. A plain number sets `total`."""
+    """Timeouts of an agent, in seconds or as text such as `5m`. A single value sets `total`."""
 
-    connect: Seconds = 5.0
-    """Maximum time to open a connection to the agent's server, in seconds."""
-    read: Seconds | None = None
+    connect: Period = 5.0
+    """Maximum time to open a connection to the agent's server, in seconds or as text such as `5s`."""
+    read: Period | None = None
     """Maximum silence in the middle of a response, in seconds. By default a running agent may be silent without a
     limit."""
-    total: Seconds | None = None
-    """Maximum duration of one run, in seconds. By default `limits.run` applies."""
+    total: Period | None = None
+    """Maximum duration of one run, in seconds or as text such as `1h`. By default `limits.run` applies."""
 
 
 def _timeout(value: object) -> object:
@@ -140,8 +143,8 @@ class AgentSettings(SettingsSection):
     forward: tuple[str, ...] = ()
     """Names of headers of the caller's request to forward to the server. An agent in this process reads them from
     `call.input.headers`, a graph from `configurable`. API keys of the gateway are never forwarded."""
-    timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Seconds | Timeout)] = Timeout()
-    """Maximum duration of one run in seconds, or `{connect, read, total}` in seconds."""
+    timeout: Annotated[Timeout, BeforeValidator(_timeout, json_schema_input_type=Period | Timeout)] = Timeout()
+    """Maximum duration of one run, in seconds or as text such as `1h`, or `{connect, read, total}`."""
     concurrency: PositiveInt | None = None
     """Maximum number of active runs. By default there is no limit."""
     continuable: bool = False
@@ -151,6 +154,20 @@ class AgentSettings(SettingsSection):
     replay: bool = True
     """True if a paused generator that was lost in a restart may run again from its beginning, with the recorded
     answers."""
+    _networks: tuple[IPNetwork, ...] | None = PrivateAttr(None)
+
+    @property
+    def networks(self) -> tuple[IPNetwork, ...] | None:
+        """Networks in which the agent's servers must be; None for an agent of the configuration, which may be
+        anywhere."""
+        return self._networks
+
+    def restrict(self, networks: Sequence[IPNetwork]) -> "AgentSettings":
+        """Return the settings of an agent whose servers must be in these networks."""
+        restricted = self.model_copy()
+        restricted._networks = tuple(networks)
+        return restricted
+
     description: str | None = None
     """Description of the agent for callers. By default the agent's own description."""
 
@@ -260,9 +277,9 @@ class Limits(SettingsSection):
     """Maximum size of the metadata of one run or one thread, in bytes. Every change stores the whole metadata again."""
     inline: Size = 2**20
     """Maximum size of a file that is sent inside a message, in bytes. Larger files are sent as a URL."""
-    run: Seconds = 3600.0
-    """Maximum duration of one run, in seconds, if its agent has no `timeout.total`."""
-    window: Annotated[float, Field(ge=0, le=1)] = 0.01
+    run: Period = 3600.0
+    """Maximum duration of one run, in seconds or as text such as `1h`, if its agent has no `timeout.total`."""
+    window: Window = 0.01
     """Maximum time for which tokens are collected, in seconds, so that they are stored and sent together. The first
     token, and any event that is not a token, is stored at once. 0 stores each token separately; tokens of graphs are
     always stored separately. In a cluster the default is 0.005."""
@@ -270,21 +287,21 @@ class Limits(SettingsSection):
     """Maximum number of starts of a run whose process ends each time without stopping the run first. The limit keeps a
     run that crashes the gateway from crashing it again and again. From the second start on, such runs start one
     after the other."""
-    cancel_grace: Seconds = 5.0
-    """Time that an agent has to end after a cancel, in seconds."""
-    ephemeral_ttl: Seconds = 60.0
+    cancel_grace: Period = 5.0
+    """Time that an agent has to end after a cancel, in seconds or as text such as `5s`."""
+    ephemeral_ttl: Period = 60.0
     """Time after which the thread of a stateless run is erased, in seconds, once its task has ended and no client reads
     it."""
-    input_ttl: Seconds = 604800.0
-    """Time that a question of a stateless run waits for its answer, in seconds."""
+    input_ttl: Period = 604800.0
+    """Time that a question of a stateless run waits for its answer, in seconds or as text such as `7d`."""
     head: Size = 64 * 2**10
     """Maximum size of a request's first line and headers, in bytes."""
-    head_timeout: Seconds = 30.0
+    head_timeout: Period = 30.0
     """Time within which a request's first line and headers must arrive, in seconds. It starts when the connection opens
     or with their first byte."""
-    body_timeout: Seconds = 30.0
+    body_timeout: Period = 30.0
     """Time within which the next KiB of a request body, or its end, must arrive, in seconds."""
-    send_timeout: Seconds = 300.0
+    send_timeout: Period = 300.0
     """Time after which the connection of a client that reads nothing of its response is closed, in seconds."""
     webhooks: PositiveInt = 16
     """Maximum number of webhooks of one task."""
@@ -352,14 +369,6 @@ class MetricsSettings(SettingsSection):
     listen: Listen | None = None
     """Address and port of `/metrics`, such as `127.0.0.1:9464`; without it there are no metrics. Everyone who reaches
     the port can read them. They contain the names of agents, and no data of callers."""
-
-    @property
-    def host(self) -> str:
-        return (self.listen or "").rpartition(":")[0].removeprefix("[").removesuffix("]")
-
-    @property
-    def port(self) -> int:
-        return int((self.listen or "").rpartition(":")[2])
 
 
 class TelemetrySettings(SettingsSection):

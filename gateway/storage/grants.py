@@ -4,28 +4,33 @@ A grant belongs to the thread with its key. It applies only if the thread is old
 opens a thread that was created later under the same key.
 """
 
+import logging
 import re
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, exists, func, insert, or_, select, update
 
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.grant import Grant, GrantLevel
 from babelgate.canonical.message import FilePart
+from babelgate.gateway.background import STOPPING, Tasks
 from babelgate.gateway.clock import Clock
 from babelgate.gateway.storage.audit import Act, ActTarget
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.listing import has_only_agents
+from babelgate.gateway.storage.notices import GRANTS, Remote
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import table_of
 from babelgate.gateway.storage.tables import BlobUseRow, GrantRow, RunRow, TaskRow, ThreadRow
 from babelgate.gateway.storage.transaction import Transaction
 
+log = logging.getLogger("babelgate.journal")
+
 Kind = Literal["thread", "task", "run"]
 
 _GRANT, _THREAD, _USE = table_of(GrantRow), table_of(ThreadRow), table_of(BlobUseRow)
-_TASK, _RUN = table_of(TaskRow), table_of(RunRow)
+_TASK, _RUN, _OWN = table_of(TaskRow), table_of(RunRow), _THREAD.alias()
 _COLUMNS: Final = (
     _THREAD.c.thread_id,
     _THREAD.c.owner,
@@ -50,14 +55,42 @@ class GrantStore:
         self._journal = journal
         self._clock = clock
         self._grantees: set[str] = set()
-        """Everyone who has had a grant. Other callers need no query, unless gateways share the database."""
+        """Everyone who has had a grant. Other callers need no query."""
+        self._is_current = False
+        self._notices = 0
+        """Number of notices of new grantees that have arrived."""
+        self._tasks = Tasks()
+        if journal.is_shared:
+            journal.add_listener(self._handle_remotes)
+            journal.add_look(self._refresh)
 
     async def start(self) -> None:
-        self._grantees = await self._journal.query(_grantees)
+        notices = self._notices
+        self._grantees |= await self._journal.query(_grantees)
+        self._is_current = notices == self._notices
+
+    async def stop(self, seconds: float = STOPPING) -> None:
+        await self._tasks.stop(seconds)
 
     def has_grantee(self, grantees: Set[str]) -> bool:
-        """Return False if none of these grantees has a grant."""
-        return self._journal.is_shared or not self._grantees.isdisjoint(grantees)
+        """Return False if none of these grantees has a grant. Return True while that is unknown, because notices of
+        other gateways do not arrive."""
+        is_known = self._is_current and (self._journal.is_listening or not self._journal.is_shared)
+        return not (is_known and self._grantees.isdisjoint(grantees))
+
+    def _handle_remotes(self, remotes: Sequence[Remote]) -> None:
+        if any(remote.pk == GRANTS for remote in remotes):
+            self._is_current = False
+            self._notices += 1
+            self._tasks.spawn(self._refresh(), "grants")
+
+    async def _refresh(self) -> None:
+        """Read the grantees of the other gateways. After a failure, everyone may have a grant until the next look."""
+        try:
+            await self.start()
+        except FaultError as error:
+            self._is_current = False
+            log.warning("grants not read error=%s", error)
 
     async def give(
         self, owner: str, thread_id: str, grantee: str, level: GrantLevel, by: str, expires: int | None
@@ -86,6 +119,10 @@ class GrantStore:
     async def find(self, grantees: Collection[str], kind: Kind, shared_id: str) -> Grant | None:
         """Return the grant by which grantees may use a thread, task or run, or None. `write` precedes `read`."""
         return await self._journal.query(_find, grantees, kind, shared_id, self._clock.now())
+
+    async def find_threads(self, owner: str, grantees: Collection[str], thread_ids: Collection[str]) -> Set[int]:
+        """Return the keys of shared threads with these ids. The owner's threads, and then the oldest, precede."""
+        return await self._journal.query(_find_threads, owner, grantees, thread_ids, self._clock.now())
 
     async def find_file(self, grantees: Collection[str], blob: str, agents: Set[str] | None) -> FilePart | None:
         """Return the description of a file that a shared thread names, or None. `agents` excludes threads on which
@@ -118,6 +155,9 @@ def _give(tx: Transaction, grant: Grant) -> Grant:
         raise FaultError(
             FaultCode.QUEUE_FULL, f"The thread has {_MAX_GRANTS} grants: delete one first, or share it with a group."
         )
+    other = select(_GRANT.c.grantee).where(_GRANT.c.grantee == grant.grantee).limit(1)
+    if tx.connection.execute(other).first() is None:
+        tx.announce_grants()
     tx.connection.execute(insert(_GRANT), {"thread_pk": pk, "grantee": grant.grantee, **row})
     return grant
 
@@ -163,6 +203,16 @@ def _find(connection: Connection, grantees: Collection[str], kind: Kind, shared_
     ordered = selected.order_by(_THREAD.c.pk, _GRANT.c.level.desc()).limit(1)
     row = connection.execute(ordered).mappings().first()
     return None if row is None else _grant(row)
+
+
+def _find_threads(
+    connection: Connection, owner: str, grantees: Collection[str], thread_ids: Collection[str], now: int
+) -> Set[int]:
+    is_own = and_(_OWN.c.owner == owner, _OWN.c.thread_id == _THREAD.c.thread_id)
+    selected = select(func.min(_THREAD.c.pk)).select_from(_GRANT).join(_THREAD, _JOIN).group_by(_THREAD.c.thread_id)
+    selected = selected.where(_GRANT.c.grantee.in_(sorted(grantees)), _applies(now))
+    selected = selected.where(_THREAD.c.thread_id.in_(thread_ids), ~exists().where(is_own))
+    return set(connection.execute(selected).scalars())
 
 
 def _find_file(

@@ -270,6 +270,15 @@ class Journal:
         """Register a function that receives notices of other gateways, before `on_remote` does."""
         self._remote_commits.add_listener(listener)
 
+    def add_look(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Register a function that looks for changes of other gateways whose notices were missed. It raises nothing."""
+        self._remote_commits.add_look(look)
+
+    @property
+    def is_listening(self) -> bool:
+        """True while notices of other gateways arrive."""
+        return self._remote_commits.is_listening
+
     # Reading
 
     async def row(self, kind: type[Row], owner: str, row_id: str) -> Row | None:

@@ -63,11 +63,11 @@ class Listener:
                         if notice is not None:
                             self._handle(notice)
                             continue
+                        await self._look()  # before `listens` is set: nothing is missed from then on
                         if has_listened and not self.listens.is_set():
                             log.warning("listener connection restored")
                         has_listened = True
                         self.listens.set()
-                        await self._look()
             except OperationalError as error:
                 if not has_listened:
                     raise

@@ -26,6 +26,7 @@ from sqlalchemy import (
     func,
     literal,
     literal_column,
+    or_,
     select,
     tuple_,
 )
@@ -93,27 +94,35 @@ def threads(
     owner: str,
     where: ThreadFilter,
     among: Set[int] | None = None,
+    shared: Set[int] = frozenset(),
     *,
     limit: int,
     offset: int,
     order: ThreadOrder,
     descending: bool,
 ) -> list[Place]:
-    """Return the places of one page of an owner's threads. `among` = keys of the threads to select from.
+    """Return the places of one page of an owner's threads. `among` = keys of the threads to select from, `shared` =
+    keys of threads of other owners.
 
     If a filter needs the JSON of the rows, they are read one by one until the page is full.
     """
     ordered = [column.desc() if descending else column.asc() for column in (*_ORDERS[order], _THREAD.c.pk)]
     if where.agent is None and not where.metadata and among is None:
-        selected = (
-            select(_THREAD.c.pk, func.length(_THREAD.c.body)).where(*_conditions(owner, where)).order_by(*ordered)
-        )
+        conditions = _conditions(owner, where, shared)
+        selected = select(_THREAD.c.pk, func.length(_THREAD.c.body)).where(*conditions).order_by(*ordered)
         return _places(connection.execute(selected.limit(limit).offset(offset)))
-    return list(islice(_matching(connection, owner, where, among, ordered), offset, offset + limit))
+    return list(islice(_matching(connection, owner, where, among, shared, ordered), offset, offset + limit))
 
 
-def count_threads(connection: Connection, owner: str, where: ThreadFilter, among: Set[int] | None = None) -> int:
-    """Return the number of an owner's threads that match a filter. `among` = keys of the threads to select from.
+def count_threads(
+    connection: Connection,
+    owner: str,
+    where: ThreadFilter,
+    among: Set[int] | None = None,
+    shared: Set[int] = frozenset(),
+) -> int:
+    """Return the number of an owner's threads that match a filter. `among` = keys of the threads to select from,
+    `shared` = keys of threads of other owners.
 
     The total is stored in a tally, because counting a hundred thousand rows takes as long as thirty searches. The
     number of idle threads is the total minus those of the other statuses.
@@ -126,13 +135,16 @@ def count_threads(connection: Connection, owner: str, where: ThreadFilter, among
         others = (count_threads(connection, owner, ThreadFilter(status=status)) for status in _NOT_IDLE)
         return _tally(connection, owner, "thread") - sum(others)
     if where.agent is None and not where.metadata and among is None:
-        counted = select(func.count()).select_from(_THREAD).where(*_conditions(owner, where))
+        counted = select(func.count()).select_from(_THREAD).where(*_conditions(owner, where, shared))
         return connection.execute(counted).scalar_one()
-    return sum(1 for _ in _matching(connection, owner, where, among, ()))
+    return sum(1 for _ in _matching(connection, owner, where, among, shared, ()))
 
 
-def _conditions(owner: str, where: ThreadFilter) -> list[ColumnElement[bool]]:
-    conditions: list[ColumnElement[bool]] = [_THREAD.c.owner == owner, _THREAD.c.ephemeral == false()]
+def _conditions(owner: str, where: ThreadFilter, shared: Set[int]) -> list[ColumnElement[bool]]:
+    is_readable = _THREAD.c.owner == owner
+    if shared:
+        is_readable = or_(is_readable, _THREAD.c.pk.in_(sorted(shared)))
+    conditions: list[ColumnElement[bool]] = [is_readable, _THREAD.c.ephemeral == false()]
     if where.ids is not None:
         conditions.append(_THREAD.c.thread_id.in_(where.ids))
     if where.status is not None:
@@ -152,10 +164,11 @@ def _matching(
     owner: str,
     where: ThreadFilter,
     among: Set[int] | None,
+    shared: Set[int],
     ordered: Sequence[ColumnElement[Any]],
 ) -> Iterator[Place]:
     ran = literal(True) if where.agent is None else _has_run(where.agent)
-    selected = select(_THREAD.c.pk, _THREAD.c.body, ran).where(*_conditions(owner, where)).order_by(*ordered)
+    selected = select(_THREAD.c.pk, _THREAD.c.body, ran).where(*_conditions(owner, where, shared)).order_by(*ordered)
     with closing(connection.execute(stream_rows(selected))) as rows:
         for pk, body, has_run in rows:
             if among is not None and pk not in among:

@@ -12,6 +12,9 @@ _THREADS_PER_NOTICE: Final = 100
 ADMINISTRATION: Final = 0
 """Key in notices of changes of the administration: keys, agents and disabled agents. No thread has it."""
 
+GRANTS: Final = -1
+"""Key in notices of grants to new grantees. No thread has it."""
+
 
 class Remote(msgspec.Struct, frozen=True, array_like=True):
     """Summary of the commits of another gateway to one thread."""

@@ -124,16 +124,25 @@ class JournalReads(LogReader):
         offset: int = 0,
         order: ThreadOrder = "created_at",
         descending: bool = True,
+        shared: Set[int] = frozenset(),
     ) -> Listed[ThreadView]:
         among = await self._find_by_values(owner, where)
         places = await self._journal.query(
-            listing.threads, owner, where, among, limit=limit, offset=offset, order=order, descending=descending
+            listing.threads,
+            owner,
+            where,
+            among,
+            shared,
+            limit=limit,
+            offset=offset,
+            order=order,
+            descending=descending,
         )
         return listing.create_listing(self._journal, places, listing.threads_at)
 
-    async def count_threads(self, owner: str, where: ThreadFilter) -> int:
+    async def count_threads(self, owner: str, where: ThreadFilter, shared: Set[int] = frozenset()) -> int:
         among = await self._find_by_values(owner, where)
-        return await self._journal.query(listing.count_threads, owner, where, among)
+        return await self._journal.query(listing.count_threads, owner, where, among, shared)
 
     async def _find_by_values(self, owner: str, where: ThreadFilter) -> Set[int] | None:
         """Return the keys of the threads with the values of a filter, or None if the filter has no values.

@@ -24,6 +24,12 @@ class RemoteCommits:
         self._channels = channels
         self._listeners = [*listeners]
         self._listener: Listener | None = None
+        self._looks: list[Callable[[], Awaitable[None]]] = []
+
+    @property
+    def is_listening(self) -> bool:
+        """True while notices arrive, and all missed ones were looked for."""
+        return self._listener is not None and self._listener.listens.is_set()
 
     async def start(self, node: str, listen: Listen, note: Note, read_ends: ReadEnds) -> None:
         """Start to listen for notices for the gateway `node`. Raises OperationalError if the first connection fails."""
@@ -40,6 +46,11 @@ class RemoteCommits:
     def add_listener(self, listener: Callable[[Sequence[Remote]], None]) -> None:
         """Register a function that receives notices before all others."""
         self._listeners.insert(0, listener)
+
+    def add_look(self, look: Callable[[], Awaitable[None]]) -> None:
+        """Register a function that looks for missed changes: after each connect, and periodically. It raises
+        nothing."""
+        self._looks.append(look)
 
     def _receive(self, remotes: Sequence[Remote]) -> None:
         for remote in remotes:
@@ -59,6 +70,8 @@ class RemoteCommits:
         A notice is lost with its gateway or with a connection. This looks at the threads that have a channel: those
         with readers or runs, and those used lately.
         """
+        for look in self._looks:
+            await look()
         ends_here = self._channels.ends()
         if not ends_here:
             return

@@ -33,7 +33,7 @@ from babelgate.canonical.event import RunRemoved, StatesPruned, ThreadChanged
 from babelgate.canonical.state import RunStatus
 from babelgate.canonical.thread import Run, Task, Thread
 from babelgate.gateway.clock import Clock
-from babelgate.gateway.storage.notices import ADMINISTRATION, Remote
+from babelgate.gateway.storage.notices import ADMINISTRATION, GRANTS, Remote
 from babelgate.gateway.storage.short_form import decode_row
 from babelgate.gateway.storage.statements import Sql
 from babelgate.gateway.storage.transaction import Published, ThreadState, Transaction
@@ -249,6 +249,10 @@ class SharedTransaction(Transaction):
     def announce_administration(self) -> None:
         super().announce_administration()
         self.remotes.append(Remote(ADMINISTRATION, 0))
+
+    def announce_grants(self) -> None:
+        super().announce_grants()
+        self.remotes.append(Remote(GRANTS, 0))
 
     def _drop(self, state: ThreadState) -> None:
         thread = state.thread

@@ -632,6 +632,10 @@ class Transaction:
         """Note a change of the administration. Other gateways on the database are notified after the commit."""
         self.touched += 1
 
+    def announce_grants(self) -> None:
+        """Note a grant to a new grantee. Other gateways on the database are notified after the commit."""
+        self.touched += 1
+
     # Delayed starts
 
     def wait(self, state: ThreadState, run: Run) -> int:

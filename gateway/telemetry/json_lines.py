@@ -28,7 +28,7 @@ class JsonFormatter(logging.Formatter):
         """Create the formatter. `node` is the name of this node in every line. With `is_traced`, lines name the current
         span."""
         super().__init__()
-        self._find_span = _make_span_finder() if is_traced else None
+        self._find_span = make_span_finder() if is_traced else None
         self._node = node
         self._encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -55,7 +55,7 @@ class JsonFormatter(logging.Formatter):
         return self._encoder.encode(_encodable(line)).decode()
 
 
-def _make_span_finder() -> Callable[[], tuple[str, str] | None]:
+def make_span_finder() -> Callable[[], tuple[str, str] | None]:
     """Return a function that returns the ids of the current span, which may be one of an agent in this process."""
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 

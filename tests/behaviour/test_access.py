@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from babelgate.adapters.mcp.server.authorization import METADATA_PATHS
+from babelgate.canonical.value import JsonObject
 from tests import loopback
 from tests.gateway.http.issuing import Issuing
 from tests.gateway.owning import OwnerIds, acp_run, look, make, message, unknown
@@ -29,6 +30,7 @@ RULES: Final = [
     # Data of the same owner, but none of the agents that Alice used.
     {"who": "user:corp:mole", "agents": ["tools"], "allow": "*"},
     {"who": "user:corp:viewer", "allow": ["discover", "read"]},
+    {"who": "user:corp:finder", "allow": ["discover"]},
     {"who": ["scope:run", "scope:all"], "allow": "run"},
     {"who": "scope:all", "allow": "*"},
 ]
@@ -84,9 +86,10 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Plac
             client("alice") as alice,
             client("mole") as mole,
             client("viewer") as viewer,
+            client("finder") as finder,
             client("nobody") as nobody,
         ):
-            clients = {"alice": alice, "mole": mole, "viewer": viewer, "nobody": nobody}
+            clients = {"alice": alice, "mole": mole, "viewer": viewer, "finder": finder, "nobody": nobody}
             yield Place(gateway, clients, await make(alice))
 
 
@@ -155,6 +158,66 @@ async def test_a_token_learns_which_scopes_the_call_needs(place: Place, route: s
     if path == "/mcp":
         challenge += f', resource_metadata="{place.gateway.url}/.well-known/oauth-protected-resource/mcp"'
     assert response.headers["www-authenticate"] == challenge
+
+
+SESSIONS: Final[Mapping[str, Any]] = {"alone": None, "stateless session": {}, "session of the SDK": {"elicitation": {}}}
+"""Capabilities of the clients that open the kinds of sessions."""
+NEW: Final[tuple[str, Any]] = ("a new call", {"name": "echo", "arguments": {"message": "hi"}})
+RESUMED: Final = "run_id of a call that goes on"
+REFUSED_BY_MCP: Final[list[Any]] = [
+    # name of a position or a call, members of its params, caller, refusal, scopes of the challenge
+    *((NEW[0], NEW[1], who, "run echo", "run all") for who in ("finder", "viewer")),
+    (RESUMED, {"action": "decline"}, "finder", "read ask", "all"),
+    (RESUMED, {"action": "decline"}, "viewer", "answer ask", "all"),
+    (RESUMED, {"action": "cancel"}, "viewer", "cancel ask", "all"),
+    ("requestState of a call", {}, "finder", "read ask", "all"),
+    ("requestState of a call", {"inputResponses": {}}, "viewer", "answer ask", "all"),
+    ("taskId of tasks/get", {}, "finder", "read ask", "all"),
+    ("taskId of tasks/update", {}, "finder", "read ask", "all"),
+    ("taskId of tasks/update", {"inputResponses": {}}, "viewer", "answer ask", "all"),
+    ("taskId of tasks/cancel", {}, "finder", "read ask", "all"),
+    ("taskId of tasks/cancel", {}, "viewer", "cancel ask", "all"),
+]
+
+
+@pytest.mark.parametrize(("name", "members", "subject", "words", "scopes"), REFUSED_BY_MCP)
+async def test_every_mcp_method_challenges_a_token_without_scopes(
+    place: Place, name: str, members: dict[str, Any], subject: str, words: str, scopes: str
+) -> None:
+    caller, ids = place.clients[subject], place.things
+    request = next((each.ask(ids)[2] for each in POSITIONS if each.name == name), {"json": rpc("tools/call", members)})
+    body, headers = request["json"], {**MCP, **request.get("headers", {})}
+    if name == RESUMED:
+        body["params"]["arguments"] = {"run_id": ids.mcp_run, **members}
+    elif "inputResponses" in members:
+        body["params"]["inputResponses"] = await answers_of_mcp(place, ids.task_id if "taskId" in name else None)
+    is_modern = "MCP-Protocol-Version" in headers
+    for kind, capabilities in SESSIONS.items():
+        if capabilities is not None and not is_modern:
+            client = {"name": "test", "version": "1"}
+            hello: JsonObject = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": client}
+            opened = await caller.post("/mcp", json=rpc("initialize", hello), headers=MCP)
+            headers["Mcp-Session-Id"] = opened.headers["mcp-session-id"]
+        both = MCP["Accept"]
+        for accept in (both,) if kind == "session of the SDK" else (both, "application/json"):
+            response = await caller.post("/mcp", json=body, headers={**headers, "Accept": accept})
+            assert response.status_code == 403, (kind, accept, response.text)
+            answer = response.json()
+            assert answer["id"] == body["id"]
+            assert f"corp:{subject} may not {words}: no rule of access allows it." in answer["error"]["message"]
+            metadata = f'resource_metadata="{place.gateway.url}{METADATA_PATHS[1]}"'
+            challenge = f'Bearer error="insufficient_scope", scope="{scopes}", {metadata}'
+            assert response.headers["www-authenticate"] == challenge
+
+
+async def answers_of_mcp(place: Place, task_id: str | None) -> Any:
+    """Return answers to the questions of a task, or of the call whose state is known."""
+    name = "taskId of tasks/get" if task_id else "requestState of a call"
+    request = next(each for each in POSITIONS if each.name == name).ask(place.things)[2]
+    response = await place.clients["alice"].post("/mcp", **request)
+    return {
+        each: {"action": "accept", "content": {"answer": "Bob"}} for each in response.json()["result"]["inputRequests"]
+    }
 
 
 async def test_the_metadata_of_the_gateway_name_its_scopes(place: Place) -> None:

@@ -451,6 +451,7 @@ async def test_secrets_are_in_no_answer_and_in_no_log(place: Place, things: Owne
         if ALICE in request:
             continue  # a request for an agent of that name, answered with not found
         assert ALICE not in answer
+        assert sha256(ALICE.encode()).hexdigest()[:8] not in answer, "the id of her key is for the operator"
         if not any(each in request for each in allowed) and "/a2a/ask " not in f"{request} ":
             assert TOKEN not in answer
             assert CREDENTIALS not in answer

@@ -1,8 +1,10 @@
 """Shared threads in every protocol: what a grantee reads, continues, and may not do."""
 
 import json
+import re
 from collections.abc import AsyncGenerator
 from typing import Any, Final
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -108,6 +110,14 @@ async def test_calls_that_a_grant_does_not_include_are_refused(place: Place) -> 
         assert (await place.bob.request(method, path, json=body)).status_code == 404
 
 
+def _mcp_call(thread: str) -> JsonObject:
+    return rpc("tools/call", {"name": "echo", "arguments": {"message": "a word", "thread_id": thread}})
+
+
+def _completion(thread: str) -> JsonObject:
+    return {"model": "echo", "messages": [{"role": "user", "content": "a word"}], "metadata": {"thread_id": thread}}
+
+
 CALL: Final[JsonObject] = {"name": "echo", "arguments": {"message": "a word of bob", "thread_id": "{id}"}}
 CONTINUED: Final[list[Any]] = [
     ("POST /acp/runs", acp_run("echo", "a word of bob", session={"id": "{id}"}), {}),
@@ -151,6 +161,112 @@ async def test_a_grantee_continues_a_thread_in_every_protocol(
     assert (await place.bob.get(f"/threads/{thread_id}/state")).text == state
     search = await place.bob.post("/threads/search", json={"limit": 100})
     assert thread_id not in search.text, "lists contain only the caller's own threads"
+
+
+NAMED: Final[list[Any]] = [
+    # A request with the name that Alice chose, or without one, and a request with the name that a grantee uses.
+    (
+        "POST /a2a/echo/message:send",
+        {"message": message(contextId="{name}", parts=[{"text": "a word"}])},
+        {"message": message(contextId="{id}", parts=[{"text": "a word"}])},
+        V1,
+    ),
+    ("POST /mcp", _mcp_call("{name}"), _mcp_call("{id}"), MCP),
+    ("POST /v1/chat/completions", _completion("{name}"), _completion("{id}"), {}),
+    (
+        "POST /acp/runs",
+        acp_run("echo", "a word", session={"id": "{id}"}),
+        acp_run("echo", "a word", session={"id": "{id}"}),
+        {},
+    ),
+    (
+        "POST /v1/responses",
+        {"model": "echo", "input": "a word"},
+        {"model": "echo", "input": "a word", "previous_response_id": "{response}"},
+        {},
+    ),
+    (
+        "POST /v1/responses",
+        {"model": "echo", "input": "a word"},
+        {"model": "echo", "input": "a word", "conversation": "conv_{hex}"},
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("route", "first", "later", "headers"), NAMED, ids=lambda value: value if type(value) is str else ""
+)
+async def test_a_grantee_names_a_thread_by_ids_not_aliases(
+    place: Place, route: str, first: Any, later: Any, headers: dict[str, str]
+) -> None:
+    method, _, path = route.partition(" ")
+    names = {"name": f"trip {uuid4()}", "id": str(uuid4())}
+
+    async def call(client: httpx.AsyncClient, body: Any) -> httpx.Response:
+        content = json.dumps(body)
+        for name, value in names.items():
+            content = content.replace(f"{{{name}}}", value)
+        json_headers = {"Content-Type": "application/json", **headers}
+        response = await client.request(method, path, content=content, headers=json_headers)
+        assert response.status_code == 200, response.text
+        return response
+
+    async def count_words() -> int:
+        state = (await place.alice.get(f"/threads/{thread_id}/state")).json()
+        return len(state["values"]["messages"])
+
+    started = await call(place.alice, first)
+    thread_id = thread_of(started)
+    names |= {"id": thread_id, "hex": thread_id.replace("-", "")}
+    if "/responses" in route:
+        names["response"] = started.json()["id"]
+    await share(place.alice, thread_id, level="write")
+    count = await count_words()
+    assert thread_of(await call(place.bob, later)) == thread_id
+    assert await count_words() == 2 * count
+    if "{name}" in json.dumps(first):
+        assert thread_of(await call(place.bob, first)) != thread_id, "a grant must not capture a name of the grantee"
+        assert thread_of(await call(place.alice, first)) == thread_id
+        assert await count_words() == 3 * count
+
+
+def thread_of(response: httpx.Response) -> str:
+    """Return the id of the thread of a response."""
+    if "babelgate-thread" in response.headers:
+        return response.headers["babelgate-thread"]
+    matched = re.search(r'"thread(?:_id|Id)?":"([0-9a-f-]{36})"', response.text)
+    assert matched is not None, response.text
+    return matched[1]
+
+
+async def test_lists_have_shared_threads_that_are_named(place: Place) -> None:
+    body = {"message": message(contextId=f"trip {uuid4()}")}
+    response = await place.alice.post("/a2a/echo/message:send", json=body, headers=V1)
+    thread_id, task = thread_of(response), response.json()["task"]
+    bobs_thread = (await place.bob.post("/threads", json={})).json()["thread_id"]
+    search = {"ids": [bobs_thread, thread_id], "limit": 10}
+
+    async def list_all() -> tuple[set[str], int, int, int]:
+        threads = await place.bob.post("/threads/search", json=search)
+        count = int(threads.headers["x-pagination-total"])
+        runs = await place.bob.get(f"/threads/{thread_id}/runs")
+        tasks = await place.bob.get("/a2a/echo/tasks", params={"contextId": thread_id}, headers=V1)
+        assert all((each["id"], each["contextId"]) == (task["id"], thread_id) for each in tasks.json()["tasks"])
+        everything = await place.bob.post("/threads/search", json={"limit": 1000})
+        assert thread_id not in everything.text, "a list without ids contains only the caller's own threads"
+        ids = {each["thread_id"] for each in threads.json()}
+        return ids, count, len(runs.json()) if runs.is_success else 0, len(tasks.json()["tasks"])
+
+    assert await list_all() == ({bobs_thread}, 1, 0, 0)
+    await share(place.alice, thread_id)
+    assert await list_all() == ({bobs_thread, thread_id}, 2, 1, 1)
+    await place.bob.post("/threads", json={"thread_id": thread_id, "metadata": {"of": "bob"}})
+    threads = (await place.bob.post("/threads/search", json=search)).json()
+    assert [each["metadata"] for each in threads if each["thread_id"] == thread_id] == [{"of": "bob"}]
+    await place.bob.delete(f"/threads/{thread_id}")
+    await place.alice.delete("/grants", params={"thread_id": thread_id, "grantee": "owner:bob"})
+    assert await list_all() == ({bobs_thread}, 1, 0, 0)
 
 
 async def make_thread(place: Place) -> str:

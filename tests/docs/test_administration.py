@@ -37,7 +37,7 @@ def test_a_reload_logs_what_the_page_shows(tmp_path: Path) -> None:
 
 def test_the_page_lists_the_keys_that_need_a_restart() -> None:
     (listed,) = re.findall(r"These keys need a restart: (.*?)\. ", RELOAD, re.DOTALL)
-    assert {*re.findall(r"`(\w+)`", listed)} == NEEDS_RESTART
+    assert {*re.findall(r"`([\w.]+)`", listed)} == NEEDS_RESTART
 
 
 def test_the_administration_api_answers_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

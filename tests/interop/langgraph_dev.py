@@ -45,7 +45,7 @@ async def langgraph_dev(folder: Path) -> AsyncGenerator[str]:
             str(python.parent / "langgraph"),
             *arguments,
             "--n-jobs-per-worker",
-            "5",
+            "20",
             cwd=home,
             env={**os.environ, **_ENVIRONMENT},
             stdin=asyncio.subprocess.DEVNULL,

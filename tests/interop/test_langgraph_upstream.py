@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
-from typing import Any, cast
+from itertools import pairwise, product
+from typing import Any, Final, cast
 
 import httpx
 import pytest
@@ -97,17 +97,41 @@ async def test_graphs_are_listed_with_their_schemas(gateway: Running) -> None:
     assert "topic" in infos["joke"].schemas["input"]["properties"]
 
 
-@pytest.mark.parametrize("agent", ["echo", "stream", "nested"])
-@pytest.mark.parametrize("mode", ["messages-tuple", "custom", "tasks", "checkpoints", "updates", "values"])
-async def test_a_stream_equals_that_of_the_server(
-    gateway: Running, far: httpx.AsyncClient, agent: str, mode: str
-) -> None:
-    async def events(http: httpx.AsyncClient) -> list[tuple[str, Any]]:
+STREAMS: Final = list(
+    product(["echo", "stream", "nested"], ["messages-tuple", "custom", "tasks", "checkpoints", "updates", "values"])
+)
+"""Agent and mode of each stream that is compared."""
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def streams(gateway: Running, far: httpx.AsyncClient) -> Mapping[tuple[str, str], Sequence[Any]]:
+    """Return the events of each stream: those of the gateway, then those of the server.
+
+    All streams run concurrently, because the server polls for new runs only twice a second.
+    """
+
+    async def events(http: httpx.AsyncClient, agent: str, mode: str) -> list[tuple[str, Any]]:
         return await streamed(http, await new_thread(http), agent, mode, input=user("one two"))
 
-    # Concurrently, because the server polls for new runs only twice a second.
-    forwarded, direct = await asyncio.gather(events(gateway.http), events(far))
+    async def both(agent: str, mode: str) -> Sequence[Any]:
+        return await asyncio.gather(events(gateway.http, agent, mode), events(far, agent, mode), return_exceptions=True)
+
+    return dict(zip(STREAMS, await asyncio.gather(*(both(*stream) for stream in STREAMS)), strict=True))
+
+
+@pytest.mark.parametrize("stream", STREAMS, ids="-".join)
+async def test_a_stream_equals_that_of_the_server(
+    streams: Mapping[tuple[str, str], Sequence[Any]], stream: tuple[str, str]
+) -> None:
+    forwarded, direct = map(result, streams[stream])
     assert shapes(forwarded) == shapes(direct)
+
+
+def result(outcome: Any) -> Any:
+    """Return the outcome of a coroutine that was gathered, or raise its exception."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return outcome
 
 
 def shapes(events: list[tuple[str, Any]]) -> list[Any]:
@@ -355,7 +379,22 @@ async def by_a2a(
         yield gateway
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def checks(by_a2a: Running) -> Mapping[tuple[str, str], Any]:
+    """Return the outcome of each check, by agent and caller. They run concurrently, as the streams above."""
+
+    async def cell(agent: Agent, caller: type[Caller]) -> None:
+        async with loopback.client(base_url=by_a2a.url, timeout=60) as http:  # one for each, because it is recorded
+            await check(agent, caller(http, agent.name))
+
+    cells = list(product(BY_A2A, CALLERS))
+    outcomes = await asyncio.gather(*(cell(*each) for each in cells), return_exceptions=True)
+    return {(agent.name, caller.name): outcome for (agent, caller), outcome in zip(cells, outcomes, strict=True)}
+
+
 @pytest.mark.parametrize("caller", CALLERS, ids=lambda each: each.name)
 @pytest.mark.parametrize("agent", BY_A2A, ids=lambda each: each.name)
-async def test_output_of_the_a2a_endpoint_arrives_complete(by_a2a: Running, agent: Agent, caller: type[Caller]) -> None:
-    await check(agent, caller(by_a2a.http, agent.name))
+async def test_output_of_the_a2a_endpoint_arrives_complete(
+    checks: Mapping[tuple[str, str], Any], agent: Agent, caller: type[Caller]
+) -> None:
+    result(checks[agent.name, caller.name])

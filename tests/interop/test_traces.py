@@ -4,6 +4,7 @@ import json
 import secrets
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Mapping
@@ -211,6 +212,7 @@ def test_a_collector_accepts_the_last_spans_of_a_gateway(tmp_path: Path):
         process.terminate()
         received, _ = process.communicate(timeout=BOUND)
     assert "not sent" not in log
+    assert any("POST /acp/runs 200" in line and line.endswith(f" trace={trace}") for line in log.splitlines()), log
     assert trace in received
     assert "POST /acp/runs" in received
     assert "invoke_agent echo" in received
@@ -253,6 +255,44 @@ def test_a_killed_run_and_its_webhook_stay_in_the_trace(tap: Tap, tmp_path: Path
     webhook = next(each for each in found.named("POST") if headers["traceparent"] == f"00-{trace}-{each['spanId']}-01")
     assert webhook["parentSpanId"] == operation["spanId"]
     assert attributes(webhook)["url.full"] == url.partition("?")[0]
+
+
+HASTY: Final = (
+    sys.executable,
+    "-c",
+    "from babelgate.gateway.cli import main\n"
+    "from babelgate.gateway.storage import nodes\n"
+    "nodes.BEAT, nodes._OBSERVATION_TIME, nodes.DEAD_AFTER = 0.1, 0.5, 2.0\n"
+    "main()",
+)
+"""Program of a node that takes over the runs of a killed one after two seconds."""
+
+
+@pytest.mark.slow
+def test_a_run_of_a_killed_node_stays_in_the_trace(tap: Tap, postgres_tables: str, tmp_path: Path):
+    empty(postgres_tables)
+    (tmp_path / "held.py").write_text(AGENT, encoding="utf-8")
+    agents = {"hold": {"python": "held:hold", "idempotent": True}}
+    settings = {
+        "cluster": True,
+        "database": url_of(postgres_tables),
+        "blobs": str(tmp_path / "files"),
+        "agents": agents,
+    }
+    lines = [f"{name}: {json.dumps(value)}\n" for name, value in settings.items()]
+    (tmp_path / "babelgate.yaml").write_text(SETTINGS + "".join(lines), encoding="utf-8")
+    trace, body = secrets.token_hex(16), {"message": MESSAGE, "configuration": {"returnImmediately": True}}
+    with (
+        served(tmp_path, program=HASTY, **tap.variables) as first,
+        served(tmp_path, program=HASTY, GO="1", **tap.variables),
+    ):
+        post(first, "/a2a/hold", rpc("SendMessage", body), trace)
+        tap.wait(trace, lambda trace: "SendMessage" in trace.names())
+        first.process.kill()
+        spans = tap.wait(trace, lambda trace: "invoke_agent hold" in trace.names())
+    (operation,), (run,) = spans.named("SendMessage"), spans.named("invoke_agent hold")
+    assert run["parentSpanId"] == operation["spanId"]
+    assert attributes(run)["babelgate.run.attempt"] == "2"
 
 
 def attributes(span: dict[str, Any]) -> dict[str, str]:

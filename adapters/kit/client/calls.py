@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Final, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Self, TypedDict
 from urllib.request import getproxies
 
 import httpx
@@ -19,15 +20,18 @@ from babelgate.adapters.kit.upstream import FORWARDED
 from babelgate.canonical import Fault, FaultCode, FaultError
 from babelgate.canonical.value import Json
 
+if TYPE_CHECKING:
+    from babelgate.adapters.kit.client.transport import CheckAddress
+
 DEFAULT_TIMEOUT: Final = httpx.Timeout(connect=5.0, read=None, write=60.0, pool=None)
 """Timeouts in seconds. There is no read timeout: an agent may be silent until the gateway's limit on runs ends it."""
 _LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=4.0)
 """Connection limits. Many servers (uvicorn, Node.js) close idle connections after 5 seconds, and a request sent at that
 moment is lost."""
 
-EVENT_HOOKS: Final[ContextVar[Mapping[str, Sequence[Callable[[Any], Awaitable[None]]]]]] = ContextVar(
-    "event_hooks", default=MappingProxyType({})
-)
+Hook = Callable[[Any], Awaitable[None]]
+"""Event hook of httpx: receives a request or a response."""
+EVENT_HOOKS: Final[ContextVar[Mapping[str, Sequence[Hook]]]] = ContextVar("event_hooks", default=MappingProxyType({}))
 """Event hooks of httpx for the connections that are opened in this context. They receive every request and response."""
 
 
@@ -66,6 +70,28 @@ class Connection(TypedDict, total=False):
     """HTTP client whose connections are used; None = separate connections."""
 
 
+def open_http(
+    check_address: "CheckAddress | None" = None,
+    *,
+    timeout: httpx.Timeout | float = 5.0,
+    event_hooks: Mapping[str, Sequence[Hook]] = MappingProxyType({}),
+) -> httpx.AsyncClient:
+    """Return an HTTP client for calls to agents' servers. `check_address` refuses addresses; then no proxy is used,
+    because the proxy would resolve the names."""
+    from babelgate.adapters.kit.client.transport import HttpTransport
+
+    # httpx itself must handle a proxy of the environment.
+    is_proxied = check_address is None and any(map(getproxies().get, ("http", "https", "all")))
+    return httpx.AsyncClient(
+        transport=None if is_proxied else HttpTransport(_LIMITS, check_address),
+        limits=_LIMITS,
+        timeout=timeout,
+        # No cookies: those of one caller would be sent with another caller's requests.
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        event_hooks={name: [*each] for name, each in (event_hooks or EVENT_HOOKS.get()).items()},
+    )
+
+
 class Calls:
     """Base class of the HTTP calls to one server. It opens connections with the first call, unless it uses those of
     `http`."""
@@ -86,9 +112,7 @@ class Calls:
         self._timeout = DEFAULT_TIMEOUT if timeout is None else timeout
         # Importing aiohttp takes 9 MB and 0.1 s, which a gateway without remote agents does not need. Not on the first
         # call, which would block the event loop.
-        from babelgate.adapters.kit.client.transport import HttpTransport
-
-        self._transport = HttpTransport
+        import_module("babelgate.adapters.kit.client.transport")
         self._shared = http
         self._owned: httpx.AsyncClient | None = None
 
@@ -108,12 +132,7 @@ class Calls:
         if self._shared is not None:
             return self._shared
         if self._owned is None:
-            # httpx itself must handle a proxy of the environment.
-            transport = None if any(map(getproxies().get, ("http", "https", "all"))) else self._transport(_LIMITS)
-            # No cookies: those of one caller would be sent with another caller's requests.
-            jar = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-            hooks = {name: [*each] for name, each in EVENT_HOOKS.get().items()}
-            self._owned = httpx.AsyncClient(transport=transport, limits=_LIMITS, cookies=jar, event_hooks=hooks)
+            self._owned = open_http()
         return self._owned
 
     def request(

@@ -3,8 +3,9 @@ httpx's own transport, for a fraction of the CPU time."""
 
 import asyncio
 import select
+import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any, Final
 
@@ -21,15 +22,19 @@ from babelgate.adapters.kit.client.exchanges import RECORDER, RecordedExchange
 
 HEADER_LIMIT: Final = 64 * 1024
 """Maximum size of one line of a response's head, in bytes."""
+CheckAddress = Callable[[str], None]
+"""Function that raises OSError for an address to which no connection may be opened."""
 _ERRORS: Final = (aiohttp.ClientError, OSError)
 
 
 class HttpTransport(httpx.AsyncBaseTransport):
     """HTTP/1.1 transport for one event loop, without a proxy and without a limit on concurrent connections. `limits`
-    says how many idle connections stay open, and for how long."""
+    says how many idle connections stay open, and for how long. `check_address` gets the address of each server before
+    a connection to it is opened, and raises OSError to refuse it."""
 
-    def __init__(self, limits: httpx.Limits) -> None:
+    def __init__(self, limits: httpx.Limits, check_address: CheckAddress | None = None) -> None:
         self._limits = limits
+        self._check_address = check_address
         self._tls: ssl.SSLContext | None = None
         self._session: aiohttp.ClientSession | None = None
 
@@ -90,7 +95,7 @@ class HttpTransport(httpx.AsyncBaseTransport):
     def _open_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=_Connector(self._limits),
+                connector=_Connector(self._limits, self._check_address),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
                 auto_decompress=False,
@@ -123,9 +128,12 @@ class _Protocol(ResponseHandler):
 
 
 class _Connector(aiohttp.TCPConnector):
-    def __init__(self, limits: httpx.Limits) -> None:
+    def __init__(self, limits: httpx.Limits, check_address: CheckAddress | None) -> None:
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
-            limit=0, keepalive_timeout=limits.keepalive_expiry, use_dns_cache=False
+            limit=0,
+            keepalive_timeout=limits.keepalive_expiry,
+            use_dns_cache=False,
+            socket_factory=None if check_address is None else partial(_open_socket, check_address),
         )
         self._factory = partial(_Protocol, loop=self._loop)
         self._max_idle = limits.max_keepalive_connections
@@ -147,6 +155,13 @@ class _Connector(aiohttp.TCPConnector):
             # Reuse the newest connection first. In rotation, every connection would be close to its server's idle
             # timeout.
             idle.rotate()
+
+
+def _open_socket(check_address: CheckAddress, address: Any) -> socket.socket:
+    """Return a socket for a connection to an address of `getaddrinfo`. Raises OSError for one that is refused."""
+    family, kind, protocol, _, place = address
+    check_address(str(place[0]))
+    return socket.socket(family, kind, protocol)
 
 
 def _is_stale(connection: Connection) -> bool:

@@ -13,7 +13,7 @@ def fault_headers(fault: Fault) -> dict[str, str]:
         # RFC 6750, 3.1: a request without a credential gets no error code.
         is_invalid = fault.details.get("reason") == INVALID_TOKEN
         headers["WWW-Authenticate"] = f'Bearer error="{INVALID_TOKEN}"' if is_invalid else "Bearer"
-    if fault.code is FaultCode.FORBIDDEN and fault.details.get("reason") == INSUFFICIENT_SCOPE:
+    if fault.is_scope_missing:
         scopes = " ".join(fault.details["scopes"])
         headers["WWW-Authenticate"] = f'Bearer error="{INSUFFICIENT_SCOPE}", scope="{scopes}"'
     return headers

@@ -45,12 +45,13 @@ from babelgate.canonical import (
     Task,
     TaskState,
 )
-from babelgate.canonical.fault import INSUFFICIENT_SCOPE
 from babelgate.canonical.state import TERMINAL, WAITING
 from babelgate.canonical.value import Json, JsonObject, is_uuid
 
 DISCONNECT: Final = "mcp_departure"
 """Key in a request's state for the `Disconnect` of its caller."""
+CHALLENGE: Final = "mcp_challenge"
+"""Key in a request's state for the function that replaces the response by the challenge of a fault."""
 PROTOCOL: Final = "mcp"
 
 _HOLD: Final = 1.0
@@ -149,23 +150,12 @@ class ToolCalls:
         tools = self._tools(who)
         return [*(tool.encode() for tool in tools.values()), encode_resume(resume_name(tools))]
 
-    def check(self, who: Caller, name: object) -> None:
-        """Check a call before its response begins: the status of the response to a token that needs more scopes is 403
-        (SPEC/basic/authorization, Scope Challenge Handling). Raises forbidden."""
-        tool = self._tools(who).get(name) if isinstance(name, str) and who.principal.issuer else None
-        if tool is None:
-            return
-        try:
-            self._hub.check_submit(who.principal, tool.info.name)
-        except FaultError as error:
-            if error.fault.details.get("reason") == INSUFFICIENT_SCOPE:
-                raise
-
     async def call(
         self, who: Caller, name: str, arguments: JsonObject, peer: Peer, retry: Retry | None = None
     ) -> JsonObject:
         """Return the result of a call. Raises not_found if there is no such tool, or if the state belongs to another
-        owner or to no task. Raises invalid if the state was changed, and MissingCapability."""
+        owner or to no task. Raises invalid if the state was changed, and MissingCapability. Raises forbidden if a token
+        needs more scopes."""
         tools = self._tools(who)
         is_resume = name == resume_name(tools)
         if not is_resume and name not in tools:
@@ -183,12 +173,15 @@ class ToolCalls:
                 return await self._repeat(who, tools[name], task, retry, peer)
             return await self._start(who, tools[name], arguments, peer)
         except FaultError as error:
+            if error.fault.is_scope_missing:
+                raise
             return encode_failure(error.fault)
 
     # Runs
 
     async def _start(self, who: Caller, tool: AgentTool, arguments: JsonObject, peer: Peer) -> JsonObject:
         """Submit a run and return its result."""
+        self._hub.check_submit(who.principal, tool.info.name)  # its challenge names the scopes of the run and the read
         submission = await self._submission(who, tool, arguments, peer)
         if peer.is_polling:
             submission = replace(submission, ephemeral=False)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Coroutine, Mapping, MutableMapping
 from contextlib import closing
 from importlib.metadata import version
 from typing import Any, Final
-from uuid import uuid4
 
 import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -29,9 +28,9 @@ from babelgate.adapters.mcp.codec.questions import CAPABILITIES, FORM
 from babelgate.adapters.mcp.codec.session_id import SESSION
 from babelgate.adapters.mcp.codec.tasks import EXTENSION
 from babelgate.adapters.mcp.errors import INTERNAL, INVALID_PARAMS, METHOD_NOT_FOUND
-from babelgate.adapters.mcp.server.calls import DISCONNECT, MissingCapability, Retry, ToolCalls
+from babelgate.adapters.mcp.server.calls import CHALLENGE, DISCONNECT, MissingCapability, Retry, ToolCalls
 from babelgate.adapters.mcp.wire import RECORDS
-from babelgate.canonical import FaultError, Hub, Principal
+from babelgate.canonical import Fault, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
 Context = ServerRequestContext[Any, Any]
@@ -92,11 +91,10 @@ class Endpoint:
             return self._sessions
 
     async def _run(self, manager: StreamableHTTPSessionManager, started: asyncio.Event) -> None:
-        """Run the session manager until the gateway shuts down. Waiting for a thread that will never exist ends at
-        shutdown."""
+        """Run the session manager until the gateway shuts down."""
         async with manager.run():
             started.set()
-            await self._hub.reads.await_thread(Principal.of_owner(""), str(uuid4()))
+            await self._hub.stopping
 
 
 def _manager(server: Server[Any], *, stateless: bool, streams: bool = True) -> StreamableHTTPSessionManager:
@@ -168,8 +166,7 @@ def _server(calls: ToolCalls) -> Server[Any]:
                 _note_failure(ctx, _TOOL_ERROR)
             return {"resultType": "complete", **result}
         except FaultError as error:
-            _note_failure(ctx, str(error.fault.code))
-            raise MCPError(INVALID_PARAMS, error.fault.message) from error
+            raise _refuse(ctx, error.fault) from error
         except MissingCapability as error:
             data: JsonObject = {"requiredCapabilities": error.capabilities}
             raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, str(error), data) from error
@@ -231,8 +228,7 @@ async def _answer_task_call(ctx: Context, params: _TaskParams, work: Coroutine[A
         try:
             return {"resultType": "complete", **(await work or {})}
         except FaultError as error:
-            _note_failure(ctx, str(error.fault.code))
-            raise MCPError(INVALID_PARAMS, error.fault.message) from error
+            raise _refuse(ctx, error.fault) from error
 
 
 def _has_tasks(ctx: Context) -> bool:
@@ -247,6 +243,15 @@ def _retry(ctx: Context, params: types.CallToolRequestParams) -> Retry | None:
         return None
     # Raw responses: several of the SDK's models may match one.
     return Retry(params.request_state, (ctx.params or {}).get("inputResponses") or {})
+
+
+def _refuse(ctx: Context, fault: Fault) -> MCPError:
+    """Report the fault of a method, and return it as an error. If the token needs more scopes, the transport sends a
+    challenge instead."""
+    _note_failure(ctx, str(fault.code))
+    if fault.is_scope_missing:
+        ctx.request.scope["state"][CHALLENGE](fault)  # pyright: ignore[reportOptionalMemberAccess]
+    return MCPError(INVALID_PARAMS, fault.message)
 
 
 def _note_failure(ctx: Context, code: str) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
 from litestar import Request, Response
 
 from babelgate.adapters.kit.headers import combine_lines, is_accepted
@@ -21,7 +22,8 @@ from babelgate.adapters.kit.tracing import TracedOperation
 from babelgate.adapters.mcp import wire as w
 from babelgate.adapters.mcp.codec.session_id import SESSION, is_session_of, is_stateless, make_session_id
 from babelgate.adapters.mcp.errors import INVALID_REQUEST, PARSE_ERROR, encode_fault
-from babelgate.adapters.mcp.server.calls import DISCONNECT, ToolCalls
+from babelgate.adapters.mcp.server.authorization import challenge_headers
+from babelgate.adapters.mcp.server.calls import CHALLENGE, DISCONNECT, ToolCalls
 from babelgate.canonical import Fault, FaultCode, FaultError, Hub
 from babelgate.canonical.value import JsonObject
 
@@ -71,7 +73,7 @@ class TransportHandlers(Handlers):
         """Active calls in stateless sessions, so that they can be cancelled."""
 
     async def post(self, request: AnyRequest) -> Response[Any]:
-        """Serve one JSON-RPC message. Raises too_large, and forbidden for a token that needs more scopes."""
+        """Serve one JSON-RPC message. Raises too_large."""
         raw = await read_bytes(request)
         try:
             value = await parse(raw, most_values(request))
@@ -84,8 +86,8 @@ class TransportHandlers(Handlers):
         if message.method in _METHODS:
             note_operation(request, message.method)
             _trace(request, message.method, value)
-        if message.method == "tools/call":
-            self._calls.check(caller(request), (message.params or {}).get("name"))
+        # The scopes of an API key are in the configuration: only a token can get more.
+        challenge = _Challenge(request, message.id) if caller(request).principal.issuer and message.method else None
         subject, session_id = caller(request).principal.subject, request.headers.get(SESSION)
         if session_id is not None and is_stateless(session_id):
             if not is_session_of(session_id, subject):
@@ -98,13 +100,13 @@ class TransportHandlers(Handlers):
             call = (subject, session_id, message.id)
             if message.method == "notifications/cancelled":
                 self._cancel((subject, session_id, (message.params or {}).get("requestId")))
-            return _SdkResponse(await self._load(), raw, calls=self._open, call=call if message.method else None)
+            key = call if message.method else None
+            return _SdkResponse(await self._load(), raw, calls=self._open, call=key, challenge=challenge)
         opens = message.method == "initialize"
         needs_session = opens and not has_siblings(request) and _can_be_asked(message.params or {})
         session = make_session_id(subject) if opens and not needs_session else None
-        return _SdkResponse(
-            await self._load(), raw, in_session=needs_session or session_id is not None, new_session=session
-        )
+        in_session = needs_session or session_id is not None
+        return _SdkResponse(await self._load(), raw, in_session=in_session, new_session=session, challenge=challenge)
 
     def _cancel(self, call: "_Call") -> None:
         """Cancel a call, if it is active."""
@@ -201,9 +203,10 @@ class _SdkResponse(Response[bytes]):
         new_session: str | None = None,
         calls: "dict[_Call, Disconnect] | None" = None,
         call: "_Call | None" = None,
+        challenge: "_Challenge | None" = None,
     ) -> None:
         """Create the response. `new_session` is the id of a stateless session that it opens. `call` is the key of the
-        call in `calls` until its response ends."""
+        call in `calls` until its response ends. `challenge` replaces the response of a refused request."""
         super().__init__(b"")
         self._endpoint = endpoint
         self._raw = raw
@@ -211,19 +214,20 @@ class _SdkResponse(Response[bytes]):
         self._new_session = new_session
         self._calls = {} if calls is None else calls
         self._call = call
+        self._challenge = challenge
 
     def to_asgi_response(self, *_: Any, **__: Any) -> Any:
         return self._answer
 
     async def _answer(self, scope: Any, receive: Receive, send: Send) -> None:
-        exchange = _Exchange(self._raw, receive, send, self._new_session)
+        exchange = _Exchange(self._raw, receive, send, self._new_session, self._challenge)
         lines = combine_lines(scope["headers"])
         accept = lines.get(b"accept", b"").decode("latin-1")
         accepted = [each for each in (_JSON, _EVENTS) if is_accepted(accept, each)]
         streams = _EVENTS in accepted
         # The SDK notices a disconnect only while it streams.
         watching = None if streams else asyncio.ensure_future(exchange.watch())
-        state = {**scope["state"], DISCONNECT: exchange.disconnect}
+        state = {**scope["state"], DISCONNECT: exchange.disconnect, CHALLENGE: exchange.refuse}
         if self._call is not None:
             self._calls[self._call] = exchange.disconnect
         try:
@@ -268,15 +272,44 @@ class Disconnect:
             each()
 
 
-class _Exchange:
-    """A request whose body was already read, and whose caller may disconnect before the response."""
+class _Challenge:
+    """Response to a request whose token needs more scopes (SPEC/basic/authorization, Scope Challenge Handling)."""
 
-    def __init__(self, raw: bytes, receive: Receive, send: Send, new_session: str | None) -> None:
+    def __init__(self, request: AnyRequest, request_id: str | int | None) -> None:
+        self._request = request
+        self._request_id = request_id
+
+    def encode(self, fault: Fault) -> tuple[Message, Message]:
+        """Return the response as messages of ASGI."""
+        status, body, _ = encode_fault(fault)
+        headers = {"Content-Type": _JSON, **challenge_headers(fault, self._request)}
+        encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+        content = msgspec.json.encode({**body, "id": self._request_id})
+        return (
+            {"type": "http.response.start", "status": status, "headers": encoded},
+            {"type": "http.response.body", "body": content, "more_body": False},
+        )
+
+
+class _Exchange:
+    """A request whose body was already read, and whose caller may disconnect before the response.
+
+    With a challenge, the start of the response is sent with its first bytes, because the SDK starts a stream before it
+    calls the method.
+    """
+
+    def __init__(
+        self, raw: bytes, receive: Receive, send: Send, new_session: str | None, challenge: _Challenge | None
+    ) -> None:
         self.disconnect = Disconnect()
         self._raw: bytes | None = raw
         self._receive = receive
         self._send = send
         self._new_session = new_session
+        self._challenge = challenge
+        self._start: Message | None = None
+        self._fault: Fault | None = None
+        self._is_refused = False
         self._over = False
 
     async def receive(self) -> Message:
@@ -300,10 +333,28 @@ class _Exchange:
             self._over = True
             self.disconnect.fire()
 
+    def refuse(self, fault: Fault) -> None:
+        """Replace the response by a challenge, if it has not begun and the caller can get more scopes."""
+        self._fault = fault
+
     async def send(self, message: Message) -> None:
         """Send a message, with the header of a new session."""
+        if self._is_refused:
+            return
         if message["type"] == "http.response.body" and not message.get("more_body"):
             self._over = True
-        if message["type"] == "http.response.start" and self._new_session is not None and message["status"] == 200:
-            message = {**message, "headers": [*message["headers"], (SESSION.encode(), self._new_session.encode())]}
+        if message["type"] == "http.response.start":
+            if self._new_session is not None and message["status"] == 200:
+                message = {**message, "headers": [*message["headers"], (SESSION.encode(), self._new_session.encode())]}
+            if self._challenge is not None:
+                self._start = message
+                return
+        elif self._start is not None:
+            start, self._start = self._start, None
+            if self._fault is not None and self._challenge is not None:
+                self._is_refused = self._over = True
+                for each in self._challenge.encode(self._fault):
+                    await self._send(each)
+                return
+            await self._send(start)
         await self._send(message)

@@ -51,6 +51,7 @@ from babelgate.canonical.event import (
     MessageStarted,
     Native,
     PartAdded,
+    RunCreated,
     RunEnded,
     RunStarted,
     TaskChanged,
@@ -77,6 +78,12 @@ def test_events_of_the_agent_are_read_without_the_gateways() -> None:
     assert reader.read(envelope(0, records(RunStarted(), *MESSAGE, *DONE))) == [*MESSAGE, RunEnded(output={"words": 1})]
     assert reader.stopped
     assert (reader.run_id, reader.state) == ("r1", TaskState.COMPLETED)
+
+
+def test_the_id_of_the_callers_key_is_left_out() -> None:
+    event = RunCreated(run_id="r", key_id="1a2b3c4d")
+    record = Record(seq=1, at=1, task_id="t", run_id="r", attempt=0, event=event)
+    assert "1a2b3c4d" not in str(envelope(0, [record]))
 
 
 def test_repeated_records_are_skipped_and_missing_ones_noticed() -> None:

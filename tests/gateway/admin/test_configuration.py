@@ -1,10 +1,12 @@
 """Tests of the configuration in force, its reload, and the use of the gateway."""
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from babelgate.canonical.hub import Submission
 from babelgate.gateway.settings.load import ConfigError, find_sources, load
 from tests.gateway.admin.administering import ACCESS, ALICE, KEYS, OPS, administered, until
 from tests.running import Running
@@ -81,6 +83,17 @@ async def test_a_reload_reports_what_it_applied(tmp_path: Path, monkeypatch: pyt
         assert {each["actor"]["subject"] for each in found} == {"key:ops"}
 
 
+async def test_an_answer_counts_for_the_key_of_its_caller(tmp_path: Path) -> None:
+    async with administered(tmp_path) as gateway:
+        body = {"agent_name": "ask", "input": [{"parts": [{"content": "Hi"}]}], "mode": "sync"}
+        run = (await gateway.http.post("/acp/runs", json=body, headers=ALICE)).json()
+        assert run["status"] == "awaiting"
+        resume = {"run_id": run["run_id"], "await_resume": {"message": body["input"][0]}, "mode": "sync"}
+        assert (await gateway.http.post(f"/acp/runs/{run['run_id']}", json=resume, headers=ALICE)).status_code == 200
+        (usage,) = (await gateway.http.get("/admin/usage?by=key", headers=OPS)).json()["usage"]
+        assert (usage["key"], usage["runs"]) == (sha256(b"key-of-alice").hexdigest()[:8], 2)
+
+
 async def test_runs_and_tokens_are_counted_by_owner_and_agent(tmp_path: Path) -> None:
     async with administered(tmp_path) as gateway:
         body = {"agent_name": "echo", "input": [{"parts": [{"content": "Hi"}]}], "mode": "sync"}
@@ -92,10 +105,16 @@ async def test_runs_and_tokens_are_counted_by_owner_and_agent(tmp_path: Path) ->
             {"owner": "alice", "agent": "echo", "runs": 2, **counts},
             {"owner": "ops", "agent": "echo", "runs": 1, **counts},
         ]
+        by_key = (await gateway.http.get("/admin/usage?by=owner,key", headers=OPS)).json()["usage"]
+        alice, ops = (sha256(f"key-of-{owner}".encode()).hexdigest()[:8] for owner in ("alice", "ops"))
+        assert [(each["owner"], each["key"], each["runs"]) for each in by_key] == [("alice", alice, 2), ("ops", ops, 1)]
         by_day = (await gateway.http.get("/admin/usage?by=day", headers=OPS)).json()["usage"]
         assert [each["runs"] for each in by_day] == [3]
         earlier = await gateway.http.get("/admin/usage?since=2020-01-01&until=2020-02-01", headers=OPS)
         assert earlier.json()["usage"] == []
+        await gateway.hub.submit("alice", Submission(agent="echo"))  # as a run that an earlier release has stored
+        (without_key, *_) = (await gateway.http.get("/admin/usage?by=key", headers=OPS)).json()["usage"]
+        assert (without_key["key"], without_key["runs"]) == ("", 1)
         for query, words in (("by=color", "by: expected some of"), ("since=2020-01-01", "at most 92 days")):
             refused = await gateway.http.get(f"/admin/usage?{query}", headers=OPS)
             assert (refused.status_code, words in refused.text) == (400, True)

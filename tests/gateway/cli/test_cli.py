@@ -571,6 +571,16 @@ def test_a_variable_that_is_not_set_is_named(here: Here, tmp_path: Path) -> None
     assert here("validate", ALICE_KEY="wonderland").returncode == 0
 
 
+def test_validate_finds_its_file_as_serve_does(here: Here, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("agents: {echo: {python: 'babelgate.gateway.demo:echo'}}\n")
+    output = "other.yaml: valid; agents: echo\n"
+    assert here("validate", "--config", "other.yaml").stdout == output
+    assert here("validate", BABELGATE_CONFIG="other.yaml").stdout == output
+    refused(here("validate", BABELGATE_CONFIG="missing.yaml"), 2, "missing.yaml", "no such file")
+    assert here("validate", "other.yaml", BABELGATE_CONFIG="missing.yaml").stdout == output
+    assert "give FILE or --config" in here("validate", "other.yaml", "--config", "other.yaml").stderr
+
+
 def test_the_schema_is_printed(here: Here) -> None:
     done = here("validate", "--schema")
     assert json.loads(done.stdout)["title"] == "babelgate.yaml"

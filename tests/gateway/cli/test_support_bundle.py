@@ -80,7 +80,9 @@ def test_an_invalid_configuration_is_described_by_its_errors(tmp_path: Path) -> 
     found = contents(tmp_path / "bundle.zip")
     assert "log.txt" not in found  # the secrets to remove from it are not known
     assert found["settings.yaml"].startswith("babelgate.yaml: port: ")
-    assert json.loads(found["manifest.json"])["missing"]["database.json"] == "the configuration could not be read"
+    why = f"the configuration could not be read: {found['settings.yaml'].strip()}"
+    assert json.loads(found["manifest.json"])["missing"]["database.json"] == why
+    assert f"warning: {why}" in done.stderr
 
 
 def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:

@@ -27,17 +27,20 @@ def test_changed_settings_are_named(before: dict[str, object], after: dict[str, 
 
 
 def test_each_setting_of_the_start_is_fixed() -> None:
-    assert set(Settings.model_fields) >= NEEDS_RESTART
+    assert set(Settings.model_fields) >= {key.partition(".")[0] for key in NEEDS_RESTART}
     for name in ("host", "port", "database", "pooler", "durability", "standby", "cluster", "workers", "node", "blobs"):
         assert is_fixed(name)
     for name in ("artifacts", "shutdown.grace", "log_format", "telemetry.metrics.listen", "watch"):
         assert is_fixed(name)
+    assert is_fixed("admin.listen") and not is_fixed("admin.agents")
 
 
 def test_settings_of_the_start_stay_until_a_restart() -> None:
     before = Settings.model_validate({"port": 8001, "telemetry": {"metrics": {"listen": "127.0.0.1:0"}}})
-    after = Settings.model_validate({"port": 9000, "public_url": "https://agents.example"})
+    changes = {"public_url": "https://agents.example", "admin": {"listen": "127.0.0.1:0", "agents": True}}
+    after = Settings.model_validate({"port": 9000, **changes})
     applied = without_restart(before, after)
+    assert (applied.admin.listen, applied.admin.agents) == (None, True)
     assert (applied.port, applied.telemetry, applied.public_url) == (8001, before.telemetry, "https://agents.example")
     assert [key for key in ("port", "telemetry.metrics.listen", "limits.run") if is_fixed(key)] == [
         "port",
@@ -49,7 +52,7 @@ def test_the_digest_depends_on_every_shared_setting() -> None:
     base: dict[str, object] = {"agents": {"a": ECHO, "b": ECHO}, "keys": {"alice": "one"}}
     digest = compute_digest(Settings.model_validate(base))
     assert len(digest) == 12
-    for same in ({"port": 9000}, {"host": "127.0.0.2"}, {"node": "n1"}):
+    for same in ({"port": 9000}, {"host": "127.0.0.2"}, {"node": "n1"}, {"admin": {"listen": "127.0.0.2:1"}}):
         assert compute_digest(Settings.model_validate({**base, **same})) == digest
     others: list[dict[str, object]] = [
         {"keys": {"alice": "two"}},

@@ -2,9 +2,10 @@
 
 import json
 import re
+from collections.abc import Iterator
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jsonschema
 import pytest
@@ -119,6 +120,33 @@ def test_sizes_have_units(file: Path, text: str, size: int) -> None:
     assert written(file, f"limits: {{body: {text}}}").limits.body == size
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5", 5), ("5s", 5), ("5m", 300), ("1.5 H", 5400), ("2d", 172_800), ("1w", 604_800)]
+)
+def test_durations_have_units(file: Path, validator: Any, text: str, seconds: float) -> None:
+    content = f"limits: {{run: {text}, cancel_grace: {text}}}\nagents: {{a: {{url: http://x, timeout: {text}}}}}"
+    settings = written(file, content)
+    found = (settings.limits.run, settings.limits.cancel_grace, settings.agents["a"].timeout.total)
+    assert found == (seconds, seconds, seconds)
+    assert validator.is_valid(yaml.safe_load(content))
+
+
+def test_every_duration_accepts_a_unit() -> None:
+    def numbers(each: Any) -> Iterator[Any]:
+        """Yield the schemas that allow a number but no text."""
+        inner: list[Any] = cast("list[Any]", each) if isinstance(each, list) else []
+        if isinstance(each, dict):
+            members = cast("dict[str, Any]", each)
+            kinds: list[Any] = [kind.get("type") for kind in members.get("anyOf", [members])]
+            if "number" in kinds and "string" not in kinds:
+                yield members
+            inner = [value for name, value in members.items() if name != "anyOf" or "number" not in kinds]
+        for value in inner:
+            yield from numbers(value)
+
+    assert [*numbers(schema())] == []
+
+
 # Sources of values
 
 
@@ -211,6 +239,10 @@ _LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else '*a'] * 9)}]
         ("limits: {body: 64XB}", "limits.body: a size is a number of bytes, or a number with a unit, such as 64MB"),
         ("limits: {body: 0}", "limits.body: greater than 0"),
         ("limits: {run: .inf}", "limits.run: a finite number"),
+        ("limits: {run: 5 min}", "limits.run: a period is a number of seconds, or a number with a unit"),
+        ("limits: {run: true}", "limits.run: a period is a number of seconds, or a number with a unit"),
+        ("limits: {run: 0s}", "limits.run: greater than 0"),
+        ("limits: {window: 2s}", "limits.window: less than or equal to 1"),
         ("network: {allow: [10.0.0.0/33]}", "network.allow.0: an address or a network, such as 10.0.0.0/8"),
         ("cors: [https://x/path]", "cors.0: an origin is scheme, host and port"),
         ("keys: {a: same, b: same}", "keys: entries 1 and 2 have the same key"),

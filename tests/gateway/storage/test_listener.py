@@ -15,6 +15,7 @@ from babelgate.canonical.event import MessageStarted, PartAdded, RunEnded, TaskC
 from babelgate.canonical.fault import FaultCode, FaultError
 from babelgate.canonical.run_input import RunInput
 from babelgate.canonical.thread import Thread
+from babelgate.gateway.clock import Clock
 from babelgate.gateway.ids import new_id
 from babelgate.gateway.runs import lifecycle
 from babelgate.gateway.runs import submission as command
@@ -23,6 +24,7 @@ from babelgate.gateway.runs.submission import Ids, Submitted
 from babelgate.gateway.settings.model import Limits
 from babelgate.gateway.storage import deletion, listener, postgres
 from babelgate.gateway.storage.blobs import FolderBlobs
+from babelgate.gateway.storage.grants import GrantStore
 from babelgate.gateway.storage.journal import Journal
 from babelgate.gateway.storage.notices import Remote
 from babelgate.gateway.storage.reads import JournalReads
@@ -40,6 +42,7 @@ class Node:
         self.journal = Journal(url, shared=True, on_commit=self._commit, on_remote=self.heard.extend)
         self.reads = JournalReads(self.journal, FolderBlobs(folder, 2**20), Limits)
         self.write = self.journal.write
+        self.grants = GrantStore(self.journal, Clock())
 
     def _commit(self, published: Sequence[Published]) -> None:
         for each in published:
@@ -183,6 +186,37 @@ async def test_readers_end_when_another_gateway_erases_the_thread(nodes: Sequenc
     assert (await within(anext(reader))).seq == 1
     await within(a.write(erase))
     assert [record async for record in reader] == []
+
+
+# Grantees
+
+
+async def give(node: Node, grantee: str) -> None:
+    await within(node.grants.give("o", "t", grantee, "read", "key:o", None))
+
+
+async def test_gateways_learn_of_new_grantees_by_notices(nodes: Sequence[Node]) -> None:
+    a, b = nodes
+    await within(a.write(create()))
+    assert not b.grants.has_grantee({"owner:bob"})
+    await give(a, "owner:bob")
+    await within(eventually(lambda: b.grants.has_grantee({"owner:bob"})), "the notice")
+    await within(eventually(lambda: not b.grants.has_grantee({"owner:carol"})), "the grantees")
+    assert b.grants.has_grantee({"owner:bob"})
+
+
+async def test_gateways_learn_of_grantees_after_a_lost_connection(url: str, tmp_path: Path) -> None:
+    with Wire(url).running() as wire:
+        async with opened(url, tmp_path) as a, opened(wire.url, tmp_path) as b:
+            await within(a.write(create()))
+            await within(eventually(lambda: not b.grants.has_grantee({"owner:bob"})), "the grantees")
+            wire.cut()
+            await within(eventually(lambda: not b.journal.is_listening), "the loss of the connection")
+            await give(a, "owner:bob")
+            assert b.grants.has_grantee({"owner:bob"}) and b.grants.has_grantee({"owner:carol"})
+            wire.mend()
+            await within(eventually(lambda: b.journal.is_listening), "the connection")
+            assert b.grants.has_grantee({"owner:bob"}) and not b.grants.has_grantee({"owner:carol"})
 
 
 # Reads that follow an acknowledgement of another gateway

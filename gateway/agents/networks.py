@@ -1,0 +1,55 @@
+"""Networks of agents from the administration API: a check of each address before the gateway connects to it.
+
+A host name can resolve to another address later (DNS rebinding), and a server can refer to another host, as the card of
+an A2A agent does. So the URL in the settings says little, and every connection is checked.
+"""
+
+import errno
+import ipaddress
+import logging
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
+
+import httpx
+
+from babelgate.adapters.kit.client.calls import Hook, open_http
+from babelgate.gateway.settings.fields import IPNetwork
+
+log = logging.getLogger("babelgate.registry")
+
+Networks = tuple[IPNetwork, ...]
+
+
+def open_client(
+    networks: Networks | None,
+    timeout: httpx.Timeout | float = 5.0,
+    event_hooks: Mapping[str, list[Hook]] = MappingProxyType({}),
+) -> httpx.AsyncClient:
+    """Return an HTTP client that connects only to addresses in the networks, or to any address if they are None."""
+    if networks is None:
+        return httpx.AsyncClient(timeout=timeout, event_hooks=event_hooks)
+    return open_http(partial(_check_connection, networks=networks), timeout=timeout, event_hooks=event_hooks)
+
+
+def _check_connection(address: str, networks: Networks) -> None:
+    """Check an address, and log one that is refused: callers do not see it. Raises PermissionError."""
+    try:
+        check_address(address, networks)
+    except PermissionError as error:
+        log.warning("connection to an agent refused reason=%r", error.strerror)
+        raise
+
+
+def check_address(text: str, networks: Networks) -> None:
+    """Check the address of a server. Raises PermissionError for one outside the networks.
+
+    An IPv4 address in an IPv6 one counts as itself, because the connection is made to it (RFC 4291, section 2.5.5.2).
+    """
+    address = ipaddress.ip_address(text.partition("%")[0])
+    address = getattr(address, "ipv4_mapped", None) or address
+    if not any(address in network for network in networks):
+        allowed = ", ".join(map(str, networks)) or "none"
+        raise PermissionError(
+            errno.EACCES, f"the address {address} is not in admin.agent_networks, which allows: {allowed}"
+        )

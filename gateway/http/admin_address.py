@@ -1,0 +1,40 @@
+"""Separate address of the administration API (`admin.listen`): which paths each listener serves."""
+
+import ipaddress
+from typing import Final
+
+from babelgate.canonical import FaultCode, FaultError
+from babelgate.gateway.admin.routes import PREFIX
+from babelgate.gateway.http.response import Scope
+
+_ELSEWHERE: Final = "The administration API is not on this port: the setting admin.listen gives it a separate address."
+_ONLY_ADMIN: Final = f"This is the address of admin.listen, which serves only paths below {PREFIX}."
+
+
+class AdminAddress:
+    """Address on which the administration API listens, and on which nothing else is served."""
+
+    def __init__(self, host: str, port: int) -> None:
+        """Create the address of a bound socket."""
+        self._host = _address(host)
+        self._port = port
+
+    def check(self, scope: Scope, path: str) -> None:
+        """Raise not_found if a path is not served on the listener of its request. The path has no `/agent/<name>`."""
+        is_admin_path = path == PREFIX or path.startswith(f"{PREFIX}/")
+        if is_admin_path != self._is_here(scope):
+            raise FaultError(FaultCode.NOT_FOUND, _ELSEWHERE if is_admin_path else _ONLY_ADMIN)
+
+    def _is_here(self, scope: Scope) -> bool:
+        host, port = scope.get("server") or ("", None)
+        if port != self._port:
+            return False
+        # Another address may have the same port.
+        return self._host is None or self._host.is_unspecified or _address(host) == self._host
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return None

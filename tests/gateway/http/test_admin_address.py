@@ -1,0 +1,87 @@
+"""Separate address of the administration API: what each listener serves."""
+
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from babelgate.canonical import FaultError
+from babelgate.gateway.http.admin_address import AdminAddress
+from tests.gateway.admin.administering import ACCESS, ALICE, KEYS, OPS
+from tests.gateway.command import Served, babelgate, bound_socket, served
+from tests.postgres import empty, url_of
+
+SETTINGS = {"keys": KEYS, "access": ACCESS, "admin": {"listen": "127.0.0.1:0"}}
+
+
+@contextmanager
+def administered(folder: Path, **settings: object) -> Generator[tuple[Served, str]]:
+    """Serve a gateway whose administration API has a separate address, and yield both."""
+    (folder / "babelgate.yaml").write_text(json.dumps({**SETTINGS, **settings}), encoding="utf-8")
+    with served(folder) as gateway:
+        line = gateway.logged("administration API served")
+        yield gateway, line.partition("url=")[2].strip().removesuffix("/admin")
+
+
+def status(url: str, headers: dict[str, str]) -> int:
+    with httpx.Client(headers=headers, trust_env=False) as http:  # a separate connection
+        return http.get(url).status_code
+
+
+def test_each_listener_serves_only_its_paths(tmp_path: Path) -> None:
+    with administered(tmp_path) as (gateway, url):
+        found = {
+            path: (status(f"{gateway.url}{path}", OPS), status(f"{url}{path}", OPS))
+            for path in ("/admin/keys", "/agent/echo/admin/keys", "/admin", "/acp/agents", "/healthz", "/administer")
+        }
+        assert found == {
+            "/admin/keys": (404, 200),
+            "/agent/echo/admin/keys": (404, 200),
+            "/admin": (404, 404),
+            "/acp/agents": (200, 404),
+            "/healthz": (200, 404),
+            "/administer": (404, 404),
+        }
+        assert "admin.listen" in httpx.get(f"{gateway.url}/admin/keys", headers=OPS).text
+        statuses = [status(f"{url}/admin/keys", headers) for headers in ({}, {"X-Api-Key": "wrong"}, ALICE)]
+        assert statuses == [401, 401, 403], "credentials and rules apply on the separate address, too"
+        assert status(f"{gateway.url}/admin/keys", {"X-Api-Key": "wrong"}) == 404, "no key can be tried on this port"
+
+
+def test_all_workers_serve_the_administration_api(postgres_tables: str, tmp_path: Path) -> None:
+    empty(postgres_tables)
+    with administered(tmp_path, workers=2, database=url_of(postgres_tables)) as (gateway, url):
+        gateway.logged("administration API served")
+        assert [status(f"{url}/admin/keys", OPS) for _ in range(8)] == [200] * 8
+        assert status(f"{gateway.url}/admin/keys", OPS) == 404
+
+
+def test_an_occupied_address_names_the_setting(tmp_path: Path) -> None:
+    with bound_socket() as occupied:
+        occupied.listen()
+        listen = f"127.0.0.1:{occupied.getsockname()[1]}"
+        ended = babelgate(tmp_path, "serve", "--port", "0", BABELGATE_ADMIN__LISTEN=listen)
+    assert ended.returncode == 1
+    assert f"admin.listen: cannot listen on {listen}: Address already in use" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("bound", "called", "is_here"),
+    [
+        ("10.0.0.5", ("10.0.0.5", 9001), True),
+        ("10.0.0.5", ("10.0.0.6", 9001), False),  # the port of callers on another address
+        ("10.0.0.5", ("10.0.0.5", 8000), False),
+        ("0.0.0.0", ("10.0.0.6", 9001), True),
+        ("::", ("::ffff:10.0.0.6", 9001), True),
+        ("::1", ("::1", 9001), True),
+        ("10.0.0.5", None, False),
+    ],
+)
+def test_the_called_address_selects_the_listener(bound: str, called: tuple[str, int] | None, is_here: bool) -> None:
+    address = AdminAddress(bound, 9001)
+    address.check({"server": called}, "/admin/keys" if is_here else "/acp/agents")
+    with pytest.raises(FaultError, match=r"admin\.listen"):
+        address.check({"server": called}, "/acp/agents" if is_here else "/admin/keys")
